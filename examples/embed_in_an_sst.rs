@@ -15,7 +15,8 @@ fn table_id(number: u64) -> [u8; 16] {
     (0x005e_ed0f_57a9_be11_u128 << 64 | u128::from(number)).to_le_bytes()
 }
 
-/// Writes `| sorted entries | filter block | footer |`. A real engine also has checksums over entries and footer.
+/// Writes `| sorted entries | filter block | footer |`. A real engine also has checksums over
+/// entries and footer.
 fn write_sst(path: &Path, number: u64, entries: &BTreeMap<String, String>, hasher: &KeyHasher) -> Result<Vec<u8>> {
     let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, hasher).with_table_id(table_id(number));
     let mut sst = Vec::new();
@@ -24,7 +25,7 @@ fn write_sst(path: &Path, number: u64, entries: &BTreeMap<String, String>, hashe
         builder.add(key.as_bytes());
     }
     let filter = builder.finish()?;
-    let checksum = checksum_of(&filter).ok_or("a filter block is longer")?;
+    let checksum = checksum_of(&filter).ok_or("the filter block is too short for a checksum")?;
     let footer = [entries.len() as u64, sst.len() as u64, filter.len() as u64, checksum.into()];
     fs::write(path, [&sst, &*filter, footer.map(u64::to_le_bytes).as_flattened()].concat())?;
     Ok(filter)
@@ -77,7 +78,8 @@ impl Reader {
     }
 }
 
-/// Returns 1,000 entries. SSTs 1, 2 and 3 cover the same key range, so only the filters tell which SST has a key.
+/// Returns 1,000 entries. SSTs 1, 2 and 3 cover the same key range, so only the filters tell which
+/// SST has a key.
 fn entries(number: u64) -> BTreeMap<String, String> {
     (0..1_000).map(|i| (format!("user-{:06}", i * 3 + number), format!("{i} of {number}"))).collect()
 }

@@ -5,38 +5,39 @@
 pub struct Crc32(crc32fast::Hasher);
 
 impl Crc32 {
-    /// Returns the checksum of no bytes.
+    /// Returns the running checksum of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Continues from the checksum of bytes that were hashed before.
+    /// Returns a running checksum that continues after earlier bytes. `checksum` is the CRC-32 of
+    /// these bytes.
     #[must_use]
     pub fn continuing(checksum: u32) -> Self {
         Self(crc32fast::Hasher::new_with_initial(checksum))
     }
 
-    /// Adds `bytes`.
+    /// Extends the checksum by `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Returns the checksum with `bytes` added.
+    /// Returns the running checksum extended by `bytes`.
     #[must_use]
     pub fn with(mut self, bytes: &[u8]) -> Self {
         self.update(bytes);
         self
     }
 
-    /// Returns the checksum of all added bytes.
+    /// Returns the CRC-32 of all bytes.
     #[must_use]
     pub fn finish(self) -> u32 {
         self.0.finalize()
     }
 }
 
-/// Computes the CRC-32 of `bytes`.
+/// Returns the CRC-32 of `bytes`.
 #[must_use]
 pub fn crc32(bytes: &[u8]) -> u32 {
     Crc32::new().with(bytes).finish()

@@ -144,7 +144,8 @@ impl<'a> Cursor<'a> {
     /// Reads a byte string that follows its length, a varint.
     ///
     /// # Errors
-    /// Returns [`Corrupt`] if fewer bytes are left than the length states.
+    /// Returns [`Corrupt`] if the length is not a valid varint, or if fewer bytes are left than the
+    /// length states.
     pub fn take_bytes<F: Copy>(&mut self, field: F) -> Result<&'a [u8], Corrupt<F>> {
         let len = self.take_varint_usize(field)?;
         self.take(len, field)
@@ -163,7 +164,7 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
-/// Appends a 48-bit integer; `None` if `value` has more bits.
+/// Appends a 48-bit integer. Returns `None` and appends nothing if `value` has more bits.
 pub fn put_u48(out: &mut Vec<u8>, value: u64) -> Option<()> {
     let [low @ .., 0, 0] = u64_bytes(value) else { return None };
     out.extend_from_slice(&low);

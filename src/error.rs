@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation.
+    /// An operation on a file or a memory map failed.
     Io(std::io::Error),
     /// An error that occurred while working on `path`.
     InFile {
@@ -42,7 +42,9 @@ pub enum Error {
         /// The checksum computed over the bytes.
         computed: u32,
     },
-    /// The bytes are sound, but of a newer version or with a feature that this build does not read.
+    /// The bytes are of a newer version, or use a feature that this build does not read. A newer
+    /// version may also be damage, because this build cannot verify the checksum of a newer
+    /// version.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
@@ -84,8 +86,8 @@ pub enum Error {
         /// The object.
         what: &'static str,
     },
-    /// A newly built filter denies keys that were added to it, because of broken memory or a
-    /// defect. Nothing was written.
+    /// A newly built filter denies keys that were added to it, because of broken memory or a defect
+    /// of the builder. Nothing was written.
     SelfCheckFailed {
         /// The number of added hashes that the filter denies.
         denied: u64,
@@ -130,7 +132,8 @@ impl Error {
         self
     }
 
-    /// Whether the bytes may be sound, but the reader lacks the secret or has another hasher.
+    /// Whether the reader lacks the secret, or has another secret, hash function or seed than the
+    /// writer. The bytes may be sound.
     #[must_use]
     pub fn is_secret_mismatch(&self) -> bool {
         match self.root() {
@@ -154,7 +157,7 @@ impl Error {
 
     /// Whether the bytes are damaged or no writer of this crate made them.
     ///
-    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes are
+    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes may be
     /// sound, and a repair would destroy them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
@@ -176,16 +179,29 @@ impl fmt::Display for Error {
             }
             Self::Unsupported { field: field @ Field::Version, found } => write!(
                 f,
-                "{field} {found} is not supported by this version: a newer version wrote the bytes, or they are \
-                 damaged; open them with that version, or build the filter again"
+                "{field} {found} is not supported by this version of filterblock: a newer version wrote the bytes, or \
+                 they are damaged; open them with a newer version, or build the filter again"
             ),
             Self::Unsupported { field, found } => {
-                write!(f, "{field} {found} is not supported by this version; open it with a newer one")
+                write!(
+                    f,
+                    "{field} {found} is not supported by this version of filterblock; open it with a newer version"
+                )
             }
+            Self::Unexpected { field: field @ (Field::HashId | Field::Seed), found, expected } => write!(
+                f,
+                "{field} is {found}, but {expected} is expected: the keys were hashed with another hasher; answer \
+                 without the filter, or give the hash function and the seed that hashed its keys"
+            ),
+            Self::Unexpected { field: field @ (Field::Flags | Field::Extension), found, expected } => write!(
+                f,
+                "{field} is {found}, but {expected} is expected: the filter was built of other keys or prefixes; \
+                 answer without the filter, or build it again with the expected ones"
+            ),
             Self::Unexpected { field, found, expected } => write!(
                 f,
-                "{field} is {found}, but {expected} is expected: this is not the expected filter; answer without it, \
-                 and find out how it got here"
+                "{field} is {found}, but {expected} is expected: this is not the expected block; answer without it, \
+                 and check which file and offset it was read from"
             ),
             Self::Secret { hash, stored: Some(stored), given: Some(given) } => write!(
                 f,
@@ -243,7 +259,7 @@ pub(crate) mod message {
     use std::fmt::{Display, Formatter, Result};
     use std::io;
 
-    /// An error of the operating system, in its own words.
+    /// Writes the text of the operating system, and what to do next.
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
@@ -257,12 +273,12 @@ pub(crate) mod message {
         write!(f, "{error}; {next}")
     }
 
-    /// An invalid field.
+    /// Writes that a field is not valid.
     pub(crate) fn corrupt(f: &mut Formatter<'_>, field: impl Display, offset: u64, next: &str) -> Result {
         write!(f, "damaged: invalid {field} at offset {offset}; {next}")
     }
 
-    /// A stored checksum that differs from the computed one.
+    /// Writes that the stored checksum differs from the computed one.
     pub(crate) fn checksum_mismatch(
         f: &mut Formatter<'_>,
         field: impl Display,
@@ -277,12 +293,13 @@ pub(crate) mod message {
         )
     }
 
-    /// A value outside its range. `reason` ends with what to do next.
+    /// Writes that an argument is refused. `reason` says why, and after a semicolon what to do
+    /// next.
     pub(crate) fn invalid(f: &mut Formatter<'_>, what: &str, given: &str, reason: &str) -> Result {
         write!(f, "invalid {what} {given:?}: {reason}")
     }
 
-    /// An object that does not fit in memory.
+    /// Writes that an object does not fit in memory.
     pub(crate) fn too_large(f: &mut Formatter<'_>, what: &str) -> Result {
         write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
     }

@@ -14,8 +14,9 @@ pub enum HashKind {
     /// keys that collide.
     #[default]
     Xxh3 = 1,
-    /// XXH3-64 under a secret. It is as fast as `Xxh3` and makes chosen keys harder, but it is no
-    /// pseudorandom function.
+    /// XXH3-64 under a secret. It is as fast as `Xxh3`, and without the secret it is harder to
+    /// choose keys that collide. But it is not a pseudorandom function, so it gives no guarantee
+    /// against chosen keys.
     Xxh3Secret = 2,
     /// SipHash-1-3 under a secret. It is designed to resist chosen keys.
     SipHash13 = 3,
@@ -25,7 +26,7 @@ impl HashKind {
     /// All functions, in the order of their ids.
     pub const ALL: [Self; 3] = [Self::Xxh3, Self::Xxh3Secret, Self::SipHash13];
 
-    /// Returns the function with this id.
+    /// Returns the function with this id, or `None` if there is none.
     #[must_use]
     pub fn from_id(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == id)

@@ -22,14 +22,14 @@
 //! # Ok::<(), filterblock::Error>(())
 //! ```
 //!
-//! **An error never becomes "absent"**: a damaged, stale or foreign block, or one of a newer
-//! version, answers "maybe".
+//! **An error never becomes "absent"**: if a block is damaged, stale, foreign or of a newer
+//! version, [`TableFilter`] answers that the key may be in the SST.
 //!
 //! # Read path
 //!
 //! ```text
 //! key ─▶ KeyHasher: one KeyHash for all SSTs
-//!     ─▶ FilterSet: for each SST one cache line, then those of its filter (one for most kinds)
+//!     ─▶ FilterSet: for each SST one cache line, then the lines of its filter (one more for `blocked-bloom`)
 //!        ├─ Answer::No          skip the SST
 //!        ├─ Answer::Maybe       read the SST
 //!        └─ Answer::Unfiltered  read the SST: no usable filter, counted
@@ -60,6 +60,7 @@
 //! [how to open](embedding#open-state-what-you-expect),
 //! [how to ask](embedding#ask-hash-once),
 //! [partitions](embedding#partitions),
+//! [verified bytes](embedding#verified-bytes),
 //! [prefixes](embedding#prefixes),
 //! [memory](embedding#memory),
 //! [verification and damage](embedding#verify-at-open-or-on-first-touch),

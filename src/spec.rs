@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::kinds::{Budget, Budgets, Effort, FilterKind, MILLIBITS, Shape, math};
 
-const NO_BUDGET_TAKEN: &str = "this kind takes no budget; try bloom:10";
+const EMPTY_TAKES_NO_SPEC: &str = "a filter without keys becomes empty by itself; try bloom:10";
+const FULL_TAKES_NO_BUDGET: &str = "full takes no budget; try full, or bloom:10 for a filter with a budget";
 const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon has a compact form; try bumped-ribbon:8:compact";
 
 /// The kind of a filter and its budget: either bits per key or a false-positive rate (FPR).
@@ -35,12 +36,13 @@ impl FilterSpec {
     /// Specifies a filter of `bits_per_key` bits for each distinct key, rounded to a thousandth of
     /// a bit.
     ///
-    /// A binary fuse filter has fingerprints of 8, 12 or 16 bits. It takes 13 to 30 % more space
-    /// than its fingerprints.
+    /// For a binary fuse filter, `bits_per_key` is the width of a fingerprint: 8, 12 or 16 bits.
+    /// The filter takes 13 % more space than its fingerprints with a million keys, and relatively
+    /// more with fewer keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the kind takes no budget or no budget of `bits_per_key`. The
-    /// budget must be from 1 to 100.
+    /// Returns [`Error::Invalid`] if the kind takes no budget, or not this one. A binary fuse
+    /// filter takes 8, 12 or 16 bits per key, a ribbon 1 to 32, and every other kind 1 to 100.
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         if !kind.budgets().take(millibits) {
@@ -74,7 +76,8 @@ impl FilterSpec {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind takes no budget, if `rate` is not between 0 and 1, or
-    /// if 100 bits per key do not reach it. The error names the lowest rate that the kind reaches.
+    /// if no budget of the kind reaches `rate`. The error names the lowest rate that the kind
+    /// reaches.
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
         let given = || format!("{kind}:fpr={rate}");
         // NaN fails both comparisons.
@@ -89,7 +92,7 @@ impl FilterSpec {
     /// Checks that a filter of `num_keys` keys can have the requested FPR at all.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if no size is large enough.
+    /// Returns [`Error::Invalid`] if no filter of `num_keys` keys reaches the FPR.
     pub(crate) fn check_keys(&self, num_keys: u64) -> Result<()> {
         if self.budget.rate.is_none_or(|rate| math::equal_hash(num_keys) <= rate) {
             return Ok(());
@@ -136,7 +139,8 @@ impl FilterSpec {
         self.budget.millibits.into()
     }
 
-    /// The expected FPR of such a filter with many keys, by the exact formula of its kind.
+    /// The expected FPR of a filter of this specification with many keys, by the exact formula of
+    /// its kind.
     ///
     /// A small filter may have a lower FPR, because its size is rounded up. A Bloom filter with a
     /// few keys and many bits may have a higher one.
@@ -161,10 +165,11 @@ pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     )
 }
 
-/// Returns the advice for a kind without a budget.
+/// Returns the reason to refuse a kind without a budget, or a budget for a kind that takes none.
 fn missing_budget(kind: FilterKind) -> &'static str {
     match kind {
-        FilterKind::Empty | FilterKind::Full => NO_BUDGET_TAKEN,
+        FilterKind::Empty => EMPTY_TAKES_NO_SPEC,
+        FilterKind::Full => FULL_TAKES_NO_BUDGET,
         FilterKind::Bloom => "missing budget; try bloom:10 or bloom:fpr=0.01",
         FilterKind::BlockedBloom => "missing budget; try blocked-bloom:10 or blocked-bloom:fpr=0.01",
         FilterKind::SplitBlock => "missing budget; try split-block:10 or split-block:fpr=0.01",
@@ -181,7 +186,8 @@ impl FilterSpec {
     /// the same bytes. May reorder `hashes`.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the payload does not fit in memory.
+    /// Returns [`Error::Invalid`] if the payload does not fit in memory, or if no filter of so many
+    /// keys reaches the requested FPR.
     pub(crate) fn encode(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         if self.kind == FilterKind::Full {
             return Ok((Shape::FULL, Vec::new()));
@@ -209,9 +215,11 @@ impl FilterSpec {
         built.ok_or_else(|| no_memory(spec))
     }
 
-    /// Returns a blocked Bloom filter of the same rate. Some rates are too low for any number of
-    /// bits in one cache line. If the caller asked for such a rate, returns a standard Bloom
-    /// filter. If the caller asked for bits, keeps the bits. A failed build would be worse.
+    /// Returns the filter to build if this one cannot be built: a blocked Bloom filter of the same
+    /// FPR, or for a bumped ribbon with a budget in bits, of the same bits per key. A blocked Bloom
+    /// filter cannot reach the lowest FPRs. If the caller asked for such an FPR, the fallback is a
+    /// standard Bloom filter. If the caller asked for bits, the fallback is a blocked Bloom filter
+    /// of the same bits per key, and its FPR is higher. A failed build would be worse.
     fn fallback(self) -> Self {
         let rate = self.kind.fallback_rate(self.budget);
         let of_rate = rate.and_then(|rate| Self::false_positive_rate(FilterKind::BlockedBloom, rate).ok());
@@ -268,7 +276,7 @@ impl FromStr for FilterSpec {
 /// Returns the reason to refuse a number of bits per key.
 fn bits_expected(kind: FilterKind) -> String {
     let (range, example) = match kind {
-        _ if !kind.takes_budget() => return NO_BUDGET_TAKEN.to_owned(),
+        FilterKind::Empty | FilterKind::Full => return missing_budget(kind).to_owned(),
         FilterKind::Ribbon => ("from 1 to 32", 7),
         FilterKind::BinaryFuse => ("8, 12 or 16", 8),
         FilterKind::BumpedRibbon => ("from 1 to 100", 7),
@@ -280,7 +288,7 @@ fn bits_expected(kind: FilterKind) -> String {
 /// Returns the reason to refuse a false-positive rate.
 fn rate_expected(kind: FilterKind) -> String {
     if !kind.takes_budget() {
-        return NO_BUDGET_TAKEN.to_owned();
+        return missing_budget(kind).to_owned();
     }
     format!("the false-positive rate must be above 0 and below 1; try {kind}:fpr=0.01")
 }

@@ -57,7 +57,7 @@ fn refuse_each(
             let made = makes();
             let counted = refuse_none();
             match made {
-                Ok(bytes) => assert!(bytes == sound, "{what}: other bytes without allocation {number}"),
+                Ok(bytes) => assert!(bytes == sound, "{what}: the bytes differ if allocation {number} is refused"),
                 Err(error) => {
                     assert!(is_error(&error), "{what}, allocation {number}: {error:?}");
                     errors += 1;
@@ -382,7 +382,7 @@ fn a_rocksdb_ribbon_build_without_memory_gives_a_bloom_filter() {
             assert!(number > 1 && made == sound);
             break;
         }
-        assert!(kind_of(&made) != kind_of(&sound), "allocation {number}: a ribbon of another seed");
+        assert!(kind_of(&made) != kind_of(&sound), "allocation {number}: expected a Bloom filter, not a ribbon");
         let found = rocksdb::RocksDbFilter::new(&made);
         assert!((0..20_000u64).all(|i| found.may_contain(&i.to_le_bytes())), "allocation {number}");
     }

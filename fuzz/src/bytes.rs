@@ -7,19 +7,19 @@ use crate::Input;
 pub enum Edit {
     Xor(usize, u8),
     Set(usize, u8),
-    /// Counts from the end, where lengths and counts lie.
+    /// Sets a byte. The offset counts from the end of the bytes, where lengths and counts lie.
     SetFromEnd(usize, u8),
     Insert(usize, Vec<u8>),
     Remove(usize, usize),
     /// Writes zeros, like a lost sector or page.
     Blank(usize, usize),
-    /// Writes a part to the wrong offset.
+    /// Copies a part to another offset, like a misdirected write.
     Copy(usize, usize, usize),
     Truncate(usize),
 }
 
 impl Edit {
-    /// Reads any edit.
+    /// Reads an edit of any kind.
     pub fn take(input: &mut Input<'_>) -> Self {
         match input.byte() % 10 {
             0 | 1 => Self::Xor(input.number(2) as usize, input.byte() | 1),

@@ -13,12 +13,12 @@ use crate::bytes::Edit;
 #[allow(clippy::indexing_slicing, missing_docs)]
 mod formulas;
 
-/// More keys only make a run slower.
+/// The maximum number of keys in a filter. More keys only make a run slower.
 const MAX_KEYS: usize = 2_000;
 const MAX_EDITS: usize = 4;
 
-/// Returns the answers of a filter. The filter is the rest of the input, or the input describes it
-/// and edits it.
+/// Returns the answers of a filter. The filter is the rest of the input, or a sound filter that the
+/// input describes and then edits.
 pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
     let mut input = Input(data);
     let choice = input.byte();

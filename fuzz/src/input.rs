@@ -36,8 +36,8 @@ impl<'a> Input<'a> {
         front
     }
 
-    /// Reads a kind and a budget: any kind, with 1 to 100 bits per key in steps of a thousandth, or
-    /// an FPR.
+    /// Reads a specification: any filter kind, with a number of bits per key that the kind allows,
+    /// or with an FPR.
     pub fn spec(&mut self) -> FilterSpec {
         let choice = self.byte();
         let kind = match choice % 10 {
@@ -57,7 +57,7 @@ impl<'a> Input<'a> {
     fn budget(&mut self, kind: FilterKind) -> FilterSpec {
         let budget = self.number(2);
         if budget.is_multiple_of(16) {
-            // If 100 bits per key cannot reach the rate, the default specification is used.
+            // If the kind cannot reach the FPR, use the default specification.
             let rate = 0.5f64.powi((budget / 16 % 64) as i32 + 1);
             return FilterSpec::false_positive_rate(kind, rate).unwrap_or_default();
         }

@@ -28,8 +28,8 @@ pub use table::table;
 
 use filterblock::{Error, FilterBlock, KeyHash, LockedBlock, Result, Secret, Verify, compact};
 
-/// Opens any bytes as a block, as a partition and as a compact filter. No call may panic, and no
-/// two answers may differ.
+/// Opens any bytes as a block, as a partition and as a compact filter. No call may panic, and a
+/// batch must give the same answers as single queries.
 pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {
@@ -112,8 +112,8 @@ fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     answers
 }
 
-/// Checks the metadata and statistics. Separate from [`query`], because expected FPRs are the
-/// slowest part.
+/// Checks the metadata and statistics. This is separate from [`query`], because expected FPRs are
+/// the slowest part.
 fn check_info(block: &FilterBlock<&[u8]>) {
     let (info, found) = (block.metadata(), block.statistics());
     assert!((0.0..=1.0).contains(&block.expected_false_positive_rate()), "{info:?}");

@@ -19,7 +19,8 @@ const DIR: &str = "/store";
 const MAX_EDITS: usize = 6;
 const MAX_ENTRIES: usize = 3_000;
 
-/// The names of the input's files. Files with equal numbers may replace one another.
+/// The names that files of the input can have. Some differ only in their type, so that one file can
+/// take the place of another.
 const NAMES: [&str; 12] = [
     "CURRENT",
     "MANIFEST-000001",
@@ -264,7 +265,7 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
         if recovery == LogRecovery::Strict {
             let mut states =
                 sound.states.iter().skip(if is_damaged { sound.in_tables } else { sound.states.len() - 1 });
-            assert!(states.any(is_state), "no state that the store ever had: {found:?}");
+            assert!(states.any(is_state), "the store never had this state: {found:?}");
         }
         for (key, value) in &found {
             assert!(

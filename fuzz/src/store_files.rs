@@ -10,14 +10,14 @@ use filterblock_store::storage::{Memory, Storage};
 
 use crate::bytes::{put_bytes, put_varint};
 
-/// The identity of these stores.
+/// The id of the stores that this module builds.
 pub const STORE_ID: [u8; 16] = *b"a store to fuzz.";
-/// The hash seed of these stores.
+/// The hash seed of the stores that this module builds.
 pub const HASH_SEED: u64 = 7;
 const HEADER_LEN: usize = 48;
 const RECORD_HEADER_LEN: usize = 24;
 
-/// Files by name.
+/// The names and contents of files.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// A key and its value, or a tombstone (`None`).
@@ -100,12 +100,13 @@ pub fn batch(writes: &[Write]) -> Vec<u8> {
     out
 }
 
-/// Returns the fields at the start of the first edit.
+/// Returns the fields at the start of a manifest's first edit.
 pub fn first_edit() -> Vec<u8> {
     [&[1], STORE_ID.as_slice(), &[2], &HASH_SEED.to_le_bytes()].concat()
 }
 
-/// Appends the oldest log, the next file number and the last sequence number in tables.
+/// Appends three numbers to an edit: the number of the oldest log, the next file number, and the
+/// last sequence number in SST files.
 pub fn put_numbers(edit: &mut Vec<u8>, log_number: u64, next_file_number: u64, last_sequence: u64) {
     for (tag, number) in [(3, log_number), (4, next_file_number), (5, last_sequence)] {
         put_varint(edit, tag);
@@ -113,7 +114,7 @@ pub fn put_numbers(edit: &mut Vec<u8>, log_number: u64, next_file_number: u64, l
     }
 }
 
-/// Appends a table that an edit adds.
+/// Appends to an edit the SST file that it adds to the store.
 pub fn put_added_table(edit: &mut Vec<u8>, level: u8, number: u64, table: &TableSummary, sequences: (u64, u64)) {
     put_varint(edit, 6);
     edit.push(level);

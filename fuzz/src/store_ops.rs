@@ -34,7 +34,7 @@ pub fn store_ops(data: &[u8]) {
 
 struct Run {
     storage: Faulty,
-    /// `None` only within a step.
+    /// The open store. It is `None` only within a step that closes and opens it.
     db: Option<Db>,
     model: Model,
     durability: Durability,
@@ -44,7 +44,7 @@ struct Run {
     checkpoints: Vec<(String, State, bool)>,
     /// The number of faults that had struck before the store was opened.
     struck_before: usize,
-    /// Whether reads may have returned wrong bytes since then.
+    /// Whether reads may have returned wrong bytes since the store was opened.
     is_silent: bool,
 }
 
@@ -360,7 +360,7 @@ impl Run {
                     assert_eq!(
                         &db.scan(..).collect::<Result<State>>().unwrap(),
                         state,
-                        "a checkpoint has another state than the store had"
+                        "a checkpoint differs from the state of the store when it was made"
                     );
                     assert!(db.verify().unwrap().is_sound());
                 }

@@ -111,7 +111,7 @@ fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     result.ok()
 }
 
-/// Checks any bytes. With both ways of verification the file must open, or fail to open. Every
+/// Checks any bytes. The file must open with both ways of verification, or with neither. Every
 /// error must be damage of this file. If `verify` finds the file sound, walks in both directions
 /// must give the same entries in order. A search for each key must find it, and no filter may deny
 /// it.

@@ -131,7 +131,8 @@ impl Parts {
         }
     }
 
-    /// Damages the filter, which fails its checksums, or forges another filter.
+    /// Damages the filter so that a checksum fails, or changes or replaces the filter and repairs
+    /// its checksums.
     fn forge_filter(&mut self, input: &mut Input<'_>) {
         let (action, repair) = (input.byte(), input.byte());
         if self.filter.len() < TRAILER_LEN_BYTES {

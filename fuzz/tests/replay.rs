@@ -4,7 +4,7 @@
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
 //! allocate more memory at once than a bound that follows from the input's length.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
-#![allow(unsafe_code, reason = "a global allocator, which watches, cannot be written without")]
+#![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use filterblock_fuzz::{
 };
 
 thread_local! {
-    // Per thread, because other threads allocate as well.
+    // The largest allocation is kept for each thread, because other threads allocate as well.
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -83,7 +83,7 @@ fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut SplitMix) {
     }
 }
 
-/// Runs a target. A failure names the number of the mutation, which is also the start of the random
+/// Runs a target. A failure names the number of the mutation, which is also the seed of the random
 /// generator.
 fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
     let seeds = corpus(target);
@@ -149,7 +149,7 @@ fn digest_of_answers(target: &str, function: fn(&[u8]) -> Vec<bool>) -> String {
     let maybe = answers.iter().filter(|&&answer| answer == 1).count();
     assert!(
         maybe > answers.len() / 100 && maybe < answers.len(),
-        "{maybe} of {} answers are maybe: repair the seeds",
+        "{maybe} of {} answers are \"maybe\"; expected more than 1 %, and at least one \"absent\"; improve the seeds",
         answers.len()
     );
     format!("{:08x} of {}", crc32fast::hash(&answers), answers.len())

@@ -46,7 +46,7 @@ impl PackedArray {
         u64::MAX >> (64 - self.cell_bits)
     }
 
-    /// Returns the memory that the array takes.
+    /// Returns the memory that the array takes, in bytes.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.words.len() as u64 * 8
     }
@@ -72,7 +72,7 @@ impl PackedArray {
     #[expect(clippy::indexing_slicing, reason = "locate() is in bounds, and one word follows the last cell")]
     #[expect(clippy::cast_possible_truncation, reason = "splits the pair into its halves")]
     pub(crate) fn set(&mut self, index: u64, value: u64) {
-        assert!(value <= self.max(), "value {value} is wider than its cell");
+        assert!(value <= self.max(), "value {value} is wider than its cell of {} bits", self.cell_bits);
         let (word, shift) = self.locate(index);
         let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
         let pair = pair & !(u128::from(self.max()) << shift) | u128::from(value) << shift;
@@ -93,7 +93,7 @@ impl PackedArray {
     /// Returns the word in which a cell begins, and the bit within that word.
     #[inline]
     fn locate(&self, index: u64) -> (usize, u32) {
-        assert!(index < self.len, "no cell {index}: the array has {}", self.len);
+        assert!(index < self.len, "no cell {index}: the array has {} cells", self.len);
         // No overflow: `new` checked the number of bits, and the words are in memory.
         let bit = index * u64::from(self.cell_bits);
         ((bit / 64) as usize, (bit % 64) as u32)

@@ -64,7 +64,7 @@ impl AlignedBytes {
         Ok(Self { buffer, start, len })
     }
 
-    /// Copies `bytes`.
+    /// Copies `bytes` to the heap, aligned to 64 bytes.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if the copy cannot be allocated.

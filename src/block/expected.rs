@@ -82,8 +82,9 @@ impl<'a> Expected<'a> {
     /// an entry.
     ///
     /// Fewer keys than entries are correct, because several entries may be versions of one key. A
-    /// block of prefixes may hold any number of them, because an extractor may take several
-    /// prefixes or none from one key. A table without entries has no prefixes.
+    /// block with prefixes may hold more hashes than the table has entries, and a block with only
+    /// prefixes may hold none: an extractor may take several prefixes or none from one key. A table
+    /// without entries has no prefixes.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
         Self { num_entries: Some(num_entries), ..self }
@@ -126,6 +127,7 @@ impl<'a> Expected<'a> {
     pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id.is_none() {
             return Err(no_table(
+                "none".to_owned(),
                 "the expectation names no table, so the filter of any table would pass; use Expected::of_table",
             ));
         }
@@ -140,6 +142,7 @@ impl<'a> Expected<'a> {
     pub(super) fn check_verified(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id == Some([0; 16]) && self.checksum.is_none() {
             return Err(no_table(
+                hex([0; 16]),
                 "an id of zeros names no table, so any block without a table id would pass; give the table's id or the \
                  block's checksum",
             ));
@@ -223,8 +226,8 @@ impl<'a> From<&BorrowedTrailer<'a>> for Found<'a> {
     }
 }
 
-fn no_table(reason: &'static str) -> Error {
-    Error::invalid("expected table id", hex([0; 16]), reason)
+fn no_table(given: String, reason: &'static str) -> Error {
+    Error::invalid("expected table id", given, reason)
 }
 
 fn unexpected(field: Field, found: String, expected: String) -> Result<()> {
@@ -247,7 +250,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// * [`Error::Unexpected`] for a sound block of another table, another state of the table,
     ///   other keys or another hasher.
     /// * [`Error::Secret`] if the keys were hashed with another secret.
-    /// * [`Error::Invalid`] if the expected table id is zeros and no checksum is expected.
+    /// * [`Error::Invalid`] if the expectations name no table: [`Expected::of_any_table`], or a
+    ///   table id of zeros without a checksum.
     ///
     /// Offsets in errors count from the start of the host's file, if [`Expected::at_offset`] gives
     /// the block's offset.

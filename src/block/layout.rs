@@ -57,7 +57,8 @@ pub const FIELDS: [(Field, usize); 14] = [
     (Field::Magic, 4),
 ];
 
-/// Returns the offset of a field of [`FIELDS`] within the trailer.
+/// Returns the offset of a field of [`FIELDS`] within the trailer, in bytes. For any other field,
+/// returns the length of the trailer.
 #[must_use]
 pub const fn offset_of(field: Field) -> usize {
     let (mut i, mut offset) = (0, 0);
@@ -162,7 +163,8 @@ pub(crate) struct Trailer {
     pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
-    /// 0 for a filter or a partition index, `i + 1` for the i-th partition.
+    /// 0 for a filter or a partition index, `i + 1` for partition `i`. Partitions are numbered from
+    /// 0.
     pub(crate) place: u32,
     pub(crate) content: Content,
     pub(crate) added: Added,
@@ -443,7 +445,7 @@ impl RawTrailer {
     }
 
     /// Checks the fields against each other. The checksum has already shown that a writer wrote
-    /// them.
+    /// these fields.
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };

@@ -1,5 +1,5 @@
-//! A block that has been checked but cannot be asked yet, because its hash function may need a
-//! secret.
+//! A block that has been checked, but cannot answer queries yet, because its hash function may need
+//! a secret.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::kinds::Geometry;
 #[cfg(feature = "variants")]
 use crate::kinds::Shape;
 
-/// A sound filter block without its secret. It gives access to metadata, pages and bytes, but
+/// A checked filter block without its hasher. It gives access to metadata, pages and bytes, but
 /// answers no queries.
 ///
 /// A filter denies hashes of another function or secret, so queries need [`LockedBlock::unlock`]

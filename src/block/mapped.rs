@@ -16,10 +16,11 @@ use crate::error::{Error, Field, Result};
 /// Whether making a memory map reads its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Populate {
-    /// Reads all pages in one sequential read. If the file is shorter than expected, this read
-    /// returns an error; a later access would raise a signal.
+    /// Reads all pages in one sequential read on Linux 5.14 or newer. If a page cannot be read, for
+    /// example because the file became shorter, making the map returns an error; a later access
+    /// would raise a signal. Other systems read each page when it is first touched.
     Yes,
-    /// Reads each page when it is first touched. The operating system is told not to read ahead.
+    /// Reads each page when it is first touched. Linux is told not to read ahead.
     No,
 }
 
@@ -33,7 +34,7 @@ pub enum Populate {
 pub struct Mapped(Option<Mmap>);
 
 impl Mapped {
-    /// Maps a whole file and reads all its pages.
+    /// Maps a whole file and reads its pages: see [`Populate::Yes`].
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, mapped or read to its end. The error names

@@ -13,8 +13,9 @@ use crate::kinds::FilterKind;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Metadata<'a> {
-    /// The kind of the filter, or of its first partition. A partition has the fallback kind if the
-    /// requested kind cannot build a filter of its keys.
+    /// The kind of the filter, or of its first partition. It is [`FilterKind::Empty`] for an index
+    /// without partitions. A partition has the fallback kind if the requested kind cannot build a
+    /// filter of its keys.
     pub kind: FilterKind,
     /// The number of distinct keys. Prefixes count as keys.
     pub num_keys: u64,
@@ -28,7 +29,7 @@ pub struct Metadata<'a> {
     pub added: Added,
     /// The name of the prefix extractor, if prefixes were added.
     pub extractor: Option<&'a str>,
-    /// The number of partitions; 0 for a filter in one piece.
+    /// The number of partitions; 0 for a filter in one piece, or for an index without partitions.
     pub num_partitions: usize,
     /// Length of the payload in bytes. For a filter in partitions, the sum over all partitions.
     pub payload_len_bytes: u64,
@@ -81,7 +82,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Counts the bits that are 1. Reads the whole filter.
+    /// Returns the fill ratio, and the number of keys estimated from it. Reads the whole filter.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let bytes = self.as_bytes();

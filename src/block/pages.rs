@@ -18,7 +18,8 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// file. The callback should only record the error, because a query waits for it.
 pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 
-/// Two bits for each page, which its first touch sets: verified and sound, or verified and damaged.
+/// Two bits for each page: verified and sound, or verified and damaged. The first touch of a page
+/// sets one of them.
 ///
 /// All accesses are relaxed. The bits only cache results that every thread can compute again from
 /// bytes that do not change. If a thread misses a bit set by another thread, it only verifies the
@@ -52,7 +53,7 @@ impl PageStates {
     pub(super) fn new(table_id: &[u8; 16], place: u32, payload_len: usize) -> Result<Self> {
         let num_words = 2 * page_count(payload_len).div_ceil(64);
         let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));
-        let words = words.map_err(NoMemory::of("the states of a filter's pages"))?.into_boxed_slice();
+        let words = words.map_err(NoMemory::of("a record of the verified pages"))?.into_boxed_slice();
         Ok(Self { words, identity: page_identity(table_id, place), on_damage: None })
     }
 

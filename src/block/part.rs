@@ -14,8 +14,8 @@ pub enum Verify {
     #[default]
     AtOpen,
     /// Verifies each page when it is first touched. Opening reads only the trailer and the page
-    /// checksums, a thousandth of the filter. A damaged page answers "maybe", and
-    /// [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages) counts it.
+    /// checksums, a thousandth of the filter. A query that needs a damaged page answers "maybe",
+    /// and [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages) counts the page.
     OnFirstTouch,
 }
 

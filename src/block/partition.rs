@@ -54,8 +54,9 @@ impl Partitions {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the partitions do not tile the bytes before the index, or
-    /// disagree with the index or with `outer`. Returns the errors of each partition's trailer and,
-    /// with [`Verify::AtOpen`], of its pages.
+    /// disagree with the index or with `outer`. Returns [`Error::ChecksumMismatch`] if the checksum
+    /// of a partition differs from the checksum in the index. Returns the errors of each
+    /// partition's trailer and, with [`Verify::AtOpen`], of its pages.
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
         // Even with a hostile index, this vector takes no more memory than the block has bytes. A
@@ -123,7 +124,7 @@ impl Partitions {
     /// `prefix`.
     ///
     /// Such keys lie in several partitions only if the last key of a partition begins with
-    /// `prefix`.
+    /// `prefix`. Then the answer is "maybe".
     pub(super) fn may_contain_prefix(&self, bytes: &[u8], prefix: &[u8], hash: KeyHash) -> bool {
         let below =
             self.entries.partition_point(|entry| entry.last_key(bytes, self.index).is_some_and(|last| last < prefix));

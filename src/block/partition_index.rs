@@ -63,7 +63,7 @@ const INDEX: &str = "a partition index";
 pub struct PartitionIndex<D> {
     data: D,
     payload_len: usize,
-    /// One restart for each [`RESTART_ENTRIES`] entries: the first of them.
+    /// A restart for every [`RESTART_ENTRIES`]th entry, from entry 0 on.
     restarts: Vec<Restart>,
     len: u32,
     trailer: Box<Trailer>,
@@ -173,7 +173,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.walk_from(0)
     }
 
-    /// Returns the entry of partition `number`. Reads at most 17 entries of the index.
+    /// Returns the entry of partition `number`, or `None` if there is no such partition. Reads at
+    /// most 17 entries of the index.
     #[must_use]
     pub fn get(&self, number: u32) -> Option<PartitionEntry<'_>> {
         // The walk starts one entry early, because the previous entry holds the previous last key.
@@ -210,7 +211,10 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// * [`Error::Invalid`] if the index has no partition `number`.
     pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
         let Some(entry) = self.get(number) else {
-            let reason = format!("the index has {} partitions; ask the index for a key's partition", self.len);
+            let reason = format!(
+                "the index has {} partitions, numbered from 0; get the number from PartitionIndex::find",
+                self.len
+            );
             return Err(Error::invalid("partition number", number, reason));
         };
         let offset = self.offset.saturating_add(entry.byte_range.start);
@@ -370,25 +374,25 @@ impl<D: AsRef<[u8]>> Partition<D> {
         self.covers(prefix) && self.last_key.as_ref().is_none_or(|last| !last.starts_with(prefix))
     }
 
-    /// Returns `false` if the key was certainly not added, and `true` if it may have been or if it
-    /// belongs to another partition.
+    /// Returns `false` if the key was certainly not added. Returns `true` if the key may have been
+    /// added or belongs to another partition, or if the filter holds only prefixes.
     #[must_use]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hashed_key(key, self.block.hasher.of(key))
     }
 
-    /// Asks for a whole key and its hash.
+    /// Answers like [`Partition::may_contain`] for a key whose hash is known.
     ///
     /// The hash must be the hash of `key` by [`PartitionIndex::hasher`] or an equal hasher; debug
-    /// builds check it and panic. A filter of prefixes only answers `true`.
+    /// builds check it and panic.
     #[must_use]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.block.hasher.debug_check_of(key, hash);
         !self.block.trailer.added.whole_keys() || !self.covers(key) || self.asks(hash)
     }
 
-    /// Asks for a prefix that `extractor` took from the front of a key. Hashes `prefix` with the
-    /// index's hasher.
+    /// Returns `false` if no added key has this prefix. `extractor` is the name of the extractor
+    /// that took `prefix` from the front of a key. Hashes `prefix` with the index's hasher.
     ///
     /// Returns `true` if the filter has no prefixes or prefixes of another extractor, or if keys of
     /// other partitions may begin with `prefix`. [`PartitionIndex::find`] returns the only
@@ -398,7 +402,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
         self.may_contain_hashed_prefix(extractor, prefix, self.block.hasher.of(prefix))
     }
 
-    /// Asks for a prefix and its hash. Otherwise like [`Partition::may_contain_prefix`].
+    /// Answers like [`Partition::may_contain_prefix`] for a prefix whose hash is known.
     ///
     /// The hash must be the hash of `prefix` by [`PartitionIndex::hasher`] or an equal hasher;
     /// debug builds check it and panic.

@@ -51,7 +51,7 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 pub struct PartitionedBuilder {
     /// The builder of the current partition. It holds the settings of all partitions.
     current: FilterBuilder,
-    /// The number of hashes at which a partition closes.
+    /// The number of hashes from which on a partition takes no further key.
     partition_keys: usize,
     /// The requested length of a partition. The first key converts it into `partition_keys`.
     partition_len_bytes: Option<u64>,
@@ -75,8 +75,9 @@ pub struct PartitionedBuilder {
 }
 
 impl PartitionedBuilder {
-    /// Creates a builder without keys. A partition closes when it holds `partition_keys` keys and
-    /// prefixes (at least one).
+    /// Creates a builder without keys. A partition takes no further key once it holds
+    /// `partition_keys` keys and prefixes; 0 counts as 1. It may hold more, because all prefixes of
+    /// a key go to the partition of the key.
     ///
     /// A [`HashSeed`](crate::HashSeed) alone means XXH3-64 without a secret.
     #[must_use]
@@ -98,8 +99,8 @@ impl PartitionedBuilder {
         }
     }
 
-    /// Sets the table id: see [`FilterBuilder::with_table_id`]. After a key it makes
-    /// [`finish`](Self::finish) return an error.
+    /// Sets the table id: see [`FilterBuilder::with_table_id`]. If a key was added before this
+    /// call, [`finish`](Self::finish) returns an error.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.is_table_late |= self.has_keys;
@@ -175,8 +176,8 @@ impl PartitionedBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for a key below the last one; the builder does not change. Also
-    /// returns the errors of [`FilterBuilder::finish`]. After such an error keys are lost, so every
-    /// later [`add`](Self::add) and [`finish`](Self::finish) fails, too.
+    /// returns the errors of [`FilterBuilder::finish`]. After one of these errors keys are lost, so
+    /// every later call that adds or finishes fails, too.
     pub fn add(&mut self, key: &[u8]) -> Result<()> {
         let hash = self.current.added().whole_keys().then(|| self.current.hasher().of(key));
         self.add_at(key, hash)
@@ -194,8 +195,8 @@ impl PartitionedBuilder {
         self.add_at(key, self.current.added().whole_keys().then_some(hash))
     }
 
-    /// Checks that the hash belongs to `key`. The hash of another key would land in the wrong
-    /// partition.
+    /// Panics in debug builds if the hash does not belong to `key`, a key or a prefix. The hash of
+    /// another key would land in the wrong partition.
     fn debug_check(&self, key: &[u8], hash: KeyHash) {
         let hasher = self.current.hasher();
         hasher.debug_check(hash);

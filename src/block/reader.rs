@@ -52,10 +52,10 @@ const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Rare>>>() <= 64);
 #[derive(Debug)]
 pub(super) struct Rare {
     partitions: Option<Partitions>,
-    /// The block does not know whole keys, so it never denies one.
+    /// The block holds only prefixes, so it never denies a whole key.
     is_of_prefixes_only: bool,
     /// The block is a partition without its index. It does not know which keys belong to it, so it
-    /// never denies one.
+    /// never denies a key.
     is_partition: bool,
 }
 
@@ -116,20 +116,20 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Returns `false` if the key was certainly not added, and `true` if it may have been.
     ///
-    /// Hashes `key`, a whole key, with the block's hasher. A block that holds prefixes only answers
-    /// `true`.
+    /// `key` is a whole key, which the function hashes with the block's hasher. If the block holds
+    /// only prefixes, the function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hashed_key(key, self.hasher.of(key))
     }
 
-    /// Asks for a whole key by its hash. This suits hosts that hash a key once and ask many
-    /// filters.
+    /// Returns `false` if the whole key with this hash was certainly not added, and `true` if it
+    /// may have been. This suits hosts that hash a key once and ask many filters.
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
-    /// and panic. A block that holds prefixes only answers `true`. If the filter has partitions,
-    /// all of them are asked; [`FilterBlock::may_contain_hashed_key`] asks one.
+    /// and panic. If the block holds only prefixes, the function returns `true`. If the filter has
+    /// partitions, all of them are asked; [`FilterBlock::may_contain_hashed_key`] asks one.
     ///
     /// Always inlined: a query of one cache line takes less time than a call.
     #[must_use]
@@ -150,13 +150,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Asks for a whole key and its hash. If the filter has partitions, `key` chooses the
-    /// partition.
+    /// Answers like [`FilterBlock::may_contain`] for a whole key whose hash is known. If the filter
+    /// has partitions, `key` chooses the partition.
     ///
     /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher; debug
     /// builds check it and panic. `key` is the user's key, without any suffix that the host
-    /// appends: another key chooses another partition. A block that holds prefixes only answers
-    /// `true`.
+    /// appends: another key chooses another partition. If the block holds only prefixes, the
+    /// function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
@@ -169,11 +169,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             }
     }
 
-    /// Asks for a whole key by its hash in some of the filter's columns.
+    /// Answers like [`FilterBlock::may_contain_hash`], but tests only some of the filter's columns.
     ///
     /// The columns of a bumped ribbon lie in consecutive groups of eight. With [`Columns::First`] a
-    /// query does not touch the second and later groups. Other kinds have no columns, so the whole
-    /// filter is asked. Otherwise like [`FilterBlock::may_contain_hash`].
+    /// query does not touch the second and later groups. For every other kind, the whole filter is
+    /// asked.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
@@ -189,10 +189,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Asks for a prefix that `extractor` took from a key. Hashes `prefix` with the block's hasher.
+    /// Returns `false` if no added key has this prefix. `extractor` is the name of the extractor
+    /// that took `prefix` from a key. Hashes `prefix` with the block's hasher.
     ///
-    /// Returns `true` if the block holds no prefixes or prefixes of another extractor. If the
-    /// filter has partitions, one of them is asked.
+    /// Returns `true` if a key may have the prefix, or if the block holds no prefixes or prefixes
+    /// of another extractor. If the filter has partitions, one of them is asked.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         let hash = self.hasher.of(prefix);
@@ -204,7 +205,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Whether the block can deny no whole key: it holds prefixes only, or is a partition without
+    /// Whether the block can deny no whole key: it holds only prefixes, or is a partition without
     /// its index.
     pub(super) fn denies_no_key(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.denies_no_key())
@@ -214,8 +215,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.extractor.as_deref() == Some(extractor)
     }
 
-    /// Asks for a prefix by its hash. If the filter has partitions, all of them are asked.
-    /// Otherwise like [`FilterBlock::may_contain_prefix`].
+    /// Answers like [`FilterBlock::may_contain_prefix`] for a prefix with this hash. If the filter
+    /// has partitions, all of them are asked.
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
     /// and panic.
@@ -232,9 +233,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Asks for many whole keys by their hashes: `answers[i]` belongs to `hashes[i]`. If the slices
-    /// differ in length, the answers beyond the shorter one do not change. Otherwise like
-    /// [`FilterBlock::may_contain_hash`].
+    /// Sets `answers[i]` to the result of [`FilterBlock::may_contain_hash`] for `hashes[i]`. If the
+    /// slices differ in length, the answers beyond the shorter one do not change.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         if let Some(view) = self.view() {
@@ -248,7 +248,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Prefetches the bytes that a query of `hash` will read into the processor's cache.
+    /// Prefetches the first cache lines that a query of `hash` will need. Does nothing for a filter
+    /// in partitions.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         if self.partitions().is_none() {
@@ -257,7 +258,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns a borrowed, copyable view of the filter of whole keys. `None` if the block holds
-    /// prefixes only, has partitions, or verifies its pages on first touch.
+    /// only prefixes, has partitions, is a single partition, or verifies its pages on first touch.
     ///
     /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check them.
     #[must_use]

@@ -21,10 +21,10 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// share the filters and their bytes. A [`Reclaimer`](super::Reclaimer) moves the freeing of bytes
 /// away from reading threads.
 ///
-/// In doubt the set answers [`Answer::Unfiltered`] and counts the answer. This happens for a filter
-/// that is degraded, absent or under another hasher, and for a slot of another set. If a hash comes
-/// from another hasher, debug builds panic. Release builds cannot detect the mistake and deny
-/// present keys.
+/// If no usable filter can be asked, the set answers [`Answer::Unfiltered`] and counts the answer.
+/// This happens for a filter that is degraded, absent, under another hasher or without whole keys,
+/// and for a slot of another set. If a hash comes from another hasher, debug builds panic. Release
+/// builds cannot detect the mistake and deny present keys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -85,7 +85,7 @@ struct Line {
 
 const _: () = assert!(size_of::<Line>() == 64);
 
-/// Marks a filter that is partitioned, holds prefixes only, is verified on first touch, or cannot
+/// Marks a filter that is partitioned, holds only prefixes, is verified on first touch, or cannot
 /// be asked.
 const ASK_ENTRY: usize = usize::MAX;
 
@@ -280,7 +280,7 @@ impl<E> FilterSet<E> {
     /// Asks many pairs of a filter and a key: `answers[i]` belongs to `queries[i]`. If the slices
     /// differ in length, the answers beyond the shorter one do not change.
     ///
-    /// Prefetches the first cache line of 32 queries before it answers the first of them.
+    /// Prefetches the first cache lines of 32 queries before it answers the first of these queries.
     pub fn ask_pairs(&self, queries: &[(FilterSlot, KeyHash)], answers: &mut [Answer]) {
         for (queries, answers) in queries.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             queries.iter().for_each(|&(slot, hash)| self.prefetch(slot, hash));
@@ -290,7 +290,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Prefetches the first cache line that a query reads into the processor's cache.
+    /// Prefetches the first cache lines that a query of `hash` will need in this filter. Does
+    /// nothing for filters that are asked through their [`TableFilter`].
     #[inline]
     pub fn prefetch(&self, slot: FilterSlot, hash: KeyHash) {
         if let Some(line) = self.line(slot) {

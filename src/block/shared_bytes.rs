@@ -12,8 +12,8 @@ use super::mapped::Mapped;
 /// address of the bytes never changes.
 ///
 /// Create it with `From`: from [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>`
-/// or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not reach the verified copy,
-/// and a query of most kinds touches one cache line.
+/// or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not reach the
+/// verified copy, and a query of most kinds touches one cache line.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, SharedBytes};
@@ -90,8 +90,8 @@ impl SharedBytes {
     /// Moves the freeing of the bytes to the thread that calls [`Reclaimer::reclaim`].
     ///
     /// Freeing gigabytes or unmapping a file takes milliseconds, and the last reference may belong
-    /// to a reader. Call this method before the first clone. It does not affect bytes with other
-    /// references: the last holder frees them.
+    /// to a reader. Call this method before the first clone. If there are other references, the
+    /// call has no effect: the thread that drops the last reference frees the bytes.
     #[must_use]
     pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
         let Self { start, len, owner } = self;
@@ -154,7 +154,7 @@ impl From<&'static [u8]> for SharedBytes {
     }
 }
 
-/// A list of bytes without references. A thread of the host's choice frees them.
+/// A list of bytes that nothing refers to any more. A thread of the host's choice frees the bytes.
 ///
 /// A clone shares the same list.
 ///
@@ -181,8 +181,8 @@ struct List {
 }
 
 impl Reclaimer {
-    /// Creates a list of at most `limit_bytes` bytes. A thread that exceeds the limit frees the
-    /// list itself.
+    /// Creates a list of at most `limit_bytes` bytes. If dropped bytes exceed the limit, the thread
+    /// that drops them frees all bytes on the list.
     #[must_use]
     pub fn with_limit(limit_bytes: usize) -> Self {
         Self(Arc::new(Waiting { list: Mutex::default(), limit_bytes }))

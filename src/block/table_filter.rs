@@ -1,4 +1,5 @@
-//! The filter of one table in any state: ready, degraded or absent. In doubt it answers "maybe".
+//! The filter of one table in any state: ready, degraded or absent. Only a ready filter can answer
+//! that a key is not in the table.
 
 use super::reader::FilterBlock;
 use crate::error::Error;
@@ -63,7 +64,8 @@ pub enum TableFilter<D, E = Error> {
 }
 
 impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
-    /// Asks for a whole key. Hashes the key with the filter's own hasher.
+    /// Asks for a whole key. Hashes the key with the filter's own hasher. Returns
+    /// [`Answer::Unfiltered`] if there is no usable filter, or if the filter holds only prefixes.
     #[must_use]
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
@@ -73,8 +75,8 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Asks for a whole key by its hash. The hash must come from the filter's hasher or an equal
-    /// one: see [`FilterBlock::may_contain_hash`].
+    /// Answers like [`TableFilter::ask`] for a key with this hash. The hash must come from the
+    /// filter's hasher or an equal one: see [`FilterBlock::may_contain_hash`].
     #[must_use]
     #[inline]
     pub fn ask_hash(&self, hash: KeyHash) -> Answer {
@@ -84,15 +86,15 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Returns `false` if the key is certainly not in the table, and `true` if it may be or if no
-    /// filter can tell.
+    /// Returns `false` if the key is certainly not in the table. Returns `true` if the key may be
+    /// in the table, or if no filter can tell.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.ask(key).may_contain()
     }
 
-    /// Returns the filter if it can be asked.
+    /// Returns the filter if it is usable. `None` if the filter is degraded or absent.
     #[must_use]
     pub fn ready(&self) -> Option<&FilterBlock<D>> {
         match self {

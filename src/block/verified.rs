@@ -11,8 +11,8 @@ use crate::kinds::InlineGeometry;
 ///
 /// Opening takes constant time and nothing from the heap: it verifies the trailer and the extension
 /// (60 to 315 bytes). A damaged trailer is an error. **A damaged page goes unnoticed and can deny
-/// keys**: the host must have verified the bytes by a checksum of its own. A host that cannot
-/// promise that opens a [`FilterBlock`](super::FilterBlock).
+/// keys**: the host must have verified the bytes by a checksum of its own. A host without such a
+/// checksum must open a [`FilterBlock`](super::FilterBlock).
 ///
 /// Every kind of filter works. Each query of a bumped ribbon reads the geometry of at most 12
 /// layers from the extension, and answers "maybe" if the geometry is invalid. A filter in
@@ -55,8 +55,8 @@ impl<'a> VerifiedFilter<'a> {
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`](super::FilterBlock::open) except damaged pages.
-    /// Returns [`Error::Unexpected`] with the field "kind" for a filter in partitions, and
-    /// [`Error::Corrupt`] with the field "partition number" for a single partition.
+    /// Returns [`Error::Unexpected`] with [`Field::Kind`] for a filter in partitions, and
+    /// [`Error::Corrupt`] with [`Field::PartitionNumber`] for a single partition.
     #[inline]
     pub fn open(bytes: &'a [u8], expected: &Expected<'a>) -> Result<Self> {
         Self::read(bytes, expected).map_err(|error| error.moved_by(expected.offset()))
@@ -79,16 +79,16 @@ impl<'a> VerifiedFilter<'a> {
         Ok(Self { padded: bytes, len, geometry, hasher: expected.hasher(), added, extractor })
     }
 
-    /// Returns `false` if the key was certainly not added, `true` if it may have been. A filter
-    /// that has only prefixes returns `true`.
+    /// Returns `false` if the key was certainly not added, and `true` if it may have been. If the
+    /// filter holds only prefixes, the function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(self.hasher.of(key))
     }
 
-    /// Asks for a whole key by its hash. The hash must come from [`VerifiedFilter::hasher`] or an
-    /// equal hasher; debug builds panic otherwise. A filter that has only prefixes returns `true`.
+    /// Answers like [`VerifiedFilter::may_contain`] for a key with this hash. The hash must come
+    /// from [`VerifiedFilter::hasher`] or an equal hasher; debug builds panic otherwise.
     #[must_use]
     #[inline]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
@@ -96,16 +96,16 @@ impl<'a> VerifiedFilter<'a> {
         !self.added.whole_keys() || self.geometry.may_contain(self.padded, self.len, hash)
     }
 
-    /// Hashes `prefix` and asks for it. `extractor` is the name of the extractor that took the
-    /// prefix from a key. Returns `true` if the filter has no prefixes, or prefixes of another
-    /// extractor.
+    /// Returns `false` if no added key has this prefix. `extractor` is the name of the extractor
+    /// that took the prefix from a key. Returns `true` if a key may have the prefix, or if the
+    /// filter has no prefixes or prefixes of another extractor.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         self.may_contain_hashed_prefix(extractor, self.hasher.of(prefix))
     }
 
-    /// Asks for a prefix by its hash, like [`VerifiedFilter::may_contain_prefix`]. The hash must
-    /// come from [`VerifiedFilter::hasher`] or an equal hasher; debug builds panic otherwise.
+    /// Answers like [`VerifiedFilter::may_contain_prefix`] for a prefix with this hash. The hash
+    /// must come from [`VerifiedFilter::hasher`] or an equal hasher; debug builds panic otherwise.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);

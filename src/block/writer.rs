@@ -20,7 +20,7 @@ pub enum SelfCheck {
     Off,
 }
 
-/// Collects the hashes of keys and encodes a filter of them.
+/// Collects the hashes of keys and encodes a filter of these keys.
 ///
 /// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
@@ -78,8 +78,9 @@ impl FilterBuilder {
     /// Sets the number of threads that build the filter; the default is one. The number does not
     /// change the bytes.
     ///
-    /// Only bumped ribbons of more than 64 Ki keys build faster with more threads. Bloom filters do
-    /// not, because memory latency limits the setting of bits.
+    /// More threads speed up only the build of a bumped ribbon of more than about 68,000 keys
+    /// without `:compact`. They would not speed up Bloom filters, because memory latency limits the
+    /// setting of bits.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
@@ -209,7 +210,7 @@ impl FilterBuilder {
         let Encoded { shape, mut payload, .. } = self.encode(Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
         if !super::compact::append_shape(&mut payload, &shape) {
-            let reason = "the compact form takes the kinds bloom and blocked-bloom; try bloom:10";
+            let reason = "finish_compact builds only the kinds bloom and blocked-bloom; try bloom:10";
             return Err(Error::invalid("filter", self.spec, reason));
         }
         // Hosts store many compact filters. The spare capacity of the vector would be larger than
@@ -272,7 +273,8 @@ impl FilterBuilder {
             let denied: usize = hashes
                 .chunks(answers.len())
                 .map(|hashes| {
-                    // An answer that is not written must not pass for the previous answer.
+                    // If a query does not write its answer, the answer of the previous chunk must
+                    // not count.
                     answers.fill(false);
                     view.may_contain_batch(hashes, &mut answers);
                     answers.iter().zip(hashes).filter(|(answer, _)| !**answer).count()

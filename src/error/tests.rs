@@ -30,16 +30,27 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
-            "format version 9 is not supported by this version: a newer version wrote the bytes, or they are damaged; \
-             open them with that version, or build the filter again",
+            "format version 9 is not supported by this version of filterblock: a newer version wrote the bytes, or \
+             they are damaged; open them with a newer version, or build the filter again",
         ),
         (
             Error::Unsupported { field: Field::Kind, found: 99 },
-            "filter kind 99 is not supported by this version; open it with a newer one",
+            "filter kind 99 is not supported by this version of filterblock; open it with a newer version",
         ),
         (
             unexpected(Field::Seed),
-            "hash seed is 7, but 8 is expected: this is not the expected filter; answer without it, and find out how it got here",
+            "hash seed is 7, but 8 is expected: the keys were hashed with another hasher; answer without the filter, \
+             or give the hash function and the seed that hashed its keys",
+        ),
+        (
+            unexpected(Field::Extension),
+            "extension is 7, but 8 is expected: the filter was built of other keys or prefixes; answer without the \
+             filter, or build it again with the expected ones",
+        ),
+        (
+            unexpected(Field::TableId),
+            "table id is 7, but 8 is expected: this is not the expected block; answer without it, and check which \
+             file and offset it was read from",
         ),
     ]
 }

@@ -90,7 +90,7 @@ impl<'a> Block<'a> {
         Ok(Self { entries, restarts, values, offset })
     }
 
-    /// Returns the length of all entries together.
+    /// Returns the total length of the entries in bytes, without the restart points.
     pub(crate) fn len_bytes(&self) -> usize {
         self.entries.len()
     }
@@ -143,7 +143,8 @@ impl<'a> Block<'a> {
     /// fails.
     ///
     /// # Errors
-    /// Returns `Corrupt` for the first invalid entry or restart point.
+    /// Returns `Corrupt` for the first invalid entry or restart point, and any error that `each`
+    /// returns.
     pub(crate) fn check(self, mut each: impl FnMut(&BlockCursor<'a>) -> Result<()>) -> Result<()> {
         let (mut cursor, mut restart) = (self.cursor(), 0);
         loop {
@@ -171,7 +172,7 @@ impl<'a> Block<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct BlockCursor<'a> {
     block: Block<'a>,
-    /// The start of the next entry.
+    /// The offset of the next entry within the entries.
     next: usize,
     /// The key, if the block stores it in one piece.
     stored: Option<&'a [u8]>,
@@ -287,8 +288,8 @@ pub(crate) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Returns an empty block with a restart point at every `restart_interval` entries (0 counts as
-    /// 1).
+    /// Returns a builder without entries. It sets a restart point every `restart_interval` entries
+    /// (0 counts as 1).
     pub(crate) fn new(restart_interval: usize) -> Self {
         let restart_interval = restart_interval.max(1);
         let (content, restarts, last_key) = (Vec::new(), vec![0], Vec::new());
@@ -299,18 +300,19 @@ impl BlockBuilder {
         self.is_empty
     }
 
-    /// Returns the length that the block would have if it ended here.
+    /// Returns the length in bytes that the block would have if it ended here.
     pub(crate) fn len_bytes(&self) -> usize {
         self.content.len() + 4 * self.restarts.len() + 4
     }
 
-    /// Adds an entry. The caller ensures the order of keys.
+    /// Adds an entry. The caller adds keys in ascending order.
     ///
     /// # Errors
     /// Returns `Invalid` if the block would exceed 4 GiB, the limit of its 32-bit offsets.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let too_long = || {
-            let reason = "a block exceeds 4 GiB, the limit of its 32-bit offsets; try smaller values";
+            let reason = "a data block exceeds 4 GiB, the limit of its 32-bit offsets; use smaller values or \
+                          a smaller block_size_bytes";
             Error::invalid("table", "LevelDB", reason)
         };
         let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);
@@ -335,7 +337,8 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Ends the block and returns its content, which stays valid until [`Self::clear`].
+    /// Ends the block and returns its content. Call [`Self::clear`] before the first entry of the
+    /// next block.
     pub(crate) fn finish(&mut self) -> &[u8] {
         for &restart in &self.restarts {
             put_u32(&mut self.content, restart);
@@ -345,7 +348,8 @@ impl BlockBuilder {
         &self.content
     }
 
-    /// Prepares for the next block and keeps the allocated memory.
+    /// Removes all entries and restart points, to start the next block. It keeps the allocated
+    /// memory.
     pub(crate) fn clear(&mut self) {
         self.content.clear();
         self.restarts.clear();

@@ -2,8 +2,8 @@
 //! block in the file.
 //!
 //! CRC-32C has the polynomial of Castagnoli. This crate's own files use another polynomial. The
-//! stored CRC-32C is masked: rotated right by 15 bits, plus a constant. So the checksum of data
-//! that contains checksums is not degenerate. XXH3 is the released XXH3 here, while RocksDB's
+//! stored CRC-32C is masked: rotated right by 15 bits, plus a constant. The mask avoids a weakness
+//! of CRCs over data that itself contains CRCs. XXH3 is the released XXH3 here, while RocksDB's
 //! filters hash keys with a preview of XXH3.
 //!
 //! From format version 6 on RocksDB adds a number to every checksum, so that a sound block at the
@@ -46,7 +46,8 @@ impl ChecksumKind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockChecksum {
     pub(crate) kind: ChecksumKind,
-    /// 0 if checksums do not depend on offsets.
+    /// The random number of the file from which the number for each offset follows. It is 0 if
+    /// checksums do not depend on offsets.
     pub(crate) base_context: u32,
 }
 
@@ -54,7 +55,8 @@ impl BlockChecksum {
     /// The checksum of LevelDB.
     pub(crate) const LEVELDB: Self = Self { kind: ChecksumKind::Crc32c, base_context: 0 };
 
-    /// Returns the checksum of the block at `offset`. `bytes` end with the compression byte.
+    /// Returns the checksum of the block at `offset`. `bytes` are the stored content and the
+    /// compression byte.
     pub(crate) fn of(self, bytes: &[u8], offset: u64) -> u32 {
         self.plain(bytes).wrapping_add(self.context(offset))
     }

@@ -1,11 +1,12 @@
 //! Decompresses blocks of other engines: Snappy, LZ4, Zstd.
 //!
-//! A length in a file is trusted only as far as the compressed bytes could expand to it. No block
+//! A stored length is accepted only if the compressed bytes can expand to that length. No block
 //! becomes longer than [`MAX_BLOCK_LEN_BYTES`].
 //!
 //! The Zstd decoder is ruzstd, which is pure Rust. The bindings to the C library need a C compiler
-//! wherever the crate is built. Only index blocks and walks through whole files decompress
-//! anything.
+//! wherever the crate is built. No query decompresses a data block. Opening a LevelDB table
+//! decompresses its metaindex, its index and its first data block. A walk through a whole file
+//! decompresses its index and its data blocks.
 
 use std::io::Read;
 
@@ -42,11 +43,13 @@ pub(crate) enum Codec {
 }
 
 impl Codec {
-    /// Decompresses `packed`. `len_bytes` is the length that the file stores beside the block; LZ4
-    /// requires it. `offset` is the block's offset, for errors.
+    /// Decompresses `packed`. `len_bytes` is the uncompressed length that the file stores beside
+    /// the block. LZ4 requires it, and Snappy ignores it. `offset` is the block's offset, for
+    /// errors.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the bytes cannot be decompressed, or if the result has another length.
+    /// Returns `Corrupt` if the bytes cannot be decompressed, if the result has another length than
+    /// the stored one, or if the length exceeds [`MAX_BLOCK_LEN_BYTES`].
     pub(crate) fn unpack(self, packed: &[u8], len_bytes: Option<u64>, offset: u64) -> Result<Vec<u8>> {
         let corrupt = || Error::Corrupt { field: Field::Compression, offset };
         let (stated, expansion) = match self {
@@ -81,7 +84,8 @@ fn lz4(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(unpacked)
 }
 
-/// Allocates as data arrives, and gives up beyond `limit` bytes.
+/// Decompresses Zstd, and allocates memory as data arrives. Returns `None` if the bytes are invalid
+/// or the result exceeds `limit` bytes.
 fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(limit.max(MIN_ZSTD_WINDOW_BYTES) as u64);

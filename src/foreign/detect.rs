@@ -14,7 +14,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// Returns the kind of file, or `None` if the magic is unknown. It looks at the magic only.
+    /// Returns the kind of file, or `None` if the magic is unknown. It does not check the rest of
+    /// the file.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         if leveldb::has_magic(bytes) {

@@ -24,7 +24,7 @@ pub enum Error {
         /// The error.
         source: Box<Error>,
     },
-    /// Bytes that the engine does not write.
+    /// Invalid bytes. The file is damaged, or the engine did not write it.
     Corrupt {
         /// The field that is not valid.
         field: Field,
@@ -92,7 +92,7 @@ impl Error {
     }
 
     /// Adds `base` to the offset of the error. `base` is where the parsed bytes begin in their
-    /// file.
+    /// file. An error without an offset, or inside [`Error::InFile`], is unchanged.
     #[must_use]
     pub fn moved_by(self, base: u64) -> Self {
         match self {
@@ -140,18 +140,39 @@ impl fmt::Display for Error {
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 message::checksum_mismatch(f, field, *offset, (*stored, *computed), RESTORE)
             }
-            Self::Unsupported { field, found } => write!(
-                f,
-                "{field} {found} is not supported by this version; use a newer version, or let its engine \
-                 write the file without that option"
-            ),
+            Self::Unsupported { field, found } => unsupported(f, *field, *found),
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
             Self::OutOfOrder => f.write_str(
-                "the key is not greater than the previous key, and nothing was changed; add keys in strictly ascending \
-                 order",
+                "the key does not come after the previous key, and nothing was changed; add keys in ascending order, and \
+                 the versions of a key from the newest to the oldest",
             ),
             Self::Filter(error) => write!(f, "{error}"),
         }
+    }
+}
+
+/// Writes the message of [`Error::Unsupported`]. For some fields the number found would mean
+/// nothing to the reader.
+fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Result {
+    match field {
+        Field::FileMetadata => f.write_str(
+            "the file metadata are encrypted, and this version of filterblock cannot decrypt them; let the engine \
+             write the file with a plaintext footer",
+        ),
+        Field::UserDefinedIndex => f.write_str(
+            "the table has a user-defined index, which this version of filterblock cannot read; let the engine write \
+             the file without it",
+        ),
+        Field::BlockFeatures => write!(
+            f,
+            "a block has features that this version of filterblock cannot read (flags {found:#x}); use a newer \
+             version, or let the engine write the file without them"
+        ),
+        _ => write!(
+            f,
+            "{field} {found} is not supported by this version of filterblock; use a newer version, or let the engine \
+             write the file with another {field}"
+        ),
     }
 }
 

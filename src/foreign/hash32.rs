@@ -1,7 +1,8 @@
 //! The 32-bit hashes of LevelDB's filters and of RocksDB's older filters.
 //!
-//! They differ only for bytes from 0x80 on among the last one to three bytes of a key: LevelDB
-//! takes these as unsigned, RocksDB as signed.
+//! A hash reads a key in words of four bytes. The two hashes differ only if one to three bytes are
+//! left at the end and one of them is 0x80 or more: LevelDB takes it as unsigned, RocksDB as
+//! signed.
 
 use crate::codec::u32_from;
 
@@ -47,8 +48,8 @@ fn hash(bytes: &[u8], seed: u32, widen: impl Fn(u8) -> u32) -> u32 {
     hash
 }
 
-/// Returns the numbers from which the probes of a key follow: its hash, then steps of the rotated
-/// hash.
+/// Returns one number for each probe of a key: `hash + i * step` for probe `i`, where `step` is the
+/// rotated hash. The caller reduces each number to a bit position.
 #[inline]
 pub(super) fn probe_sequence(hash: u32, probes: u32) -> impl Iterator<Item = u32> {
     let step = hash.rotate_right(STEP_ROTATION);

@@ -57,19 +57,20 @@ impl KeyForm {
 /// The result of a walk through an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexCheck {
-    /// The number of blocks in the index.
+    /// The number of blocks that the index lists.
     pub(crate) len: u64,
     /// Whether the user keys are in ascending byte order, so that the index can be searched.
     pub(crate) is_ascending: bool,
     /// The offset of the last block, or 0 if there is none.
     pub(crate) last_offset: u64,
-    /// The end of the last block, its trailer included.
+    /// The offset after the last block and its trailer, or `start` if the index lists no block.
     pub(crate) end: u64,
 }
 
-/// Walks through an index. The blocks must follow one another between `start` and `limit`, as every
-/// writer lays them out. So a walk along an index takes no longer than the file is long, even if
-/// the handles are hostile.
+/// Checks every entry of an index, and calls `each` at each of them. The listed blocks must lie
+/// between the file offsets `start` and `limit`, in ascending order and without overlap, as every
+/// writer lays them out. A caller that reads all listed blocks therefore reads each byte of the
+/// file at most once, even if the handles are hostile.
 ///
 /// # Errors
 /// Returns `Corrupt` if an entry, a restart point, a key or a handle is invalid, and any error that
@@ -104,7 +105,7 @@ pub(crate) fn check_index<'a>(
     Ok(found)
 }
 
-/// Returns a callback that skips a key equal to the previous one.
+/// Returns a callback that passes a key on to `each` unless it equals the previous key.
 pub(crate) fn once(mut each: impl FnMut(&[u8]) -> Result<()>) -> impl FnMut(&[u8]) -> Result<()> {
     let mut last = None::<Vec<u8>>;
     move |key| {

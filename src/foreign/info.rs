@@ -11,20 +11,23 @@ pub struct ForeignFilterInfo {
     pub len_bytes: u64,
     /// The length of the part that holds the keys.
     pub payload_len_bytes: u64,
-    /// The number of bits that a query tests, or `None` if it tests none.
+    /// The number of bits that a query tests. It is `None` for ribbon filters, and for filters that
+    /// give every key the same answer.
     pub probes: Option<u32>,
-    /// The number of lines or blocks that each hold all bits of a key, or `None` if the bits of a
-    /// key lie anywhere.
+    /// The number of lines or blocks. In a blocked Bloom filter all bits of a key lie in one of
+    /// them. In a ribbon filter a block has 128 slots. It is `None` if the bits of a key lie
+    /// anywhere in the filter, or if a query tests no bits.
     pub blocks: Option<u64>,
-    /// The length of such a line or block.
+    /// The length of a line or block of a blocked Bloom filter, or `None` for other filters.
     pub block_len_bytes: Option<u64>,
     /// The mean number of columns of a block, or `None` if the layout has no columns.
     pub columns: Option<f64>,
-    /// The seed number.
+    /// The number of the seed, or `None` if the layout has no seed.
     pub seed: Option<u32>,
-    /// The fill ratio: the share of bits that are set.
+    /// The fill ratio: the share of bits that are set. It is `None` if a query tests no bits.
     pub fill: Option<f64>,
-    /// The estimated number of different keys, from the set bits or from the size.
+    /// The estimated number of different keys: from the set bits, or for a ribbon filter from its
+    /// size. It is `None` for an always-maybe filter.
     pub estimated_keys: Option<f64>,
     /// The false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes are not
     /// random for keys that differ in few places.
@@ -51,7 +54,7 @@ impl ForeignFilterInfo {
     }
 
     /// Describes a filter of `len` bytes. Its payload consists of blocks of `block_len` bytes with
-    /// `lanes` lanes each. A key sets `probes` bits, spread over all lanes of one block.
+    /// `lanes` lanes each. A key sets `probes` bits in one block, the same number in each lane.
     ///
     /// Keys fall into blocks at random. With `l` keys per block and `k` probes per lane, a bit of a
     /// lane of `m` bits stays clear with probability `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l`

@@ -5,9 +5,9 @@
 //!   tables.
 //! * [`parquet`]: the split-block Bloom filter of a Parquet column chunk, and Parquet files.
 //!
-//! A reader accepts any bytes and reads them in place. For odd, truncated and reserved bytes it
-//! follows the rules of the engine. In doubt it answers "maybe". Opening a file checks every part
-//! that an answer depends on. docs/FOREIGN.md lists the supported versions and options.
+//! A filter is read in place from any bytes. Odd, truncated and reserved bytes are read by the
+//! rules of the engine. In doubt the answer is "maybe". Opening a file checks every part that an
+//! answer depends on. docs/FOREIGN.md lists the supported versions and options.
 
 mod block;
 mod block_checksum;

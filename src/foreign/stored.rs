@@ -32,7 +32,8 @@ impl BlockHandle {
         Ok(Self { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? })
     }
 
-    /// Parses a handle at the start of `bytes`.
+    /// Parses a handle at the start of `bytes`. Errors count offsets from `base`, where `bytes`
+    /// begin.
     pub(crate) fn parse(bytes: &[u8], base: u64) -> Result<Self> {
         Self::take(&mut Cursor::new(bytes, base))
     }
@@ -94,7 +95,8 @@ impl Content {
     }
 }
 
-/// The result of [`verify`](super::rocksdb::RocksDbTable::verify) of a table.
+/// The result of [`LevelDbTable::verify`](super::leveldb::LevelDbTable::verify) and
+/// [`RocksDbTable::verify`](super::rocksdb::RocksDbTable::verify).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -154,7 +156,7 @@ impl<'a> Blocks<'a> {
         Ok((StoredBlock { content, compression, offset: handle.offset }, covered, u32_from(checksum)))
     }
 
-    /// Returns the checksum of the block at `handle` over `covered`.
+    /// Computes the checksum of the bytes `covered` for a block that is stored at `handle`.
     pub(crate) fn checksum_of(&self, covered: &[u8], handle: BlockHandle) -> u32 {
         self.checksum.of(covered, handle.offset)
     }

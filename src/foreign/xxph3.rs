@@ -48,7 +48,7 @@ fn hash_with_seed(input: &[u8], seed: u64) -> u64 {
     }
 }
 
-/// Returns the 64-bit integer at `offset`. The caller knows that it is in bounds.
+/// Returns the 64-bit integer at `offset`. The caller ensures that it is in bounds.
 #[inline(always)]
 fn word(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, u64_from)
@@ -118,7 +118,7 @@ fn mix(input: &[u8], at: usize, secret_at: usize, seed: u64) -> u64 {
     )
 }
 
-/// Hashes 17 to 128 bytes, in pairs of 16 bytes from both ends inwards.
+/// Hashes 17 to 128 bytes, in pairs of 16 bytes, one from each end.
 #[inline]
 fn middle(input: &[u8], seed: u64) -> u64 {
     let len = input.len();
@@ -130,8 +130,8 @@ fn middle(input: &[u8], seed: u64) -> u64 {
     avalanche(sum)
 }
 
-/// Hashes 129 to 240 bytes, 16 at a time from the front. The accumulator is mixed once after the
-/// eighth.
+/// Hashes 129 to 240 bytes, 16 at a time from the front. The accumulator is mixed once, after the
+/// first eight groups of 16 bytes.
 fn upper_middle(input: &[u8], seed: u64) -> u64 {
     const LAST_SECRET: usize = 136 - 17;
     let len = input.len();

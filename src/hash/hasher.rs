@@ -13,8 +13,8 @@ use crate::codec::u64_bytes;
 use crate::error::{Error, Field, Result};
 use crate::hash_kind::{Fingerprint, HashKind};
 
-/// The length of the secret for XXH3. It equals the length of XXH3's default secret, so each key
-/// length keeps its own part.
+/// The length of the secret for XXH3. It equals the length of XXH3's default secret, so that XXH3
+/// uses different parts of the secret for keys of different lengths.
 const XXH3_SECRET_LEN_BYTES: usize = 192;
 
 impl FromStr for HashKind {
@@ -61,13 +61,14 @@ enum Function {
 }
 
 impl KeyHasher {
-    /// XXH3-64 under `seed`, without a secret.
+    /// Returns a hasher that computes XXH3-64 under `seed`, without a secret.
     #[must_use]
     pub const fn xxh3(seed: HashSeed) -> Self {
         Self { seed, function: Function::Xxh3 }
     }
 
-    /// XXH3-64 under a secret of 192 bytes that is derived from `secret` and `seed`.
+    /// Returns a hasher that computes XXH3-64 under a secret of 192 bytes. The 192 bytes are
+    /// derived from `secret` and `seed`.
     #[must_use]
     pub fn xxh3_with_secret(seed: HashSeed, secret: &Secret) -> Self {
         let kind = HashKind::Xxh3Secret;
@@ -78,7 +79,8 @@ impl KeyHasher {
         Self { seed, function: Function::Xxh3Secret(Arc::new(bytes), secret.fingerprint(kind, seed)) }
     }
 
-    /// SipHash-1-3 under a key of 16 bytes that is derived from `secret` and `seed`.
+    /// Returns a hasher that computes SipHash-1-3 under 16 bytes that are derived from `secret` and
+    /// `seed`.
     #[must_use]
     pub fn sip13(seed: HashSeed, secret: &Secret) -> Self {
         let kind = HashKind::SipHash13;
@@ -228,8 +230,8 @@ impl HashIdentity {
     /// Makes the hasher that this identity describes.
     ///
     /// # Errors
-    /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if the
-    /// function takes no secret.
+    /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if a
+    /// secret is given and the function takes none.
     pub fn hasher(&self, secret: Option<&Secret>) -> Result<KeyHasher> {
         let hasher = KeyHasher::new(self.kind, self.seed, secret)?;
         self.check(&hasher).map(|()| hasher)

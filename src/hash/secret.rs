@@ -10,8 +10,8 @@
 //! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom
 //! function. Without the root, its words look random and independent, even to a reader who knows
 //! other words. So the fingerprint reveals neither the root nor the key of the hash function, and
-//! the words of one store reveal nothing about another store. XXH3 has no such property: its hashes
-//! of short inputs can be inverted with pencil and paper.
+//! the words of one store reveal nothing about another store. XXH3 does not hide its input: the
+//! hash of a short input is easy to invert. So this module does not use XXH3.
 
 use std::fmt;
 
@@ -56,11 +56,7 @@ impl Secret {
             }
             _ => {
                 let given = format!("of {} bytes", bytes.len());
-                return Err(Error::invalid(
-                    "secret",
-                    given,
-                    "expected 16 or 32 random bytes; try openssl rand -hex 16",
-                ));
+                return Err(Error::invalid("secret", given, "expected 16 or 32 random bytes; try openssl rand 16"));
             }
         };
         Ok(Self { root })

@@ -41,9 +41,9 @@ impl Kind for Bloom {
 
     fn rate_of_many(millibits: u32) -> f64 {
         let bits = MANY_KEYS / 1000 * u64::from(millibits);
-        // For the other kinds, equal hashes add less than the FPR that they have anyway. Ribbon and
-        // binary fuse filters should also report exact powers of two for whole columns and
-        // fingerprints.
+        // Only this kind counts equal hashes here. For the other kinds, equal hashes add less than
+        // the FPR that they have anyway. Ribbon and binary fuse filters should also report exact
+        // powers of two for whole columns and fingerprints.
         math::with_equal_hashes(math::bloom_rate(MANY_KEYS, bits, math::bloom_probes(millibits.into())), MANY_KEYS)
     }
 
@@ -103,7 +103,7 @@ impl Query for Bloom {
     }
 }
 
-/// Returns the FPR of `num_keys` keys in a payload.
+/// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
 pub(super) fn expected_rate(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::with_equal_hashes(math::bloom_rate(num_keys, len_bytes.saturating_mul(8), probes), num_keys)
 }

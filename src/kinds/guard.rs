@@ -1,4 +1,4 @@
-//! Guards, which say whether bytes of a payload are sound.
+//! Guards: they tell a query which bytes of a payload are sound.
 
 /// Tells which bytes are sound. A query calls the guard before it uses a zero bit to answer
 /// "absent".

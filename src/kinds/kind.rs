@@ -45,7 +45,7 @@ macro_rules! filter_kind {
                 }
             }
 
-            /// Returns the kind with this tag on disk.
+            /// Returns the kind with this tag on disk, or `None` if no kind has it.
             pub(crate) fn from_tag(tag: u8) -> Option<Self> {
                 match tag {
                     $($tag => Some(Self::$kind),)+

@@ -8,9 +8,9 @@ pub(super) fn lines_of(len_bytes: u64) -> f64 {
     len_bytes.div_ceil(LINE_LEN_BYTES) as f64
 }
 
-/// Returns the mean number of cache lines that scattered probes read in `len_bytes`, for an absent
-/// and for a present key. A query of an absent key stops at the first zero bit. `fill` is the fill
-/// ratio, the share of bits that are set.
+/// Returns the mean number of cache lines that scattered probes read in a payload of `len_bytes`,
+/// for an absent and for a present key. A query of an absent key stops at the first zero bit.
+/// `fill` is the fill ratio, the share of bits that are set.
 pub(crate) fn scattered_lines(fill: f64, len_bytes: u64, probes: u32) -> [f64; 2] {
     // Probe i reads a new line with probability other_line^i: none of the i probes before it read
     // that line.

@@ -1,4 +1,4 @@
-//! Sizes, probe counts and expected false-positive rates (FPRs). Builders and descriptions use
+//! Sizes, probe counts and expected false-positive rates (FPRs). Builders, plans and metadata use
 //! them; queries do not.
 //!
 //! The textbook FPR of a Bloom filter, `(1 - (1 - 1/m)^(kn))^k`, treats the `k` bits of a query as
@@ -73,8 +73,8 @@ pub(crate) fn millibits_per_key(bits: u64, num_keys: u64) -> u64 {
     u64::try_from(u128::from(bits) * 1000 / u128::from(num_keys.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Returns the expected FPR of a standard Bloom filter, over hashes that differ from those of its
-/// keys.
+/// Returns the expected FPR of a standard Bloom filter, for absent keys whose hashes differ from
+/// the hashes of all present keys.
 pub(crate) fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
     if num_keys == 0 || bits == 0 {
         return 0.0;
@@ -154,8 +154,8 @@ pub(crate) fn split_block_rate(num_keys: u64, blocks: u64, lane_bits: u32) -> f6
     })
 }
 
-/// Returns the mean of `rate` over the number of keys in a line, if each of `num_keys` keys falls
-/// in one of `lines`.
+/// Returns the expected value of `rate(n)`, where `n` is the number of keys in one line when
+/// `num_keys` keys are hashed to `lines` lines.
 ///
 /// The function calls `rate` with ascending numbers of keys.
 fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f64) -> f64 {
@@ -206,8 +206,8 @@ pub(crate) fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
     keys
 }
 
-/// Returns the fewest thousandths of a bit per key at which `rate_at` is at most `rate`. `rate_at`
-/// must fall with size.
+/// Returns the fewest thousandths of a bit per key in `range` at which `rate_at` is at most `rate`,
+/// or `None` if there are none. `rate_at` must not rise with the number of bits.
 pub(crate) fn least_millibits(
     rate: f64,
     range: std::ops::RangeInclusive<u32>,

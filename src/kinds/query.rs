@@ -39,10 +39,10 @@ pub(super) trait Query {
         }
     }
 
-    /// Starts to bring the first cache lines that a query reads into the cache.
+    /// Prefetches the first cache lines that a query of `hash` will need.
     fn prefetch(asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash);
 
-    /// Answers for a payload that is not wholly verified. Bytes that `guard` does not vouch for
+    /// Answers for a payload that is not wholly verified. A byte for which `guard` returns `false`
     /// cannot prove a key absent. `ask` is the compiled query of these columns.
     fn may_contain_guarded(
         ask: impl FnOnce() -> bool,

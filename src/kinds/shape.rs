@@ -37,7 +37,7 @@ pub(crate) enum Rounding {
     Bytes,
 }
 
-/// The settings of a build. They do not change the answers of the filter.
+/// The settings of a build besides the kind and the budget.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounding: Rounding,

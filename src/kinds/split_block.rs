@@ -10,9 +10,8 @@
 //! and 1.049 % against 0.966 % at 10 bits per key. From 12 bits per key on, the wide lanes are as
 //! good. We rejected sixteen lanes of 32 bits: 3.8 % at 10 bits per key.
 //!
-//! The form with 32-bit lanes is that of Apache Parquet, Impala and Kudu (described in Apple,
-//! "Stretching your data with Taffy filters", 2022). The multipliers differ, so the formats are not
-//! compatible.
+//! Apache Parquet, Impala and Kudu use the form with 32-bit lanes (described in Apple, "Stretching
+//! your data with Taffy filters", 2022). The multipliers differ, so the formats are not compatible.
 
 use super::Columns;
 use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_offset, line_within};
@@ -178,7 +177,7 @@ fn parse(lanes: Lanes, shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<L
     Ok(lanes)
 }
 
-/// Returns the FPR of `num_keys` keys in a payload.
+/// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
 pub(super) fn expected_rate(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 {
     math::split_block_rate(num_keys, len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
 }

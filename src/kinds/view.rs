@@ -54,8 +54,8 @@ impl<'a> FilterView<'a> {
     /// every query takes the fast path. `kernel` must be the kernel of `geometry`.
     #[inline]
     pub(crate) fn new(geometry: &'a Geometry, kernel: Kernel, padded: &'a [u8], len: usize) -> Self {
-        // If the payload is cut, the view drops all of it. Every kind answers "maybe" for an empty
-        // payload.
+        // If the payload is cut, the view drops all of it. Every kind that has a payload answers
+        // "maybe" if the payload is empty.
         let (padded, len): (&[u8], _) = if padded.len() < len { (&[], 0) } else { (padded, len) };
         Self { geometry, kernel, len, padded }
     }
@@ -67,7 +67,8 @@ impl<'a> FilterView<'a> {
         self.kernel.may_contain(self.geometry, self.padded, self.len, hash)
     }
 
-    /// Queries only some of the filter's columns, if its kind has columns.
+    /// Answers like [`FilterView::may_contain_hash`], but tests only these columns of a bumped
+    /// ribbon. For every other kind, `columns` changes nothing.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
@@ -87,8 +88,8 @@ impl<'a> FilterView<'a> {
         }
     }
 
-    /// Queries a payload that is not wholly verified. Bytes that `guard` does not vouch for cannot
-    /// prove a key absent.
+    /// Queries a payload that is not wholly verified. A byte for which `guard` returns `false`
+    /// cannot prove a key absent.
     ///
     /// This function is not inlined: inlining would take registers from the queries of verified
     /// payloads.
@@ -112,13 +113,13 @@ impl<'a> FilterView<'a> {
     /// Answers for many keys. A batch is faster than single queries, because cache misses overlap
     /// and shared values are computed once.
     ///
-    /// `answers[i]` belongs to `hashes[i]`. If `answers` is longer than `hashes`, the extra answers
-    /// are left unchanged.
+    /// `answers[i]` belongs to `hashes[i]`. If the slices differ in length, the answers beyond the
+    /// shorter one do not change.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         BatchKernel::of(self.geometry).may_contain_batch(self.geometry, self.padded, self.len, hashes, answers);
     }
 
-    /// Starts to bring the first cache line that a query of `hash` reads into the cache.
+    /// Prefetches the first cache lines that a query of `hash` will need.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         of_kind!(self.geometry, prefetch(; self.padded, self.len, hash));

@@ -3,13 +3,14 @@
 
 use std::fmt;
 
+use super::native::TOO_MANY_KEYS;
 use super::{EQUAL_HASHES, MAX_BITS, MAX_KEYS, TOO_LARGE, bits_for, check_keys_and_rate, shortest};
 use crate::error::{Error, Result};
 use crate::kinds::{math, scattered_lines};
 
 /// The largest number of probes that a plan tries.
 const MAX_PROBES: u32 = 64;
-/// Bits per counter.
+/// Bits per counter of a counting filter.
 const COUNTER_BITS: u64 = 4;
 /// The shape of a d-left filter: subtables, cells per bucket, mean keys per bucket, and counter
 /// bits per cell.
@@ -26,7 +27,7 @@ const COMPRESSED_MEMORY: f64 = 4.0;
 /// times the FPR.
 const SCALABLE_FIRST_KEYS: u64 = 1024;
 const SCALABLE_RATIO: f64 = 0.85;
-/// A budget is searched for rates from 1 down to 2^-100.
+/// [`VariantPlan::largest`] searches FPRs from nearly 1 down to 2^-100.
 const MAX_HALVINGS: f64 = 100.0;
 /// Bisection steps. So many halvings shrink the range below a rounding error.
 const STEPS: u32 = 60;
@@ -35,13 +36,14 @@ const STEPS: u32 = 60;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Variant {
-    /// A Bloom filter with a slice of `m/k` bits for each probe.
+    /// A Bloom filter whose bits are split into slices of equal length, one slice for each probe.
     Partitioned,
     /// A Bloom filter with counters of four bits instead of bits, so that it can remove keys (Fan,
     /// Cao, Almeida, Broder, "Summary cache", 2000).
     Counting,
     /// A table of key remainders, each in the least loaded of four buckets. It can remove keys, and
-    /// takes half the space of counters (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese, 2006).
+    /// takes half the space of a counting filter (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese,
+    /// 2006).
     DLeft,
     /// A Bloom filter that is compressed before it is sent. It has more bits and fewer probes than
     /// the best filter in memory, but is smaller after compression (Mitzenmacher, 2002).
@@ -95,7 +97,8 @@ pub struct VariantPlan {
     pub num_keys: u64,
     /// Bits in memory.
     pub memory_bits: u64,
-    /// Bits that are sent, if that is fewer than `memory_bits`: the entropy of a compressed filter.
+    /// The bits of a compressed filter when it is sent: its entropy. `None` for every other
+    /// variant.
     pub sent_bits: Option<u64>,
     /// The expected FPR. For a d-left or a scalable filter it is an upper bound.
     pub expected_rate: f64,
@@ -118,7 +121,7 @@ impl VariantPlan {
         let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;
         if num_keys > MAX_KEYS {
-            return Err(invalid(TOO_LARGE));
+            return Err(invalid(TOO_MANY_KEYS));
         }
         if math::equal_hash(num_keys) > rate {
             return Err(invalid(EQUAL_HASHES));
@@ -166,7 +169,7 @@ impl VariantPlan {
     }
 }
 
-/// Rounds up. `None` if the result exceeds 2^63.
+/// Rounds up to a whole number of bits, at least 1. Returns `None` from 2^63 on.
 fn whole(bits: f64) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to MAX_BITS")]
     (bits < MAX_BITS).then(|| bits.ceil().max(1.0) as u64)
@@ -213,8 +216,8 @@ fn counting(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     Ok(Some(scattered(Variant::Counting, num_keys, (memory_bits, shortest.probes, fill), rate)))
 }
 
-/// A query compares at most the remainders in four buckets at the mean load: 24, or fewer if there
-/// are few keys.
+/// Plans a d-left filter. A query compares the key with the remainders in four buckets: 24 on
+/// average, or fewer if there are few keys.
 fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let buckets = num_keys.div_ceil(D_LEFT_TABLES * D_LEFT_LOAD);
     let compared = num_keys as f64 / buckets as f64;
@@ -241,7 +244,7 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
 
 /// Returns the filter with the least entropy. It tries all numbers of probes up to the best number
 /// in memory, and skips filters that exceed the memory limit. More probes give a filter of mostly
-/// ones, which compresses as well but costs more per query.
+/// ones, which compresses equally well, but costs more per query.
 fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let most = COMPRESSED_MEMORY * shortest.bits as f64;
@@ -264,7 +267,8 @@ fn entropy(p: f64) -> f64 {
     -(p * p.ln() + (1.0 - p) * (-p).ln_1p()) / std::f64::consts::LN_2
 }
 
-/// Plans filters of `k` slices, each at its capacity when half of its bits are set.
+/// Plans a scalable filter. Each of its filters has `k` slices, and is full when half of its bits
+/// are set.
 fn scalable(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let (mut rate_of, mut capacity, mut before) = (rate * (1.0 - SCALABLE_RATIO), SCALABLE_FIRST_KEYS, 0u64);
     let (mut memory_bits, mut lines_if_absent, mut lines_if_present) = (0u64, 0.0, 0.0);

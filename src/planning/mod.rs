@@ -14,10 +14,10 @@
 //! Mitzenmacher, "Network applications of Bloom filters: a survey", 2004; Mitzenmacher, "Compressed
 //! Bloom filters", 2002.)
 //!
-//! Both forms of the rate treat the bits of a query as independent. They are too low by a relative
-//! `O(k²/m)` (Bose et al., 2008): nothing in a megabit, several per cent in a cache line.
-//! [`exact_rate`] has its name from the textbooks. [`Plan::expected_rate`] is correct for built
-//! filters, including small filters and filters with one cache line per query.
+//! Both forms of the FPR treat the bits of a query as independent. They are too low by a relative
+//! `O(k²/m)` (Bose et al., 2008): negligible for a megabit, several per cent for a cache line.
+//! [`exact_rate`] has its name from the textbooks, but is not exact. [`Plan::expected_rate`] is
+//! correct for built filters, including small filters and filters with one cache line per query.
 //!
 //! ```
 //! use filterblock::planning;
@@ -42,7 +42,8 @@ pub use crate::kinds::math::exact_rate;
 use crate::kinds::{TOO_LARGE, math};
 use crate::spec::EQUAL_HASHES;
 
-/// The largest number of probes that [`shortest`] tries, the number for an FPR of 2^-100.
+/// The largest number of probes that [`shortest`] tries. It is the best number for an FPR of
+/// 2^-100.
 const MAX_TRIED_PROBES: u32 = 100;
 
 /// `(1 - e^(-kn/m))^k`: the limit of [`exact_rate`] for many bits.

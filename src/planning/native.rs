@@ -1,12 +1,15 @@
 //! Plans of the filters that this crate builds, by the formulas that the builders use.
 
-use super::{TOO_LARGE, check_keys_and_rate};
+use super::check_keys_and_rate;
 use crate::error::{Error, Result};
 use crate::kinds::{Budgets, FilterKind, MILLIBITS, Planned};
 use crate::spec::FilterSpec;
 
 /// The largest number of keys of a plan. With a hundred bits per key, sizes still fit in 64 bits.
 pub const MAX_KEYS: u64 = 1 << 56;
+
+/// The reason to refuse a plan of more keys.
+pub(super) const TOO_MANY_KEYS: &str = "a plan takes at most 2^56 keys; plan for fewer keys";
 
 /// The planned size, FPR and query cost of a filter.
 ///
@@ -15,8 +18,8 @@ pub const MAX_KEYS: u64 = 1 << 56;
 ///
 /// let plan = Plan::new("bloom:fpr=0.01".parse()?, 1_000_000)?;
 /// assert_eq!(plan.payload_len_bytes(), 1_199_128);
-/// // The best filter that fits in a megabyte: 8.388 bits per key.
-/// let plan = Plan::largest(FilterKind::Bloom, 1_000_000, 1 << 20)?.expect("a megabyte holds the smallest filter");
+/// // The best filter that fits in 1 MiB: 8.388 bits per key.
+/// let plan = Plan::largest(FilterKind::Bloom, 1_000_000, 1 << 20)?.expect("1 MiB holds the smallest filter");
 /// assert!((plan.expected_rate() - 0.0178).abs() < 0.0001);
 /// # Ok::<(), filterblock::Error>(())
 /// ```
@@ -38,7 +41,7 @@ impl Plan {
         // The rate of a specification was checked when the specification was made.
         check_keys_and_rate(num_keys, 0.5).map_err(invalid)?;
         if num_keys > MAX_KEYS {
-            return Err(invalid(TOO_LARGE));
+            return Err(invalid(TOO_MANY_KEYS));
         }
         spec.check_keys(num_keys)?;
         let planned = spec.kind().plan(spec.budget(), num_keys).map_err(invalid)?;
@@ -101,8 +104,9 @@ impl Plan {
         self.planned.len_bytes
     }
 
-    /// Bytes of the record of layers in the extension of the trailer. Only ribbons have one. As
-    /// exact as the payload.
+    /// Bytes of the record of layers in the extension of the trailer. Only ribbons have a record; a
+    /// bumped ribbon of few keys has none. The number is as exact as
+    /// [`payload_len_bytes`](Self::payload_len_bytes).
     #[must_use]
     pub fn record_len_bytes(&self) -> usize {
         self.planned.record_len_bytes

@@ -14,10 +14,11 @@ const TABLE_OVERHEAD_BYTES: f64 = 128.0;
 const SHARE_OF_BITS: f64 = 0.98;
 /// The share of the budget for the bits of binary fuse filters. Their bits per key are the width of
 /// a fingerprint. With ten thousand or more keys, a filter takes up to 1.346 times that width. The
-/// maximum is at 11,417 keys, where segments are just too long. The rare third seed takes 2 % more.
+/// maximum is at 11,417 keys: their slots need slightly more than 14 segments, so the filter has
+/// 15. The rare third seed takes 2 % more.
 const SHARE_OF_FUSE_BITS: f64 = 0.72;
-/// A higher mean saves no noticeable reads, and its filters would take memory that new tables need
-/// when the store grows.
+/// The largest mean of bits per key. More bits save no noticeable reads, and take memory that new
+/// tables need when the store grows.
 const MAX_BITS_PER_KEY: f64 = 20.0;
 
 /// Limits the bytes of all filters of the store, and spreads them over the levels as

@@ -7,10 +7,10 @@ use crate::spec::FilterSpec;
 
 /// Bits per key between two samples.
 const STEP: f64 = 0.25;
-/// Samples from 1 to 100 bits.
+/// The number of samples, from 1 to 100 bits per key.
 const SAMPLES: u32 = 397;
-/// The lowest FPR considered: 2^-30, one block read in a billion queries. A lower FPR makes no
-/// measurable difference.
+/// The lowest FPR considered: 2^-30, one block read in a billion queries of absent keys. A lower
+/// FPR makes no measurable difference.
 pub(super) const LEAST_LN_RATE: f64 = -30.0 * std::f64::consts::LN_2;
 
 /// The FPR of a kind, sampled at each quarter of a bit per key.
@@ -74,8 +74,8 @@ impl Curve {
         bits_above - (bits_above - bits_below) * (ln_rate - above) / (below - above)
     }
 
-    /// Returns the logarithm of the FPR of a filter with `bits` bits per key. Returns 0 if no
-    /// filter is so small.
+    /// Returns the natural logarithm of the FPR of a filter with `bits` bits per key. Returns 0
+    /// (FPR 1) if no filter is so small.
     pub(super) fn ln_rate(&self, bits: f64) -> f64 {
         let index = self.samples.partition_point(|&(sample, _)| sample <= bits);
         let Some(&(bits_below, below)) = index.checked_sub(1).and_then(|before| self.samples.get(before)) else {

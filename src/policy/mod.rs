@@ -38,7 +38,7 @@ pub struct TableShape {
 }
 
 impl TableShape {
-    /// Creates the shape of a table in a store whose levels are not known.
+    /// Creates the shape of a table in a store whose levels are not known. The size ratio is 10.
     #[must_use]
     pub fn new(num_keys: u64, level: usize, bottommost: bool) -> Self {
         Self { num_keys, level, bottommost, levels: Vec::new(), size_ratio: 10 }
@@ -143,9 +143,9 @@ impl<F: Fn(&TableShape) -> Option<FilterSpec> + Send + Sync> FilterPolicy for F 
 /// The default policy: one filter for level 0, one for the bottom, and one for the levels between.
 ///
 /// A read may have to ask every table of level 0, but only one table of each deeper level. Level 0
-/// is small, so 16 bits per key there take only a few per cent of all filter memory. With them, its
-/// share of the false positives becomes the smallest instead of the largest. This is the idea of
-/// [`Monkey`] in its simplest form.
+/// is small, so 16 bits per key there take only a few per cent of all filter memory. With 16 bits,
+/// level 0 causes the fewest false positives of all levels; with 10 bits, it would cause the most.
+/// This is the idea of [`Monkey`] in its simplest form.
 ///
 /// At a size ratio of ten, the bottom holds nine tenths of the keys, and its tables live longest. A
 /// kind that takes less space, but more time to build and to query, is worthwhile there: see

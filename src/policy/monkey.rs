@@ -76,7 +76,8 @@ impl Runs {
         Self { count, keys: level.num_keys as f64 / f64::max(count, 1.0), curve: Curve::of(kind) }
     }
 
-    /// Returns the bits per key for the multiplier `lambda`.
+    /// Returns the bits per key at the multiplier `lambda`, given its natural logarithm. For an
+    /// empty level, returns the bits of the best filter, because its filter takes no memory.
     fn bits(&self, ln_lambda: f64) -> f64 {
         if self.count == 0.0 {
             return self.curve.bits(LEAST_LN_RATE);
@@ -94,7 +95,7 @@ fn total(runs: &[Runs], bits: &[f64]) -> f64 {
     runs.iter().zip(bits).map(|(run, &bits)| run.count * run.keys * bits).sum()
 }
 
-/// Returns the bits per key of each level.
+/// Returns the bits per key of each level that minimize block reads within the budget.
 fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
     let at = |ln_lambda: f64| -> Vec<f64> { runs.iter().map(|run| run.bits(ln_lambda)).collect() };
     let sizes = || runs.iter().map(|run| run.keys).filter(|&keys| keys > 0.0);
@@ -126,8 +127,8 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
 /// Each table gets the best FPR for the store at the time when the table is written. The levels
 /// change later, but tables above the last level are rewritten long before the levels grow by much.
 /// The average counts the bits of the filters alone, without checksums and trailers (about 70 bytes
-/// per table, plus a thousandth). It counts the filters that this policy wrote, not those of an
-/// earlier policy.
+/// per table, plus a thousandth). It counts only filters that this policy wrote, and no filter of
+/// an earlier policy.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};

@@ -36,19 +36,19 @@ use crate::variants::error::{Result, check_equal};
 pub struct Comparison {
     /// The number of bits of each filter.
     pub num_bits: u64,
-    /// The number of bits set in the first.
+    /// The number of bits set in the first filter.
     pub left_ones: u64,
-    /// The number of bits set in the second.
+    /// The number of bits set in the second filter.
     pub right_ones: u64,
-    /// The number of bits set in both.
+    /// The number of bits set in both filters.
     pub common_ones: u64,
-    /// The number of keys of the first.
+    /// The estimated number of keys in the first filter.
     pub left: Estimate,
-    /// The number of keys of the second.
+    /// The estimated number of keys in the second filter.
     pub right: Estimate,
-    /// The number of keys in the union.
+    /// The estimated number of keys in the union.
     pub union: Estimate,
-    /// The number of keys in the intersection.
+    /// The estimated number of keys in the intersection.
     pub intersection: Estimate,
 }
 
@@ -105,7 +105,8 @@ impl Estimate {
         self.deviation
     }
 
-    /// Returns the 95 % confidence interval of the number of keys.
+    /// Returns the lower and the upper end of the 95 % confidence interval of the number of keys.
+    /// Neither is below 0.
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
         /// 95 % of a normal distribution lie within this many deviations.
@@ -126,7 +127,8 @@ pub(super) struct BlockShape {
     pub(super) choice: u64,
 }
 
-/// Compares filters block by block, given the bits set in the left block, the right block and both.
+/// Compares filters block by block. `blocks` gives the number of bits set in the left block, in the
+/// right block and in both.
 pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>) -> Comparison {
     let bits = shape.bits as f64;
     let (mut num_blocks, mut ones) = (0u64, [0; 3]);
@@ -245,6 +247,8 @@ impl Bloom {
         compare(BlockShape { bits, probes, choice: bits }, std::iter::once([ones; 3])).left
     }
 
+    /// Checks that two filters have the same number of bits, number of probes and seed.
+    ///
     /// # Errors
     /// Returns [`Error::Unlike`](crate::variants::Error::Unlike), which names the first difference.
     pub(super) fn check_alike(&self, other: &Self) -> Result<()> {

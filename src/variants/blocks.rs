@@ -32,6 +32,8 @@ impl Difference {
     }
 }
 
+/// Turns a difference into an error.
+///
 /// # Errors
 /// Returns [`Error::Unlike`] if there is a difference.
 fn refuse(difference: &Option<Difference>) -> Result<()> {
@@ -44,8 +46,8 @@ fn refuse(difference: &Option<Difference>) -> Result<()> {
 /// Returns all differences that prevent two blocks from being merged or compared bit by bit.
 ///
 /// It compares the hash function, the seed, the secret's fingerprint, the kind of added keys, the
-/// partition number, the filter kind, the number of bits and the parameters. The number of keys and
-/// the table id do not matter.
+/// prefix function, the partition number, the filter kind, the number of bits and the parameters.
+/// The number of keys and the table id do not matter.
 #[must_use]
 pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
     let kind = |shape: Option<&Shape>| shape.map_or("partitions", |shape| shape.kind.name());
@@ -89,15 +91,16 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 ///
 /// The block's number of keys is the sum over all blocks, capped at the number of bits as the
 /// format requires. The sum is an upper bound, because a key may be in several blocks. The FPR that
-/// a reader expects is therefore an upper bound too. The block belongs to no SST.
+/// a reader expects is therefore an upper bound too. The block has no table id, so it belongs to no
+/// SST.
 ///
 /// Partitions with the same number merge to a partition with that number. Partitions with different
 /// numbers, or a partition and a whole filter, do not merge.
 ///
 /// # Errors
 /// * [`Error::Unlike`]: the blocks differ; the error names the first difference.
-/// * [`Error::Invalid`]: there are no blocks, or their kind is not `bloom`, `blocked-bloom`,
-///   `split-block`, `split-block-512`, `full` or `empty`.
+/// * [`Error::Invalid`]: there are no blocks, one of them is a partitioned filter, or their kind is
+///   not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `full` or `empty`.
 /// * [`Error::ChecksumMismatch`]: a block was opened without verifying its pages, and is damaged.
 /// * [`Error::TooLarge`]: there is no memory for the result.
 pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
@@ -181,11 +184,11 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
         FilterKind::BlockedBloom => BlockShape { bits: math::LINE_BITS, probes, choice: math::LINE_BITS },
         FilterKind::SplitBlock => lanes(32),
         FilterKind::SplitBlock512 => lanes(64),
-        kind @ (FilterKind::Empty
-        | FilterKind::Full
-        | FilterKind::Ribbon
-        | FilterKind::BumpedRibbon
-        | FilterKind::BinaryFuse) => {
+        kind @ (FilterKind::Empty | FilterKind::Full) => {
+            let reason = "blocks of this kind have no bits to compare; use bloom, blocked-bloom or split-block";
+            return Err(Error::invalid("filter kind", kind, reason));
+        }
+        kind @ (FilterKind::Ribbon | FilterKind::BumpedRibbon | FilterKind::BinaryFuse) => {
             let reason = "blocks of this kind cannot be merged or compared; use bloom, blocked-bloom or split-block";
             return Err(Error::invalid("filter kind", kind, reason));
         }

@@ -10,7 +10,8 @@
 //! The bits and probes are the same as in a `bloom` filter block, so [`Bloom::freeze`] needs no
 //! keys.
 //!
-//! * When: keys arrive one by one, their number is known within a factor, and no key is removed.
+//! * When: keys arrive one by one, their number is known within a factor of two, and no key is
+//!   removed.
 //! * When not: if all keys are known at once, another kind of [`FilterBuilder`] is smaller
 //!   (`bumped-ribbon`) or faster (`blocked-bloom`). For an unknown number of keys use `Scalable`.
 //!   To remove keys use `DLeft` or `Counting`.
@@ -52,9 +53,10 @@ impl Bloom {
     /// `capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and
-    /// `0 < rate < 1`, and [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does
-    /// not fit in memory.
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and the
+    /// rate is above 0 and below 1, and for a rate below about `capacity / 2^63`, the limit of
+    /// 64-bit hashes. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter
+    /// does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
     }

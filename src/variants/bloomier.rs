@@ -55,8 +55,9 @@ impl Bloomier {
     /// `fingerprint_bits` bits, 1 to 32.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for other widths, a value that is too wide, or a key with two
-    /// values, and [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] for other widths, a value that is too wide, a key with two
+    /// values, or two keys with equal hashes but different values. Returns [`Error::TooLarge`] if
+    /// the filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,

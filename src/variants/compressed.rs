@@ -3,9 +3,9 @@
 //! ```text
 //! | magic 4 | probes 1 | seed 8 | bits, varint | ones, varint | arithmetic code of the bits | CRC-32 4 |
 //! ```
-//! A filter in which a share `p` of the bits is zero takes `H(p)` bits per bit on the wire. A
-//! half-full filter does not compress. A larger filter with fewer probes has a lower FPR at the
-//! same compressed size: `f = (1 - p)^k` with `p = e^(-kn/m)`.
+//! A filter in which a share `p` of the bits is zero takes `H(p)` bits per bit on the wire, where
+//! `H` is the binary entropy. A half-full filter does not compress. A larger filter with fewer
+//! probes has a lower FPR at the same compressed size: `f = (1 - p)^k` with `p = e^(-kn/m)`.
 //!
 //! | bits per key in memory | probes | FPR | bits per key sent |
 //! |---|---|---|---|
@@ -118,10 +118,10 @@ impl Bloom {
     /// number of bits, so the caller limits the filter to `most_bits`.
     ///
     /// # Errors
-    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`]: the bytes are damaged or something
-    ///   else.
+    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`]: the bytes are damaged, or
+    ///   [`compress`](Self::compress) did not write them.
     /// * [`Error::Unsupported`]: the bytes are from a newer version.
-    /// * [`Error::TooLarge`]: the filter has more than `most_bits` bits.
+    /// * [`Error::TooLarge`]: the filter has more than `most_bits` bits, or does not fit in memory.
     pub fn decompress(bytes: &[u8], most_bits: u64) -> Result<Self> {
         let corrupt = |field, offset| Error::Corrupt { field, offset };
         let Some((body, checksum)) = bytes.split_last_chunk::<CHECKSUM_LEN_BYTES>() else {

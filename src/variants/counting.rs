@@ -58,9 +58,10 @@ impl Counting {
     /// `capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and
-    /// `0 < rate < 1`, and [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does
-    /// not fit in memory.
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and the
+    /// rate is above 0 and below 1, and for a rate below about `capacity / 2^63`, the limit of
+    /// 64-bit hashes. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter
+    /// does not fit in memory.
     pub fn with_rate(
         capacity: u64,
         false_positive_rate: f64,
@@ -138,8 +139,8 @@ impl Counting {
     }
 
     /// Returns an upper bound of the probability that `keys` distinct keys raise any counter
-    /// `count` times: `m (e n k / (j m))^j`. A counter has missed an insertion once it was raised
-    /// `2^bits` times.
+    /// `count` times: `m (e n k / (j m))^j` for `m` counters, `n` keys, `k` probes and `j = count`.
+    /// A counter has missed an insertion once it was raised `2^bits` times.
     #[must_use]
     pub fn bound_of_reaching(&self, count: u32, keys: u64) -> f64 {
         let Shape { cells, probes } = self.counters.shape();

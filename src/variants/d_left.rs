@@ -44,15 +44,15 @@ const SUBTABLES: u64 = 4;
 const CELLS_PER_BUCKET: u64 = 8;
 const COUNTER_BITS: u32 = 2;
 const FULL_COUNTER: u64 = (1 << COUNTER_BITS) - 1;
-/// The capacity for each bucket number: six of eight cells in each of the four subtables.
+/// The capacity for each bucket of a subtable: six of eight cells in each of the four subtables.
 const KEYS_PER_BUCKET: u64 = SUBTABLES * 6;
 const MAX_REMAINDER_BITS: u32 = 48;
 
 /// A d-left counting filter; see the [module](self).
 #[derive(Debug, Clone)]
 pub struct DLeft {
-    /// Subtable by subtable, bucket by bucket: a remainder above a counter. The counter is zero
-    /// only in an empty cell.
+    /// The cells, subtable by subtable and bucket by bucket. A cell has a remainder in its high
+    /// bits and a counter in its low bits. The counter is zero only in an empty cell.
     cells: PackedArray,
     /// The number of buckets of each subtable.
     buckets: u64,
@@ -66,8 +66,8 @@ impl DLeft {
     /// number of keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0`, `0 < rate < 1` and remainders of 48 bits
+    /// suffice for the rate. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(false_positive_rate)?;
@@ -75,6 +75,12 @@ impl DLeft {
         let values = capacity as f64 / buckets as f64 / false_positive_rate;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to about 1100")]
         let remainder_bits = values.log2().ceil().max(1.0) as u32;
+        if remainder_bits > MAX_REMAINDER_BITS {
+            let reason = format!(
+                "it needs remainders of {remainder_bits} bits, and the maximum is {MAX_REMAINDER_BITS}; try 1e-9"
+            );
+            return Err(Error::invalid("false-positive rate", false_positive_rate, reason));
+        }
         Self::with_shape(buckets, remainder_bits, seed)
     }
 
@@ -88,7 +94,8 @@ impl DLeft {
         if buckets == 0 || !(1..=MAX_REMAINDER_BITS).contains(&remainder_bits) {
             let given = format!("{buckets} buckets, remainders of {remainder_bits} bits");
             let reason = format!(
-                "expected at least one bucket, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 buckets of 12 bits"
+                "expected at least one bucket, and remainders of 1 to {MAX_REMAINDER_BITS} bits; try 1024 buckets \
+                 and remainders of 12 bits"
             );
             return Err(Error::invalid("shape of a d-left filter", given, reason));
         }
@@ -162,7 +169,7 @@ impl DLeft {
         })
     }
 
-    /// Returns the only cell that holds a value.
+    /// Returns the only cell that holds a value, or `None` if no cell does.
     fn find(&self, value: u64) -> Option<u64> {
         let remainder = self.remainder(value);
         let is_it = |cell: &u64| {

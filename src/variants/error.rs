@@ -179,7 +179,10 @@ impl fmt::Display for Error {
                 message::checksum_mismatch(f, field, *offset, (*stored, *computed), REBUILD)
             }
             Self::Unsupported { field, found } => {
-                write!(f, "{field} {found} is not supported by this version; open it with a newer one")
+                write!(
+                    f,
+                    "{field} {found} is not supported by this version of filterblock; open it with a newer version"
+                )
             }
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
             Self::TooLarge { what } => message::too_large(f, what),

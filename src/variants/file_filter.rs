@@ -117,9 +117,10 @@ impl FileFilter {
     /// most `capacity` keys. It takes more keys, at a higher FPR.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, [`Error::Locked`] if
-    /// another writer holds the name, and [`Error::TooLarge`]. Returns an I/O error if the file
-    /// exists or cannot be created. After an error no file is left.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
+    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::Locked`] if another
+    /// writer holds the name, and [`Error::TooLarge`] if the filter does not fit in memory. Returns
+    /// an I/O error if the file exists or cannot be created. After an error no file is left.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
@@ -229,6 +230,9 @@ impl FileFilter {
     /// * [`Error::Displaced`]: the file was moved, removed, replaced, truncated or overwritten. The
     ///   check runs even if there is nothing to write.
     /// * An I/O error: some of the keys may be in the file. The next call writes all of them again.
+    /// * [`Error::Poisoned`]: an earlier rename failed. Open the file again.
+    /// * [`Error::TooLarge`]: there is no memory for the list of pages or for a buffer. Nothing is
+    ///   lost.
     pub fn sync(&self) -> Result<()> {
         let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
         let (pages, length) = {
@@ -256,7 +260,8 @@ impl FileFilter {
         Ok(pages)
     }
 
-    /// Syncs and closes the filter. Dropping the filter syncs too, but cannot report a failure.
+    /// Syncs and closes the filter. A filter that was opened for reading only is just closed.
+    /// Dropping a filter syncs it too, but cannot report a failure.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::sync`].

@@ -19,9 +19,9 @@
 //! ([`Comparison`]). The same works for filter blocks ([`merge_blocks`], [`compare_blocks`]).
 //! [`Bloom::compress`] packs a filter for transport.
 //!
-//! Each struct holds the seed for hashing keys. Every method that takes a key has a twin that takes
-//! the key's [`KeyHash`] under that seed. Each module says how its filter works and when another
-//! filter is better. docs/VARIANTS.md compares all of them.
+//! Each struct holds the seed for hashing keys. Most methods that take a key have a twin with the
+//! suffix `_hash`, which takes the key's [`KeyHash`] under that seed. Each module says how its
+//! filter works and when another filter is better. docs/VARIANTS.md compares all of them.
 
 pub mod algebra;
 pub mod blocks;
@@ -64,7 +64,7 @@ pub trait Membership {
     fn seed(&self) -> HashSeed;
 
     /// Returns `false` if the key was certainly not added or was removed, and `true` if it may be
-    /// present.
+    /// present. Only [`Stable`] may also return `false` for an added key.
     fn may_contain_hash(&self, hash: KeyHash) -> bool;
 
     /// Asks for a key; otherwise the same as [`Membership::may_contain_hash`].
@@ -96,8 +96,8 @@ pub trait Removable: Membership {
 
 /// A multiset that estimates how often it holds a key.
 pub trait Frequency: Membership {
-    /// Returns an upper bound of how often the key is present, or [`u64::MAX`] if a full counter
-    /// allows no bound.
+    /// Returns an upper bound of the number of times that the key is present, or [`u64::MAX`] if a
+    /// full counter allows no bound.
     fn estimate_hash(&self, hash: KeyHash) -> u64;
 
     /// Asks for a key; otherwise the same as [`Frequency::estimate_hash`].

@@ -42,8 +42,8 @@ impl Noisy {
     /// Builds `filters` filters of the keys. Their seeds are derived from `seed`.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if there are no keys or no filters, and [`Error::TooLarge`] if
-    /// the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] if there are no keys or no filters, and [`Error::TooLarge`] if a
+    /// filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         keys: impl IntoIterator<Item = K, IntoIter: Clone>,
         filters: u32,
@@ -54,6 +54,9 @@ impl Noisy {
         }
         let keys = keys.into_iter();
         let capacity = keys.clone().count() as u64;
+        if capacity == 0 {
+            return Err(Error::invalid("keys", "none", "expected at least one key; pass the keys of the set"));
+        }
         let made = (0..filters).map(|number| {
             let seed = HashSeed(seed.0.wrapping_add(u64::from(number).wrapping_mul(NEXT_SEED)));
             let filter = Bloom::with_rate(capacity, RATE, seed)?;

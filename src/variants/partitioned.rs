@@ -8,7 +8,7 @@
 //! ```
 //!
 //! * When: threads read the slices separately, or the slices lie in separate memories. `Scalable`
-//!   uses it too, because its FPR bound needs every slice to be half full.
+//!   uses it too, because its FPR bound is that of half-full slices.
 //! * When not: `Bloom` has a slightly lower FPR, because a key sets up to `k` arbitrary bits there.
 //!   Only `Bloom` can be frozen to a block. For one cache miss per query use a `blocked-bloom`
 //!   block.
@@ -42,8 +42,9 @@ impl Partitioned {
     /// `capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
+    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
+    /// filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
         let (_, slices, slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;

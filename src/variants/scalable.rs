@@ -14,8 +14,8 @@
 //! * When: a set grows in memory without a known limit, such as the URLs that a crawler has seen.
 //! * When not: if the number of keys is known within a factor of two, `Bloom` is smaller and needs
 //!   one look-up. For an SST file, the number is known exactly; build a filter block.
-//! * Numbers: an absent key is looked up in every stage, newest first, which are `log_s(n / c)`
-//!   stages. At 1 % with s = 2 and r = 0.85, the filter takes 1.5 to 1.7 times the bits of a
+//! * Numbers: an absent key is looked up in every stage, newest first. There are about `log_s(n /
+//!   c)` stages. At 1 % with s = 2 and r = 0.85, the filter takes 1.5 to 1.7 times the bits of a
 //!   `Bloom` for the same keys when its last stage is full. It takes 3.3 to 4.5 times the bits when
 //!   its last stage has just been opened.
 
@@ -59,7 +59,8 @@ impl Scalable {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < rate < 1` and the growth is
-    /// within its bounds, and [`Error::TooLarge`] if the filter does not fit in memory.
+    /// within its bounds, and for a rate below about `initial_capacity / 2^63`, the limit of 64-bit
+    /// hashes. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
         check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;

@@ -15,12 +15,18 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// Returns a shape of `cells` cells, rounded up to a multiple of 8.
+    ///
     /// # Errors
     /// Returns [`Error::Invalid`] for zero cells or a number of probes outside 1 to 30, and
     /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub(super) fn new(cells: u64, probes: u32) -> Result<Self> {
         if cells == 0 {
-            return Err(Error::invalid("number of cells", cells, "expected at least one cell; try 1000000"));
+            return Err(Error::invalid(
+                "number of cells",
+                cells,
+                "expected at least one cell (a bit or a counter); try 1000000",
+            ));
         }
         if !(1..=math::MAX_BLOOM_PROBES).contains(&probes) {
             let reason = format!("expected 1 to {} probes; try 7", math::MAX_BLOOM_PROBES);
@@ -32,12 +38,14 @@ impl Shape {
 
     /// Returns the smallest shape in which `capacity` keys reach the FPR `rate`.
     ///
-    /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`. Small
-    /// filters get a little more, because the formula is too optimistic for them.
+    /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`, with `c`
+    /// for `rate` and `n` for `capacity`. Small filters get a little more, because the formula is
+    /// too optimistic for them.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
+    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
+    /// filter does not fit in memory.
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
@@ -78,6 +86,8 @@ impl Shape {
 
 const TOO_LARGE: Error = Error::TooLarge { what: "a filter" };
 
+/// Checks that a filter is created for at least one key.
+///
 /// # Errors
 /// Returns [`Error::Invalid`] if `capacity` is 0.
 pub(super) fn check_capacity(capacity: u64) -> Result<()> {
@@ -87,6 +97,8 @@ pub(super) fn check_capacity(capacity: u64) -> Result<()> {
     Err(Error::invalid("capacity", capacity, "expected at least one key; try 1000"))
 }
 
+/// Checks that an FPR is above 0 and below 1.
+///
 /// # Errors
 /// Returns [`Error::Invalid`] unless `0 < rate < 1`.
 pub(super) fn check_rate(rate: f64) -> Result<()> {
@@ -102,8 +114,8 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
 /// size of the filter.
 ///
 /// # Errors
-/// Returns [`Error::Invalid`] if `capacity` is 0 or the rate is out of reach, and
-/// [`Error::TooLarge`] for more keys than any machine can hold.
+/// Returns [`Error::Invalid`] if `capacity` is 0 or if the rate is not between 0 and 1 or below
+/// that limit. Returns [`Error::TooLarge`] for more keys than any machine can hold.
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     check_capacity(capacity)?;
     check_rate(rate)?;

@@ -36,8 +36,8 @@ use crate::variants::error::{Error, Result};
 pub enum SpectralMode {
     /// Raises all counters of a key. Keys can be removed.
     MinimumSelection,
-    /// Raises only the least counters of a key. It makes at most half the errors, but keys cannot
-    /// be removed.
+    /// Raises only the least counters of a key. It makes at most half the errors of
+    /// `MinimumSelection`, but keys cannot be removed.
     MinimumIncrease,
     /// Raises all counters of a key, and also counts a key with a single least counter in a table.
     /// Keys can be removed.
@@ -59,13 +59,14 @@ pub enum SpectralMode {
 pub struct Spectral {
     counters: Counters,
     mode: SpectralMode,
-    /// Keys that had a single least counter when they were added. The count starts at that counter
-    /// and includes all later insertions. Empty in the other modes.
+    /// The keys that had a single least counter when they were added, each with a count. The count
+    /// starts with the value of that counter and includes all later insertions. The table is empty
+    /// in the other modes.
     apart: HashMap<KeyHash, u64>,
     seed: HashSeed,
 }
 
-/// Full at about 4.3 * 10^9.
+/// The width of a counter of [`Spectral::with_rate`]. Such a counter is full at about 4.3 * 10^9.
 const COUNTER_BITS: u32 = 32;
 
 impl Spectral {
@@ -73,8 +74,9 @@ impl Spectral {
     /// most a share `error_rate` of its estimates is wrong, for present and absent keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
+    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
+    /// filter does not fit in memory.
     pub fn with_rate(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }

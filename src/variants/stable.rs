@@ -95,8 +95,8 @@ impl Stable {
         let StableShape { cell_bits, decrements, .. } = shape;
         if !(1..=16).contains(&cell_bits) || !(1..=cells).contains(&decrements) || u64::from(probes) > cells {
             let given = format!("{cells} cells of {cell_bits} bits, {probes} for each key, {decrements} decremented");
-            let reason = "expected 1 to 16 bits, and no more cells for each key, or decremented, than there are; \
-                          try 1000000 cells of 3 bits, 3 for each key, 10 decremented";
+            let reason = "expected cells of 1 to 16 bits, at least as many as a key uses, and 1 to all of them \
+                          decremented; try 1000000 cells of 3 bits, 3 for each key, 10 decremented";
             return Err(Error::invalid("shape of a stable filter", given, reason));
         }
         let shape = StableShape { cells, ..shape };

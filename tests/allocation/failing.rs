@@ -18,20 +18,20 @@ thread_local! {
 /// in the thread of an earlier test, which reports its result while the next test runs.
 static CALLS: AtomicUsize = AtomicUsize::new(1);
 
-/// Smaller allocations, such as those of messages and threads, succeed, except after
-/// [`refuse_small_too`].
+/// The minimum length of a large allocation. Smaller allocations, such as those of messages and
+/// threads, are not counted and succeed, except after [`refuse_small_too`].
 pub const LARGE_LEN_BYTES: usize = 1024;
 
-/// The size of the first allocation of a vector of 8-byte elements. Smaller allocations have a
-/// fixed size or hold text.
+/// The minimum length of an allocation that counts after [`refuse_small_too`]: the first allocation
+/// of a vector of 8-byte elements. Smaller allocations have a fixed size or hold text.
 pub const SMALL_LEN_BYTES: usize = 32;
 
 static COUNTED: AtomicUsize = AtomicUsize::new(0);
 static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
 
-/// Refuses the large allocation with this number, and all later ones if `for_ever`. Numbers start
-/// at 0 and count all threads.
+/// Refuses one large allocation, and all later ones if `for_ever`. The first `number` large
+/// allocations succeed. Only the allocations of this thread and of threads that start later count.
 pub fn refuse(number: usize, for_ever: bool) {
     BORN.set(CALLS.fetch_add(1, Ordering::SeqCst) + 1);
     FOR_EVER.store(for_ever, Ordering::SeqCst);
@@ -39,14 +39,14 @@ pub fn refuse(number: usize, for_ever: bool) {
     REFUSED_FROM.store(number, Ordering::SeqCst);
 }
 
-/// Refuses the allocation with this number once. Small allocations of this thread count too, except
-/// the smallest. Later allocations succeed, so that an error can be made.
+/// Refuses one allocation after `number` others. Small allocations of this thread count too, from
+/// [`SMALL_LEN_BYTES`] on. Later allocations succeed, so that the code can build its error.
 pub fn refuse_small_too(number: usize) {
     SMALL_TOO.set(true);
     refuse(number, false);
 }
 
-/// Stops refusing. Returns the number of counted allocations.
+/// Refuses no allocations any more. Returns the number of allocations that were counted.
 pub fn refuse_none() -> usize {
     REFUSED_FROM.store(usize::MAX, Ordering::SeqCst);
     SMALL_TOO.set(false);

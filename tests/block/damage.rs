@@ -55,7 +55,9 @@ fn every_flipped_bit_of_small_blocks_is_detected() {
                 let was_set = original[bit / 8] >> (bit % 8) & 1 == 1;
                 match bad_pages {
                     Some(count) => assert!(bit / 8 < payload && count <= 1 && (count == 1 || !was_set), "bit {bit}"),
-                    None => assert!(bit / 8 >= payload, "bit {bit} of the payload stopped a lenient open"),
+                    None => {
+                        assert!(bit / 8 >= payload, "bit {bit} of the payload makes an open with OnFirstTouch fail")
+                    }
                 }
             }
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -269,7 +269,7 @@ fn errors_count_offsets_from_the_start_of_the_hosts_file() {
     let (Error::Corrupt { offset, .. } | Error::ChecksumMismatch { offset, .. }) =
         FilterBlock::open(bytes.as_slice(), &expected, Verify::AtOpen).unwrap_err()
     else {
-        panic!("the magic at the end is damaged")
+        panic!("expected an error about the damaged magic")
     };
     assert!(offset > 1 << 40, "{offset}");
 }

@@ -5,7 +5,7 @@ use crate::allocation::{LIVE, PEAK};
 use crate::support::{SplitMix, block, corpus, mutate, partitioned, put_number, repair_pages};
 use filterblock::{Error, Field, FilterBlock, HashSeed, PartitionedBuilder, Verify};
 
-/// The peak memory of opening `bytes`.
+/// Returns the peak memory, in bytes, that opening `bytes` allocates.
 fn peak_of_opening(bytes: &[u8], verify: Verify) -> usize {
     let before = LIVE.get();
     PEAK.set(before);

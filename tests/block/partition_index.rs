@@ -250,7 +250,7 @@ fn hostile_indexes_list_ranges_in_order_or_do_not_open() {
         }
         let _ = (index.find(b""), index.find(&[0xff; 20]), format!("{index:?}"));
     }
-    assert!(opened > rounds / 40, "only {opened} of {rounds} indexes got past the checks");
+    assert!(opened > rounds / 40, "only {opened} of {rounds} indexes passed the checks: repair the mutator");
 }
 
 #[test]
@@ -265,7 +265,10 @@ fn stated_lengths_match_blocks_and_indexes() {
     }
     let mut hostile = support::block("bloom:10", 10);
     put_number(&mut hostile, Field::PayloadLen, u64::MAX);
-    assert!(stated_len_bytes(&hostile).is_some_and(|len| len > 1 << 48), "the host compares it with its file");
+    assert!(
+        stated_len_bytes(&hostile).is_some_and(|len| len > 1 << 48),
+        "expected the stated length, which the host compares with its file"
+    );
     let mut hostile = support::block("bloom:10", 10);
     put_number(&mut hostile, Field::Version, 2);
     repair_trailer(&mut hostile);
@@ -299,7 +302,7 @@ fn partition_errors_count_offsets_in_the_hosts_file() {
     let mut damaged = bytes[start..].to_vec();
     damaged[0] ^= 1;
     let Err(Error::ChecksumMismatch { offset, .. }) = PartitionIndex::open(damaged, &at_start) else {
-        panic!("the first entry is damaged")
+        panic!("expected an error about the damaged first entry")
     };
     assert_eq!(offset, block_offset + start as u64);
 }

@@ -294,8 +294,8 @@ fn hashes_of_another_key_panic_in_debug_builds() {
             drop(builder.add_hashed_prefix(b"key", hash));
         }];
         for ask in asks {
-            let caught =
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).expect_err("the foreign hash must panic");
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask))
+                .expect_err("a hash of another key must panic");
             assert!(caught.downcast_ref::<String>().unwrap().contains(message));
         }
     }

@@ -152,7 +152,10 @@ fn damaged_pages_are_the_hosts_to_notice() {
     bytes[..64].fill(0);
     assert!(FilterBlock::open(&bytes, &of_table(), Verify::AtOpen).is_err());
     let filter = VerifiedFilter::open(&bytes, &of_table()).unwrap();
-    assert!((0..3_000).any(|i| !filter.may_contain(&key(i))), "the documentation says so");
+    assert!(
+        (0..3_000).any(|i| !filter.may_contain(&key(i))),
+        "a damaged page denies no key, although the documentation says that it may"
+    );
 }
 
 fn refused(bytes: &[u8], expected: &Expected<'_>) -> Field {
@@ -205,7 +208,11 @@ fn partitions_and_their_index_are_refused() {
     let index = PartitionIndex::open(&bytes[index_start..], &of_table()).unwrap();
     for entry in index.iter() {
         let part = &bytes[entry.byte_range.start as usize..entry.byte_range.end as usize];
-        assert_eq!(refused(part, &of_any_table()), Field::PartitionNumber, "it would deny its neighbours' keys");
+        assert_eq!(
+            refused(part, &of_any_table()),
+            Field::PartitionNumber,
+            "as a whole filter, a partition would deny its neighbours' keys"
+        );
     }
 }
 
@@ -279,7 +286,7 @@ fn verified_edits_with_repaired_checksums_never_panic() {
         mutate(&mut bytes, &mut random);
         opened += u32::from(agrees_with_its_block(&bytes));
     }
-    assert!(opened > rounds as u32 / 40, "only {opened} edits got past the checks");
+    assert!(opened > rounds as u32 / 40, "only {opened} edits passed the checks: repair the mutator");
 }
 
 #[test]

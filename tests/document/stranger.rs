@@ -258,7 +258,7 @@ fn bumped_ribbons_are_read_from_the_document_alone() {
             for i in (0..n).step_by(n / 400 + 1).chain(n..n + 400) {
                 let hash = support::hash(i);
                 let found = stranger.may_contain(hash.raw());
-                assert!(found || i >= n, "{text}, {n} keys: the stranger denies one");
+                assert!(found || i >= n, "{text}, {n} keys: the reader from the document denies a present key");
                 assert_eq!(found, opened.may_contain_hash(hash), "{text}, {n} keys");
             }
         }

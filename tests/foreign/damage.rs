@@ -62,7 +62,7 @@ fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u
         damaged[at] ^= [1 << (at % 8), 0xff, 0x80][at % 3];
         if let Ok(outcome) = ask(&damaged, &sample) {
             assert_eq!(outcome.denied, 0, "byte {at} changed: a key is denied");
-            assert!(!outcome.verified || outcome.keys == sound.keys, "byte {at} changed: other keys verify");
+            assert!(!outcome.verified || outcome.keys == sound.keys, "byte {at} changed: `verify` accepts other keys");
             missed += usize::from(outcome.verified);
         }
         damaged[at] = bytes[at];

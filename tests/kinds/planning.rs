@@ -154,7 +154,7 @@ fn plans_agree_with_the_built_filters() {
                 off_most = off_most.max(off.abs());
                 assert!(bounds.contains(&off), "{spec}, {keys} keys: {built} bytes, {planned} planned, {off:.4}");
                 let rates = block.expected_false_positive_rate() / plan.expected_rate();
-                assert!((0.97..1.03).contains(&rates), "{spec}, {keys} keys: rate {rates} of the one planned");
+                assert!((0.97..1.03).contains(&rates), "{spec}, {keys} keys: the FPR is {rates} times the planned FPR");
             }
         }
     }

@@ -251,9 +251,9 @@ fn the_first_eight_columns_have_an_fpr_of_1_in_256() {
                 let (first, all) = (share(Columns::First), share(Columns::All));
                 assert!(
                     (first - first_rate).abs() < 0.0025,
-                    "{text}, {n} keys, {verify:?}: {first} in the first columns"
+                    "{text}, {n} keys, {verify:?}: FPR {first} in the first columns"
                 );
-                assert!((all - all_rate).abs() < 0.0025, "{text}, {n} keys, {verify:?}: {all} in all columns");
+                assert!((all - all_rate).abs() < 0.0025, "{text}, {n} keys, {verify:?}: FPR {all} in all columns");
             }
         }
     }

@@ -74,7 +74,7 @@ fn bumped_ribbons_have_the_planned_size_on_average() {
     for keys in [9_728, 10_000, 10_240, 12_345, 20_000, 20_480, 30_000, 60_000] {
         let (mean, _) = mean_and_worst((0..20).map(|seed| Overhead::of(8, keys, seed)));
         let off = mean.payload - mean.planned;
-        assert!(off.abs() < 0.12, "{keys} keys: {off} percentage points more than planned");
+        assert!(off.abs() < 0.12, "{keys} keys: the overhead is {off} percentage points above the plan");
     }
 }
 

@@ -20,7 +20,7 @@ fn rates<F: Membership>(count: usize, queries: u64, make: impl Fn(HashSeed) -> F
 #[test]
 fn standard_filters_have_the_published_fprs() {
     // Bits per key, probes and FPR, from the survey of Broder and Mitzenmacher. The last row is
-    // from SPIE.
+    // from SPIE, the traceback system of Snoeren et al.
     for (bits, probes, rate) in [
         (2, 1, 0.393),
         (4, 3, 0.147),

@@ -79,17 +79,17 @@ class Held:
 
 
 def of_array(filter):
-    """Returns the size of the array in which pyprobables has its bits or counters."""
+    """Returns the size in bytes of the array in which pyprobables has its bits or counters."""
     return filter.bloom.itemsize * len(filter.bloom)
 
 
 def of_quotients(filter):
-    """Returns the size of the remainders in memory, which is twice `bits_per_elm`, and of three bits for each."""
+    """Returns the size in bytes of the remainders in memory (twice `bits_per_elm`) and of three bits for each remainder."""
     return len(filter._filter) * filter._filter.itemsize + filter.size * 3 // 8
 
 
 def of_export(filter):
-    """Returns the size of the serialised filter. In memory it has Python lists."""
+    """Returns the size in bytes of the serialised filter, because in memory the filter has Python lists."""
     return len(bytes(filter))
 
 
@@ -237,13 +237,13 @@ def append(path, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keys", type=int, default=1_000_000, help="keys of pybloomfiltermmap3")
-    parser.add_argument("--slow-keys", type=int, default=50_000, help="keys of pyprobables")
+    parser.add_argument("--keys", type=int, default=1_000_000, help="number of keys for the filters of pybloomfiltermmap3")
+    parser.add_argument("--slow-keys", type=int, default=50_000, help="number of keys for the filters of pyprobables")
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--append", type=Path, help="the CSV that `peers variants --out` wrote")
     args = parser.parse_args()
     if args.append and "insert_ns" not in args.append.read_text():
-        parser.error(f"{args.append} was not written by `peers variants --out`")
+        parser.error(f"{args.append} was not written by `peers variants --out`; write it with that command first")
     works = {"pybloomfiltermmap3": Work(args.keys), "pyprobables": Work(args.slow_keys)}
     passes = [[] for _ in KINDS]
     for number in range(args.passes):

@@ -53,7 +53,8 @@ pub struct Measure {
     /// Number of passes. Each pass asks every filter once.
     #[arg(long, default_value_t = 7)]
     pub passes: usize,
-    /// Queries of a pass, rounded up to a multiple of 32. Chains have a quarter of them.
+    /// Number of queries in a pass, rounded up to a multiple of 32. Passes of the mode `chain` have
+    /// a quarter of them.
     #[arg(long, default_value = "1048576", value_parser = size)]
     pub queries: usize,
     /// Absent keys asked to count the false-positive rate of a filter.
@@ -68,11 +69,11 @@ pub struct Measure {
     /// How queries follow each other.
     #[arg(long, value_delimiter = ',', default_value = "single,batch,chain")]
     pub modes: Vec<Mode>,
-    /// Megabytes of filters of about 10k keys at ten bits per key. Each query asks a random one. 0
-    /// for none.
+    /// Total megabytes of a set of many filters, each with about 10k keys at ten bits per key. Each
+    /// query asks a random filter of the set. 0 for no such set.
     #[arg(long, default_value_t = 200)]
     pub many_mb: usize,
-    /// Measures the many filters alone, without those of --sizes.
+    /// Measures only the set of --many-mb, without the filters of --sizes.
     #[arg(long)]
     pub only_many: bool,
     /// Number of keys at which a few filters are also built with a self-check, and asked in
@@ -88,8 +89,9 @@ pub struct Measure {
     /// Appends rows to the CSV, which keeps its first line.
     #[arg(long, requires = "out")]
     pub append: bool,
-    /// A first look: 10k and 1M keys, ready hashes, absent and present keys, no chains, no many
-    /// filters, at most 2M absent keys for the rate. Replaces the options of these settings.
+    /// A quick measurement: 10k and 1M keys, ready hashes, absent and present keys, no chains, no
+    /// set of many filters, at most 2M absent keys for the rate. Overrides the options of these
+    /// settings.
     #[arg(long)]
     pub quick: bool,
 }

@@ -29,11 +29,13 @@ fn time(clock: ClockId) -> Duration {
 /// # Errors
 /// Returns the error of the operating system.
 pub fn pin(cpu: Option<usize>) -> Result<usize, String> {
-    let allowed = sched_getaffinity(None).map_err(|error| format!("asking for the processors allowed: {error}"))?;
+    let allowed = sched_getaffinity(None)
+        .map_err(|error| format!("cannot read the processors that this process may use: {error}"))?;
     let last = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)).unwrap_or(0);
     let chosen = cpu.unwrap_or(last);
     let mut only = CpuSet::new();
     only.set(chosen);
-    sched_setaffinity(None, &only).map_err(|error| format!("pinning to processor {chosen}: {error}"))?;
+    sched_setaffinity(None, &only)
+        .map_err(|error| format!("cannot pin the thread to processor {chosen}: {error}; choose another with --cpu"))?;
     Ok(chosen)
 }

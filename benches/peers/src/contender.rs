@@ -33,7 +33,7 @@ pub trait Probe {
         *answers = hashes.map(|hash| self.hash(hash));
     }
 
-    /// The bits to store: of the whole filter, and without a header of fixed size.
+    /// The number of bits to store: for the whole filter, and without a header of fixed size.
     fn bits(&self) -> (f64, f64);
 }
 
@@ -93,7 +93,7 @@ impl Asked {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no questions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -111,7 +111,7 @@ pub trait Group {
     /// How many of its own keys the newest filter denies. A correct filter denies none.
     fn denied(&self, input: Input<'_>) -> usize;
 
-    /// The bits of all filters, with headers of fixed size and without.
+    /// The number of bits of all filters together: with headers of fixed size, and without.
     fn bits(&self) -> (f64, f64);
 
     /// Asks at most `count` questions. Returns the CPU nanoseconds that they took, and how many

@@ -18,7 +18,7 @@ pub fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The key with a number. Different numbers give different keys.
+/// The key with this number. Different numbers give different keys.
 #[must_use]
 pub fn key(number: u64) -> Key {
     let (low, high) = (mix(number), mix(number ^ (1 << 63)));
@@ -36,7 +36,7 @@ pub fn hash_of(key: &Key) -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed.
+    /// The stream that starts from this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(mix(seed))
@@ -105,7 +105,7 @@ impl Ranges {
         self.starts.len() - 1
     }
 
-    /// Whether there are none.
+    /// Whether there are no filters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -3,7 +3,7 @@
 use crate::contender::{Asked, Contender, Mode};
 use crate::keys::{Mix, Ranges, hash_of, key};
 
-/// Questions that are in memory at a time. All contenders get the same.
+/// The number of questions that are in memory at a time. All contenders get the same questions.
 const CHUNK: usize = 1 << 17;
 /// 99 % of a standard normal distribution lie within this distance from 0.
 const Z99: f64 = 2.575_829_303_548_901;

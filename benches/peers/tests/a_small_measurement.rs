@@ -74,7 +74,7 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
     assert_eq!(of(extra), 3 * 2 * 3);
 
     let text = reported(&path, "BENCHMARKS.md");
-    assert!(!text.contains(extra), "only the table of extras shows them");
+    assert!(!text.contains(extra), "only the table of extras may show unaligned filters");
     assert!(text.contains("| **`blocked-bloom:10`** | 2,000 |"), "{text}");
     assert!(text.contains("| **`blocked-bloom:10`** |"), "{text}");
     for plot in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
@@ -149,13 +149,16 @@ fn documents_hold_the_tables_and_pictures_of_the_record() {
     for (record, page) in [("peers.csv", "BENCHMARKS.md"), ("variants.csv", "VARIANTS.md")] {
         fs::copy(docs.join("../benches/record").join(record), dir.path().join(record)).unwrap();
         let text = reported(&dir.path().join(record), page);
-        assert!(text == fs::read_to_string(docs.join(page)).unwrap(), "docs/{page} is not that of {record}");
+        assert!(
+            text == fs::read_to_string(docs.join(page)).unwrap(),
+            "docs/{page} differs from the report of {record}; run `peers report`"
+        );
     }
     // Elsewhere a logarithm may differ in its last digit, and a point by a tenth of a pixel.
     if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         for name in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
             let [drawn, documented] = [dir.path(), &docs].map(|dir| fs::read_to_string(dir.join(name)).unwrap());
-            assert!(drawn == documented, "docs/{name} is not that of the record");
+            assert!(drawn == documented, "docs/{name} differs from the picture of the record; run `peers report`");
         }
     }
 }

@@ -54,13 +54,15 @@ mod stand_in {
             Arc::clone(&self.all.lock().unwrap_or_else(PoisonError::into_inner)[current])
         }
 
-        pub(crate) fn store(&self, value: Arc<T>) {
+        pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
+            let old = self.load_full();
             let new = {
                 let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.push(value);
                 all.len() - 1
             };
             self.current.store(new, Ordering::Release);
+            old
         }
     }
 }

@@ -28,8 +28,23 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             Error::Unsupported { field: Field::Compression, found: 3 },
-            "compression 3 is not supported by this version; use a newer version, or let its engine write the \
-             file without that option",
+            "compression 3 is not supported by this version of filterblock; use a newer version, or let the engine \
+             write the file with another compression",
+        ),
+        (
+            Error::Unsupported { field: Field::FileMetadata, found: 0x4552_4150 },
+            "the file metadata are encrypted, and this version of filterblock cannot decrypt them; let the engine \
+             write the file with a plaintext footer",
+        ),
+        (
+            Error::Unsupported { field: Field::BlockFeatures, found: 4 },
+            "a block has features that this version of filterblock cannot read (flags 0x4); use a newer version, or \
+             let the engine write the file without them",
+        ),
+        (
+            Error::Unsupported { field: Field::UserDefinedIndex, found: 1 },
+            "the table has a user-defined index, which this version of filterblock cannot read; let the engine write \
+             the file without it",
         ),
         (
             Error::invalid("number of blocks", 0, "expected 1 to 67108863; try 1024"),
@@ -37,8 +52,8 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             Error::OutOfOrder,
-            "the key is not greater than the previous key, and nothing was changed; add keys in strictly ascending \
-             order",
+            "the key does not come after the previous key, and nothing was changed; add keys in ascending order, and \
+             the versions of a key from the newest to the oldest",
         ),
         (
             Error::from(crate::Error::SelfCheckFailed { denied: 3 }),

@@ -3,8 +3,8 @@
 //!
 //! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits`, with a hash of 32
 //! bits. If two keys differ only in the last byte of an aligned word, the low bits of hash and step
-//! are the same. So filters of counters pass many of their neighbours. docs/FOREIGN.md has an
-//! example.
+//! are the same. So a filter of consecutive numbers answers "maybe" for many numbers near them.
+//! docs/FOREIGN.md has an example.
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
@@ -15,7 +15,8 @@ const MAX_PROBES: u8 = 30;
 const MIN_BITS: usize = 64;
 /// The number of probes per bit per key: ln 2, as LevelDB rounds it.
 const PROBES_PER_BIT: f64 = 0.69;
-/// The number of keys whose first bytes are prefetched together.
+/// The number of keys in a batch. The byte of each key's first probe is prefetched before the batch
+/// is tested.
 const BATCH: usize = 32;
 
 /// A filter of LevelDB, read in place. Any bytes are a valid filter.
@@ -121,8 +122,9 @@ impl LevelDbBloomBuilder {
         Self { bits_per_key, hashes: Vec::new() }
     }
 
-    /// Adds a key. In a database this is the user key, without sequence number and type. Every
-    /// version of a key counts.
+    /// Adds a key. In a database this is the user key, without sequence number and type. Add it
+    /// once for each of its versions, as LevelDB does, because the number of added keys decides the
+    /// length.
     pub fn add(&mut self, key: &[u8]) {
         self.hashes.push(hash32::leveldb(key));
     }

@@ -54,8 +54,9 @@ impl<'a> LevelDbFilterBlock<'a> {
         self.len() == 0
     }
 
-    /// Whether the data block at `block_offset` may contain `key`, by LevelDB's rules. An empty
-    /// filter holds no key, and offsets outside the block answer "maybe".
+    /// Whether the data block at the file offset `block_offset` may contain `key`, by LevelDB's
+    /// rules. A filter that ends where it begins holds no key. The answer is "maybe" if the data
+    /// block has no filter, or if the stored start and end of the filter are not a valid range.
     #[must_use]
     pub fn may_contain(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.number(block_offset).and_then(|number| self.bounds(number)) {
@@ -73,13 +74,14 @@ impl<'a> LevelDbFilterBlock<'a> {
         self.number(block_offset).is_some_and(|number| number < self.len())
     }
 
-    /// Returns the number of the filter for the data block at `block_offset`. A base of 64 or more
-    /// is undefined in LevelDB.
+    /// Returns the number of the filter for the data block at `block_offset`. It is `None` if the
+    /// base is 64 or more, which LevelDB does not define.
     fn number(&self, block_offset: u64) -> Option<usize> {
         block_offset.checked_shr(u32::from(self.base)).and_then(|number| usize::try_from(number).ok())
     }
 
-    /// Returns the start and the end of filter `number`, unchecked.
+    /// Returns the stored start and end of filter `number` without checking them, or `None` if
+    /// there is no such filter.
     fn bounds(&self, number: usize) -> Option<(usize, usize)> {
         if number >= self.len() {
             return None;
@@ -88,14 +90,15 @@ impl<'a> LevelDbFilterBlock<'a> {
         Some((bound(number)?, bound(number + 1)?))
     }
 
-    /// Returns the range of filter `number` in the block, or `None` if there is no such filter.
+    /// Returns the range of filter `number` in the block, or `None` if there is no such filter or
+    /// its offsets are invalid.
     #[must_use]
     pub fn range(&self, number: usize) -> Option<Range<usize>> {
         let (start, limit) = self.bounds(number)?;
         (start <= limit && limit <= self.filters.len()).then_some(start..limit)
     }
 
-    /// Returns filter `number`, or `None` if there is no such filter.
+    /// Returns filter `number`, or `None` if there is no such filter or its offsets are invalid.
     #[must_use]
     pub fn filter(&self, number: usize) -> Option<LevelDbBloom<'a>> {
         self.filters.get(self.range(number)?).map(LevelDbBloom::new)
@@ -130,7 +133,8 @@ impl LevelDbFilterBlockBuilder {
         Self { filters: Vec::new(), offsets: Vec::new(), pending: LevelDbBloomBuilder::new(bits_per_key) }
     }
 
-    /// Starts the data block at `offset`. Later keys belong to it. Offsets ascend.
+    /// Starts the data block at `offset` in the file. Keys that are added later belong to it. Start
+    /// the blocks in ascending order of their offsets.
     ///
     /// # Errors
     /// Returns `Invalid` if the filters exceed 4 GiB.
@@ -172,7 +176,7 @@ impl LevelDbFilterBlockBuilder {
 
 fn position(len: usize) -> Result<u32> {
     u32::try_from(len).map_err(|_| {
-        let reason = "its filters exceed 4 GiB, the limit of their 32-bit offsets; try smaller tables";
+        let reason = "its filters exceed 4 GiB, the limit of their 32-bit offsets; write smaller tables";
         Error::invalid("table", "LevelDB", reason)
     })
 }

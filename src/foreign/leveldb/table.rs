@@ -36,7 +36,8 @@ pub(super) const FILTER_PREFIX: &str = "filter.";
 /// The filter policy that this module supports.
 pub(super) const POLICY: &str = "leveldb.BuiltinBloomFilter2";
 
-/// A table of LevelDB over `bytes`, which may be a memory map. Filters and index are read in place.
+/// A table of LevelDB over `bytes`, which may be a memory map. Filters and an uncompressed index
+/// are read in place.
 ///
 /// Opening checks footer, metaindex, index and filter block. Only [`Self::verify`] checks the data
 /// blocks.
@@ -50,8 +51,8 @@ pub struct LevelDbTable<D> {
     last_block_offset: u64,
     policy: Option<String>,
     filter: Option<Range<usize>>,
-    /// The possible forms of the keys. It is empty if the filter has no key of the first block in
-    /// any form.
+    /// The possible forms of the keys. It is empty if, in every form, the filter denies a key of
+    /// the first data block.
     readings: Vec<Reading>,
 }
 
@@ -174,8 +175,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(is_ascending)
     }
 
-    /// Returns the form, and whether the keys ascend in it. If the first block cannot be read, its
-    /// keys may have any order.
+    /// Returns the form, and whether the keys ascend in it. If the first block cannot be read, the
+    /// keys count as not ascending.
     fn reading(&self, form: KeyForm) -> Result<Reading> {
         let is_ascending = self.check_index(form)?.is_ascending && self.first_keys_ascend(form).unwrap_or(false);
         Ok(Reading { form, is_ascending })
@@ -262,15 +263,15 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.policy.as_deref()
     }
 
-    /// Returns the form of the keys. It is `None` if both forms are possible, or if the filter
-    /// denies the first keys in every form.
+    /// Returns the form of the keys. It is `None` if both forms are possible, or if, in every form,
+    /// the filter denies a key of the first data block.
     #[must_use]
     pub fn key_form(&self) -> Option<KeyForm> {
         if let [reading] = self.readings[..] { Some(reading.form) } else { None }
     }
 
-    /// Returns the possible forms of the keys. There is none if the filter denies the first keys in
-    /// every form.
+    /// Returns the possible forms of the keys. There is none if, in every form, the filter denies a
+    /// key of the first data block.
     pub fn key_forms(&self) -> impl Iterator<Item = KeyForm> {
         self.readings.iter().map(|reading| reading.form)
     }
@@ -311,7 +312,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             // In the wrong form every key is another key. A filter of such keys would deny present
             // keys.
             return Err(form_unknown(
-                "the file does not say whether its keys are a user's or a database's; state the form",
+                "the file does not say whether its keys are a user's or a database's; use --key-form or open_as()",
             ));
         }
         self.for_each_version(once(each)).map(|_| ())
@@ -320,10 +321,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// Calls `each` with every user key, once per stored version. Returns the number of data
     /// blocks.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
-        let form =
-            self.readings.first().map(|reading| reading.form).ok_or_else(|| {
-                form_unknown("its filter denies its first keys in every form of keys; state the form")
-            })?;
+        let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
+            form_unknown("its filter denies a key of the first data block in every form; use --key-form or open_as()")
+        })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
         while cursor.advance()? {
             let handle = cursor.handle()?;
@@ -339,7 +339,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// Reads every block, and asks the table for every key in it.
     ///
     /// # Errors
-    /// Returns the error of the first damaged block.
+    /// Returns the error of the first damaged block, and `Invalid` if [`Self::key_forms`] returns
+    /// none.
     pub fn verify(&self) -> Result<Verified> {
         let (mut keys, mut denied_keys) = (0, 0);
         let data_blocks = self.for_each_version(|key| {

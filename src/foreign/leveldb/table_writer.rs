@@ -22,9 +22,10 @@ const SEEK_TAG: u64 = u64::MAX << 8 | 1;
 pub struct LevelDbTableOptions {
     /// The length of a data block. A block ends with the entry that reaches this length.
     pub block_size_bytes: usize,
-    /// The number of keys in a data block from one whole key to the next.
+    /// The number of entries of a data block from one restart point, which stores its key in full,
+    /// to the next.
     pub restart_interval: usize,
-    /// The size of the filters, or `None` for a table without filters.
+    /// The bits per key of the filters, or `None` for a table without filters.
     pub bits_per_key: Option<u32>,
     /// The form of the added keys. Filters get the user keys.
     pub keys: KeyForm,
@@ -36,8 +37,8 @@ impl Default for LevelDbTableOptions {
     }
 }
 
-/// Writes a table to `out` as keys arrive. Call [`Self::add`] in ascending order, then
-/// [`Self::finish`].
+/// Writes a table to `out` as keys arrive. Call [`Self::add`] for each entry in ascending order of
+/// the keys, and the versions of a key from the newest to the oldest. Then call [`Self::finish`].
 #[derive(Debug)]
 pub struct LevelDbTableWriter<W> {
     out: W,
@@ -68,22 +69,24 @@ impl<W: Write> LevelDbTableWriter<W> {
         }
     }
 
-    /// Adds a key in the form of the options, and its value.
+    /// Adds an entry. The key must have the form that [`LevelDbTableOptions::keys`] names.
     ///
     /// # Errors
-    /// Returns `OutOfOrder` if the key does not ascend, `Invalid` if the key does not have the form
-    /// or the table exceeds the limits of the format, and any error of `out`.
+    /// Returns `OutOfOrder` if the key does not come after the previous key, `Invalid` if the key
+    /// does not have the form or the table exceeds the limits of the format, and any error of
+    /// `out`.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let form = self.options.keys;
         let user_key = form.user_key(key).ok_or_else(|| {
-            let reason = "a key of a database ends with eight bytes of sequence number and type; append them";
+            let reason = "a key of a database ends with eight bytes of sequence number and type; append them, or \
+                          use KeyForm::User";
             Error::invalid("key", String::from_utf8_lossy(key), reason)
         })?;
         if self.last_key.as_ref().is_some_and(|last| form.order(last, key).is_ge()) {
             return Err(Error::OutOfOrder);
         }
         if let (Some(handle), Some(last)) = (self.unindexed.take(), &self.last_key) {
-            add_handle(&mut self.index, &separator(form, last, key), handle)?;
+            add_to_index(&mut self.index, &separator(form, last, key), handle)?;
         }
         if let Some(filter) = &mut self.filter {
             filter.add(user_key);
@@ -117,7 +120,7 @@ impl<W: Write> LevelDbTableWriter<W> {
         }
         let metaindex = write_block(&mut self.out, &mut self.offset, metaindex.finish())?;
         if let (Some(handle), Some(last)) = (self.unindexed.take(), &self.last_key) {
-            add_handle(&mut self.index, &successor(self.options.keys, last), handle)?;
+            add_to_index(&mut self.index, &successor(self.options.keys, last), handle)?;
         }
         let index = write_block(&mut self.out, &mut self.offset, self.index.finish())?;
         let mut footer = Vec::with_capacity(FOOTER_LEN_BYTES);
@@ -129,6 +132,13 @@ impl<W: Write> LevelDbTableWriter<W> {
         self.out.flush()?;
         Ok((self.out, self.offset + footer.len() as u64))
     }
+}
+
+fn add_to_index(index: &mut BlockBuilder, key: &[u8], handle: BlockHandle) -> Result<()> {
+    add_handle(index, key, handle).map_err(|_| {
+        let reason = "its index block exceeds 4 GiB, the limit of its 32-bit offsets; write smaller tables";
+        Error::invalid("table", "LevelDB", reason)
+    })
 }
 
 fn add_handle(block: &mut BlockBuilder, key: &[u8], handle: BlockHandle) -> Result<()> {
@@ -165,7 +175,8 @@ fn successor(form: KeyForm, last: &[u8]) -> Vec<u8> {
 }
 
 /// Truncates the user part of the key after the byte that `find` chooses, and adds one to that
-/// byte. A key of a database stays whole if that does not shorten its user part.
+/// byte. The key stays whole if `find` returns `None`. A key of a database also stays whole if its
+/// user part would not become shorter.
 fn shortened(form: KeyForm, key: &[u8], find: impl Fn(&[u8]) -> Option<usize>) -> Vec<u8> {
     let user_key = form.user_key(key).unwrap_or_default();
     let cut = find(user_key).and_then(|at| user_key.get(..=at)).map(|front| {

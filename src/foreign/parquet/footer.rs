@@ -75,7 +75,8 @@ pub struct ParquetColumnChunk {
     pub physical_type: Option<PhysicalType>,
     /// The number of values, nulls included.
     pub num_values: u64,
-    /// The location of the filter, or `None` if the chunk has none.
+    /// The location of the filter, or `None` if the chunk has no filter, is encrypted or lies in
+    /// another file.
     pub filter: Option<ParquetFilterRange>,
 }
 
@@ -84,7 +85,7 @@ pub struct ParquetColumnChunk {
 pub struct ParquetFilterRange {
     /// The offset of the header in the file.
     pub offset: u64,
-    /// The length of header and bits. Files of older writers do not have it.
+    /// The length of header and bits, or `None` in files of older writers, which do not store it.
     pub len_bytes: Option<u64>,
 }
 
@@ -124,9 +125,9 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         self.num_row_groups
     }
 
-    /// Returns the chunk of the column at `path` in a row group. Names may contain dots, so several
-    /// columns can have the same path. The result is then `None`, because the filter of another
-    /// column would deny present values.
+    /// Returns the chunk of the column at `path` in a row group, or `None` if there is no such
+    /// chunk. Names may contain dots, so several columns can have the same path. The result is then
+    /// `None` too, because the filter of another column would deny present values.
     #[must_use]
     pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ParquetColumnChunk> {
         let mut found = self.chunks.iter().filter(|chunk| chunk.row_group == row_group && chunk.path == path);
@@ -168,7 +169,7 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     }
 
     /// Reads the header of every filter, and returns the number of filters. A Parquet file has no
-    /// checksums over filters.
+    /// checksums over filters, so damaged bits go unnoticed.
     ///
     /// # Errors
     /// Returns the error of the first invalid filter.

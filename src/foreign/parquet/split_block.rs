@@ -198,9 +198,10 @@ impl ParquetBloomBuilder {
         self.blocks.len()
     }
 
-    /// Halves the filter as often as its false-positive rate stays at most `rate`. The estimate
-    /// takes all blocks as equally full. At small rates the true rate is somewhat higher, because
-    /// some blocks are fuller.
+    /// Halves the filter repeatedly, as long as its estimated false-positive rate stays at most
+    /// `rate`. A filter with an odd number of blocks cannot be halved. The estimate takes all
+    /// blocks as equally full. At small rates the true rate is somewhat higher, because some blocks
+    /// are fuller.
     ///
     /// Halving joins neighbours, because the block number is the high half of the hash times the
     /// number of blocks. The result is the filter that a smaller builder would have made.

@@ -13,7 +13,7 @@ const MAX_DEPTH: u32 = 32;
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
-    /// A flag. The type of a field contains its value. In a list it is a byte.
+    /// A flag. In a field, the type code contains its value. In a list, its value is a byte.
     Bool(bool),
     I8,
     /// An integer of 16, 32 or 64 bits. All are varints.
@@ -106,8 +106,8 @@ impl<'a> Reader<'a> {
         Ok(self.cursor.take_bytes(self.part)?)
     }
 
-    /// Returns the type and the number of a list's elements, which follow. The number is not
-    /// compared with the bytes left.
+    /// Returns the type and the number of a list's elements, which follow. It does not check that
+    /// so many elements fit in the bytes left.
     ///
     /// # Errors
     /// Returns `Corrupt` at the end of the bytes, and for an unknown type.

@@ -11,22 +11,22 @@ use crate::foreign::{hash32, xxph3};
 const LEAST_BITS_PER_KEY: f64 = 0.5;
 const MOST_BITS_PER_KEY: f64 = 100.0;
 
-/// The options of a filter, under RocksDB's meanings.
+/// The options of a filter. They mean the same as in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RocksDbFilterOptions {
     /// The layout. For few keys a ribbon filter becomes a Bloom filter, as in RocksDB.
     pub kind: RocksDbFilterKind,
-    /// Bits per key, as given to RocksDB's policy: 1 to 100, in steps of a thousandth. A ribbon
-    /// filter has the false-positive rate of a Bloom filter with this many bits per key, and uses
-    /// fewer bits. Below 0.5 RocksDB writes no filter, and this builder returns an always-maybe
-    /// filter.
+    /// Bits per key, as given to RocksDB's policy. Like RocksDB, this builder limits the value to 1
+    /// to 100 and rounds it to a thousandth. For a value below 0.5, RocksDB writes no filter, and
+    /// this builder returns an always-maybe filter. A ribbon filter has the false-positive rate of
+    /// a Bloom filter with this many bits per key, and uses fewer bits.
     pub bits_per_key: f64,
     /// `optimize_filters_for_memory`, the default from RocksDB 9.2 on: a Bloom filter has the
     /// number of probes that suits its length after rounding. If RocksDB's allocator reports the
     /// usable size of memory, RocksDB also changes the length. This builder does not.
     pub optimize_for_memory: bool,
-    /// Whether a Bloom filter without keys has only a trailer, as in RocksDB 7.8.3, or no bytes, as
-    /// in RocksDB 11.8.1.
+    /// Whether a Bloom filter without keys has a trailer. RocksDB 7.8.3 writes only the trailer
+    /// (`true`). RocksDB 11.8.1 writes no bytes (`false`).
     pub trailer_without_keys: bool,
 }
 
@@ -55,8 +55,9 @@ impl RocksDbFilterBuilder {
         Self { options, hashes: Vec::new() }
     }
 
-    /// Adds a key or a prefix, in the order of the table. The first one decides the seed of a
-    /// ribbon filter. Adjacent equal keys count once.
+    /// Adds a key or a prefix. Add keys and prefixes in the order of the table, because the first
+    /// one decides the seed and the size of a ribbon filter. If the same key or prefix is added
+    /// several times in a row, it counts once.
     pub fn add(&mut self, key: &[u8]) {
         let hash = match self.options.kind {
             RocksDbFilterKind::LegacyBloom => hash32::rocksdb(key).into(),
@@ -67,7 +68,8 @@ impl RocksDbFilterBuilder {
         }
     }
 
-    /// Returns the number of entries. Adjacent equal keys count once.
+    /// Returns the number of added keys and prefixes. If the same key or prefix was added several
+    /// times in a row, it counts once.
     #[must_use]
     pub fn num_entries(&self) -> usize {
         self.hashes.len()
@@ -120,7 +122,7 @@ impl RocksDbFilterBuilder {
     }
 }
 
-/// Returns the bits per key as RocksDB takes them, or `None` for no filter.
+/// Returns the bits per key, limited to 1 to 100 as in RocksDB, or `None` for no filter.
 fn clamped(bits_per_key: f64) -> Option<f64> {
     if bits_per_key < LEAST_BITS_PER_KEY {
         None
@@ -132,7 +134,8 @@ fn clamped(bits_per_key: f64) -> Option<f64> {
     }
 }
 
-/// Returns thousandths of a bit per key. The last digit of the constant is RocksDB's.
+/// Returns the bits per key in thousandths, rounded. The constant is that of RocksDB, with its last
+/// digit.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1,000 to 100,000")]
 fn millibits(bits_per_key: f64) -> u32 {
     (bits_per_key * 1000.0 + 0.500_001) as u32

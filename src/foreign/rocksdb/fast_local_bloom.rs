@@ -71,9 +71,9 @@ pub(super) struct FastLocalBloom<'a> {
 }
 
 impl<'a> FastLocalBloom<'a> {
-    /// Returns `None` if a line does not have 64 bytes, if the payload has no line or more bytes
-    /// than RocksDB supports, or if the number of probes is not 1 to 30. It ignores bytes behind
-    /// the last whole line.
+    /// Returns the filter in `payload`. Returns `None` if a line does not have 64 bytes, if the
+    /// payload has no line or more bytes than RocksDB supports, or if the number of probes is not 1
+    /// to 30. It ignores bytes behind the last whole line.
     pub(super) fn new(payload: &'a [u8], line_and_probes: u8) -> Option<Self> {
         // The upper three bits are the length of a line, 0 for 64 bytes. So a longer line reads as
         // too many probes.
@@ -132,7 +132,7 @@ fn line_number(hash: u64, lines: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * lines as u64) >> 32) as usize
 }
 
-/// Returns the length of the lines for `num_keys` keys.
+/// Returns the total length of all lines, in bytes, for `num_keys` keys.
 pub(super) fn payload_len_bytes(num_keys: u64, millibits_per_key: u32) -> u64 {
     let bytes = u128::from(num_keys) * u128::from(millibits_per_key);
     let bytes = u64::try_from(bytes.div_ceil(8000)).unwrap_or(u64::MAX).min(MAX_LEN_BYTES);
@@ -154,8 +154,8 @@ pub(super) fn probes(millibits_per_key: u64) -> u8 {
 
 /// Builds the filter of `hashes`, with its trailer.
 ///
-/// With `optimize_for_memory`, the number of probes follows from the bits per key after rounding up
-/// to lines.
+/// With `optimize_for_memory`, the number of probes follows from the bits per key after the length
+/// is rounded up to whole lines.
 pub(super) fn build(hashes: &[u64], millibits_per_key: u32, optimize_for_memory: bool) -> Vec<u8> {
     let len = payload_len_bytes(hashes.len() as u64, millibits_per_key);
     let probes = match len.saturating_mul(8000).checked_div(hashes.len() as u64) {

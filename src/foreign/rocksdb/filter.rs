@@ -16,7 +16,8 @@ use crate::foreign::{ForeignFilterInfo, hash32, xxph3};
 
 /// An always-maybe filter, as RocksDB writes it if it cannot build another filter.
 pub(super) const ALWAYS_MAYBE: [u8; 6] = [0; 6];
-/// The number of keys whose first bytes are prefetched together.
+/// The number of keys in a batch. Their parts of the filter are prefetched before the batch is
+/// tested.
 const BATCH: usize = 32;
 
 /// A full filter of RocksDB, or one partition, read in place. Any bytes are a valid filter.
@@ -126,7 +127,8 @@ impl<'a> RocksDbFilter<'a> {
     }
 }
 
-/// Hashes 32 keys and prefetches their bytes before testing the first.
+/// Tests keys in batches of 32. It hashes all keys of a batch and prefetches their parts of the
+/// filter before it tests the first.
 #[inline(always)]
 fn in_batches<H: Copy + Default>(
     keys: &[&[u8]],

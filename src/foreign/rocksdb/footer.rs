@@ -22,7 +22,7 @@ const HANDLES_LEN_BYTES: usize = 40;
 /// The offset of the footer's checksum within the footer.
 const CHECKSUM_AT: usize = 5;
 const MARK: [u8; 4] = [0x3e, 0, 0x7a, 0];
-/// The engine does not check these bytes, so this reader does not either.
+/// RocksDB does not check the first 16 of the 24 zeros, so this reader does not either.
 const UNCHECKED_LEN_BYTES: usize = 16;
 
 /// The supported format versions. Versions 0 and 1 compress blocks in another format, and RocksDB

@@ -2,8 +2,9 @@
 
 /// The length of a trailer.
 pub(super) const TRAILER_LEN_BYTES: usize = 5;
-/// The first bytes of trailers.
+/// The first byte of the trailer of a [`RocksDbFilterKind::FastLocalBloom`] filter.
 pub(super) const NEW_BLOOM: u8 = 0xff;
+/// The first byte of the trailer of a [`RocksDbFilterKind::Ribbon128`] filter.
 pub(super) const RIBBON: u8 = 0xfe;
 
 /// The layouts of a full filter in RocksDB.

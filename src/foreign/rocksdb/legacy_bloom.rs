@@ -1,8 +1,8 @@
 //! RocksDB's legacy Bloom filter, of tables of `format_version` 4 and older. Pebble writes it too.
 //!
 //! All bits of a key lie in one line, which is the cache line of the machine that wrote it. A hash
-//! of 32 bits chooses both the line and the bits. At 15 million keys this doubles the
-//! false-positive rate.
+//! of 32 bits chooses both the line and the bits. An absent key with the hash of a present key
+//! always passes. With 15 million keys, 0.35 % of the absent keys have such a hash.
 
 use super::kind::RocksDbFilterKind;
 use crate::codec::{put_u32, u32_from};
@@ -28,8 +28,8 @@ pub(super) struct LegacyBloom<'a> {
 }
 
 impl<'a> LegacyBloom<'a> {
-    /// Returns `None` unless the payload consists of whole lines whose length in bytes is a power
-    /// of two.
+    /// Returns the filter in `payload`. Returns `None` unless the payload consists of whole lines
+    /// whose length in bytes is a power of two.
     pub(super) fn new(payload: &'a [u8], probes: u8, lines: [u8; 4]) -> Option<Self> {
         let lines = u32_from(&lines);
         let line = Remainder::by(lines.into())?;
@@ -108,7 +108,7 @@ impl<'a> LegacyBloom<'a> {
     }
 }
 
-/// Returns the number of probes for whole bits per key.
+/// Returns the number of probes for a whole number of bits per key.
 pub(super) fn probes(bits_per_key: u32) -> u8 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 69, for at most 100 bits")]
     let probes = (f64::from(bits_per_key) * PROBES_PER_BIT) as u8;

@@ -1,5 +1,5 @@
-//! Partitioned filters. Each index entry has the last key of a partition, or a key between it and
-//! the next partition.
+//! Partitioned filters. The key of each entry of the partition index is the last key of a
+//! partition, or a key between that key and the first key of the next partition.
 
 use std::ops::Range;
 
@@ -83,7 +83,8 @@ impl PartitionIndex {
         Ok(false)
     }
 
-    /// Calls `each` with the range of every partition and the last user key that it covers.
+    /// Calls `each` with the range of every partition and the last user key that it covers, until
+    /// `each` returns `false`.
     pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8]) -> bool) -> Result<()> {
         let mut cursor = self.block(file)?.cursor();
         while cursor.advance()? {

@@ -14,7 +14,8 @@ pub enum RocksDbPrefixExtractor {
 }
 
 impl RocksDbPrefixExtractor {
-    /// Returns the extractor with the name in a table's properties.
+    /// Returns the extractor with this name in a table's properties, or `None` if the name is
+    /// unknown.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         if name == "rocksdb.Noop" {
             return Some(Self::Whole);

@@ -9,8 +9,8 @@ use crate::foreign::stored::{BlockHandle, Blocks};
 
 use super::prefix::RocksDbPrefixExtractor;
 
-/// The only key order in which partitions can be searched. For any other order a query asks all
-/// partitions.
+/// The comparator that orders keys bytewise. Partitions can be searched only in this order. With
+/// any other comparator a query asks all partitions.
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
 /// The suffix of comparators for keys that end with a timestamp of eight bytes.
 const TIMESTAMP_SUFFIX: &str = ".u64ts";
@@ -83,7 +83,8 @@ impl RocksDbProperties {
         }
     }
 
-    /// Reads the properties of a table that got a sequence number after it was written.
+    /// Reads the properties of a table that got a sequence number after it was written. Returns
+    /// `None` if the checksum is wrong even with zeros in place of the sequence number.
     fn read_ingested(blocks: &Blocks<'_>, handle: BlockHandle) -> Option<Result<Self>> {
         let (stored, covered, checksum) = blocks.split(handle).ok()?;
         let mut place = None;

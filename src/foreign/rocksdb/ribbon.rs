@@ -91,7 +91,8 @@ pub(super) struct Ribbon<'a> {
 }
 
 impl<'a> Ribbon<'a> {
-    /// Returns `None` for fewer than two blocks, which are reserved.
+    /// Returns the filter in `payload`, or `None` for fewer than two blocks: these numbers are
+    /// reserved.
     ///
     /// The number of columns is the number of words in the payload divided by the blocks, rounded
     /// up. Words beyond 32 columns are ignored.

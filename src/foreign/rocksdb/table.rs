@@ -51,7 +51,7 @@ enum Place {
     Partitioned(PartitionIndex),
 }
 
-/// The filters of a table.
+/// The layout of the filters of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RocksDbFilterLayout {
     /// The table has no filter.
@@ -137,9 +137,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// Whether the table may contain a key with the prefix of `seek_key`, as RocksDB's iterator
-    /// answers that keeps to the prefix. The answer is "maybe" if the key has no prefix or the
-    /// filters have no prefixes.
+    /// Whether the table may contain a key with the prefix of `seek_key`, as RocksDB answers for a
+    /// prefix seek. The answer is "maybe" if the key has no prefix or the filters have no prefixes.
     #[must_use]
     pub fn prefix_may_match(&self, seek_key: &[u8]) -> bool {
         let prefix = self.properties.extractor().and_then(|extractor| extractor.prefix(seek_key));

@@ -24,7 +24,8 @@ use crate::simd;
 const MAX_SEEDS: u8 = 32;
 /// The number of seeds to try before the number of slots grows.
 const SEEDS_PER_SIZE: u8 = 2;
-/// The growth of the filter after that, in 1,024ths of its first size.
+/// The number of slots that are added after every [`SEEDS_PER_SIZE`] failed seeds, in 1,024ths of
+/// the number of keys.
 const GROWTH: u64 = 24;
 
 /// Below this number of keys, a segment may have half its usual length if that saves slots.
@@ -107,8 +108,8 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
 /// The most keys that a slot may have, one less than a power of two. More keys come from crowded
 /// hashes, for which another seed fails too.
 const MAX_COUNT: u8 = 63;
-/// Spare room at the end of the order. One step writes at most two slots beyond the slots found so
-/// far.
+/// Spare elements at the end of [`Peeling::order`]. One step writes at most two slots beyond the
+/// slots found so far.
 const ROOM: usize = 4;
 /// The prefetch distance in keys. For a million keys, prefetching saves a sixth of the time.
 const AHEAD: usize = 32;

@@ -49,8 +49,8 @@ const MAX_SEGMENT_LOG2: u32 = 18;
 /// The keys of one prefetching pass, with three cache lines each.
 const BATCH: usize = 16;
 
-/// The width of a slot. The type has few values, so a [`super::Geometry`] can keep its own tag in
-/// the unused ones.
+/// The width of a slot. The type has only three values, so the compiler can store the enum tag of
+/// [`super::Geometry`] in the unused ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Width {

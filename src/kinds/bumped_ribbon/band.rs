@@ -26,8 +26,8 @@ const IN_FLIGHT: usize = 4;
 const STEPS: usize = 8;
 /// The number of buckets in the tail of a shard. Tails are banded after all heads.
 const TAIL_BUCKETS: usize = 4;
-/// The distance that equations of the tail may move into the next shard. The next shard's own tail
-/// begins behind it.
+/// The number of slots that equations of the tail may move into the next shard. The next shard's
+/// own tail begins behind these slots.
 pub(super) const WINDOW: usize = 1_024;
 // If a layer has several shards, none is shorter than half of the longest.
 const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS);
@@ -35,6 +35,7 @@ const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_ST
 /// The result of inserting an equation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sink {
+    /// The equation takes this row, which is free.
     Placed(usize),
     /// The equation follows from other equations.
     Redundant,
@@ -204,13 +205,15 @@ impl Keys<'_> {
         }
     }
 
-    /// Returns the first of all keys whose start is at least `start`.
+    /// Returns the index of the first key whose start is at least `start`, or the number of keys if
+    /// there is none.
     pub(super) fn first_of(&self, start: u64) -> usize {
         let least = self.starts.least_hash(start).unwrap_or(u64::MAX);
         self.hashes.partition_point(|hash| hash.raw() < least)
     }
 
-    /// Returns the first key, from `key` on, whose start is at least `start`.
+    /// Returns the index of the first key, from `key` on, whose start is at least `start`, or the
+    /// number of keys if there is none.
     fn first_from(&self, key: usize, start: u64) -> usize {
         let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
         let mut key = self.stride_to(key, least);

@@ -31,8 +31,8 @@ pub(super) struct Density {
     is_one_shard: bool,
 }
 
-/// Up to this number of keys, a single system is smaller. From 1,500 keys on, layers are smaller in
-/// two of five cases, and more often with more keys.
+/// Up to this number of keys, a single system is smaller than layers. From 1,500 keys on, layers
+/// are smaller in two of five cases, and more often with more keys.
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
 /// Below this number of keys, a single block of slots matters. The size of layers varies as much
 /// with the number of blocks as with the set of keys: with 3,000 keys it is 0.5 to 4 % more slots
@@ -62,9 +62,10 @@ const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// here, which is within 0.14 % of what layers take.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
 /// Each bumped key costs a mispredicted branch, so the density is as high as the space allows. With
-/// few keys, 3.2 % are bumped.
+/// fewer than [`MANY_KEYS`] keys, 3.2 % are bumped.
 const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
-/// With many keys, 4.1 % are bumped, which keeps the filter within 0.5 % of the FPR lower bound.
+/// From [`MANY_KEYS`] on, 4.1 % are bumped, which keeps the filter within 0.5 % of the FPR lower
+/// bound.
 const MANY: Density = Density { slots_per_mille: 960, is_one_shard: false };
 const MANY_KEYS: usize = 60_000;
 /// The density of compact filters. A layer is one shard and loses no slots at the ends of shards. A
@@ -97,7 +98,7 @@ pub(super) fn build(
     Ok(built?.map(|Built { shape, payload, .. }| (shape, payload)))
 }
 
-/// Returns the density of the layers of a filter.
+/// Returns the density of the layers of a filter with `keys` keys.
 pub(super) fn density(budget: Budget, keys: usize) -> Density {
     match keys {
         _ if keys < NEAR_BORDER_KEYS => NEAR_BORDER,
@@ -238,8 +239,8 @@ fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: 
     built
 }
 
-/// Builds the layers and leaves bumped keys with their hashes for later layers. From each position
-/// in `bumped` on, the hashes belong to one more layer.
+/// Builds the layers. Adds to `bumped` the position of the first key that each layer bumped. From
+/// this position on, every hash is replaced by the hash for the next layer.
 fn build_layers(
     (columns, density): (Columns, Density),
     hashes: &mut [KeyHash],

@@ -7,8 +7,9 @@ use super::read::{Geometry, Layer, Layers, MAX_LAYERS};
 use crate::hash::KeyHash;
 use crate::simd::Portable;
 
-/// The layers of most filters. A layer bumps one key in 25, so four layers and a system hold 16
-/// million keys.
+/// Room for the layers of most filters. [`Unread::may_contain`] overestimates the number of layers
+/// by up to two, so three layers and a system still fit. As a layer bumps one key in 25, these hold
+/// 64 million keys.
 const USUAL_LAYERS: usize = 5;
 
 /// Layers inside the geometry, with room for `N`. This is for a geometry that lives as long as one

@@ -31,7 +31,7 @@ impl Columns {
         all
     }
 
-    /// Returns the columns of a group, in a block with all columns.
+    /// Returns the number of columns of a group, in a block with all columns.
     pub(super) fn of_group(self, group: usize) -> usize {
         (self.all as usize).saturating_sub(group * GROUP_COLUMNS as usize).min(GROUP_COLUMNS as usize)
     }
@@ -61,7 +61,7 @@ impl Blocks {
         block * group_columns - if is_last_group { block.min(self.fewer) } else { 0 }
     }
 
-    /// Returns the length of a group.
+    /// Returns the length of a group in bytes.
     pub(super) fn len_bytes(self, columns: Columns, group: usize) -> usize {
         8 * self.words_before(self.count, columns.of_group(group), group + 1 == columns.groups())
     }

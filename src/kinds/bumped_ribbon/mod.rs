@@ -113,6 +113,6 @@ pub enum Columns {
     /// All columns, for the FPR of the filter.
     All,
     /// Only the first eight columns, for readers with little memory. The FPR is at best 1/256, and
-    /// the rest of the payload is not read.
+    /// the query does not read the other columns.
     First,
 }

@@ -78,7 +78,7 @@ impl Query for BumpedRibbon {
     }
 }
 
-/// For filters of eight columns. The single query is shorter; the other queries are those of
+/// For filters of eight columns. The single query has fewer instructions; the other queries call
 /// [`BumpedRibbon`].
 impl Query for Plain {
     type Asked<'a> = (Plain, &'a Geometry);

@@ -43,12 +43,12 @@ impl Retrieval {
         Ok(None)
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key. For a key without a value, returns an arbitrary value.
     pub(crate) fn get(&self, hash: KeyHash) -> u32 {
         self.kernel.get(&self.geometry, &self.payload, hash)
     }
 
-    /// Returns the memory that the function takes.
+    /// Returns the memory that the function takes, in bytes.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.payload.len() as u64
     }

@@ -61,8 +61,9 @@ impl MutableBloomier {
     /// bits, 2 to 32.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for other widths, a value that is too wide, or a key with two
-    /// values, and [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] for other widths, a value that is too wide, a key with two
+    /// values, or two keys with equal hashes but different values. Returns [`Error::TooLarge`] if
+    /// the filter does not fit in memory.
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -108,7 +109,8 @@ impl MutableBloomier {
     /// present key, whose value would change.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the value is too wide for the map. The map is then unchanged.
+    /// Returns [`Error::Invalid`] if the value has more bits than the map's values. The map is then
+    /// unchanged.
     pub fn set(&mut self, key: &[u8], value: u64) -> Result<bool> {
         self.set_hash(KeyHash::of(key, self.seed), value)
     }
@@ -151,8 +153,8 @@ impl MutableBloomier {
         (cells, reduce(next(), self.owners.max() + 1))
     }
 
-    /// Returns the value of the first table for a key: the index of the cell that it owns, if below
-    /// three.
+    /// Returns the number that the first table gives for a key. If it is below three, it is the
+    /// index of the cell that the key owns. Otherwise the key is absent.
     fn which(&self, cells: &[u64; CELLS], mask: u64) -> u64 {
         cells.iter().fold(mask, |xor, &cell| xor ^ self.owners.get(cell))
     }

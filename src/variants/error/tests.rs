@@ -29,7 +29,7 @@ fn of_bytes() -> Vec<Told> {
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
-            "format version 9 is not supported by this version; open it with a newer one",
+            "format version 9 is not supported by this version of filterblock; open it with a newer version",
         ),
         (
             Error::invalid("capacity", 0, "expected one key or more; try 1000"),

@@ -24,6 +24,8 @@ pub(super) struct Buffered<'a> {
 }
 
 impl<'a> Buffered<'a> {
+    /// Returns a buffered file with an empty buffer.
+    ///
     /// # Errors
     /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
     /// buffer.

@@ -11,7 +11,7 @@ use crate::variants::Bloom;
 use crate::variants::error::{Error, Field, Result};
 
 impl FileFilter {
-    /// Creates a file with the same keys at `path`.
+    /// Creates a file with the same keys at `path`, and returns its filter, open for writing.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::create`].
@@ -21,8 +21,8 @@ impl FileFilter {
         Self::make(path.as_ref(), self.header, length, bloom)
     }
 
-    /// Creates a file without keys at `path`. It has the same shape and seed, so that the two
-    /// filters can be united.
+    /// Creates a file without keys at `path`, and returns its filter, open for writing. It has the
+    /// same shape and seed, so that the two filters can be united.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::create`].
@@ -43,7 +43,8 @@ impl FileFilter {
         base64::encode(&bytes)
     }
 
-    /// Creates a file from the text of [`to_base64`](Self::to_base64).
+    /// Creates a file at `path` from the text of [`to_base64`](Self::to_base64), and returns its
+    /// filter, open for writing.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] for any other text, even if only a page is damaged, and the

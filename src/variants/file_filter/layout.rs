@@ -3,12 +3,12 @@
 //! ```text
 //! page 0          header: never changes           | magic 8 | version 1 | probes 1 | zeros 6 | id 8 | bits 8 | seed 8 |
 //!                                                 | capacity 8 | FPR 8, as a double | zeros |
-//! page 1          state: changes with each sync   | kind of length 1 | length 8 | draw 8 | zeros |
+//! page 1          state: changes with each sync   | kind of length 1 | length 8 | random 8 | zeros |
 //! page 2, 3, ..   4,032 bits each                 bit i in page 2 + i / 4032
 //! ```
 //! The kind of length is 0 for a known length, 1 after a union or an intersection, and 2 after
-//! damage. The draw is a random number that is new in every write of the state. It lets a writer
-//! tell its own state from an older copy with the same number of keys.
+//! damage. The random number is new in every write of the state. It lets a writer tell its own
+//! state from an older copy with the same number of keys.
 //!
 //! A page is a disk sector: 504 bytes and their XXH3-64 checksum. The seed of the checksum is the
 //! file's id plus the page's number. The id is random for each file, so a page of an earlier file
@@ -33,7 +33,8 @@ const FIRST: u64 = 2;
 /// The first byte is not text.
 const MAGIC: [u8; 8] = *b"\x89FLBfile";
 const VERSION: u8 = 1;
-/// The id for the header's checksum. The header itself contains the file's id.
+/// The id in the seed of the header's checksum. A reader does not know the file's id before it has
+/// read the header.
 const OF_HEADER: u64 = 0;
 
 pub(super) type Page = [u8; PAGE_LEN_BYTES];
@@ -58,7 +59,8 @@ pub(super) enum Length {
     Damaged,
 }
 
-/// The state that a writer gives to a file, and the page that encodes it.
+/// The number of keys that a writer records in the file (or why it is unknown), and the encoded
+/// state page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
     pub(super) length: Length,
@@ -66,7 +68,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Encodes the state in a page that no other write of a state produces.
+    /// Encodes `length` in a state page. A new random number makes the page differ from all earlier
+    /// state pages.
     pub(super) fn new(id: u64, length: Length) -> Self {
         Self { length, page: length.encode(id, new_id()) }
     }
@@ -148,8 +151,9 @@ impl Length {
         seal(id, 1, &content)
     }
 
-    /// Returns `None` if the page fails its checksum or counts more keys than the filter has bits.
-    /// Each counted key set at least one new bit.
+    /// Decodes a state page. Returns `None` if the page fails its checksum, has an unknown kind of
+    /// length, or counts more keys than the filter has bits. Each counted key set at least one new
+    /// bit.
     fn decode(id: u64, cells: u64, page: &Page) -> Option<Self> {
         let mut cursor = Cursor::new(content(id, 1, page)?, 0);
         match (cursor.take_u8(Field::NumKeys).ok()?, cursor.take_u64(Field::NumKeys).ok()?) {
@@ -171,7 +175,7 @@ fn seal(id: u64, number: u64, content: &[u8]) -> Page {
     page
 }
 
-/// Returns the content of a page if its checksum is correct.
+/// Returns the content of a page, or `None` if its checksum is wrong.
 fn content(id: u64, number: u64, page: &Page) -> Option<&[u8]> {
     let (content, checksum) = page.split_last_chunk::<8>()?;
     (u64_from(checksum) == checksum_of(id, number, content)).then_some(content)

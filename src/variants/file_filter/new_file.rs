@@ -18,7 +18,8 @@ use crate::variants::error::{Error, Result};
 pub(super) struct NewFile(NamedTempFile);
 
 impl NewFile {
-    /// Writes a file beside `path`. If it will replace a file, it gets that file's owner and mode.
+    /// Writes a file under a random name in the directory of `path`, locks it and makes it durable.
+    /// If it will replace a file, it gets that file's owner and mode.
     pub(super) fn write(
         path: &Path,
         replaced: Option<&File>,
@@ -42,7 +43,7 @@ impl NewFile {
         Ok(Self(new))
     }
 
-    /// Renames the file to a name that no file has.
+    /// Renames the file to `path`. Returns an error if a file has this name already.
     pub(super) fn publish(self, path: &Path) -> Result<Locked> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
         let file = self.0.persist_noclobber(path).map(Locked::already).map_err(|refused| in_file(refused.error))?;
@@ -54,8 +55,8 @@ impl NewFile {
         synced.map(|()| file).map_err(in_file)
     }
 
-    /// Renames the file over an existing one. After an error, it is unknown which file has the
-    /// name.
+    /// Renames the file to `path`, over an existing file. After an error, it is unknown which of
+    /// the two files has the name.
     pub(super) fn publish_over(self, path: &Path) -> Result<Locked> {
         let (file, mut name) = self.0.into_parts();
         let file = Locked::already(file);

@@ -59,8 +59,8 @@ impl Writer {
         Ok(Self { durable: Some(length), ..Self::new(place, file, *header, state.page, lock) })
     }
 
-    /// Writes the current content of the given pages, and then the length. A length that counts
-    /// keys before their bits are written would be no lower bound.
+    /// Writes the current content of the given pages, and then the length. In this order, a length
+    /// that is in the file after a crash counts no key whose bits are missing.
     pub(super) fn write(&mut self, pages: &[usize], length: Length, bloom: &Bloom) -> Result<()> {
         self.check()?;
         if !pages.is_empty() || self.durable != Some(length) {
@@ -107,7 +107,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Replaces this file by a new one.
+    /// Replaces the file by a new one with this header, state and content.
     pub(super) fn replace(&mut self, header: &Header, state: State, bloom: &Bloom) -> Result<()> {
         self.check()?;
         self.check_name()?;

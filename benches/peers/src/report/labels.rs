@@ -102,7 +102,7 @@ impl Labels<'_> {
         (costs.iter().sum(), placed)
     }
 
-    /// How much is wrong with a place of label `i`.
+    /// The cost of a place for label `i`. A better place costs less.
     fn cost(&self, i: usize, place: &Box2, placed: &[Box2]) -> f64 {
         let (x, y) = self.points[i];
         let others = || placed.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, place)| place);

@@ -7,7 +7,7 @@ use crate::run::SAME_RATE;
 /// Marks the name of a filter that hashes keys itself.
 const NOTE_OWN: &str = " †";
 
-/// Returns the table that the words of a marker name.
+/// Returns the table that `what` names. `what` is the text of a marker.
 pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
     let mut words = what.split(' ');
     let name = words.next().unwrap_or_default();
@@ -314,7 +314,7 @@ fn none() -> String {
     NOTHING.into()
 }
 
-/// Breaks a text into lines of at most 100 letters.
+/// Breaks a text into lines of at most 100 characters.
 pub(super) fn wrapped(text: &str) -> String {
     let mut wrapped = String::new();
     let mut len = 0;

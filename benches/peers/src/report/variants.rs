@@ -3,7 +3,7 @@
 use super::tables::{grouped, markdown, percent, wrapped};
 use crate::variants::Row;
 
-/// Returns the table that the words of a marker name.
+/// Returns the table that `what` names. `what` is the text of a marker.
 pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> {
     match what {
         "machine" => Ok(wrapped(&format!("{machine}."))),

@@ -14,14 +14,13 @@ use super::options::{Durability, Options};
 use super::read_state::ReadState;
 use super::scan::{RunCursor, Scan, Source};
 use super::shared::Shared;
-use super::stats::Task;
-use super::stats::{LevelStats, Stats};
+use super::stats::{LevelStats, ScanReads, Stats, Task};
 use crate::sync::lock;
 
 use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};
 use crate::error::{Error, Result};
-use crate::sstable::TableFilter;
+use crate::sstable::{BlockCache, TableFilter};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -196,13 +195,15 @@ impl Db {
         self.snapshot().scan(range)
     }
 
-    /// Writes the memtables to SST files and waits for the result.
+    /// Writes the memtables to SST files and waits for the result. While level 0 has
+    /// [`Options::l0_stall_trigger`] SSTs, it first waits for a compaction, as writes do.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
     /// the SST file cannot be written: the writes then stay in memory and in the log, and the
     /// background retries. I/O errors pass through.
     pub fn flush(&self) -> Result<()> {
+        self.shared.wait_for_level_0()?;
         self.shared.flush()
     }
 
@@ -332,6 +333,7 @@ impl Db {
         let counters = &self.shared.reading.counters;
         let (background_errors, retrying) = self.shared.background.retries();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (scan_block_reads, scan_block_read_bytes) = counters.scan_reads.get();
         Stats {
             levels,
             total,
@@ -339,9 +341,13 @@ impl Db {
             memory_hits,
             memory_entries: state.memtable.num_entries()
                 + state.immutable.iter().map(|memtable| memtable.num_entries()).sum::<u64>(),
+            scans: read(&counters.scans),
+            scan_block_reads,
+            scan_block_read_bytes,
             write_stalls: read(&counters.write_stalls),
-            write_stall_nanos: read(&counters.write_stall_nanos),
+            write_stall_nanos: counters.write_stall_nanos(),
             flushes: read(&counters.flushes),
+            flushed_bytes: read(&counters.flushed_bytes),
             compactions: read(&counters.compactions),
             compacted_bytes: read(&counters.compacted_bytes),
             background_errors,
@@ -370,7 +376,7 @@ impl Db {
         if self.threads.is_empty() {
             return Ok(());
         }
-        let flushed = self.flush();
+        let flushed = self.shared.flush();
         // Flush the log even after a failure: its buffer may hold acknowledged writes.
         let logged = lock(&self.shared.writing.log).log.flush();
         self.shared.remove_left();
@@ -381,6 +387,7 @@ impl Db {
                 log::error!("a background thread of the store panicked");
             }
         }
+        self.shared.reading.state.drop_replaced();
         flushed.and(logged)
     }
 }
@@ -423,8 +430,11 @@ impl Snapshot {
 
     /// Iterates over the entries of a range in key order. [`Iterator::rev`] reverses the order.
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
-        let (state, sequence, cache) = (Arc::clone(&self.state), self.sequence, self.shared.reading.cache.clone());
-        let make_sources = move || state.sources(sequence, &cache);
+        let reading = &self.shared.reading;
+        reading.counters.scans.fetch_add(1, Ordering::Relaxed);
+        let (state, sequence, cache) = (Arc::clone(&self.state), self.sequence, reading.cache.clone());
+        let counter = Arc::clone(&reading.counters.scan_reads);
+        let make_sources = move || state.sources(sequence, cache.as_ref(), &counter);
         let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
         Scan::new(Box::new(make_sources), owned(range.start_bound()), owned(range.end_bound()))
     }
@@ -432,11 +442,11 @@ impl Snapshot {
 
 impl ReadState {
     /// Returns all sources of a scan, newest first.
-    fn sources(&self, sequence: u64, cache: &Option<Arc<crate::sstable::BlockCache>>) -> Vec<Source> {
+    fn sources(&self, sequence: u64, cache: Option<&Arc<BlockCache>>, counter: &Arc<ScanReads>) -> Vec<Source> {
         let memtables = std::iter::once(&self.memtable).chain(&self.immutable);
         let mut sources: Vec<Source> =
             memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table), sequence))).collect();
-        let run = |tables: Vec<_>| Source::Run(RunCursor::new(tables, cache.clone()));
+        let run = |tables: Vec<_>| Source::Run(RunCursor::new(tables, cache.cloned()).counted_by(counter));
         sources.extend(self.version.tables(0).map(|table| run(vec![Arc::clone(table)])));
         sources.extend((1..NUM_LEVELS).map(|level| run(self.version.tables(level).cloned().collect())));
         sources

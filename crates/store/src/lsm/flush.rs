@@ -54,9 +54,9 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
     }
 }
 
-/// Passes the log's buffer to the operating system periodically until the store closes. It has its
-/// own thread, because writing an SST or syncing the log may take longer than a write may stay in
-/// the process.
+/// Passes the log's buffer to the operating system periodically until the store closes, and drops
+/// replaced states. It has its own thread, because writing an SST or syncing the log may take longer
+/// than a write may stay in the process.
 pub(super) fn run_log_flushes(shared: &Shared) {
     let mut flushed = Instant::now();
     let mut work = lock(&shared.background.work);
@@ -70,6 +70,7 @@ pub(super) fn run_log_flushes(shared: &Shared) {
         drop(work);
         shared.flush_log();
         flushed = Instant::now();
+        shared.reading.state.drop_replaced();
         work = lock(&shared.background.work);
     }
 }
@@ -221,10 +222,12 @@ impl Shared {
             added: vec![(0, stored.meta.clone())],
             ..VersionEdit::default()
         };
+        let len_bytes = stored.meta.len_bytes;
         self.install(edit, vec![(0, stored)], |state| {
             state.immutable.retain(|other| !Arc::ptr_eq(other, memtable));
         })?;
         self.reading.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.reading.counters.flushed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         self.discard([self.identity.dir.join(log_name(memtable.log_number))]);
         Ok(())
     }

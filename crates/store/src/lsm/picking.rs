@@ -19,12 +19,15 @@ pub(super) struct TableFacts<'a> {
     pub(super) smallest: &'a [u8],
     pub(super) largest: &'a [u8],
     pub(super) len_bytes: u64,
+    /// The number of entries, with tombstones.
+    pub(super) num_entries: u64,
+    pub(super) num_tombstones: u64,
 }
 
 impl<'a> From<&'a TableMeta> for TableFacts<'a> {
     fn from(meta: &'a TableMeta) -> Self {
-        let TableMeta { number, smallest, largest, len_bytes, .. } = meta;
-        Self { number: *number, smallest, largest, len_bytes: *len_bytes }
+        let &TableMeta { number, ref smallest, ref largest, len_bytes, num_entries, num_tombstones, .. } = meta;
+        Self { number, smallest, largest, len_bytes, num_entries, num_tombstones }
     }
 }
 
@@ -75,7 +78,7 @@ impl<'a> Levels<'a> {
     }
 
     fn bytes(&self, level: usize) -> u64 {
-        self.tables(level).iter().fold(0, |sum, table| sum.saturating_add(table.len_bytes))
+        sum(self.tables(level), |table| table.len_bytes)
     }
 
     fn overlapping(&self, level: usize, keys: Keys<'a>) -> impl Iterator<Item = TableFacts<'a>> + Clone {
@@ -86,6 +89,10 @@ impl<'a> Levels<'a> {
     fn is_bottommost(&self, level: usize, keys: Keys<'a>) -> bool {
         (level + 1..NUM_LEVELS).all(|below| self.overlapping(below, keys).next().is_none())
     }
+}
+
+fn sum(tables: &[TableFacts<'_>], of: impl Fn(&TableFacts<'_>) -> u64) -> u64 {
+    tables.iter().fold(0, |sum, table| sum.saturating_add(of(table)))
 }
 
 /// The SSTs to merge, and the level that receives the result.
@@ -161,6 +168,8 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
 pub(super) struct Limits {
     /// The number of SSTs in level 0 that starts a compaction.
     pub(super) l0_trigger: usize,
+    /// The number of SSTs in level 0 from which writers wait.
+    pub(super) l0_stall_trigger: usize,
     /// The size of level 1.
     pub(super) base_bytes: u64,
     /// The size ratio between a level and the level above it.
@@ -187,7 +196,31 @@ impl Picker {
 
     /// Returns the most urgent compaction, if any.
     pub(super) fn pick(&self, levels: &Levels<'_>) -> Option<Pick> {
-        self.due_levels(levels).into_iter().find_map(|level| self.pick_of(levels, level))
+        let due = self.due_levels(levels).into_iter().find_map(|level| self.pick_of(levels, level));
+        due.or_else(|| self.pick_tombstones(levels))
+    }
+
+    /// Returns a compaction that drops tombstones, or brings them nearer to the entries that they
+    /// delete, so that deletions release space. It ends: a pick moves tombstones down, or drops them.
+    fn pick_tombstones(&self, levels: &Levels<'_>) -> Option<Pick> {
+        let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
+        let num_tombstones = sum(level_0, |table| table.num_tombstones);
+        let num_deeper = deeper.clone().map(|level| sum(levels.tables(level), |table| table.num_entries)).max()?;
+        // A merge of level 0 may rewrite the level below, so it must release about as much.
+        let is_worth = num_tombstones.saturating_mul(2) >= num_deeper.max(sum(level_0, |table| table.num_entries));
+        if num_tombstones > 0 && is_worth {
+            return self.pick_level_0(levels);
+        }
+        let is_half = |table: &&TableFacts<'_>| {
+            table.num_tombstones > 0 && table.num_tombstones.saturating_mul(2) >= table.num_entries
+        };
+        deeper.flat_map(|level| levels.tables(level).iter().filter(is_half).map(move |&table| (level, table))).find_map(
+            |(level, table)| {
+                let pick = Pick::in_place(levels, level, table);
+                let pick = pick.or_else(|| Pick::down(levels, level, &[table]).filter(|pick| pick.to < NUM_LEVELS));
+                pick.filter(|pick| self.is_left_in(pick))
+            },
+        )
     }
 
     /// Returns the compaction of level 0, whether or not the level is full. `None` if the level is
@@ -198,18 +231,45 @@ impl Picker {
 
     /// Returns the levels that need a compaction, the most urgent first. The level that failed last
     /// comes behind the others: their compactions may need less space or release some.
+    ///
+    /// The most urgent level exceeds its limit by the largest factor. A fixed order would starve a
+    /// level: while writes go on, level 0 is always due, and each of its merges rewrites all of
+    /// level 1.
     fn due_levels(&self, levels: &Levels<'_>) -> Vec<usize> {
-        let is_full = levels.tables(0).len() >= self.limits.l0_trigger.max(1);
-        let mut due: Vec<usize> = is_full.then_some(0).into_iter().collect();
+        let mut due: Vec<(f64, usize)> =
+            self.is_level_0_due(levels).then(|| (self.excess_of_level_0(levels), 0)).into_iter().collect();
         let mut limit = self.limits.base_bytes;
         for level in 1..NUM_LEVELS - 1 {
-            if levels.bytes(level) > limit {
-                due.push(level);
+            let bytes = levels.bytes(level);
+            if bytes > limit {
+                due.push((bytes as f64 / limit.max(1) as f64, level));
             }
             limit = limit.saturating_mul(self.limits.size_ratio);
         }
-        due.sort_by_key(|&level| self.failed_level == Some(level));
-        due
+        // The sort is stable: of two equal levels, the upper one comes first.
+        due.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        due.sort_by_key(|&(_, level)| self.failed_level == Some(level));
+        due.into_iter().map(|(_, level)| level).collect()
+    }
+
+    fn excess_of_level_0(&self, levels: &Levels<'_>) -> f64 {
+        levels.tables(0).len() as f64 / self.limits.l0_trigger.max(1) as f64
+    }
+
+    /// Returns whether level 0 needs a compaction. A merge of level 0 rewrites the SSTs of level 1,
+    /// so it waits until level 0 has as many bytes as level 1, or twice as many SSTs as its trigger.
+    fn is_level_0_due(&self, levels: &Levels<'_>) -> bool {
+        let (len, trigger) = (levels.tables(0).len(), self.limits.l0_trigger.max(1));
+        len >= self.max_l0_tables() || len >= trigger && levels.bytes(0) >= levels.bytes(1)
+    }
+
+    /// Returns the number of SSTs in level 0 from which level 0 is due in any case.
+    fn max_l0_tables(&self) -> usize {
+        let trigger = self.limits.l0_trigger.max(1);
+        // A low trigger asks for few SSTs in level 0, so there level 0 does not wait.
+        let doubled = if trigger < 4 { trigger } else { trigger.saturating_mul(2) };
+        // Writers that wait for level 0 must not wait for a compaction that is not due.
+        doubled.min(self.limits.l0_stall_trigger.max(trigger))
     }
 
     /// Returns the next compaction of a level: level 0 as a whole, or one SST of a deeper level.
@@ -253,6 +313,9 @@ impl Picker {
     }
 }
 
+#[cfg(test)]
+#[path = "picking_load_tests.rs"]
+mod load_tests;
 #[cfg(test)]
 #[path = "picking_tests.rs"]
 mod tests;

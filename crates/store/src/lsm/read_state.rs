@@ -31,11 +31,16 @@ pub(super) struct Published {
     change: Mutex<()>,
     /// The last write that reads may see.
     visible: AtomicU64,
+    /// Replaced states that reads may still use. As long as a state is in this list, no read holds
+    /// the last reference: whoever drops that one closes and removes the files of replaced SSTs,
+    /// which takes a tenth of a second for a dozen large SSTs.
+    replaced: Mutex<Vec<Arc<ReadState>>>,
 }
 
 impl Published {
     pub(super) fn new(state: ReadState, last_sequence: u64) -> Self {
-        Self { state: ArcSwap::from_pointee(state), change: Mutex::new(()), visible: AtomicU64::new(last_sequence) }
+        let visible = AtomicU64::new(last_sequence);
+        Self { state: ArcSwap::from_pointee(state), change: Mutex::default(), visible, replaced: Mutex::default() }
     }
 
     #[inline]
@@ -77,7 +82,19 @@ impl Published {
         let _guard = lock(&self.change);
         let mut state = ReadState::clone(&self.state.load());
         change(&mut state);
-        self.state.store(Arc::new(state));
+        let replaced = self.state.swap(Arc::new(state));
+        lock(&self.replaced).push(replaced);
+    }
+
+    /// Drops the replaced states that no read uses any more, and with them memtables, and SSTs that
+    /// a compaction has replaced. Background threads call it, so that neither reads nor writes wait
+    /// for it.
+    pub(super) fn drop_replaced(&self) {
+        // No new reference to a replaced state appears: reads find only the present state, and the
+        // swap has counted every read of the old one.
+        let is_unused = |state: &mut Arc<ReadState>| Arc::strong_count(state) == 1;
+        let unused: Vec<_> = lock(&self.replaced).extract_if(.., is_unused).collect();
+        drop(unused);
     }
 
     /// Inserts batches into the memtable and then makes all their writes visible at once. The first
@@ -138,6 +155,29 @@ impl ReadState {
                 recorder.memory_hit();
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_never_drops_the_last_reference_to_a_state() {
+        let state = ReadState { memtable: Arc::new(Memtable::new(1, 0)), immutable: vec![], version: Arc::default() };
+        let published = Published::new(state, 0);
+        let (read, other_read) = (published.load_full(), published.load_full());
+        let first = Arc::downgrade(&read);
+        published.change(|state| state.memtable = Arc::new(Memtable::new(2, 0)));
+        published.drop_replaced();
+        drop(read);
+        published.drop_replaced();
+        assert!(first.upgrade().is_some(), "another read uses it");
+        drop(other_read);
+        assert!(first.upgrade().is_some(), "the read has dropped it");
+        published.drop_replaced();
+        assert!(first.upgrade().is_none());
+        assert_eq!(published.load().memtable.log_number, 2);
     }
 }
 

@@ -4,9 +4,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::memtable::MemtableCursor;
+use super::stats::ScanReads;
 use super::version::StoredTable;
 use crate::error::Result;
-use crate::sstable::{BlockCache, TableCursor};
+use crate::sstable::{BlockCache, BlockReads, TableCursor};
 
 /// The direction of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +56,33 @@ pub(super) struct RunCursor {
     cache: Option<Arc<BlockCache>>,
     place: usize,
     cursor: Option<TableCursor>,
+    /// Where a scan counts the blocks that it reads. Compactions count bytes instead.
+    counter: Option<Arc<ScanReads>>,
+    /// The reads of `cursor` that are counted.
+    counted: BlockReads,
 }
 
 impl RunCursor {
     /// Creates a cursor. `tables` must be in key order, without overlaps.
     pub(super) fn new(tables: Vec<Arc<StoredTable>>, cache: Option<Arc<BlockCache>>) -> Self {
-        Self { tables, cache, place: 0, cursor: None }
+        Self { tables, cache, place: 0, cursor: None, counter: None, counted: BlockReads::default() }
+    }
+
+    /// Counts the data blocks that the cursor reads.
+    pub(super) fn counted_by(self, counter: &Arc<ScanReads>) -> Self {
+        Self { counter: Some(Arc::clone(counter)), ..self }
+    }
+
+    /// Counts the blocks that were read since the last call.
+    #[inline]
+    fn count(&mut self) {
+        let reads = self.cursor.as_ref().map_or(BlockReads::default(), TableCursor::reads);
+        if reads != self.counted {
+            if let Some(counter) = &self.counter {
+                counter.add(reads.blocks - self.counted.blocks, reads.bytes - self.counted.bytes);
+            }
+            self.counted = reads;
+        }
     }
 
     fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
@@ -69,7 +91,9 @@ impl RunCursor {
 
     /// Opens the SST at `place`. Returns `None` beyond the ends.
     fn enter(&mut self, place: usize) -> Option<&mut TableCursor> {
+        self.count();
         self.place = place;
+        self.counted = BlockReads::default();
         self.cursor = self.tables.get(place).map(|stored| stored.table.cursor(self.cache.clone()));
         self.cursor.as_mut()
     }
@@ -128,6 +152,7 @@ impl RunCursor {
                 }
             }
         }
+        self.count();
         Ok(())
     }
 }
@@ -208,12 +233,14 @@ type MakeSources = Box<dyn Fn() -> Vec<Source> + Send>;
 ///
 /// After an error, that end yields no more entries.
 pub struct Scan {
-    make_sources: MakeSources,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     front: Option<Merge>,
     back: Option<Merge>,
     done: bool,
+    /// Dropped last: it holds the state, and as long as the state lives, the drop of the merges does
+    /// not remove the files of replaced SSTs.
+    make_sources: MakeSources,
 }
 
 impl std::fmt::Debug for Scan {
@@ -227,7 +254,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 
 impl Scan {
     pub(super) fn new(make_sources: MakeSources, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
-        Self { make_sources, from, to, front: None, back: None, done: false }
+        Self { from, to, front: None, back: None, done: false, make_sources }
     }
 
     fn advance(&mut self, direction: Direction) -> Result<Option<Pair>> {

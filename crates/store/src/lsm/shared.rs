@@ -299,6 +299,8 @@ impl Shared {
             state.version = Arc::new(state.version.with(&edit.removed, added));
             change(state);
         });
+        drop(registry);
+        self.reading.state.drop_replaced();
         Ok(())
     }
 

@@ -6,7 +6,8 @@
 //! counter would cost 20 ns, and far more under contention.
 
 use std::cell::Cell;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 
 use super::version_edit::NUM_LEVELS;
 use crate::sync::Mutex;
@@ -98,10 +99,58 @@ struct Shard {
 pub(super) struct Counters {
     shards: Box<[Shard]>,
     pub(super) write_stalls: AtomicU64,
-    pub(super) write_stall_nanos: AtomicU64,
+    /// The time of the stalls that have ended.
+    ended_stall_nanos: AtomicU64,
+    /// The beginnings of the stalls that go on.
+    stalls: Mutex<Vec<Instant>>,
+    pub(super) scans: AtomicU64,
+    pub(super) scan_reads: Arc<ScanReads>,
     pub(super) flushes: AtomicU64,
+    pub(super) flushed_bytes: AtomicU64,
     pub(super) compactions: AtomicU64,
     pub(super) compacted_bytes: AtomicU64,
+}
+
+/// The data blocks that scans have read from files.
+#[derive(Debug)]
+pub(super) struct ScanReads {
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl ScanReads {
+    fn new() -> Self {
+        Self { blocks: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    pub(super) fn add(&self, blocks: u64, bytes: u64) {
+        self.blocks.fetch_add(blocks, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the number of blocks and their bytes.
+    pub(super) fn get(&self) -> (u64, u64) {
+        (self.blocks.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// A write that waits. Its drop ends the wait.
+#[derive(Debug)]
+pub(super) struct Stall<'a>(&'a Counters, Instant);
+
+impl Drop for Stall<'_> {
+    fn drop(&mut self) {
+        let mut stalls = lock(&self.0.stalls);
+        // Of two stalls with equal beginnings, either may go.
+        if let Some(place) = stalls.iter().position(|start| *start == self.1) {
+            stalls.swap_remove(place);
+        }
+        self.0.ended_stall_nanos.fetch_add(nanos_since(self.1), Ordering::Relaxed);
+    }
+}
+
+fn nanos_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The shard of the calling thread.
@@ -175,11 +224,30 @@ impl Counters {
         Self {
             shards: (0..NUM_SHARDS).map(|_| Shard::default()).collect(),
             write_stalls: none(),
-            write_stall_nanos: none(),
+            ended_stall_nanos: none(),
+            stalls: Mutex::default(),
+            scans: none(),
+            scan_reads: Arc::new(ScanReads::new()),
             flushes: none(),
+            flushed_bytes: none(),
             compactions: none(),
             compacted_bytes: none(),
         }
+    }
+
+    /// Counts a write that begins to wait.
+    pub(super) fn begin_stall(&self) -> Stall<'_> {
+        let start = Instant::now();
+        self.write_stalls.fetch_add(1, Ordering::Relaxed);
+        lock(&self.stalls).push(start);
+        Stall(self, start)
+    }
+
+    /// Returns the total time of all stalls in ns, including those that go on.
+    pub(super) fn write_stall_nanos(&self) -> u64 {
+        let stalls = lock(&self.stalls);
+        let ended = self.ended_stall_nanos.load(Ordering::Relaxed);
+        stalls.iter().fold(ended, |sum, &start| sum.saturating_add(nanos_since(start)))
     }
 
     #[inline]
@@ -214,9 +282,10 @@ impl Counters {
             shard.memory_hits.store(0, Ordering::Relaxed);
             shard.levels.iter().for_each(LevelCounters::reset);
         }
-        for counter in
-            [&self.write_stalls, &self.write_stall_nanos, &self.flushes, &self.compactions, &self.compacted_bytes]
-        {
+        let written = [&self.flushes, &self.flushed_bytes, &self.compactions, &self.compacted_bytes];
+        let reads = [&self.scans, &self.scan_reads.blocks, &self.scan_reads.bytes];
+        let stalls = [&self.write_stalls, &self.ended_stall_nanos];
+        for counter in stalls.into_iter().chain(written).chain(reads) {
             counter.store(0, Ordering::Relaxed);
         }
     }
@@ -362,12 +431,20 @@ pub struct Stats {
     pub memory_hits: u64,
     /// Number of entries in memtables.
     pub memory_entries: u64,
+    /// Number of scans.
+    pub scans: u64,
+    /// Number of data blocks that scans read from files.
+    pub scan_block_reads: u64,
+    /// Bytes of these data blocks.
+    pub scan_block_read_bytes: u64,
     /// Number of times that a writer had to wait for a flush or a compaction.
     pub write_stalls: u64,
-    /// Total time of these waits in ns.
+    /// Total time of these waits in ns, including waits that go on.
     pub write_stall_nanos: u64,
     /// Number of memtables written to SST files.
     pub flushes: u64,
+    /// Bytes of these SST files.
+    pub flushed_bytes: u64,
     /// Number of finished compactions.
     pub compactions: u64,
     /// Bytes written by compactions.
@@ -380,9 +457,53 @@ pub struct Stats {
     pub reports: Vec<String>,
 }
 
+impl Stats {
+    /// Returns the write amplification since the store was opened: bytes of all new SST files per
+    /// flushed byte. `None` without a flush.
+    #[must_use]
+    pub fn write_amplification(&self) -> Option<f64> {
+        let written = self.flushed_bytes.saturating_add(self.compacted_bytes);
+        (self.flushed_bytes > 0).then(|| written as f64 / self.flushed_bytes as f64)
+    }
+
+    /// Returns the space amplification: bytes of all SST files per byte of the lowest level with SST
+    /// files. The lowest level holds each key once. `None` without SST files.
+    #[must_use]
+    pub fn space_amplification(&self) -> Option<f64> {
+        let lowest = self.levels.iter().rfind(|level| level.bytes > 0)?;
+        Some(self.total.bytes as f64 / lowest.bytes as f64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stall_counts_while_it_goes_on() {
+        let counters = Counters::new();
+        let (first, second) = (counters.begin_stall(), counters.begin_stall());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let running = counters.write_stall_nanos();
+        assert!(running >= 4_000_000, "{running}");
+        assert_eq!(counters.write_stalls.load(Ordering::Relaxed), 2);
+        drop(first);
+        let one_running = counters.write_stall_nanos();
+        assert!(one_running >= running, "{one_running}");
+        drop(second);
+        let ended = counters.write_stall_nanos();
+        assert!(ended >= one_running && ended == counters.write_stall_nanos(), "{ended}");
+    }
+
+    #[test]
+    fn amplifications_compare_all_bytes_with_the_flushed_and_the_lowest() {
+        let level = |bytes| LevelStats { bytes, ..LevelStats::default() };
+        let stats = Stats { flushed_bytes: 100, compacted_bytes: 450, ..Stats::default() };
+        assert_eq!((stats.write_amplification(), stats.space_amplification()), (Some(5.5), None));
+        let stats =
+            Stats { levels: vec![level(20), level(30), level(200), level(0)], total: level(250), ..Stats::default() };
+        assert_eq!((stats.write_amplification(), stats.space_amplification()), (None, Some(1.25)));
+    }
 
     /// A key count comes from an SST file and may be any number.
     #[test]

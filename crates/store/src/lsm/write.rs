@@ -5,7 +5,6 @@
 //! waiting ones. A writer without competition pays two uncontended locks.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
 
 use super::batch::WriteBatch;
 use super::options::Durability;
@@ -145,18 +144,7 @@ impl Shared {
         if has_room || state.memtable.is_empty() {
             return Ok(());
         }
-        let work = lock(&self.background.work);
-        if self.must_stall(&work) {
-            let start = Instant::now();
-            let refused = self.stall(work);
-            self.reading.counters.write_stalls.fetch_add(1, Ordering::Relaxed);
-            let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.reading.counters.write_stall_nanos.fetch_add(nanos, Ordering::Relaxed);
-            self.background.check_writable()?;
-            refused?;
-        } else {
-            drop(work);
-        }
+        self.wait_for_room()?;
         let mut log = lock(&self.writing.log);
         // A flush may have started a new memtable meanwhile.
         if self.reading.state.load().memtable.is_empty() {
@@ -165,29 +153,60 @@ impl Shared {
         self.rotate(&mut log)
     }
 
-    /// Waits until another memtable may be started, or until the store has failed.
+    /// Waits until another memtable may be started.
     ///
     /// # Errors
-    /// Returns [`Error::BackgroundFails`] if flushes fail, because such a wait may never end.
-    fn stall(&self, mut work: MutexGuard<'_, Work>) -> Result<()> {
-        while work.failure.is_none() && self.must_stall(&work) {
-            if let Some(error) = work.flushes.failure_since(0) {
-                return Err(error);
+    /// Returns [`Error::BackgroundFails`] if flushes fail, and [`Error::Poisoned`] after a failure.
+    fn wait_for_room(&self) -> Result<()> {
+        let work = lock(&self.background.work);
+        let failed = |work: &Work| work.flushes.failure_since(0);
+        self.stall(work, |work| self.is_memory_full() || self.is_level_0_full(work), failed)
+    }
+
+    /// Waits until level 0 has room for another SST.
+    ///
+    /// # Errors
+    /// Returns [`Error::Poisoned`] after a failure.
+    pub(super) fn wait_for_level_0(&self) -> Result<()> {
+        self.stall(lock(&self.background.work), |work| self.is_level_0_full(work), |_| None)
+    }
+
+    /// Waits while `must_stall`, and counts the wait. It ends early if the store fails, or if `failed`
+    /// returns an error, because the wait might then never end.
+    fn stall(
+        &self,
+        mut work: MutexGuard<'_, Work>,
+        must_stall: impl Fn(&Work) -> bool,
+        failed: impl Fn(&Work) -> Option<Error>,
+    ) -> Result<()> {
+        if !must_stall(&work) {
+            return Ok(());
+        }
+        let counted = self.reading.counters.begin_stall();
+        let mut refused = Ok(());
+        while work.failure.is_none() && must_stall(&work) {
+            if let Some(error) = failed(&work) {
+                refused = Err(error);
+                break;
             }
             work = self.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
-        Ok(())
+        drop(work);
+        drop(counted);
+        self.background.check_writable()?;
+        refused
     }
 
-    /// Returns whether memory or level 0 is too full for another memtable.
-    fn must_stall(&self, work: &Work) -> bool {
+    fn is_memory_full(&self) -> bool {
+        self.reading.state.load().immutable.len() >= self.options.max_waiting_buffers.max(1)
+    }
+
+    /// Returns whether level 0 is too full for another SST, and the background will compact it. With
+    /// any settings, a writer must not wait for a compaction that will not happen.
+    fn is_level_0_full(&self, work: &Work) -> bool {
         let state = self.reading.state.load();
-        let l0_tables = state.version.tables(0).count();
-        // With any settings, a writer must not wait for a flush or a compaction that will not
-        // happen.
-        let l0_limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
-        state.immutable.len() >= self.options.max_waiting_buffers.max(1)
-            || l0_tables >= l0_limit && self.compacts_level_0(&state.version, work)
+        let limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
+        state.version.tables(0).count() >= limit && self.compacts_level_0(&state.version, work)
     }
 }
 

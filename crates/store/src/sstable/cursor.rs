@@ -18,6 +18,7 @@ pub struct TableCursor {
     block: Option<(BlockContent, usize, u64)>,
     entry: EntryCursor,
     valid: bool,
+    reads: BlockReads,
 }
 
 impl Table {
@@ -25,7 +26,14 @@ impl Table {
     /// current block, which suits a single pass over the SST.
     #[must_use]
     pub fn cursor(self: &Arc<Self>, cache: Option<Arc<BlockCache>>) -> TableCursor {
-        TableCursor { table: Arc::clone(self), cache, block: None, entry: EntryCursor::default(), valid: false }
+        TableCursor {
+            table: Arc::clone(self),
+            cache,
+            block: None,
+            entry: EntryCursor::default(),
+            valid: false,
+            reads: BlockReads::default(),
+        }
     }
 
     /// Iterates over all entries in ascending order. A value of `None` is a tombstone. The iterator
@@ -56,6 +64,13 @@ impl TableCursor {
     pub fn value(&self) -> Option<&[u8]> {
         let (content, _, offset) = self.block.as_ref().filter(|_| self.valid)?;
         self.entry.value(&Block::parse(content, *offset).ok()?)
+    }
+
+    /// Returns the data blocks that the cursor has read from the file.
+    #[must_use]
+    #[inline]
+    pub fn reads(&self) -> BlockReads {
+        self.reads
     }
 
     /// Returns the SST.
@@ -140,7 +155,7 @@ impl TableCursor {
                 return Ok(false);
             }
             let handle = index.handle(number)?;
-            let content = self.table.data_block(handle, self.cache.as_deref(), &mut BlockReads::default())?;
+            let content = self.table.data_block(handle, self.cache.as_deref(), &mut self.reads)?;
             self.block = Some((content, number, handle.offset));
         }
         self.within(go)

@@ -256,6 +256,11 @@ fn replaced_files_stay_for_readers_and_go_with_the_last_one() {
     drop(second);
     drop(first);
     drop(iterator);
+    // A background thread removes the files, so that no read waits for it.
+    let start = Instant::now();
+    while tables().len() > 1 && start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert_eq!(tables().len(), 1, "{:?}", tables());
     // A snapshot that outlives its store stays readable although the next open removes unneeded
     // files. Its drop harms nothing.
@@ -419,6 +424,67 @@ fn the_smallest_settings_let_no_thread_wait_forever() {
         db.close().unwrap();
         assert_eq!(common::scan_all(&Db::open(DIR, settings(&storage)).unwrap()).len(), 60);
     }
+}
+
+/// A loop of put and flush once made 5,652 SSTs in level 0, and ran out of file descriptors.
+#[test]
+fn flushes_wait_while_level_0_is_full() {
+    let storage = Memory::new();
+    let settings = Options { l0_compaction_trigger: 2, l0_stall_trigger: 4, ..busy(&storage) };
+    let db = Db::open(DIR, settings).unwrap();
+    for i in 0..300 {
+        db.put(&key(i), &key(i)).unwrap();
+        db.flush().unwrap();
+        let level_0 = db.stats().levels.first().map_or(0, |level| level.tables);
+        assert!(level_0 <= 4, "{level_0} SSTs in level 0 after {i} flushes");
+    }
+    assert_eq!(common::scan_all(&db).len(), 300);
+    // Without background compactions a flush does not wait for one.
+    let storage = Memory::new();
+    let db = Db::open(DIR, Options { auto_compaction: false, l0_stall_trigger: 4, ..busy(&storage) }).unwrap();
+    for i in 0..10 {
+        db.put(&key(i), &key(i)).unwrap();
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().levels[0].tables, 10);
+}
+
+#[test]
+fn deleting_everything_releases_the_space_in_the_background() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, Options { l0_compaction_trigger: 4, ..busy(&storage) }).unwrap();
+    (0..5_000).for_each(|i| db.put(&key(i), &key(i)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let before = db.stats().total.bytes;
+    (0..5_000).for_each(|i| db.delete(&key(i)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let after = db.stats().total;
+    assert!(after.bytes * 10 < before, "{before} bytes before, {} after", after.bytes);
+    assert_eq!(common::scan_all(&db).len(), 0);
+}
+
+#[test]
+fn scans_count_the_blocks_that_they_read() {
+    let storage = Memory::new();
+    let db = Db::open(DIR, Options { block_size_bytes: 500, ..quiet(&storage) }).unwrap();
+    (0..1_000).for_each(|i| db.put(&key(i), &key(i)).unwrap());
+    assert_eq!(db.scan(..).count(), 1_000);
+    let in_memory = db.stats();
+    assert_eq!((in_memory.scans, in_memory.scan_block_reads), (1, 0), "all entries are in the memtable");
+    db.flush().unwrap();
+    assert_eq!(db.scan(..).count(), 1_000);
+    let all = db.stats();
+    let blocks = all.scan_block_reads;
+    assert!(blocks > 20 && all.scan_block_read_bytes > 1_000 * 10, "{all:?}");
+    assert_eq!(db.scan(..).rev().count(), 1_000);
+    assert_eq!(db.stats().scan_block_reads, 2 * blocks, "each block once, in both directions");
+    assert_eq!(db.scan(&key(500)[..]..).take(1).count(), 1);
+    assert_eq!(db.stats().scan_block_reads, 2 * blocks + 1);
+    assert_eq!(db.stats().total.block_reads, 0, "lookups have a count of their own");
+    db.reset_stats();
+    assert_eq!((db.stats().scans, db.stats().scan_block_reads), (0, 0));
 }
 
 #[test]

@@ -13,16 +13,16 @@ const MAX_KEYS: u64 = 950_000_000;
 /// Below this number of slots, the smaller of Bloom and ribbon filter is written.
 const SMALL_SLOTS: u64 = 1024;
 const LINE_BITS: f64 = 512.0;
-/// The value in RocksDB's source.
+/// The logarithm of e to the base 2, with the digits in RocksDB's source.
 #[expect(clippy::approx_constant, reason = "the digits in RocksDB's source")]
 const LOG2_E: f64 = 1.442_695_040_9;
 
-/// The number of keys that fit in 2^8 to 2^17 slots with one failure in twenty, as RocksDB's
-/// authors measured it.
+/// The number of keys for which one seed in twenty has no solution, in 2^8 to 2^17 slots, as
+/// RocksDB's authors measured it.
 const KEYS_BY_LOG2_SLOTS: [f64; 10] =
     [248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126506.0];
 const FIRST_LOG2: u32 = 8;
-/// The increase in slots per key with each further doubling.
+/// The increase in slots per key with each further doubling of the slots.
 const GROWTH: f64 = 0.0038;
 
 /// Returns the number of keys that fit in 2^`log2_slots` slots. It is 0 for fewer than 256 slots.
