@@ -91,7 +91,8 @@ struct EstimateReport {
 pub fn run(arguments: &Arguments) -> Outcome {
     let (left, right) = (open(&arguments.left)?, open(&arguments.right)?);
     let found = differences(&left, &right);
-    // An error here means a kind without comparable bits. Comparing the payloads is enough then.
+    // An error means that the blocks differ in more than their bits, or that their kind has no
+    // bits to compare. Then only the differences and the payloads decide.
     let compared = compare_blocks(&left, &right).ok();
     let report = Report {
         left: arguments.left.display().to_string(),

@@ -58,7 +58,7 @@ pub struct Arguments {
     foreign: FileArguments,
 }
 
-/// A filter of another engine.
+/// The parameters of a filter of another engine.
 #[derive(Debug, Serialize)]
 struct ForeignParameters<'a> {
     file: String,
@@ -69,7 +69,7 @@ struct ForeignParameters<'a> {
     filter: &'a FilterReport,
 }
 
-/// The filter of a block.
+/// The parameters of the filter in a filter block.
 #[derive(Debug, Serialize)]
 struct BlockParameters {
     file: String,
@@ -124,7 +124,7 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Returns the filter with the given number, or the only filter.
+/// Returns the filter with the given number. Without a number, returns the only filter of the file.
 fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -> Outcome<&'a FilterReport> {
     let path = path.display();
     let len = text::count(filters.len() as u64, "filter");

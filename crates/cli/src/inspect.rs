@@ -112,7 +112,8 @@ fn inspect_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Makes the comparison of `--what-if`.
+/// Makes the comparison of `--what-if`. Prints a message and returns `None` if the filter is empty
+/// or answers "maybe" to every key.
 fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
     let Some(present) = present else {
         let path = arguments.file.display();
@@ -123,7 +124,9 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
     let found = WhatIf::new(&present)?;
     if found.is_none() {
         let path = arguments.file.display();
-        output::message(format_args!("{path}: no comparison: the filter is empty, or it answers maybe to every key"));
+        output::message(format_args!(
+            "{path}: no comparison: the filter is empty, or it answers \"maybe\" to every key"
+        ));
     }
     Ok(found)
 }
