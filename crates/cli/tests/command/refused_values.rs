@@ -142,7 +142,7 @@ fn impossible_plan_numbers_are_refused_with_possible_ones() {
         (&["--keys", "9", "--bits-per-key", "101"], "--bits-per-key 101: bits per key must be from 1 to 100; try 10"),
         (
             &["--keys", "10", "--memory", "0"],
-            "--memory: 0 bytes are less than 1 bit per key for 10 keys, without the trailer; try 1044",
+            "--memory: 0 bytes are too few for 10 keys (at least 1 bit per key, checksums and trailer); try 1044",
         ),
     ] {
         assert_eq!(refused(&shell, &[&["plan"], arguments].concat()), line);
