@@ -83,7 +83,8 @@ fn note(layout: &str) -> &'static str {
     }
 }
 
-/// Returns the text that says how many times less the latency is with filters. It is empty below 1.05.
+/// Returns the text that says how many times less the latency is with filters. The text is empty if
+/// the ratio is below 1.05.
 fn times_less(ratio: f64) -> String {
     match ratio {
         ratio if ratio < 1.05 => String::new(),
