@@ -36,8 +36,8 @@ File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter
 
 --what-if compares the sizes of native filters:
   For each kind it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
-  Sizes above 262,144 keys are extrapolated. All filters of a table become one block; each Parquet column chunk gets its \
-own block.
+  A block for more than 262,144 keys is not built: its size is scaled up from a block of 262,144 keys.
+  All filters of a table become one block; each Parquet column chunk gets its own block.
 
 Exit status: 0 printed; 2 an error.";
 

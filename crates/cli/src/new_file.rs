@@ -19,8 +19,8 @@ const LINKS_MAX: usize = 40;
 /// exceed the length limit of the file system.
 const PREFIX: &str = ".filterblock.";
 
-/// An output file. It appears complete or not at all. A command that ends early leaves nothing
-/// behind.
+/// An output file. It appears complete or not at all. A command that ends early removes its
+/// temporary file, except after SIGKILL.
 #[derive(Debug)]
 pub struct NewFile {
     /// The path as the user gave it.

@@ -31,8 +31,8 @@ mod before_main {
     use rustix::io::{Errno, fcntl_getfd};
     use rustix::stdio;
 
-    /// Makes two system calls. They use neither libc nor the standard library, which is not
-    /// initialised yet.
+    /// Records whether stdin and stdout are closed, by one system call each. The calls use neither
+    /// libc nor the standard library, because the standard library is not initialised yet.
     extern "C" fn look() {
         super::STDIN_CLOSED.store(fcntl_getfd(stdio::stdin()) == Err(Errno::BADF), Ordering::Relaxed);
         super::STDOUT_CLOSED.store(fcntl_getfd(stdio::stdout()) == Err(Errno::BADF), Ordering::Relaxed);

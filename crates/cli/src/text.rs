@@ -15,7 +15,7 @@ pub fn thousands(value: u64) -> String {
     text
 }
 
-/// Rounds to the nearest integer.
+/// Rounds to the nearest integer. A negative number or NaN gives 0.
 pub fn whole(value: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let rounded = value.round() as u64;

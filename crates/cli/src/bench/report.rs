@@ -52,8 +52,8 @@ pub struct StoreReport {
     pub layout: String,
     /// `None` if the layout was made from another store by compaction.
     pub puts_per_second: Option<f64>,
-    /// The time from the last put to the end of background work and of the final compaction, if the
-    /// layout has one.
+    /// The time from the last put to the end of background work, plus the time of a final
+    /// compaction. For a layout made from another store, the time of the compaction only.
     pub settle_seconds: f64,
     pub reopen_ms: f64,
     /// Sorted runs: each SST file of level 0, and one run for each other level with SST files.

@@ -98,13 +98,13 @@ impl Setup<'_> {
 }
 
 /// The options to load a store. The first `bulk` keys are loaded with the options `first`, the
-/// remaining keys with `rest`.
+/// remaining keys with `rest`. If `bulk` is 0, both are equal.
 struct Loading {
     first: Options,
     bulk: u64,
     rest: Options,
-    /// Flush after this many keys, once the first `bulk` keys are loaded. `None` leaves flushes to
-    /// the store.
+    /// Flush at each multiple of this number of keys, once more than `bulk` keys are loaded. `None`
+    /// leaves all flushes to the store.
     keys_per_flush: Option<u64>,
 }
 

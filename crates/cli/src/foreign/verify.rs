@@ -50,8 +50,8 @@ impl fmt::Display for Walked {
     }
 }
 
-/// Checks a whole file. The inner error is the text of a damage, which names file and offset. The
-/// outer error means that the check could not run.
+/// Checks a whole file. The inner error describes damage and names its file and offset. The outer
+/// error means that the check could not run.
 pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
     let walked = match file {
         Foreign::LevelDb(table) => table.verify().map(Walked::from),
