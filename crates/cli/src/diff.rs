@@ -113,12 +113,12 @@ fn open(path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
     let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
     match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) if block.metadata().num_partitions > 0 => {
-            refused("this is a partition index; diff compares single blocks only")
+            refused("this is a partition index without bits of its own; compare the blocks of its partitions")
         }
         FilterFile::Native(block) => Ok(block),
-        FilterFile::Foreign(_) => {
-            refused("a file of another engine, not a filter block; diff takes filter blocks only")
-        }
+        FilterFile::Foreign(_) => refused(
+            "a file of another engine, not a filter block; convert LevelDB and RocksDB tables with filterblock convert first",
+        ),
     }
 }
 

@@ -108,7 +108,7 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     let filter = choose(path, report.filters(), arguments.number)?;
     let bytes = slice(file.as_bytes(), filter.offset, filter.len_bytes).ok_or_else(|| {
         Failure::Message(format!(
-            "{}: the filter at offset {} lies outside the file; the file is damaged",
+            "{}: the filter at offset {} lies outside the file; the file is damaged, so restore it or let its engine write it again",
             path.display(),
             filter.offset
         ))
@@ -129,9 +129,13 @@ fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -
     let path = path.display();
     let len = text::count(filters.len() as u64, "filter");
     match (filters, number) {
-        ([], _) => Err(Failure::Message(format!("{path}: the file has no filter to export"))),
+        ([], _) => {
+            Err(Failure::Message(format!("{path}: the file has no filter to export; choose a file with a filter")))
+        }
         ([only], None) => Ok(only),
-        (_, None) => Err(Failure::Message(format!("{path}: the file has {len}; choose one with --number, from 0"))),
+        (_, None) => {
+            Err(Failure::Message(format!("{path}: the file has {len}; choose one with --number, counted from 0")))
+        }
         (filters, Some(number)) => filters
             .get(number)
             .ok_or_else(|| Failure::Message(format!("{path}: no filter {number}; the file has {len}, counted from 0"))),

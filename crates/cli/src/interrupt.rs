@@ -55,7 +55,11 @@ fn status() -> u8 {
 /// Runs `work`, which polls for signals by [`check`] and removes its own files. A second signal
 /// ends the command at once.
 pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    watch(&mut made()).map_err(|error| Failure::Message(format!("cannot watch for Ctrl-C: {error}")))?;
+    watch(&mut made()).map_err(|error| {
+        Failure::Message(format!(
+            "cannot watch for Ctrl-C: {error}; check the limits on threads and open files, and try again"
+        ))
+    })?;
     GRACEFUL.store(true, Ordering::SeqCst);
     let done = work();
     GRACEFUL.store(false, Ordering::SeqCst);

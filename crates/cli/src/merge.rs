@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let open = |path: &PathBuf| match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) => Ok(block),
         FilterFile::Foreign(_) => Err(Failure::Message(format!(
-            "{}: a file of another engine, not a filter block; merge takes filter blocks only",
+            "{}: a file of another engine, not a filter block; convert LevelDB and RocksDB tables with filterblock convert first",
             path.display()
         ))),
     };

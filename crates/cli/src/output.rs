@@ -78,7 +78,7 @@ pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
     let written = streams::writer().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
     written.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => {
-            Failure::Message("standard output: the reader closed the pipe before it had read the whole block".into())
+            Failure::Message("standard output: the reader closed the pipe before it had read the whole block; read to the end, or give --output a file".into())
         }
         _ => Failure::stdout(error),
     })

@@ -46,8 +46,8 @@ mod before_main {
     static LOOK: extern "C" fn() = look;
 }
 
-fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the stream is closed; redirect it to a file or a pipe")
+fn closed(advice: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, format!("the stream is closed; {advice}"))
 }
 
 /// Opens stdin.
@@ -56,7 +56,7 @@ fn closed() -> io::Error {
 /// Returns an error if the process was started with a closed stdin.
 pub fn reader() -> io::Result<Box<dyn Read>> {
     if STDIN_CLOSED.load(Ordering::Relaxed) {
-        return Err(closed());
+        return Err(closed("redirect a file or a pipe into it"));
     }
     #[cfg(unix)]
     let stdin = File::from(std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?);
@@ -83,5 +83,5 @@ pub fn writer() -> io::Result<Box<dyn Write>> {
 /// # Errors
 /// Returns an error if the process was started with a closed stdout.
 pub fn check_stdout() -> io::Result<()> {
-    if STDOUT_CLOSED.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
+    if STDOUT_CLOSED.load(Ordering::Relaxed) { Err(closed("redirect it to a file or a pipe")) } else { Ok(()) }
 }

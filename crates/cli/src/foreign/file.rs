@@ -163,7 +163,7 @@ impl FileArguments {
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
             let path = path.display();
             return Err(Failure::Message(format!(
-                "{path}: no row group {number}; the file has {groups}, counted from 0"
+                "{path}: no row group {number}; the file has {groups} row groups, counted from 0"
             )));
         }
         let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);
