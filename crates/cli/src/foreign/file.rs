@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::refused_value::whole;
-use super::super::text::printable;
+use super::super::text::{count, printable};
 use super::content::{Content, kind_of};
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
 use filterblock::foreign::{Error, Result};
@@ -161,9 +161,9 @@ impl FileArguments {
     ) -> Outcome<Vec<&'a ParquetColumnChunk>> {
         let groups = file.num_row_groups();
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
-            let path = path.display();
+            let (path, groups) = (path.display(), count(groups as u64, "row group"));
             return Err(Failure::Message(format!(
-                "{path}: no row group {number}; the file has {groups} row groups, counted from 0"
+                "{path}: no row group {number}; the file has {groups}, counted from 0"
             )));
         }
         let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);
