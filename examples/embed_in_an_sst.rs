@@ -15,8 +15,7 @@ fn table_id(number: u64) -> [u8; 16] {
     (0x005e_ed0f_57a9_be11_u128 << 64 | u128::from(number)).to_le_bytes()
 }
 
-/// Writes `| sorted entries | filter block | footer |`. A real engine also has checksums over
-/// entries and footer.
+/// Writes `| sorted entries | filter block | footer |`. Real engines checksum the rest, too.
 fn write_sst(path: &Path, number: u64, entries: &BTreeMap<String, String>, hasher: &KeyHasher) -> Result<Vec<u8>> {
     let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, hasher).with_table_id(table_id(number));
     let mut sst = Vec::new();
@@ -78,8 +77,7 @@ impl Reader {
     }
 }
 
-/// Returns 1,000 entries. SSTs 1, 2 and 3 cover the same key range, so only the filters tell which
-/// SST has a key.
+/// Returns 1,000 entries. The SSTs cover the same key range: only filters tell which has a key.
 fn entries(number: u64) -> BTreeMap<String, String> {
     (0..1_000).map(|i| (format!("user-{:06}", i * 3 + number), format!("{i} of {number}"))).collect()
 }

@@ -16,7 +16,7 @@ use filterblock::{Error, Field};
 /// The result of checking a file.
 #[derive(Debug)]
 pub enum BlockFile {
-    /// A sound filter block. Queries may need a secret.
+    /// A sound filter block. Unlock it for queries; this may need a secret.
     Sound(LockedBlock<AlignedBytes>),
     /// A file or filter of another engine. Everything that affects an answer has been checked.
     Foreign(Foreign),
@@ -80,7 +80,7 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
             let (path, len) = (path.display(), text::count(len_bytes, "byte"));
             Ok(BlockFile::Damaged(format!(
                 "{path}: neither a filter block nor a known file of another engine ({len}); it may be truncated, or a bare \
-                 filter that needs --format"
+                 filter, which only inspect, query, verify and export read (with --format)"
             )))
         }
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),

@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     arguments.block.make(path, |builder| {
         add_keys(&table, builder).map_err(|error| match error.in_file(path) {
             error if matches!(error.root(), Error::Invalid { what: "table", .. }) => {
-                Failure::Message(format!("{error}; set it with --key-form"))
+                Failure::Message(format!("{error} with --key-form"))
             }
             error => error.into(),
         })

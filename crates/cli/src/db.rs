@@ -225,13 +225,13 @@ fn close(db: Db) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Prints the reports of the store, such as a damaged filter that cost extra reads but no wrong
-/// answers.
+/// Prints the reports of the store on stderr. An example is a damaged filter, which costs extra
+/// reads but gives no wrong answer.
 fn report_doubts(db: &Db) {
     db.stats().reports.iter().for_each(message);
 }
 
-/// The action if the store does not exist.
+/// What a command does if the store does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IfMissing {
     Create,
@@ -307,7 +307,8 @@ fn check_dir(dir: &Path) -> Outcome<()> {
     }
 }
 
-/// Explains that `--hash` differs from the hash function of the store.
+/// Explains an error of a `--hash` that differs from the hash function of the store. Returns other
+/// failures unchanged.
 fn explain_hash(dir: &Path, failure: Failure) -> Failure {
     match failure.library_error() {
         Some(filterblock::Error::Unexpected { field: filterblock::Field::HashId, found, expected }) => {

@@ -91,7 +91,8 @@ struct EstimateReport {
 pub fn run(arguments: &Arguments) -> Outcome {
     let (left, right) = (open(&arguments.left)?, open(&arguments.right)?);
     let found = differences(&left, &right);
-    // An error here means a kind without comparable bits. Comparing the payloads is enough then.
+    // An error means that the blocks differ in more than their bits, or that their kind has no
+    // bits to compare. Then only the differences and the payloads decide.
     let compared = compare_blocks(&left, &right).ok();
     let report = Report {
         left: arguments.left.display().to_string(),
@@ -112,12 +113,12 @@ fn open(path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
     let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
     match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) if block.metadata().num_partitions > 0 => {
-            refused("this is a partition index; diff compares single blocks only")
+            refused("this is a partition index without bits of its own; compare the blocks of its partitions")
         }
         FilterFile::Native(block) => Ok(block),
-        FilterFile::Foreign(_) => {
-            refused("a file of another engine, not a filter block; diff takes filter blocks only")
-        }
+        FilterFile::Foreign(_) => refused(
+            "a file of another engine, not a filter block; convert LevelDB and RocksDB tables with filterblock convert first",
+        ),
     }
 }
 

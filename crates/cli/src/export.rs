@@ -58,7 +58,7 @@ pub struct Arguments {
     foreign: FileArguments,
 }
 
-/// A filter of another engine.
+/// The parameters of a filter of another engine.
 #[derive(Debug, Serialize)]
 struct ForeignParameters<'a> {
     file: String,
@@ -69,7 +69,7 @@ struct ForeignParameters<'a> {
     filter: &'a FilterReport,
 }
 
-/// The filter of a block.
+/// The parameters of the filter in a filter block.
 #[derive(Debug, Serialize)]
 struct BlockParameters {
     file: String,
@@ -108,7 +108,7 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     let filter = choose(path, report.filters(), arguments.number)?;
     let bytes = slice(file.as_bytes(), filter.offset, filter.len_bytes).ok_or_else(|| {
         Failure::Message(format!(
-            "{}: the filter at offset {} lies outside the file; the file is damaged",
+            "{}: the filter at offset {} lies outside the file; the file is damaged, so restore it or let its engine write it again",
             path.display(),
             filter.offset
         ))
@@ -124,14 +124,18 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Returns the filter with the given number, or the only filter.
+/// Returns the filter with the given number. Without a number, returns the only filter of the file.
 fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -> Outcome<&'a FilterReport> {
     let path = path.display();
     let len = text::count(filters.len() as u64, "filter");
     match (filters, number) {
-        ([], _) => Err(Failure::Message(format!("{path}: the file has no filter to export"))),
+        ([], _) => {
+            Err(Failure::Message(format!("{path}: the file has no filter to export; choose a file with a filter")))
+        }
         ([only], None) => Ok(only),
-        (_, None) => Err(Failure::Message(format!("{path}: the file has {len}; choose one with --number, from 0"))),
+        (_, None) => {
+            Err(Failure::Message(format!("{path}: the file has {len}; choose one with --number, counted from 0")))
+        }
         (filters, Some(number)) => filters
             .get(number)
             .ok_or_else(|| Failure::Message(format!("{path}: no filter {number}; the file has {len}, counted from 0"))),

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 
 use filterblock::{Error, foreign, variants};
 
-/// The result of a subcommand and its steps.
+/// The result of a subcommand or of one of its steps.
 pub type Outcome<T = Exit> = Result<T, Failure>;
 
 /// An exit status that answers the question asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Status 0: done, found, or sound.
+    /// Exit status 0: done, found, sound, or equal.
     Success,
-    /// Status 1: not found, or damaged.
+    /// Exit status 1: not found, damaged, or different.
     Negative,
 }
 
@@ -53,7 +53,8 @@ impl Failure {
         Self::Library(Error::from(error).in_file(path))
     }
 
-    /// Returns the library's error behind this failure, without file names.
+    /// Returns the error of the core library behind this failure, without file names. Returns
+    /// `None` for a failure with another cause.
     pub fn library_error(&self) -> Option<&Error> {
         match self {
             Self::Library(error) => Some(error.root()),

@@ -1,4 +1,5 @@
-//! Parses the name of a filter policy: one filter for all SST files, or a policy of the library.
+//! Parses the value of `--filter` of a store: one filter for all SST files, or a policy of the
+//! library.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,20 +12,22 @@ use filterblock::{FilterKind, FilterSpec};
 const BY_LEVEL: &str = "by-level";
 const MONKEY: &str = "monkey:";
 const BUDGET: &str = "budget:";
-const BY_LEVEL_EXPECTED: &str = "expected by-level:FAST/SMALL; try by-level:blocked-bloom:10/bumped-ribbon:8";
-const MONKEY_EXPECTED: &str = "expected monkey:BITS_PER_KEY; try monkey:10 or monkey:bloom:10";
-const BUDGET_EXPECTED: &str = "expected budget:BYTES; try budget:64MiB or budget:bloom:64MiB";
+const BY_LEVEL_EXPECTED: &str =
+    "expected by-level or by-level:FAST/SMALL; try by-level:blocked-bloom:10/bumped-ribbon:8";
+const MONKEY_EXPECTED: &str =
+    "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key; try monkey:10 or monkey:bloom:10";
+const BUDGET_EXPECTED: &str = "expected budget:BYTES or budget:KIND:BYTES, with KiB, MiB, GiB, TiB or no unit; try budget:64MiB or budget:bloom:64MiB";
 
 /// The filters that SST files get.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FilterChoice {
-    /// A filter by level: the library's default policy, possibly with other filters.
+    /// A filter by level: the default policy of the library, or the same policy with other filters.
     ByLevel(ByLevel),
     /// The same filter for every SST file.
     Fixed(FilterSpec),
-    /// A mean number of bits per key, spent where it saves most reads.
+    /// A mean number of bits per key over all SST files, distributed for the fewest block reads.
     Monkey(Kinds, f64, Monkey),
-    /// A number of bytes for all filters together.
+    /// A number of bytes for all filters together, distributed in the same way.
     Budget(Kinds, u64, MemoryBudget),
 }
 
@@ -76,8 +79,8 @@ impl FromStr for FilterChoice {
     }
 }
 
-/// Parses the name of a policy. Returns `None` for anything else, such as one filter for all SST
-/// files.
+/// Parses a policy: `by-level`, `monkey` or `budget` with its parameters. Returns `None` for any
+/// other text, and for invalid parameters.
 fn parse(text: &str) -> Option<FilterChoice> {
     if text == BY_LEVEL {
         return Some(FilterChoice::default());
@@ -96,7 +99,8 @@ fn parse(text: &str) -> Option<FilterChoice> {
     Some(FilterChoice::Budget(kinds, bytes, policy))
 }
 
-/// Splits off an optional `KIND:` or `KIND/KIND:`, and returns the kinds and the rest.
+/// Splits off an optional `KIND:` or `KIND/KIND:` at the start, and returns the kinds and the rest.
+/// Returns `None` if a kind is unknown.
 fn split_kinds(text: &str) -> Option<(Kinds, &str)> {
     let Some((kinds, number)) = text.split_once(':') else { return Some((Kinds::DEFAULT, text)) };
     let (upper, bottom) = kinds.split_once('/').unwrap_or((kinds, kinds));
@@ -120,7 +124,8 @@ impl fmt::Display for Kinds {
 
 const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
-/// Parses a whole number of bytes with an optional unit such as `MiB`.
+/// Parses a whole number of bytes with an optional unit such as `MiB`. Returns `None` for any other
+/// text, and for a number above 64 bits.
 pub fn bytes(text: &str) -> Option<u64> {
     for (unit, shift) in UNITS {
         if let Some(number) = text.strip_suffix(unit) {

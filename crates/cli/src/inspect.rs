@@ -36,8 +36,8 @@ File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter
 
 --what-if compares the sizes of native filters:
   For each kind it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
-  Sizes above 262,144 keys are extrapolated. All filters of a table become one block; each Parquet column chunk gets its \
-own block.
+  A block for more than 262,144 keys is not built: its size is scaled up from a block of 262,144 keys.
+  All filters of a table become one block; each Parquet column chunk gets its own block.
 
 Exit status: 0 printed; 2 an error.";
 
@@ -112,7 +112,8 @@ fn inspect_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Makes the comparison of `--what-if`.
+/// Makes the comparison of `--what-if`. Prints a message and returns `None` if the filter is empty
+/// or answers "maybe" to every key.
 fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
     let Some(present) = present else {
         let path = arguments.file.display();
@@ -123,7 +124,9 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
     let found = WhatIf::new(&present)?;
     if found.is_none() {
         let path = arguments.file.display();
-        output::message(format_args!("{path}: no comparison: the filter is empty, or it answers maybe to every key"));
+        output::message(format_args!(
+            "{path}: no comparison: the filter is empty, or it answers \"maybe\" to every key"
+        ));
     }
     Ok(found)
 }

@@ -24,12 +24,12 @@ const REMOVALS_MAX: usize = 100;
 
 /// The first signal that arrived, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// True while the command polls for the first signal by [`check`].
+/// True while the command runs [`gracefully`] and polls for the first signal by [`check`].
 static GRACEFUL: AtomicBool = AtomicBool::new(false);
 static MADE: Mutex<Made> = Mutex::new(Made { paths: Vec::new(), is_watched: false });
 
-/// The temporary files and directories of the command. While its lock is held, no signal ends the
-/// process.
+/// The temporary files and directories of the command. While a thread holds the lock of [`MADE`],
+/// no signal that [`watch`] receives ends the process.
 struct Made {
     paths: Vec<PathBuf>,
     is_watched: bool,
@@ -55,7 +55,11 @@ fn status() -> u8 {
 /// Runs `work`, which polls for signals by [`check`] and removes its own files. A second signal
 /// ends the command at once.
 pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    watch(&mut made()).map_err(|error| Failure::Message(format!("cannot watch for Ctrl-C: {error}")))?;
+    watch(&mut made()).map_err(|error| {
+        Failure::Message(format!(
+            "cannot watch for Ctrl-C: {error}; check the limits on threads and open files, and try again"
+        ))
+    })?;
     GRACEFUL.store(true, Ordering::SeqCst);
     let done = work();
     GRACEFUL.store(false, Ordering::SeqCst);
@@ -65,13 +69,13 @@ pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     check().map(|()| done)
 }
 
-/// Returns an error once a signal has arrived. Without a signal it takes a few nanoseconds.
+/// Returns [`Failure::Interrupted`] once a signal has arrived. A call takes a few nanoseconds.
 #[inline]
 pub fn check() -> Outcome<()> {
     if SIGNAL.load(Ordering::SeqCst) == 0 { Ok(()) } else { Err(Failure::Interrupted) }
 }
 
-/// Calls [`check`] on every 4,096th step. It serves loops whose time is measured.
+/// Calls [`check`] on every 4,096th step, for loops whose time is measured.
 #[inline]
 pub fn check_at(step: usize) -> Outcome<()> {
     if step.is_multiple_of(1 << 12) { check() } else { Ok(()) }
@@ -85,7 +89,7 @@ pub struct Temporary<T> {
     noted: Noted,
 }
 
-/// A path in [`MADE`].
+/// A path in the list of [`MADE`]. Dropping it removes the path from the list.
 #[derive(Debug)]
 struct Noted(PathBuf);
 
@@ -137,8 +141,8 @@ fn watch(all: &mut Made) -> io::Result<()> {
 /// Handles a signal: ends the process, unless the command polls for signals and this is the first
 /// one.
 fn end(signal: i32) {
-    // This stores the signal before it reads the flag; `gracefully` changes the flag before it
-    // reads the signal. So at least one side sees the other.
+    // This function stores the signal before it reads the flag, and `gracefully` changes the flag
+    // before it reads the signal. So at least one of them sees the store of the other.
     let is_first = SIGNAL.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if is_first && GRACEFUL.load(Ordering::SeqCst) {
         return;

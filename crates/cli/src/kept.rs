@@ -1,9 +1,9 @@
 //! Copies mode, owner and access list of a replaced file to the new file.
 //!
-//! Replacing a file makes a new file under the old name. With default permissions, a private file
-//! could become public, or a service could lose access. Overwriting the old file in place would
-//! keep its permissions, but readers map filter files: they would see half of the new filter and
-//! deny keys.
+//! The command replaces a file by a new file with the same name. With default permissions, a
+//! private file could become public, or a service could lose access. Overwriting the old file in
+//! place would keep its permissions, but readers map filter files: they would see half of the new
+//! filter and deny keys.
 
 use std::fs::{File, Metadata};
 #[cfg(unix)]
@@ -54,8 +54,8 @@ mod unix {
             Ok(Self { mode: found.mode() & 0o7777, owner: found.uid(), group: found.gid(), access_list })
         }
 
-        /// Gives the attributes to `file`. The owner comes first, because changing the owner clears
-        /// bits of the mode.
+        /// Gives the attributes to `file`, the new content of `path`. The owner comes first,
+        /// because changing the owner clears bits of the mode.
         pub fn give(&self, path: &Path, file: &File) -> Outcome<()> {
             let Self { owner, group, mode, access_list } = self;
             let refused = |what: &str, error: io::Error| {
@@ -90,6 +90,8 @@ mod access_list {
     /// The longest extended attribute on Linux.
     const MAX_LEN_BYTES: usize = 1 << 16;
 
+    /// Returns the access list of a file as the kernel encodes it. Returns `None` if the file has
+    /// none, or if the file system does not support access lists.
     pub fn of(path: &Path) -> io::Result<Option<Vec<u8>>> {
         let mut list = Vec::with_capacity(MAX_LEN_BYTES);
         match getxattr(path, NAME, spare_capacity(&mut list)) {
@@ -122,7 +124,7 @@ mod access_list {
     }
 }
 
-/// Systems other than Unix keep nothing.
+/// The attributes of the replaced file. On systems other than Unix, no attributes are copied.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub struct Kept;

@@ -19,7 +19,7 @@ pub const MAX_FILTER_KEY_LEN_BYTES: usize = 16 << 20;
 
 const BUFFER_LEN_BYTES: usize = 1 << 16;
 
-/// The error message for a bad hexadecimal digit.
+/// The error message for a bad or missing hexadecimal digit.
 pub const NO_PAIR: &str = "not a pair of hexadecimal digits; with --hex, write the key abc as 616263";
 
 /// The delimiter between two keys.
@@ -50,7 +50,7 @@ impl Delimiter {
     }
 }
 
-/// The notation of keys in files and on the command line.
+/// The options for the notation of keys in files and on the command line.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Key format")]
 pub struct KeyFormat {
@@ -70,7 +70,7 @@ impl KeyFormat {
     /// Appends the key that `written` encodes.
     ///
     /// # Errors
-    /// Returns the position of the first bad digit.
+    /// Returns the position of the first bad digit, counted from 0.
     fn decode(self, written: &[u8], key: &mut Vec<u8>) -> Result<(), usize> {
         if self.hex {
             return text::unhex(written, key);
@@ -104,6 +104,8 @@ pub struct KeyReader {
     input: Box<dyn BufRead>,
     name: String,
     format: KeyFormat,
+    /// Whether the command has the options of [`KeyFormat`], so that a message may name them.
+    has_options: bool,
     max_len_bytes: usize,
     number: u64,
     skipped: u64,
@@ -112,7 +114,7 @@ pub struct KeyReader {
 }
 
 impl KeyReader {
-    /// Opens a file of keys; `-` is stdin.
+    /// Opens a file of keys; `-` is stdin. A key has at most `max_len_bytes` bytes after decoding.
     pub fn open(path: &Path, format: KeyFormat, max_len_bytes: usize) -> Outcome<Self> {
         if path.as_os_str() == "-" {
             let stdin = streams::reader().map_err(|error| Failure::Message(format!("standard input: {error}")))?;
@@ -129,11 +131,28 @@ impl KeyReader {
         Ok(Self::new(input, path.display().to_string(), format, max_len_bytes))
     }
 
-    fn new(input: Box<dyn BufRead>, name: String, format: KeyFormat, max_len_bytes: usize) -> Self {
-        Self { input, name, format, max_len_bytes, number: 0, skipped: 0, line: Vec::new(), key: Vec::new() }
+    /// Opens a file of lines for a command without the options of [`KeyFormat`]; `-` is stdin. A
+    /// line has at most `max_len_bytes` bytes.
+    pub fn open_lines(path: &Path, max_len_bytes: usize) -> Outcome<Self> {
+        let reader = Self::open(path, KeyFormat::default(), max_len_bytes)?;
+        Ok(Self { has_options: false, ..reader })
     }
 
-    /// Returns the file and line of the last key, for messages.
+    fn new(input: Box<dyn BufRead>, name: String, format: KeyFormat, max_len_bytes: usize) -> Self {
+        Self {
+            input,
+            name,
+            format,
+            has_options: true,
+            max_len_bytes,
+            number: 0,
+            skipped: 0,
+            line: Vec::new(),
+            key: Vec::new(),
+        }
+    }
+
+    /// Returns the name of the input and the number of the last line, for messages.
     pub fn place(&self) -> String {
         format!("{}: {} {}", self.name, self.format.delimiter.unit(), self.number)
     }
@@ -162,13 +181,14 @@ impl KeyReader {
         Ok(Some(Written { written: &self.line, key: &self.key }))
     }
 
-    /// Reads up to the next delimiter and removes it. Returns false at the end of the input.
+    /// Reads up to the next delimiter and removes the delimiter. Returns false at the end of the
+    /// input.
     fn read_line(&mut self) -> Outcome<bool> {
         let delimiter = self.format.delimiter;
         let max_written = if self.format.hex { self.max_len_bytes * 2 } else { self.max_len_bytes };
         self.line.clear();
-        // The limit has two more bytes for the line end, so that a line that is too long differs
-        // from one that just fits.
+        // Two bytes more than the longest key: a key of that length may end with CRLF, and a longer
+        // one must be recognized.
         let mut limited = (&mut self.input).take(max_written as u64 + 2);
         let len = limited.read_until(delimiter.byte(), &mut self.line).map_err(|error| {
             let error = Error::from(error);
@@ -183,7 +203,11 @@ impl KeyReader {
         }
         if self.line.len() > max_written {
             let (place, max) = (self.place(), text::thousands(self.max_len_bytes as u64));
-            return Err(Failure::Message(format!("{place}: the key is longer than {max} bytes, the maximum")));
+            let why = match self.has_options {
+                true => format!("the key is longer than the maximum of {max} bytes; shorten it, or check --delimiter"),
+                false => format!("the line is longer than the maximum of {max} bytes; shorten it"),
+            };
+            return Err(Failure::Message(format!("{place}: {why}")));
         }
         Ok(true)
     }
@@ -192,6 +216,9 @@ impl KeyReader {
         let unit = self.format.delimiter.unit();
         match std::mem::take(&mut self.skipped) {
             0 => {}
+            n if !self.has_options => {
+                message(format_args!("{}: skipped {}", self.name, text::count(n, &format!("empty {unit}"))));
+            }
             1 => message(format_args!("{}: skipped 1 empty {unit}; to add it as a key, use --keep-empty", self.name)),
             n => message(format_args!(
                 "{}: skipped {} empty {unit}s; to add them as keys, use --keep-empty",
@@ -236,7 +263,10 @@ mod tests {
         }
         for too_long in [&b"a\n12345\r\n"[..], b"a\n12345\n", b"a\n12345", b"a\n123456789"] {
             let error = read(too_long, format, 4).unwrap_err();
-            assert_eq!(error, "keys: line 2: the key is longer than 4 bytes, the maximum");
+            assert_eq!(
+                error,
+                "keys: line 2: the key is longer than the maximum of 4 bytes; shorten it, or check --delimiter"
+            );
         }
     }
 

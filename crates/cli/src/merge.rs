@@ -57,7 +57,7 @@ struct Report {
     file: String,
     merged: usize,
     kind: String,
-    /// An upper bound: the sum of the inputs.
+    /// The sum of the numbers of keys of all inputs: an upper bound.
     keys: u64,
     estimated_keys: Option<f64>,
     fill: f64,
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let open = |path: &PathBuf| match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) => Ok(block),
         FilterFile::Foreign(_) => Err(Failure::Message(format!(
-            "{}: a file of another engine, not a filter block; merge takes filter blocks only",
+            "{}: a file of another engine, not a filter block; convert LevelDB and RocksDB tables with filterblock convert first",
             path.display()
         ))),
     };
@@ -104,11 +104,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Returns an error that names two files that cannot be merged.
+/// Converts an error of the merge. If two blocks differ in shape or hasher, the result names two
+/// files that cannot be merged.
 fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[LockedBlock<D>]) -> Failure {
     let Error::Unlike { what, left, right } = &error else { return error.into() };
-    // The library does not say which block gave the shape. Any two files with this difference serve
-    // as the example.
+    // The error does not say which two blocks differ, so the message names the first two files
+    // with this difference.
     let named = |block: &LockedBlock<D>, other: &LockedBlock<D>| {
         differences(block, other)
             .iter()
@@ -120,7 +121,7 @@ fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[Locked
     });
     match pair {
         Some((first, second)) => Failure::Message(format!(
-            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second; rebuild one of them"
+            "{first} and {second} cannot be merged: {what} is {left} in the first and {right} in the second; rebuild one of them with the same {what}"
         )),
         None => error.into(),
     }

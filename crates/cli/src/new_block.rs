@@ -61,8 +61,9 @@ struct Report {
 }
 
 impl BlockArguments {
-    /// Builds a block from the keys of the file `input` and writes it. `add_keys` adds the keys and
-    /// returns how many it read. The output file is checked before any key is read.
+    /// Builds a filter block and writes it. `add_keys` adds the keys of the file `input` to the
+    /// builder and returns how many keys it read. The output file is checked before any key is
+    /// read.
     pub fn make(&self, input: &Path, add_keys: impl FnOnce(&mut FilterBuilder) -> Outcome<u64>) -> Outcome {
         let hasher = self.secret.hasher(&self.hash, HashSeed(self.seed))?;
         let file = self.new_file(input)?;

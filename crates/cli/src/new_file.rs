@@ -19,19 +19,20 @@ const LINKS_MAX: usize = 40;
 /// exceed the length limit of the file system.
 const PREFIX: &str = ".filterblock.";
 
-/// An output file. It appears complete or not at all. A command that ends early leaves nothing
-/// behind.
+/// An output file. It appears complete or not at all. A command that ends early removes its
+/// temporary file, except after SIGKILL.
 #[derive(Debug)]
 pub struct NewFile {
     /// The path as the user gave it.
     path: PathBuf,
     /// The path behind all symbolic links.
     target: PathBuf,
+    /// Whether an existing file may be replaced (--force).
     replace: bool,
 }
 
 impl NewFile {
-    /// Checks before any work that the file can be made. An existing file is refused unless
+    /// Checks before any work that the file can be created. An existing file is refused unless
     /// `replace` is set. A directory, a device or a pipe is never replaced. Symbolic links are
     /// followed and stay.
     pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
@@ -55,9 +56,10 @@ impl NewFile {
         Ok(file)
     }
 
-    /// Decides what happens to a filter without keys, which usually means that its input failed. A
-    /// new file is written with a message. An existing file is not replaced, because the new filter
-    /// would deny every key of the old one.
+    /// Decides what happens to a filter without keys, which usually means that its input failed.
+    /// Returns an error if the filter would replace an existing file and `is_allowed` is false,
+    /// because the new filter denies every key of the old one. Otherwise prints a message that
+    /// contains `why`.
     pub fn judge_empty(&self, why: &str, is_allowed: bool) -> Outcome<()> {
         let path = self.path.display();
         if self.replaced().is_some() && !is_allowed {
@@ -81,17 +83,19 @@ impl NewFile {
         Ok(())
     }
 
-    /// Returns the directory without symbolic links, and the file name in it.
+    /// Returns the directory of the target without symbolic links, and the file name in it. Returns
+    /// `None` if the directory cannot be resolved.
     fn place(&self) -> Option<(PathBuf, &OsStr)> {
         parent(&self.target).canonicalize().ok().zip(self.target.file_name())
     }
 
+    /// Returns the metadata of the file that will be replaced, or `None` if there is none.
     fn replaced(&self) -> Option<Metadata> {
         self.target.metadata().ok().filter(|_| self.replace)
     }
 
-    /// Refuses to replace an input file. With `--force`, a typing mistake would destroy the only
-    /// copy.
+    /// Refuses an output file that is one of `inputs`. With `--force`, a typing mistake would
+    /// otherwise destroy the only copy of the input.
     pub fn refuse_inputs<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Outcome<()> {
         let Ok(target) = self.target.canonicalize() else { return Ok(()) };
         let is_target = |input: &&Path| input.canonicalize().is_ok_and(|input| input == target);

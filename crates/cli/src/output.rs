@@ -24,8 +24,8 @@ pub fn message(text: impl std::fmt::Display) {
 pub type Stdout = BufWriter<Unbuffered>;
 
 /// An unbuffered stdout. After its reader has closed the pipe, it accepts and drops all further
-/// bytes. The exit status is an answer of its own and must not depend on how much of the text was
-/// read. See [`reader_gone`].
+/// bytes and returns no error. The exit status answers the user's question, so it must not depend
+/// on how much of the output was read. See [`reader_gone`].
 #[derive(Default)]
 pub struct Unbuffered {
     /// Opened at the first write, because a command that prints nothing needs no stdout.
@@ -78,7 +78,7 @@ pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
     let written = streams::writer().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
     written.map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => {
-            Failure::Message("standard output: the reader closed the pipe before it had read the whole block".into())
+            Failure::Message("standard output: the reader closed the pipe before it had read the whole block; read to the end, or give --output a file".into())
         }
         _ => Failure::stdout(error),
     })
@@ -99,8 +99,8 @@ pub fn refuse_terminal() -> Outcome<()> {
     }
 }
 
-/// Finishes printing a report that a second run could not reproduce. If stdout failed, prints
-/// `text` on stderr and returns the failure.
+/// Returns `printed`, the result of printing a report on stdout. If printing failed, first prints
+/// `text` on stderr, because a second run could not reproduce the report.
 pub fn print_or_say(printed: Outcome<()>, text: impl FnOnce() -> String) -> Outcome<()> {
     if printed.is_err() {
         message(text().trim_end());

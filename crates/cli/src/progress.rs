@@ -2,8 +2,8 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Steps between two updates of a bar. An update takes a lock, which would slow down a loop of tens
-/// of nanoseconds.
+/// Steps between two updates of a bar. An update takes a lock, which would slow down a loop whose
+/// steps take tens of nanoseconds.
 const STRIDE: u64 = 1 << 13;
 
 /// Bytes between two updates of a bar.
@@ -22,8 +22,8 @@ pub fn bar(len: Option<u64>, what: impl Into<String>) -> ProgressBar {
     bar.with_message(what.into())
 }
 
-/// Returns a bar of bytes whose length comes with each update. `--json` hides the bar, because a
-/// program reads it.
+/// Returns a bar that counts bytes. Each update sets the length of the bar; see [`follow`]. The bar
+/// is hidden with `--json`, because then a program reads the output.
 pub fn bytes(what: &'static str, is_json: bool) -> ProgressBar {
     let bar = if is_json { ProgressBar::hidden() } else { ProgressBar::new(0) };
     if let Ok(style) = ProgressStyle::with_template("{msg:40} [{bar:30}] {bytes}/{total_bytes}, {eta} left") {
@@ -32,7 +32,8 @@ pub fn bytes(what: &'static str, is_json: bool) -> ProgressBar {
     bar.with_message(what)
 }
 
-/// Returns the callback that moves a bar made by [`bytes`].
+/// Returns a callback that moves `bar`, which [`bytes`] made. It moves the bar once per MiB and at
+/// the end.
 pub fn follow(bar: &ProgressBar) -> impl FnMut(filterblock_store::lsm::Progress) {
     let mut next = 0;
     move |progress| {

@@ -74,7 +74,7 @@ pub struct Arguments {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// The keys are prefixes, extracted as they were for the filter
+    /// Treat the keys as prefixes; extract them with the extractor that built the filter
     #[arg(long)]
     prefixes: bool,
     #[command(flatten)]
@@ -139,9 +139,10 @@ enum Target<'a> {
 /// Keys that wait for their answers.
 #[derive(Debug, Default)]
 struct Batch {
-    /// The hashes of the keys. A native filter answers them all at once.
+    /// The hashes of the keys, for a native filter only.
     hashes: Vec<KeyHash>,
-    /// The answers. A filter of another engine gives each answer when its key is pushed.
+    /// The answers, `true` for "maybe". A filter of another engine answers each key when it is
+    /// pushed; a native filter answers when the batch is complete.
     answers: Vec<bool>,
     written: Vec<u8>,
     ends: Vec<usize>,
@@ -190,7 +191,7 @@ impl Refused {
     }
 }
 
-/// A line of `--json`.
+/// A line of the output of `--json`.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     answer: &'a str,
@@ -200,7 +201,7 @@ struct Line<'a> {
     key_hex: Option<String>,
 }
 
-/// `--count --json`.
+/// The output of `--count --json`.
 #[derive(Debug, Serialize)]
 struct Counts {
     maybe: u64,
@@ -292,8 +293,8 @@ impl<W: Write> Query<'_, W> {
     }
 }
 
-/// Queries a native filter. Prefixes go through the prefix calls, so that a block never denies a
-/// prefix that it does not hold.
+/// Queries a native filter for each hash and stores the answers in `answers`. Prefixes are queried
+/// with the extractor that the block records.
 fn answer_native(filter: &FilterBlock<AlignedBytes>, prefixes: bool, hashes: &[KeyHash], answers: &mut [bool]) {
     if !prefixes {
         return filter.may_contain_batch(hashes, answers);

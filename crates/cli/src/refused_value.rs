@@ -25,13 +25,14 @@ where
     }
 }
 
-/// The reason why a false-positive rate is refused: it is not a number, or out of range.
+/// The error message for a false-positive rate that is not a number or is out of range.
 pub const RATE_EXPECTED: &str = "the false-positive rate must be above 0 and below 1; try 0.01";
 
-/// The reason why bits per key are refused: they are not a number, or out of range.
+/// The error message for bits per key that are not a number or are out of range.
 pub const BITS_EXPECTED: &str = "bits per key must be from 1 to 100; try 10";
 
-/// Returns a parser of numbers whose range is checked later. `expected` is the error message.
+/// Returns a parser of floating-point numbers. `expected` is the error message for a text that is
+/// not a number. The caller checks the range.
 pub fn number(expected: &'static str) -> impl Fn(&str) -> Result<f64, &'static str> + Clone + Send + Sync + 'static {
     move |text| text.parse().map_err(|_| expected)
 }
@@ -65,7 +66,8 @@ pub fn line(refused: &clap::Error) -> Option<String> {
     line.or_else(first_line)
 }
 
-/// Describes an unknown option or command.
+/// Describes an unknown option or command. Suggests a similar one if clap found one. Returns `None`
+/// if clap does not give its name.
 fn unknown(refused: &clap::Error, given: ContextKind, similar: ContextKind, what: &str) -> Option<String> {
     let given = printable(string(refused, given)?);
     let next = match refused.get(similar) {
@@ -108,14 +110,15 @@ fn conflict(refused: &clap::Error) -> Option<String> {
     })
 }
 
-/// Describes a value of an option that takes none.
+/// Describes a value that was given to an option without values.
 fn needless_value(refused: &clap::Error) -> Option<String> {
     let option = string(refused, ContextKind::InvalidArg)?;
     let value = printable(string(refused, ContextKind::InvalidValue)?);
     Some(format!("{option} takes no value; omit {value:?}"))
 }
 
-/// Points to the help of the subcommand, which clap names in its usage line.
+/// Returns the advice to run the subcommand with `--help`. The name of the subcommand comes from
+/// clap's usage line.
 fn see_help(refused: &clap::Error) -> String {
     let usage = match refused.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),
@@ -150,7 +153,7 @@ fn wrong_value(refused: &clap::Error) -> Option<String> {
     Some(format!("{option} {value}: {reason}"))
 }
 
-/// Lists the valid values.
+/// Lists the valid values and suggests one. Returns `None` if clap gives no list.
 fn one_of(refused: &clap::Error) -> Option<String> {
     let Some(ContextValue::Strings(values)) = refused.get(ContextKind::ValidValue) else { return None };
     let (last, others) = values.split_last()?;

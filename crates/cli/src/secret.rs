@@ -1,5 +1,5 @@
-//! Reads the hashing secret from a file. All users of a machine can see the arguments of a command
-//! line.
+//! Reads the hashing secret from a file. No option takes the secret itself, because all users of a
+//! machine can see the arguments of a command line.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,8 +10,8 @@ use super::text;
 use filterblock::Error;
 use filterblock::{HashKind, HashSeed, KeyHasher, Secret};
 
-/// The most bytes read from a secret file. It exceeds any secret with white space, and keeps a
-/// large file given by mistake from being read to its end.
+/// The most bytes that are read from a secret file: more than any secret with white space around
+/// it. A large file given by mistake is not read to its end.
 const MAX_FILE_LEN_BYTES: u64 = 1 << 10;
 
 /// The option for the secret file.
@@ -33,7 +33,7 @@ pub struct HashArguments {
 }
 
 impl SecretArguments {
-    /// Reads the secret, if --secret-file is given.
+    /// Reads the secret. Returns `None` if --secret-file is not given.
     pub fn read(&self) -> Outcome<Option<Secret>> {
         let Some(path) = &self.secret_file else { return Ok(None) };
         let in_file = |error| Failure::file(path, error);
@@ -91,11 +91,12 @@ impl SecretArguments {
         })
     }
 
-    /// Adds the option to an error about a missing or wrong secret.
+    /// Replaces the advice in an error about a missing, wrong or needless secret by advice that
+    /// names --secret-file. Returns other errors unchanged.
     pub fn explain(&self, error: impl Into<Failure>) -> Failure {
         let failure = error.into();
         let text = failure.to_string();
-        // The library advises what to do with a secret. This advice names the option instead.
+        // The text before "; " is the problem; the library's advice follows it.
         let problem = text.rsplit_once("; ").map_or(text.as_str(), |(problem, _)| problem);
         let message = match (failure.library_error(), &self.secret_file) {
             (Some(Error::Secret { given: None, stored: Some(stored), .. }), _) => {

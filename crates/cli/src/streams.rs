@@ -31,8 +31,8 @@ mod before_main {
     use rustix::io::{Errno, fcntl_getfd};
     use rustix::stdio;
 
-    /// Makes two system calls. They use neither libc nor the standard library, which is not
-    /// initialised yet.
+    /// Records whether stdin and stdout are closed, by one system call each. The calls use neither
+    /// libc nor the standard library, because the standard library is not initialised yet.
     extern "C" fn look() {
         super::STDIN_CLOSED.store(fcntl_getfd(stdio::stdin()) == Err(Errno::BADF), Ordering::Relaxed);
         super::STDOUT_CLOSED.store(fcntl_getfd(stdio::stdout()) == Err(Errno::BADF), Ordering::Relaxed);
@@ -46,8 +46,8 @@ mod before_main {
     static LOOK: extern "C" fn() = look;
 }
 
-fn closed() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the stream is closed; redirect it to a file or a pipe")
+fn closed(advice: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, format!("the stream is closed; {advice}"))
 }
 
 /// Opens stdin.
@@ -56,7 +56,7 @@ fn closed() -> io::Error {
 /// Returns an error if the process was started with a closed stdin.
 pub fn reader() -> io::Result<Box<dyn Read>> {
     if STDIN_CLOSED.load(Ordering::Relaxed) {
-        return Err(closed());
+        return Err(closed("redirect a file or a pipe into it"));
     }
     #[cfg(unix)]
     let stdin = File::from(std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?);
@@ -83,5 +83,5 @@ pub fn writer() -> io::Result<Box<dyn Write>> {
 /// # Errors
 /// Returns an error if the process was started with a closed stdout.
 pub fn check_stdout() -> io::Result<()> {
-    if STDOUT_CLOSED.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
+    if STDOUT_CLOSED.load(Ordering::Relaxed) { Err(closed("redirect it to a file or a pipe")) } else { Ok(()) }
 }

@@ -15,14 +15,15 @@ pub fn thousands(value: u64) -> String {
     text
 }
 
-/// Rounds to the nearest integer.
+/// Rounds to the nearest integer. A negative number or NaN gives 0.
 pub fn whole(value: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let rounded = value.round() as u64;
     rounded
 }
 
-/// Formats a number of things: `1 table`, `2 tables`. The plural of `unit` must end in a plain `s`.
+/// Formats a number with its unit: `1 table`, `2 tables`. The plural of `unit` must be `unit` and
+/// an `s`.
 pub fn count(value: u64, unit: &str) -> String {
     format!("{} {unit}{}", thousands(value), if value == 1 { "" } else { "s" })
 }
@@ -32,7 +33,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
-/// Formats a number with three significant digits, or two below 0.001. From 1,000 on it has
+/// Formats a number with three significant digits, or with two below 0.001. From 1,000 on it has
 /// thousands separators. It never has an exponent.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
@@ -78,8 +79,8 @@ pub fn hex(bytes: &[u8]) -> String {
 /// Appends the bytes that `digits` encode.
 ///
 /// # Errors
-/// Returns the position of the first bad digit, counted from 0. An odd number of digits lacks its
-/// last one.
+/// Returns the position of the first bad digit, counted from 0. If the number of digits is odd,
+/// this is the position of the missing digit at the end, unless an earlier digit is bad.
 pub fn unhex(digits: &[u8], out: &mut Vec<u8>) -> Result<(), usize> {
     let nibble = |i: usize| {
         let digit = digits.get(i).and_then(|&digit| char::from(digit).to_digit(16)).ok_or(i)?;

@@ -15,7 +15,7 @@ use super::output::{self, message};
 use super::secret::SecretArguments;
 use super::{progress, text};
 
-/// The number of false negatives that are listed; the rest are only counted.
+/// The most false negatives that are listed. Further ones are only counted.
 const NAMED_MAX: u64 = 10;
 
 const EXAMPLES: &str = "\
@@ -51,7 +51,8 @@ pub struct Arguments {
     /// The keys of the filter, one per line, or `-` for standard input
     #[arg(long, value_name = "KEYFILE")]
     against: Option<PathBuf>,
-    /// The keys of --against are prefixes, extracted as they were for the filter
+    /// Treat the keys of --against as prefixes; extract them with the extractor that built the
+    /// filter
     #[arg(long, requires = "against")]
     prefixes: bool,
     /// Print the report as JSON

@@ -23,19 +23,19 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::BinaryFuse,
 ];
 
-/// The most keys that are built. Larger sizes are extrapolated, because bits per key stay constant
-/// from here on.
+/// The most keys in a block that is built. For more keys, the size of this block is scaled up,
+/// because the bits per key hardly change from here on.
 const BUILT_KEYS_MAX: u64 = 1 << 18;
 
 /// The FPR for files without a filter.
 const DEFAULT_RATE: f64 = 0.01;
 
-/// The present filters of a file.
+/// The filters that a file has now.
 #[derive(Debug, Clone)]
 pub struct Present {
     pub kind: String,
     pub keys: u64,
-    /// The number of native blocks that would replace them.
+    /// The number of native blocks that would replace the filters.
     pub blocks: u64,
     pub len_bytes: u64,
     /// `None` if the file has no filter.
@@ -46,8 +46,8 @@ pub struct Present {
 #[derive(Debug, Serialize)]
 pub struct WhatIf {
     keys: u64,
-    /// The present FPR. The requested FPR is rounded down from it; small ribbons may exceed it by 1
-    /// %.
+    /// The FPR of the present filters, or 1 % without filters. The native filters are requested
+    /// with this FPR rounded down to three digits. Small ribbons may exceed it by 1 %.
     false_positive_rate: f64,
     filters: Vec<Choice>,
 }
@@ -65,9 +65,9 @@ struct Choice {
 }
 
 impl WhatIf {
-    /// Builds a block of each kind from as many integers as there are keys. The size of a native
-    /// block depends only on the number of keys, to within a cell or a row. Returns `None` without
-    /// keys, or if the FPR is not between 0 and 1.
+    /// Builds a block of each kind from integers, as many as there are keys. This gives nearly the
+    /// size of a block of the real keys, because the size depends mostly on their number. Returns
+    /// `None` if there are no keys, or if the FPR is not between 0 and 1.
     ///
     /// # Errors
     /// Returns an error if memory is short.
@@ -115,8 +115,8 @@ fn rounded_down(rate: f64) -> f64 {
     text.parse().ok().filter(|&rounded: &f64| rounded > 0.0 && rounded <= rate).unwrap_or(rate)
 }
 
-/// Returns the size in bytes and the expected FPR of `blocks` native blocks that share `keys` keys
-/// evenly.
+/// Returns the total size in bytes and the expected FPR of `blocks` native blocks. Each block holds
+/// an equal share of `keys` keys.
 fn size(spec: FilterSpec, keys: u64, blocks: u64) -> Outcome<(u64, f64)> {
     let of_block = keys.div_ceil(blocks);
     let built = of_block.min(BUILT_KEYS_MAX);

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// What a reader of the numbers needs to know about the machine.
+/// The machine of a benchmark: the properties that affect its times.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Machine {
     cpu: String,
@@ -13,7 +13,7 @@ pub struct Machine {
     os: String,
     kernel: String,
     arch: String,
-    /// What probes use: "avx2" or "portable".
+    /// The instruction set that filter queries use, such as "avx2" or "portable".
     instruction_set: String,
 }
 
@@ -31,7 +31,8 @@ impl Machine {
         }
     }
 
-    /// The processor, as a caption has room for it.
+    /// Formats processor, cores, instruction set and kernel as a short line for the caption of a
+    /// picture.
     pub fn short(&self) -> String {
         format!("{}, {} cores, {} probes, Linux {}", self.cpu, self.cores, self.instruction_set, self.kernel)
     }
@@ -47,8 +48,8 @@ impl Machine {
     }
 }
 
-/// The version and kind of this build, so that a measurement can be repeated. A program does not
-/// know the version of its compiler.
+/// The version and kind of this build, so that a measurement can be repeated. The version of the
+/// compiler is missing, because a program does not know it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Versions {
     filterblock: String,
@@ -71,7 +72,8 @@ fn unknown() -> String {
     "unknown".into()
 }
 
-/// Returns the first value of `name` in a file of `name : value` or `name=value` lines.
+/// Returns the first value of `name` in a file of `name : value` or `name=value` lines. Returns
+/// `None` if the file or the name does not exist.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let values = text.lines().filter_map(|line| line.split_once([':', '=']));

@@ -13,7 +13,7 @@ use filterblock_store::lsm::{Db, Stats};
 
 /// Keys in one `multi_get`.
 const MULTI_GET_LEN: usize = 32;
-/// The longest recorded latency. Longer ones count as one minute.
+/// The longest recorded latency, one minute. Longer latencies count as one minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// The kind of keys that are looked up.
@@ -73,14 +73,15 @@ impl Lookups {
         self.keys.iter().take(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
-    /// Returns how many of the first `len` keys were loaded but not found, given that `found` keys
-    /// were found.
+    /// Returns how many of the first `len` keys were loaded but not found, if the store found
+    /// `found` of them. Returns an error if it found more keys than were loaded.
     fn lost(&self, len: u64, found: u64) -> Outcome<u64> {
         let first = self.loaded.iter().take(usize::try_from(len).unwrap_or(usize::MAX));
         let loaded = first.filter(|&&loaded| loaded).count() as u64;
         let invented = || {
             Failure::Message(format!(
-                "the store found {found} keys, but only {loaded} of them were loaded; report this defect"
+                "the store returned a value for {found} looked-up keys, but only {loaded} of these keys were loaded; report \
+                 this defect"
             ))
         };
         loaded.checked_sub(found).ok_or_else(invented)
@@ -122,7 +123,7 @@ fn thread_cpu_time() -> Duration {
     Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0))
 }
 
-/// Returns zero, which is never shown. Means are wall time on these systems, see
+/// Returns zero. The value is not shown: on these systems means are wall time, see
 /// [`super::store::Setup::waits`].
 #[cfg(not(unix))]
 fn thread_cpu_time() -> Duration {
@@ -223,7 +224,7 @@ pub fn false_negatives(db: &Db, source: &Source, value_len_bytes: usize, mut ste
     Ok(lost)
 }
 
-/// Returns the cost of reading the clock in ns, which every measured latency includes.
+/// Returns the time in ns that reading the clock adds to every measured latency.
 pub fn clock_cost_ns() -> Outcome<f64> {
     const GROUP: u32 = 100;
     let mut costs = Vec::new();
@@ -238,7 +239,8 @@ pub fn clock_cost_ns() -> Outcome<f64> {
     Ok(median(costs) / 2.0)
 }
 
-/// Returns the median of an odd number of values.
+/// Returns the median of an odd number of values, the upper median of an even number, and NaN
+/// without values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

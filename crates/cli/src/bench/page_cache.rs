@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
 
-/// Writes back and drops every file in `dir`. Mapped pages cannot be dropped, so the store must be
-/// closed.
+/// Writes every file in `dir` to the device and drops its pages from the page cache. Mapped pages
+/// cannot be dropped, so the store must be closed.
 pub fn drop_files(dir: &Path) -> Outcome<()> {
     for entry in fs::read_dir(dir).map_err(|error| Failure::file(dir, error))? {
         let path = entry.map_err(|error| Failure::file(dir, error))?.path();
@@ -33,7 +33,7 @@ pub fn check_droppable(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Does nothing. On these systems dropping the first file returns the error.
+/// Does nothing. On these systems [`drop_files`] returns an error at the first file.
 #[cfg(not(target_os = "linux"))]
 pub fn check_droppable(_dir: &Path) -> Outcome<()> {
     Ok(())

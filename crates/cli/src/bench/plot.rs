@@ -6,7 +6,7 @@ use super::super::picture::frame::Axis;
 use super::super::text::{count, significant, thousands, whole};
 use super::report::{Report, Row};
 
-/// Latencies of this and less have no visible bar.
+/// The latency at the left end of the axis. A latency of this or less has a bar one unit wide.
 const AXIS_FROM_NS: f64 = 10.0;
 
 /// Draws the rows of absent keys of the report as an SVG document. `filters` names the filters to
@@ -35,7 +35,8 @@ pub fn draw(report: &Report, filters: &[String]) -> String {
     .svg()
 }
 
-/// A group for each layout, with a bar for each filter and one for reads without filters.
+/// Returns a group of bars for each layout: a bar for each filter, and one for reads without
+/// filters.
 fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
     let is_shown = |row: &&Row| filters.is_empty() || filters.contains(&row.filter);
     let absent: Vec<&Row> = report.rows.iter().filter(|row| row.workload == "absent").filter(is_shown).collect();
@@ -45,7 +46,8 @@ fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
             absent.iter().copied().filter(move |row| row.layout == *layout && row.filters_consulted == consulted)
         };
         let Some(runs) = of_layout(true).next().map(|row| row.runs) else { continue };
-        // The layouts `compacted` and `as-fallen` may both have one run.
+        // Only one layout of each number of runs is drawn: `compacted` and `as-fallen` may both
+        // have one run.
         if groups.iter().any(|&(shown, _)| shown == runs) {
             continue;
         }
@@ -72,7 +74,8 @@ fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// What a heading says about a layout beside its number of runs.
+/// Returns the text that follows the number of runs in the heading of a layout. It is empty for
+/// most layouts.
 fn note(layout: &str) -> &'static str {
     match layout {
         "levels-4" => " on four full levels",
@@ -80,6 +83,8 @@ fn note(layout: &str) -> &'static str {
     }
 }
 
+/// Returns the text that says how many times less the latency is with filters. The text is empty if
+/// the ratio is below 1.05.
 fn times_less(ratio: f64) -> String {
     match ratio {
         ratio if ratio < 1.05 => String::new(),

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::super::failure::{Exit, Failure, Outcome};
-use super::super::keys::KeyFormat;
 use super::super::new_file::NewFile;
 use super::super::refused_value::whole;
 use super::super::{interrupt, output, text};
@@ -51,7 +50,7 @@ wall time, because a read may wait for the device. The percentiles include the t
 Below the table, each store has a line with its load time, its size and the size of its filters. The benchmark also looks up \
 every loaded key: false negatives must be 0.
 
-Slow runs make fewer gets than --lookups: a quarter if they read blocks, and fewer without filters, in layouts with many \
+Slow measurements make fewer gets than --lookups: a quarter if they read blocks, and fewer without filters, in layouts with many \
 runs, with --io direct and with --cold. Each row of the JSON has its number of gets, gets per second, bytes read per get and \
 bits per key. In the JSON, null means: no filter was asked about an absent key (rates), not all keys are absent (batch \
 means), or the store was made from another one by compaction (puts per second).
@@ -60,20 +59,20 @@ See `filterblock build --help` for --force, which applies to --json and --svg.
 
 Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
-/// The most keys. With the default value size, such a store takes about 13 GB.
+/// The most keys of a benchmark. With the default value size, such a store takes about 13 GB.
 const COUNT_MAX: u64 = 100_000_000;
-/// The longest value.
+/// The longest value of a benchmark in bytes.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
 /// The most lookups. Their keys are drawn before any clock runs and stay in memory.
 const LOOKUPS_MAX: u64 = 100_000_000;
 /// The most bytes of lookup keys.
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
-/// The time to load, settle and look up one key, from the slowest measured case. It only serves a
-/// rough estimate.
+/// The time in seconds to load, settle and look up one key, in the slowest measured case. It serves
+/// for a rough estimate only.
 const SECONDS_PER_KEY: f64 = 1.2e-5;
 const SECONDS_PER_GET: f64 = 1e-6;
 const LOOKUPS_DEFAULT: u64 = 1_000_000;
-/// More lookups of few keys would only repeat the same keys.
+/// The default number of lookups per loaded key. More lookups would only repeat the same keys.
 const LOOKUPS_PER_KEY_DEFAULT: u64 = 10;
 const LOOKUPS_DEFAULT_MIN: u64 = 20_000;
 
@@ -114,7 +113,8 @@ pub struct Arguments {
     /// needed)
     #[arg(long)]
     cold: bool,
-    /// The number of gets in the longest runs [default: 10 per loaded key, from 20000 to 1000000]
+    /// The number of gets in the longest measurements [default: 10 per loaded key, from 20000 to
+    /// 1000000]
     #[arg(long, value_name = "N", value_parser = whole(1..=LOOKUPS_MAX, 1_000_000))]
     lookups: Option<u64>,
     /// The number of rounds; each mean is their median
@@ -172,7 +172,7 @@ enum VerifyChoice {
 
 /// Runs `filterblock bench point-miss`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // Output files are checked before the work, not after it.
+    // A benchmark takes minutes, so the output files are checked first.
     output::check_stdout()?;
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
@@ -210,7 +210,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 fn source(arguments: &Arguments) -> Outcome<Source> {
     match &arguments.keys {
-        Some(path) => Source::lines(path, KeyFormat::default(), arguments.count, arguments.seed),
+        Some(path) => Source::lines(path, arguments.count, arguments.seed),
         None => Ok(Source::mixed(arguments.count.unwrap_or(1_000_000), arguments.seed)),
     }
 }

@@ -53,7 +53,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let report = read(&arguments.record)?;
     if let Some(unknown) = arguments.filter.iter().find(|filter| !report.settings.filters.contains(filter)) {
         let known = report.settings.filters.join(", ");
-        return Err(Failure::Message(format!("--filter {unknown}: the record has no such filter; it has {known}")));
+        return Err(Failure::Message(format!(
+            "--filter {unknown}: the record has no such filter; choose one of {known}"
+        )));
     }
     let mut files = Vec::new();
     if let Some(path) = &arguments.svg {
@@ -89,21 +91,28 @@ fn read(path: &Path) -> Outcome<Report> {
     })
 }
 
-/// Replaces the lines between markers.
+/// Returns the page with new lines between its markers. An error is the reason why the page is
+/// refused.
 fn filled(page: &str, report: &Report) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = page;
     while let Some((before, after)) = rest.split_once(BEGIN) {
-        let (name, after) = after.split_once(BEGIN_TAIL).ok_or_else(|| format!("a marker {BEGIN:?} has no end"))?;
-        let (_, after) = after.split_once(END).ok_or_else(|| format!("no {END} follows the marker of {name}"))?;
-        let table = report
-            .markdown(name)
-            .ok_or_else(|| format!("no table is called {name}; use machine, absent, present or stores"))?;
+        let (name, after) = after
+            .split_once(BEGIN_TAIL)
+            .ok_or_else(|| format!("a marker that begins with {BEGIN:?} lacks {BEGIN_TAIL:?}; complete the marker"))?;
+        let (_, after) = after
+            .split_once(END)
+            .ok_or_else(|| format!("no {END} follows the marker {BEGIN}{name} -->; add it below the marker"))?;
+        let table = report.markdown(name).ok_or_else(|| {
+            format!("the marker {BEGIN}{name} --> names an unknown table; use machine, absent, present or stores")
+        })?;
         filled += &format!("{before}{BEGIN}{name}{BEGIN_TAIL}{table}\n{END}");
         rest = after;
     }
     match filled.is_empty() {
-        true => Err(format!("no marker; write \"{BEGIN}absent -->\" and \"{END}\" where the table belongs")),
+        true => {
+            Err(format!("no marker for a table; write \"{BEGIN}absent -->\" and \"{END}\" where the table belongs"))
+        }
         false => Ok(filled + rest),
     }
 }

@@ -8,13 +8,14 @@ use super::machine::{Machine, Versions};
 
 /// Filter sizes that differ by less than this fraction count as equal.
 const SAME_MEMORY: f64 = 0.03;
-/// The smallest gain that gets a sentence. Smaller gains are visible in the table.
+/// The smallest ratio of block reads that the conclusions mention. Smaller ones are visible in the
+/// table.
 const WORTH_A_SENTENCE: f64 = 1.5;
 
 /// The whole report; the JSON is this structure, field for field.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// One row for each filter, layout and workload, with and without filters.
+    /// Two rows for each filter, layout and workload: one with filters and one without.
     pub rows: Vec<Row>,
     /// One store for each filter and layout.
     pub stores: Vec<StoreReport>,
@@ -23,7 +24,7 @@ pub struct Report {
     pub settings: Settings,
 }
 
-/// What was asked for, and what it came to.
+/// The settings of a benchmark: the options that were given, and the values that follow from them.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Settings {
     pub filters: Vec<String>,
@@ -35,12 +36,12 @@ pub struct Settings {
     pub io: String,
     pub verify: String,
     pub cold: bool,
-    /// Gets in the longest runs. Each row has its own number.
+    /// The number of gets in the longest measurements. Each row records its own number.
     pub lookups: u64,
     pub rounds: u32,
     /// The clock behind `mean_ns`: "thread CPU", or "wall" where a read may wait for a device.
     pub mean_clock: String,
-    /// The time that reading the clock adds to each latency of the percentiles.
+    /// The time in ns that reading the clock adds to each latency of the percentiles.
     pub clock_cost_ns: f64,
 }
 
@@ -51,7 +52,8 @@ pub struct StoreReport {
     pub layout: String,
     /// `None` if the layout was made from another store by compaction.
     pub puts_per_second: Option<f64>,
-    /// The time from the last put to the end of background work, or the time of the compaction.
+    /// The time from the last put to the end of background work, plus the time of a final
+    /// compaction. For a layout made from another store, the time of the compaction only.
     pub settle_seconds: f64,
     pub reopen_ms: f64,
     /// Sorted runs: each SST file of level 0, and one run for each other level with SST files.
@@ -81,16 +83,15 @@ pub struct Row {
     pub p999_ns: u64,
     pub gets_per_second: f64,
     pub block_reads_per_get: f64,
-    /// The expected false positives per get: the sum of the expected FPR of all filters asked about
-    /// absent keys.
+    /// The expected number of false positives per get: the sum of the expected FPRs of all queries
+    /// of absent keys, divided by the number of gets. `None` if the filters are not asked.
     pub expected_false_positives_per_get: Option<f64>,
     pub bytes_per_get: f64,
     /// Bytes that the operating system read from the device, including read-around and filter pages
     /// (Linux).
     pub device_bytes_per_get: Option<f64>,
     pub bits_per_key: f64,
-    /// The measured FPR of the filters asked about absent keys. `None` if filters are not
-    /// consulted.
+    /// The measured FPR of the filters. `None` if no filter was asked about an absent key.
     pub false_positive_rate: Option<f64>,
     pub expected_false_positive_rate: Option<f64>,
     /// Loaded keys that were not found with their value. With filters, every loaded key is looked
@@ -99,8 +100,8 @@ pub struct Row {
 }
 
 impl Report {
-    /// Returns the loaded keys that were not found, in all stores. Rows of one store may count the
-    /// same key.
+    /// Returns the number of loaded keys that were not found, summed over all stores. Several rows
+    /// of a store may count the same key, so each store counts with its largest row.
     pub fn false_negatives(&self) -> u64 {
         self.stores.iter().map(|store| self.lost_in(store)).sum()
     }
@@ -146,7 +147,7 @@ impl Report {
         text
     }
 
-    /// A part of the report as Markdown; `None` if no part has this name.
+    /// Returns a part of the report as Markdown. Returns `None` if no part has this name.
     pub fn markdown(&self, name: &str) -> Option<String> {
         match name {
             "machine" => Some(format!("{}\n\n{}", self.machine_lines(), self.false_negatives_line())),
@@ -173,7 +174,7 @@ impl Report {
         )
     }
 
-    /// The rows of a workload, without columns that have no value in any of them.
+    /// Returns the rows of a workload as a Markdown table. Leaves out columns without any value.
     fn markdown_rows(&self, workload: &str) -> String {
         let header = [
             "Filter",
@@ -325,7 +326,7 @@ impl StoreReport {
 }
 
 impl Row {
-    /// The cells of a Markdown table.
+    /// Returns the cells of this row in a Markdown table.
     fn markdown_cells(&self) -> [String; 12] {
         let [filter, layout, _, _, mean, batch, p50, p99, p999, reads, fpr, expected] = self.cells();
         let filters = if self.filters_consulted { "asked" } else { "ignored" };
@@ -353,7 +354,7 @@ impl Row {
     }
 }
 
-/// A Markdown table whose columns from `numbers` on are aligned to the right.
+/// Returns a Markdown table. The columns from number `numbers` on are aligned to the right.
 fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numbers: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);

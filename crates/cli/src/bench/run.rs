@@ -21,7 +21,7 @@ pub struct Plan<'a> {
     pub filters: Vec<FilterChoice>,
     /// In the order of [`Layout::ALL`].
     pub layouts: Vec<Layout>,
-    /// Gets in the longest runs.
+    /// The number of gets in the longest measurements.
     pub lookups: u64,
     pub rounds: u32,
     /// The parent of the stores' directories.
@@ -64,7 +64,8 @@ impl<'a> Bench<'a> {
         self.plan.filters.clone().into_iter().try_for_each(|filter| self.measure_filter(filter))
     }
 
-    /// Returns the number of lookups of a run. Slow runs get fewer than --lookups.
+    /// Returns the number of lookups in a measurement of a store with `runs` sorted runs. Slow
+    /// measurements make fewer lookups than --lookups.
     fn len_of(&self, workload: Workload, consulted: bool, runs: u64) -> u64 {
         let reads_blocks = !consulted || workload != Workload::Absent;
         let divisor = match () {
@@ -128,8 +129,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Runs one round of the first pass, with and without filters. So a slow minute of the machine
-    /// affects both.
+    /// Runs one round of the first pass, with and without filters. Both are in each round, so that
+    /// a slow minute of the machine affects both.
     fn take_means(&self, store: &Store<'_>, all: &mut [Measured]) -> Outcome<()> {
         for consulted in [true, false] {
             let mut db = store.open(filter_use(consulted))?;
@@ -213,7 +214,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Looks up each loaded key once with filters, and returns how many are lost.
+/// Looks up each loaded key once with filters, and returns how many were not found with their
+/// value.
 fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
     let title = format!("looking up every key of {}", store.filter);
     let bar = progress::bar(Some(store.setup.source.len()), title);

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
-use super::super::keys::{KeyFormat, KeyReader};
+use super::super::keys::KeyReader;
 use filterblock::{HashSeed, KeyHash};
 use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 
-/// The fewest keys. Fewer leave no room for absent keys between the smallest and the largest key.
+/// The fewest keys of a benchmark. With fewer keys, few absent keys lie between the smallest and
+/// the largest key.
 pub const KEYS_MIN: u64 = 16;
 /// Seeds that no filter of the benchmark uses, so that neither values nor the key set share hashes
 /// with a filter.
@@ -40,8 +41,9 @@ impl Random {
         mix(self.0)
     }
 
+    /// Returns a number from 0 to `range - 1`, or 0 if `range` is 0.
     pub fn below(&mut self, range: u64) -> u64 {
-        // The high half of the product is uniform, and needs no division (Lemire 2019).
+        // The high half of the product is nearly uniform, and needs no division (Lemire 2019).
         let product = u128::from(self.next()) * u128::from(range);
         u64::try_from(product >> 64).unwrap_or(0)
     }
@@ -103,12 +105,12 @@ impl Source {
     }
 
     /// Reads the first `count` distinct lines of a file.
-    pub fn lines(path: &Path, format: KeyFormat, count: Option<u64>, seed: u64) -> Outcome<Self> {
+    pub fn lines(path: &Path, count: Option<u64>, seed: u64) -> Outcome<Self> {
         let mut read = Strings::default();
         let mut loaded = HashSet::new();
-        let mut reader = KeyReader::open(path, format, MAX_KEY_LEN_BYTES)?;
-        // Two lines with the same 64-bit hash would lose a key. That is expected once in 10^7 files
-        // of a million lines.
+        let mut reader = KeyReader::open_lines(path, MAX_KEY_LEN_BYTES)?;
+        // Two lines with the same 64-bit hash would lose a key. This is expected once in about
+        // 4 * 10^7 files of a million lines.
         while let Some(next) = reader.next_key()? {
             if loaded.insert(KeyHash::of(next.key, SET_SEED).raw()) {
                 read.push(next.key);
@@ -143,7 +145,7 @@ impl Source {
         }
     }
 
-    /// Returns the bytes of all keys.
+    /// Returns the total length of all keys in bytes.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Self::Mixed { count, .. } => count * 16,
@@ -211,6 +213,8 @@ impl Source {
         }
     }
 
+    /// Returns true if `key` was not loaded and lies between the smallest and the largest loaded
+    /// key. For [`Source::Mixed`], a candidate is never a loaded key.
     fn is_absent_within(&self, key: &[u8]) -> bool {
         match self {
             Self::Mixed { smallest, largest, .. } => key > smallest.as_slice() && key < largest.as_slice(),
@@ -224,8 +228,8 @@ impl Source {
     }
 }
 
-/// Returns the key of an index. Different indexes have different keys, because `mix` is a
-/// bijection.
+/// Returns the generated key with this index. Different indexes give different keys, because `mix`
+/// is a bijection.
 fn mixed_key(index: u64, seed: u64) -> [u8; 16] {
     let high = mix(index ^ mix(seed));
     let mut key = [0; 16];
@@ -272,12 +276,12 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let lines: String = (0..200).map(|i| format!("package-{}\n", i % 100)).collect();
         std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
-        let source = Source::lines(file.path(), KeyFormat::default(), None, 1).unwrap();
+        let source = Source::lines(file.path(), None, 1).unwrap();
         assert_eq!(source.len(), 100);
         let absent = source.absent(300, &mut Random::new(2)).unwrap();
         assert_eq!(absent.len(), 300);
         assert!(absent.iter().all(|key| !lines.as_bytes().split(|&b| b == b'\n').any(|line| line == key)));
-        let few = Source::lines(file.path(), KeyFormat::default(), Some(3), 1);
+        let few = Source::lines(file.path(), Some(3), 1);
         assert!(few.unwrap_err().to_string().contains("3 distinct keys"));
     }
 }

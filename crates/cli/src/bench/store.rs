@@ -42,10 +42,10 @@ const LEVELS_4: u64 = 1_111;
 const LEVELS_RATIO: u64 = 10;
 /// The part of [`LEVELS_4`] that passes through all levels and so rewrites the lowest level too.
 /// The rest is loaded first, in large pieces that move directly to the lowest level with room.
-/// Passing everything through all levels takes seven times as long.
+/// If all keys passed through all levels, loading would take seven times as long.
 const THROUGH_ALL_LEVELS: u64 = 150;
-/// SST files of a full first level. With so many, a compaction that takes one file leaves the level
-/// nearly full.
+/// The number of SST files of a full first level. With several files, a compaction that takes one
+/// of them leaves the level nearly full.
 const TABLES_OF_LEVEL_1: u64 = 4;
 
 impl Layout {
@@ -61,7 +61,8 @@ impl Layout {
         }
     }
 
-    /// Returns the number of explicit flushes during loading.
+    /// Returns the number of explicit flushes during loading, or `None` if the store decides when
+    /// to flush.
     fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,
@@ -96,12 +97,14 @@ impl Setup<'_> {
     }
 }
 
-/// The options to load a store. The first `bulk` keys use other options than the rest.
+/// The options to load a store. The first `bulk` keys are loaded with the options `first`, the
+/// remaining keys with `rest`. If `bulk` is 0, both are equal.
 struct Loading {
     first: Options,
     bulk: u64,
     rest: Options,
-    /// Flush after this many of the remaining keys.
+    /// Flush at each multiple of this number of keys, once more than `bulk` keys are loaded. `None`
+    /// leaves all flushes to the store.
     keys_per_flush: Option<u64>,
 }
 
@@ -260,6 +263,7 @@ impl Store<'_> {
     }
 }
 
+/// Compacts the whole store and returns the time in seconds.
 fn compact(db: &Db) -> Outcome<f64> {
     let start = Instant::now();
     db.compact_range(..)?;

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use super::super::failure::{Exit, Failure, Outcome};
-use super::super::keys::{KeyFormat, KeyReader, NO_PAIR};
+use super::super::keys::{KeyReader, NO_PAIR};
 use super::super::output::message;
 use super::super::{progress, text};
 use super::{IfMissing, Notation, StoreArguments, WriteArguments, report_doubts};
 use filterblock_store::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
 
-/// Pairs in one batch. A batch is one log record, and one sync with --sync.
+/// The most pairs in one batch. A batch is one log record. With --sync, each batch is synced once.
 const BATCH_LEN: usize = 1_000;
-/// A batch ends at this many bytes of pairs.
+/// A batch ends when its pairs have at least this many bytes.
 const BATCH_LEN_BYTES: usize = 1 << 20;
-/// The longest line: the longest key, a tab and a value of 16 MiB.
+/// The longest line without --hex: the longest key, a tab and a value of 16 MiB.
 const LINE_LEN_BYTES_MAX: usize = MAX_KEY_LEN_BYTES + 1 + (16 << 20);
 
 const EXAMPLES: &str = "\
@@ -28,8 +28,8 @@ Input:
 Durability:
   When the command reports pairs as stored, they are on the device. With --sync every batch is synced, otherwise one sync \
 happens at the end.
-  If the device fails before that, pairs since the last flush (at most one write buffer) may be lost. If the machine \
-crashes, pairs of the last 0.1 s may be lost too.
+  Without --sync, a killed process may lose the pairs of the last 0.1 s. If the machine crashes or the device fails, all \
+pairs since the last flush may be lost (at most one write buffer).
   Loading a file again is safe: storing a pair twice changes nothing.
 
 Exit status: 0 all pairs are stored; 2 an error.";
@@ -54,10 +54,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     // Hexadecimal digits are decoded on either side of the tab, not across it.
     let hex = arguments.notation.hex;
     let max = if hex { LINE_LEN_BYTES_MAX * 2 } else { LINE_LEN_BYTES_MAX };
-    let lines = KeyReader::open(&arguments.file, KeyFormat::default(), max)?;
+    let lines = KeyReader::open_lines(&arguments.file, max)?;
     let db = arguments.store.open_to_write(&arguments.write, IfMissing::Create)?;
     let mut load = Load { lines, hex, batch: WriteBatch::new(), accepted: 0 };
-    // The pairs before a failure are stored too, so that the count below tells the user where to
+    // The pairs before a bad line are stored too, so the message below tells the user where to
     // continue.
     let read = load.read_all(&db);
     let written = load.write(&db);
@@ -125,7 +125,8 @@ impl Load {
     }
 }
 
-/// Splits a line into the key before the first tab and the value behind it.
+/// Splits a line into the key before the first tab and the value after it. Without a tab, the value
+/// is empty.
 fn split(line: &[u8]) -> (&[u8], &[u8]) {
     match line.iter().position(|&byte| byte == b'\t') {
         Some(tab) => (line.get(..tab).unwrap_or_default(), line.get(tab + 1..).unwrap_or_default()),
@@ -133,7 +134,8 @@ fn split(line: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Decodes both sides of the tab. Returns the column of the first bad digit, if there is one.
+/// Decodes both sides of the tab. Returns the column of the first bad digit, counted from 1, or
+/// `None` if all digits are good.
 fn unhex_pair(key: &[u8], value: &[u8], key_bytes: &mut Vec<u8>, value_bytes: &mut Vec<u8>) -> Option<usize> {
     key_bytes.clear();
     value_bytes.clear();

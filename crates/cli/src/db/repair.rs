@@ -77,7 +77,8 @@ struct Report {
     left_alone: Vec<LeftAlone>,
 }
 
-/// A loss. `keys` is a range of keys as text, or null if the damage cost no key.
+/// Damage that the repair found. `keys` is the range of keys that may be affected, as text, or null
+/// if the damage affects no key.
 #[derive(Debug, Serialize)]
 struct LossReport {
     damage: String,

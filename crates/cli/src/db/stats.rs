@@ -67,7 +67,8 @@ struct Report {
     reports: Vec<String>,
 }
 
-/// A level. It has no counters of gets, because they start at 0 in each process.
+/// A level, or all levels together. Counters of gets are left out, because they start at 0 in each
+/// process.
 #[derive(Debug, Serialize)]
 struct Level {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +152,7 @@ struct Warning {
     file: String,
     offset: u64,
     len_bytes: u64,
-    /// True if the record has its full length, so that it may be damaged.
+    /// True if no bytes are missing at the end, so that the cause may be damage and not a crash.
     suspect: bool,
     message: String,
 }
@@ -195,7 +196,7 @@ fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
     verified.reports = db.stats().reports;
     db.close()?;
     verified.warnings = report.tails.iter().map(Warning::new).collect();
-    // The reports repeat each warning.
+    // The reports of the store contain each warning again.
     verified.reports.retain(|told| verified.warnings.iter().all(|warning| warning.message != *told));
     verified.damage = report.damage.iter().map(ToString::to_string).collect();
     verified.tables = report.tables;
@@ -205,8 +206,8 @@ fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns true if an error answers the question: damage, or a missing file that the store names. A
-/// missing store and a newer format are failures instead.
+/// Returns true if the error means that the store is damaged, or that a file that the store names
+/// is missing. A missing store and a newer format are failures of the command instead.
 fn is_damage(error: &Error, dir: &Path) -> bool {
     let is_inside = matches!(error, Error::InFile { path, .. } if path != dir);
     error.is_damage() || (is_missing(error) && is_inside)

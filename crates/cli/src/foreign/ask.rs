@@ -20,8 +20,8 @@ pub enum Asked<'a> {
     },
     LevelDbFilter(leveldb::LevelDbBloom<'a>),
     RocksDbFilter(rocksdb::RocksDbFilter<'a>),
-    /// The filters of one column. A chunk without a filter is `None` and answers maybe to every
-    /// value.
+    /// The filters of one column, one per column chunk. `None` is a chunk without a filter, which
+    /// answers "maybe" to every value.
     Values {
         filters: Vec<Option<ParquetBloom<'a>>>,
         encoding: Encoding,
@@ -31,11 +31,12 @@ pub enum Asked<'a> {
 /// The form of the queried keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Question {
-    /// The keys are prefixes.
+    /// Whether the keys are prefixes (--prefixes).
     pub prefixes: bool,
-    /// The keys are in hexadecimal. For Parquet they are the plain encoding of a value.
+    /// The keys were given in hexadecimal digits (--hex). For Parquet they are the plain encoding
+    /// of a value.
     pub hex: bool,
-    /// The keys are values of this type.
+    /// The type of the keys, if they are Parquet values and --type is given.
     pub value_type: Option<ValueType>,
 }
 
@@ -112,7 +113,7 @@ impl<'a> Asked<'a> {
             (false, Some(kind), of) => {
                 let of = of.map_or_else(|| "an unknown type".to_owned(), |of| format!("{of:?}"));
                 return Err(refused(format!(
-                    "holds {of}, which --type {} does not fit; omit --type to use the type of the column",
+                    "has the type {of}, and --type {} does not fit it; omit --type to use the type of the column",
                     kind.name()
                 )));
             }
@@ -144,10 +145,11 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// Returns a remark for the user if all keys get the same answer.
+    /// Returns a remark for the user if the file gives all keys the same answer, for example
+    /// because it has no filter. Returns `None` otherwise.
     pub fn remark(&self) -> Option<&'static str> {
         const HOLDS_NONE: &str =
-            "too short for a filter with keys, or truncated; by the rules of its engine every key is absent";
+            "too short to hold keys, or truncated; its engine answers \"absent\" to every key, so check the file";
         match self {
             Self::LevelDb(table) if table.filter_block().is_none() => {
                 Some("the table has no known filter, so every key may be present")

@@ -1,5 +1,6 @@
 //! The bytes of another engine's file. A file is copied, because another process could truncate a
-//! mapped file and so kill the command. Only files that would take too much memory are mapped.
+//! mapped file, and access to the missing pages would kill the command. Only files above 256 MiB
+//! are mapped, to save memory.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -9,8 +10,8 @@ use filterblock::AlignedBytes;
 use filterblock::foreign::{Error, Field, FileKind, Result};
 use filterblock::{Mapped, Populate};
 
-/// The longest file that is copied. RocksDB's tables have 64 MiB by default. Reading this much
-/// takes about 0.1 s.
+/// The longest file that is copied into memory. By default, RocksDB's tables have 64 MiB, and
+/// reading such a table takes about 0.1 s.
 const READ_LEN_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes read from each end of a file. Every magic is at most this long.
@@ -28,7 +29,7 @@ impl Content {
     /// Reads or maps a file.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read.
+    /// Returns an error if the file cannot be read or mapped.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
@@ -50,8 +51,8 @@ impl AsRef<[u8]> for Content {
     }
 }
 
-/// Determines the type of a file by its first and last bytes, without reading the rest of a
-/// possibly large file.
+/// Determines the type of a file by its first and last eight bytes, because the file may be large.
+/// Returns `None` for an unknown type.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::super::text::{self, count, percent, printable, significant, thousands};
 use super::inspect::{Holds, Report};
 
-/// The most filters that are all shown. Of more filters, only the first and the last are shown.
+/// Up to this many filters are all shown. Of more filters, only the first [`SHOWN_OF_MANY`] and the
+/// last [`SHOWN_OF_MANY`] are shown.
 const SHOWN_MAX: usize = 12;
 const SHOWN_OF_MANY: usize = 5;
 
@@ -47,7 +48,7 @@ impl Report {
         }
         if self.filters.len() > SHOWN_MAX {
             let hidden = self.filters.len() - 2 * SHOWN_OF_MANY;
-            let _ = writeln!(out, "{} between them not shown; --json shows all", count(hidden as u64, "filter"));
+            let _ = writeln!(out, "{} between them not shown; use --json to show all", count(hidden as u64, "filter"));
         }
         if let Some(what_if) = &self.what_if {
             let _ = write!(out, "\n{what_if}");

@@ -1,5 +1,5 @@
-//! Opens a file of another engine. A file is recognised by the magic at its ends, a bare filter by
-//! `--format`.
+//! Opens a file of another engine. The magic at the ends of a file determines its type. A bare
+//! filter has no magic, so `--format` gives its type.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::refused_value::whole;
-use super::super::text::printable;
+use super::super::text::{count, printable};
 use super::content::{Content, kind_of};
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
 use filterblock::foreign::{Error, Result};
@@ -92,7 +92,7 @@ impl Foreign {
         open().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Returns the filter of a bare Parquet filter, or `None` for anything else.
+    /// Parses a bare Parquet filter. Returns `None` for any other file.
     pub fn raw_parquet(&self) -> Option<Result<parquet::ParquetBloom<'_>>> {
         match self {
             Self::Raw(RawFormat::ParquetSbbf, bytes) => Some(parquet::ParquetBloom::parse(bytes.as_ref())),
@@ -119,7 +119,7 @@ impl Foreign {
         }
     }
 
-    /// Returns the type of the file for reports.
+    /// Returns the name of the file's type for reports.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::LevelDb(_) => "leveldb-table",
@@ -152,7 +152,8 @@ impl FileArguments {
         Ok(())
     }
 
-    /// Returns the selected column chunks; without a selection, all of them.
+    /// Returns the column chunks that --column and --row-group select. Without these options,
+    /// returns all column chunks.
     pub fn chunks<'a>(
         &self,
         path: &Path,
@@ -160,7 +161,7 @@ impl FileArguments {
     ) -> Outcome<Vec<&'a ParquetColumnChunk>> {
         let groups = file.num_row_groups();
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
-            let path = path.display();
+            let (path, groups) = (path.display(), count(groups as u64, "row group"));
             return Err(Failure::Message(format!(
                 "{path}: no row group {number}; the file has {groups}, counted from 0"
             )));
@@ -177,8 +178,8 @@ impl FileArguments {
         }
     }
 
-    /// Returns the chunks of the queried column: the column of --column, or the only column with a
-    /// filter.
+    /// Returns the chunks of the queried column in the selected row groups. The queried column is
+    /// that of --column, or else the only column with a filter.
     pub fn column<'a>(
         &self,
         path: &Path,
@@ -205,13 +206,14 @@ impl FileArguments {
     }
 }
 
-/// Refuses several columns with the same name, because their values may have different types.
+/// Returns `chunks`, or an error if they belong to several columns with the same path. The values
+/// of such columns may have different types.
 fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<Vec<&'a ParquetColumnChunk>> {
     let neighbours = chunks.iter().zip(chunks.iter().skip(1));
     if let Some((chunk, _)) = neighbours.into_iter().find(|(one, next)| one.row_group == next.row_group) {
         let (path, column) = (path.display(), printable(&chunk.path));
         return Err(Failure::Message(format!(
-            "{path}: several columns have the path {column}, because column names contain dots; this command cannot select one of them"
+            "{path}: several columns have the path {column}, because column names contain dots; this command cannot tell them apart, so rename one of them"
         )));
     }
     Ok(chunks)

@@ -34,7 +34,7 @@ pub struct Report {
     pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_if: Option<WhatIf>,
-    /// Bytes of the filters reported so far.
+    /// The total length in bytes of the filters reported so far.
     #[serde(skip)]
     told_len_bytes: u64,
 }
@@ -76,9 +76,10 @@ pub struct FilterReport {
 pub(super) enum Holds {
     /// All keys of the table.
     Everything {},
-    /// The keys of the data blocks at these offsets.
+    /// The keys of the data blocks whose offsets are in this range.
     DataBlocks { data_blocks_from: u64, data_blocks_below: u64 },
-    /// The keys up to this key.
+    /// The keys of a partition: those up to this key and above the last key of the partition
+    /// before.
     UpTo { up_to_hex: String },
     /// The values of a column chunk. `num_values` includes nulls.
     Chunk { row_group: usize, column: String, physical_type: Option<String>, num_values: u64 },
@@ -88,7 +89,7 @@ fn as_object<S: Serializer>(properties: &[(&'static str, Value)], serializer: S)
     serializer.collect_map(properties.iter().map(|(name, value)| (name, value)))
 }
 
-/// Makes the report about a file.
+/// Makes the report about a file. For a Parquet file, `arguments` select the column chunks.
 ///
 /// # Errors
 /// Returns an error if a filter of a Parquet file is damaged. The filters of tables were checked at
@@ -125,9 +126,10 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
 }
 
 impl Report {
-    /// Adds one filter to the report. Returns `false` and adds a note once the filters must
-    /// overlap. Overlapping filters could each be as long as the file, and reading any number of
-    /// them would take too long.
+    /// Adds one filter to the report and returns `true`. If all filters together are longer than
+    /// the file, they overlap: then adds a note instead and returns `false`. A damaged file may
+    /// list any number of filters that are each as long as the file, and to read them all would
+    /// take too long.
     fn add(&mut self, offset: u64, len_bytes: u64, info: impl FnOnce() -> ForeignFilterInfo, holds: Holds) -> bool {
         self.told_len_bytes = self.told_len_bytes.saturating_add(len_bytes);
         if self.told_len_bytes > self.file_len_bytes {
@@ -159,8 +161,8 @@ impl Report {
         let block = table.filter_block();
         let mut empty = 0;
         let mut places = table.filters();
-        // The filters come in the order of their places. A filter with an invalid range has no
-        // place.
+        // `table.filters()` gives the places of the filters in the same order. It leaves out
+        // filters with an invalid range, and so does `block.filter`.
         for filter in block.iter().flat_map(|block| (0..block.len()).filter_map(|number| block.filter(number))) {
             match places.next() {
                 Some(place) if place.len_bytes > 0 => {
@@ -218,7 +220,7 @@ impl Report {
                 None => Holds::Everything {},
                 Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
             };
-            // The report holds the keys too, so they count.
+            // The report also stores the last key of each partition, so its length counts.
             let told = place.len_bytes.saturating_add(place.up_to.map_or(0, |key| key.len() as u64));
             self.add(place.offset, told, || filter.info(), holds)
         });
@@ -270,12 +272,13 @@ impl Report {
         Ok(())
     }
 
-    /// Returns the filters in the order of the file's own lists.
+    /// Returns the filters in the order in which the file lists them.
     pub fn filters(&self) -> &[FilterReport] {
         &self.filters
     }
 
-    /// Returns the present filters for a comparison, or `None` without a number of keys.
+    /// Returns the present filters for the comparison of --what-if. Returns `None` if the number of
+    /// keys is unknown.
     pub fn present(&self) -> Option<Present> {
         let summary = self.summary.as_ref();
         let keys = self.keys_in_filters().or_else(|| summary?.estimated_keys.map(text::whole))?;
@@ -290,7 +293,8 @@ impl Report {
         })
     }
 
-    /// Returns the number of entries added to the filters of a table, if it is known.
+    /// Returns the number of entries that the filters of a table hold. Without filters, returns the
+    /// number of keys in the table. Returns `None` if the number is unknown.
     fn keys_in_filters(&self) -> Option<u64> {
         let named = |wanted: &str| self.properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
         match named("filter_entries").and_then(Value::as_u64) {

@@ -12,33 +12,34 @@ const UUID_LEN_BYTES: usize = 16;
 /// The type of a value given as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ValueType {
-    /// A decimal number of 32 bits
+    /// A signed 32-bit integer, written in decimal
     Int32,
-    /// A decimal number of 64 bits
+    /// A signed 64-bit integer, written in decimal
     Int64,
-    /// A decimal number of 32 bits without a sign
+    /// An unsigned 32-bit integer, written in decimal
     Uint32,
-    /// A decimal number of 64 bits without a sign
+    /// An unsigned 64-bit integer, written in decimal
     Uint64,
-    /// IEEE 754, 32 bits
+    /// A 32-bit floating-point number (IEEE 754), written in decimal
     Float,
-    /// IEEE 754, 64 bits
+    /// A 64-bit floating-point number (IEEE 754), written in decimal
     Double,
-    /// Text
+    /// UTF-8 text
     Utf8,
-    /// Any bytes
+    /// Any bytes, unchanged
     Bytes,
-    /// 32 hexadecimal digits, with or without hyphens
+    /// A UUID of 32 hexadecimal digits, with or without hyphens
     Uuid,
 }
 
 impl ValueType {
+    /// Returns the name of the type, as --type takes it.
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Returns the default text type of a column. Returns `None` if only the plain encoding is
-    /// accepted.
+    /// Returns the type in which values of a column are written by default. Returns `None` if the
+    /// values can only be given in the plain encoding.
     pub fn of(physical_type: PhysicalType) -> Option<Self> {
         match physical_type {
             PhysicalType::Int32 => Some(Self::Int32),
@@ -50,7 +51,7 @@ impl ValueType {
         }
     }
 
-    /// Returns true if a column of this physical type can hold such values.
+    /// Returns true if a column of this physical type can hold values of the type `self`.
     pub fn fits(self, physical_type: PhysicalType) -> bool {
         use PhysicalType as P;
         match self {
@@ -67,13 +68,15 @@ impl ValueType {
 /// The conversion from text to the plain encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// The text is the plain encoding already, of this length if the length is fixed.
+    /// The given bytes are the plain encoding. `Some` is their required length, for types of fixed
+    /// length.
     Plain(Option<usize>),
-    /// The text is parsed as a value of this type.
+    /// The given bytes are text, which is parsed as a value of this type.
     Typed(ValueType),
 }
 
-/// Returns the length of a plain encoding, if the type has a fixed length.
+/// Returns the length of the plain encoding in bytes. Returns `None` for types without a length
+/// that follows from the type alone.
 pub fn plain_len(physical_type: PhysicalType) -> Option<usize> {
     match physical_type {
         PhysicalType::Boolean => Some(1),
@@ -85,17 +88,18 @@ pub fn plain_len(physical_type: PhysicalType) -> Option<usize> {
 }
 
 impl Encoding {
-    /// Looks up the value that `written` encodes. Zero is looked up with both signs, because the
-    /// two zeros are equal and have different encodings.
+    /// Converts `written` to the plain encoding and returns the answer of `may_contain`. Zero of
+    /// type `float` or `double` is looked up with both signs, because the two zeros are equal and
+    /// have different encodings.
     ///
     /// # Errors
-    /// Returns a message if `written` is not a value of the type.
+    /// Returns a message if `written` is not a value of the type or is NaN.
     pub fn ask(self, written: &[u8], may_contain: impl Fn(&[u8]) -> bool) -> Result<bool, String> {
         let kind = match self {
             Self::Plain(Some(len)) if written.len() != len => {
                 let given = text::count(written.len() as u64, "byte");
                 return Err(format!(
-                    "{given} given, but the plain encoding of this column has {len}; give {len} bytes"
+                    "{given} given, but a value of this column has {len} in plain encoding; give {len} bytes"
                 ));
             }
             Self::Plain(_) => return Ok(may_contain(written)),
@@ -141,6 +145,7 @@ fn parse<T: FromStr>(kind: ValueType, written: &[u8]) -> Result<T, String> {
     std::str::from_utf8(written).ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| wrong(kind))
 }
 
+/// Returns the message for a text that is not a value of the type.
 fn wrong(kind: ValueType) -> String {
     let example = match kind {
         ValueType::Int32 | ValueType::Int64 => "-7",
@@ -155,7 +160,11 @@ fn wrong(kind: ValueType) -> String {
 /// Refuses NaN. Writers hash the bits of a NaN, so the answer for one NaN says nothing about
 /// another.
 fn check_number(is_nan: bool) -> Result<(), String> {
-    if is_nan { Err("NaN has many encodings; give the plain encoding with --hex".to_owned()) } else { Ok(()) }
+    if is_nan {
+        Err("NaN has many encodings; give the one to look up in plain encoding, with --hex".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::super::text::count;
 use super::file::Foreign;
 use filterblock::foreign::Verified;
 
-/// What was checked.
+/// The result of a check that found no damage.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Walked {
@@ -18,7 +18,7 @@ pub enum Walked {
     Table { blocks: u64, keys: u64, denied_keys: u64 },
     /// A Parquet file. The headers of all filters are valid.
     Filters { filters: u64 },
-    /// A bare filter, which has nothing to check.
+    /// A bare filter, which has no checksums to verify.
     Raw {},
 }
 
@@ -45,12 +45,13 @@ impl fmt::Display for Walked {
             Self::Filters { filters } => {
                 write!(f, "the headers of {} are valid; Parquet has no checksums for filters", count(filters, "filter"))
             }
-            Self::Raw {} => f.write_str("a bare filter has no checksum"),
+            Self::Raw {} => f.write_str("a bare filter has no checksums, so its bytes were not verified"),
         }
     }
 }
 
-/// Checks a whole file. The inner error describes damage and its place.
+/// Checks a whole file. The inner error describes damage and names its file and offset. The outer
+/// error means that the check could not run.
 pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
     let walked = match file {
         Foreign::LevelDb(table) => table.verify().map(Walked::from),

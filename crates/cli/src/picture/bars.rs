@@ -7,9 +7,9 @@ const BAR_HEIGHT: f64 = 14.0;
 const BAR_STEP: f64 = 18.0;
 const HEADING_STEP: f64 = 20.0;
 const GROUP_GAP: f64 = 8.0;
-/// Title, subtitle and the title of the axis.
+/// The height of title, subtitle and axis title above the bars, in units.
 const TOP: f64 = 82.0;
-/// The axis and the caption.
+/// The height of axis labels and caption below the bars, in units.
 const BOTTOM: f64 = 56.0;
 
 /// One bar.
@@ -25,7 +25,7 @@ pub struct Bar {
 /// Bars below a common heading.
 #[derive(Debug)]
 pub struct Group {
-    /// An empty heading takes no line.
+    /// The heading above the bars. An empty heading takes no space.
     pub heading: String,
     pub bars: Vec<Bar>,
 }
@@ -60,7 +60,8 @@ impl Bars {
         for (value, label) in &self.axis.labels {
             let (x, half) = (along(*value), text_width(label) / 2.0);
             picture.line(&[(x, TOP), (x, bottom)], Stroke::Thin, Colour::Grid);
-            // Long names of bars leave a short axis without room for all labels.
+            // Long labels of bars leave a short axis. An axis label that would overlap the label
+            // before it is left out.
             if x - half > free_from && x + half < WIDTH {
                 picture.text(label, (x, bottom + 14.0), Anchor::Middle, Colour::Ink);
                 free_from = x + half + 4.0;
@@ -91,13 +92,13 @@ impl Bars {
         picture.finish()
     }
 
-    /// How much shorter than the whole width the axis must be, so that all values fit behind their
-    /// bars.
+    /// Returns by how many units the axis must be shorter than the full width, so that all values
+    /// fit behind their bars.
     fn overhang(&self, left: f64) -> f64 {
         let full = WIDTH - 20.0 - left;
         let bars = self.groups.iter().flat_map(|group| &group.bars);
-        // With an axis of `w` units the text behind a bar of share `s` ends at `s * w + text`,
-        // which must be within `full`.
+        // If the axis has `w` units, a bar of share `s` has `s * w` units. The bar and the text
+        // behind it must fit into `full` units.
         let fits = |bar: &Bar| {
             let share = self.axis.share(bar.value).clamp(0.01, 1.0);
             (full - text_width(&bar.value_text) - 10.0) / share

@@ -1,4 +1,4 @@
-//! Two axes, and where values lie between them.
+//! Two axes, and the positions of values between them.
 
 use super::{Anchor, Colour, Picture, Stroke, TEXT_SIZE};
 
@@ -13,13 +13,14 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Where a value lies: 0 at the beginning of the axis, 1 at its end.
+    /// Returns the position of a value on the axis: 0 is the beginning of the axis, 1 its end. A
+    /// value beyond the ends gets a position below 0 or above 1.
     pub fn share(&self, value: f64) -> f64 {
         let on = |value: f64| if self.is_logarithmic { value.ln() } else { value };
         (on(value) - on(self.from)) / (on(self.to) - on(self.from))
     }
 
-    /// Labels each power of ten on the axis.
+    /// Returns a label for each power of ten between `from` and `to`.
     pub fn powers_of_ten(from: f64, to: f64, label: impl Fn(f64) -> String) -> Vec<(f64, String)> {
         let (low, high) = (from.min(to) * 0.999, from.max(to) * 1.001);
         let powers = (-12..=15).map(|power| 10f64.powi(power)).filter(|power| (low..=high).contains(power));
@@ -32,7 +33,7 @@ impl Axis {
 pub struct Frame {
     pub x: Axis,
     pub y: Axis,
-    /// Edges of the area in the picture.
+    /// The edges of the area in the picture, in units.
     pub left: f64,
     pub right: f64,
     pub top: f64,
@@ -40,7 +41,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The place of a pair of values in the picture.
+    /// Returns the position of a pair of values in the picture, in units.
     pub fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
         self.place((self.x.share(x), self.y.share(y)))
     }
@@ -69,15 +70,15 @@ impl Frame {
         picture.text(&self.y.title, (16.0, self.top - 17.0), Anchor::Start, Colour::Ink);
     }
 
-    /// Draws a line through values, as far as it lies between the axes.
+    /// Draws a line through pairs of values. Leaves out the parts beyond the ends of the axes.
     pub fn draw_line(&self, picture: &mut Picture, values: &[(f64, f64)], stroke: Stroke, colour: Colour) {
         for part in self.visible(values) {
             picture.line(&part, stroke, colour);
         }
     }
 
-    /// The parts of a line that lie between the axes, cut where the line crosses the lower and the
-    /// upper edge.
+    /// Returns the parts of a line that lie within the frame, cut where the line crosses the lower
+    /// and the upper edge.
     fn visible(&self, values: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
         // Rounding may put the last point of a curve behind the end of the axis.
         let on_axis = -1e-9..=1.0 + 1e-9;
@@ -112,7 +113,8 @@ impl Frame {
     }
 }
 
-/// Where a straight line between two places crosses the lower or the upper edge.
+/// Returns the point where the straight line between two points crosses the lower or the upper
+/// edge. Returns `None` if it crosses neither within the frame.
 fn crossing(from: (f64, f64), to: (f64, f64)) -> Option<(f64, f64)> {
     let crossed = [0.0, 1.0].into_iter().filter_map(|edge| {
         let part = (edge - from.1) / (to.1 - from.1);
@@ -121,8 +123,8 @@ fn crossing(from: (f64, f64), to: (f64, f64)) -> Option<(f64, f64)> {
     crossed.into_iter().find(|(x, _)| (0.0..=1.0).contains(x))
 }
 
-/// Returns heights between `top` and `bottom` that are at least `apart` from each other and near
-/// the heights wanted.
+/// Returns a height for each wanted height, in the same order. The heights are near the wanted
+/// ones, at least `apart` from each other and between `top` and `bottom`.
 pub fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut sorted: Vec<(usize, f64)> = wanted.iter().copied().enumerate().collect();
     sorted.sort_by(|one, other| one.1.total_cmp(&other.1));

@@ -1,21 +1,22 @@
 //! Pictures as SVG documents: text, lines, bars and areas that follow the light or dark theme of
 //! the reader.
 //!
-//! The command draws with this module, and so does `benches/peers`. Nothing here depends on either.
+//! The command and `benches/peers` draw with this module. The module depends on neither of them.
 
 pub mod bars;
 pub mod frame;
 
 use std::fmt::{Display, Write as _};
 
-/// Width of every picture in units. Pages show a picture about 700 pixels wide, so that a unit is
+/// The width of every picture in units. Pages show a picture about 700 pixels wide, so a unit is
 /// about a pixel.
 pub const WIDTH: f64 = 720.0;
-/// Font sizes in units. The smallest is more than 11 pixels where a page shows the picture 700
-/// pixels wide.
+/// The size of all text but the title, in units. On a page that shows the picture 700 pixels wide,
+/// this is more than 11 pixels.
 pub const TEXT_SIZE: f64 = 12.0;
 const TITLE_SIZE: f64 = 17.0;
-/// Distance from the middle of a line of text down to its baseline, as a share of the font size.
+/// The distance from the middle of a line of text down to its baseline, as a share of the font
+/// size.
 const BASELINE: f64 = 0.35;
 
 /// The colours have a contrast of at least 4.5 to the background. Each picture labels what it
@@ -41,11 +42,13 @@ pub enum Colour {
     Ink,
     Faint,
     Grid,
-    /// One of [`Colour::SERIES`] colours; higher numbers begin again.
+    /// The colour of a series, counted from 0. There are [`Colour::SERIES`] colours, and higher
+    /// numbers start again with the first.
     Series(usize),
 }
 
 impl Colour {
+    /// The number of different colours of series.
     pub const SERIES: usize = 7;
 
     fn class(self) -> String {
@@ -59,7 +62,7 @@ impl Colour {
     }
 }
 
-/// Which part of a text lies at its position.
+/// The part of a text that lies at the given position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     Start,
@@ -67,7 +70,7 @@ pub enum Anchor {
     End,
 }
 
-/// How a line is drawn.
+/// The style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stroke {
     Solid,
@@ -97,16 +100,17 @@ impl Picture {
         picture
     }
 
-    /// Writes a line of text whose middle has the height of `at`.
+    /// Writes a line of text. The vertical middle of the text is at the height of `at`.
     pub fn text(&mut self, text: &str, at: (f64, f64), anchor: Anchor, colour: Colour) {
         self.write_text(&colour.class(), at, TEXT_SIZE, anchor, text);
     }
 
-    /// Like [`Picture::text`] in bold letters.
+    /// Writes a line of bold text. Otherwise like [`Picture::text`].
     pub fn bold_text(&mut self, text: &str, at: (f64, f64), anchor: Anchor, colour: Colour) {
         self.write_text(&format!("{} bold", colour.class()), at, TEXT_SIZE, anchor, text);
     }
 
+    /// Draws straight lines from each point to the next.
     pub fn line(&mut self, points: &[(f64, f64)], stroke: Stroke, colour: Colour) {
         let stroke = match stroke {
             Stroke::Solid => "line",
@@ -127,11 +131,13 @@ impl Picture {
         self.element("rect", &format!("{} fill", colour.class()), &sizes);
     }
 
+    /// Draws a filled circle.
     pub fn dot(&mut self, (x, y): (f64, f64), radius: f64, colour: Colour) {
         self.element("circle", &format!("{} fill", colour.class()), &[("cx", x), ("cy", y), ("r", radius)]);
     }
 
-    /// Draws a circle that hides what lies behind it.
+    /// Draws a circle whose inside has the colour of the background, so that it hides lines behind
+    /// it.
     pub fn ring(&mut self, at: (f64, f64), radius: f64, colour: Colour) {
         self.dot(at, radius, Colour::Background);
         let (x, y) = at;
@@ -171,8 +177,8 @@ impl Picture {
     }
 }
 
-/// Estimates the width of a text in units. Readers have different fonts: the estimate fits the
-/// widest common one.
+/// Estimates the width of a text in units. Readers have different fonts, so the estimate is that
+/// for the widest common font.
 pub fn text_width(text: &str) -> f64 {
     let width = |letter: char| match letter {
         'i' | 'j' | 'l' | 'I' | 't' | 'f' | 'r' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | ' ' | '/' => {
@@ -189,7 +195,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Writes a number with one decimal, which is finer than a pixel.
+/// Formats a number with at most one decimal, which is finer than a pixel.
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)

@@ -9,10 +9,10 @@ use filterblock::planning::{Plan, best_probes, exact_rate, rate_exponent, simpli
 use filterblock::{FilterKind, FilterSpec};
 
 const HEIGHT: f64 = 420.0;
-/// Points of a curve.
+/// The number of intervals between the points of a curve.
 const POINTS: u32 = 200;
 
-/// Returns the names of the files and their content.
+/// Returns the name and the content of each file. `num_keys` applies to the last picture only.
 pub fn all(num_keys: u64) -> Vec<(&'static str, String)> {
     vec![
         ("plan-rate-by-probes.svg", rate_by_probes()),
@@ -27,21 +27,22 @@ fn frame(x: Axis, y: Axis, right: f64) -> Frame {
     Frame { x, y, left: 58.0, right: WIDTH - right, top: 90.0, bottom: HEIGHT - 56.0 }
 }
 
-/// Writes a power of ten: as a decimal from 0.0001 up, and like `1e-5` below.
+/// Formats a power of ten: like `0.0001` from 0.0001 on, and like `1e-5` below.
 fn power_of_ten(power: f64) -> String {
     if power < 1e-4 { format!("1e{:.0}", power.log10()) } else { power.to_string() }
 }
 
-/// Returns evenly spaced numbers from 0 to 1.
+/// Returns `POINTS + 1` evenly spaced numbers from 0 to 1.
 fn steps() -> impl Iterator<Item = f64> + Clone {
     (0..=POINTS).map(|step| f64::from(step) / f64::from(POINTS))
 }
 
-/// A filter of so few bits that the exact formula and the simplified one differ visibly.
+/// The number of bits of the filter in [`rate_by_probes`]. With so few bits, the exact and the
+/// simplified formula differ visibly.
 const FEW_BITS: u64 = 20;
 const MOST_PROBES: u32 = 20;
 
-/// Draws the rate against the number of probes, for several numbers of keys.
+/// Draws the false-positive rate (FPR) against the number of probes, for several numbers of keys.
 fn rate_by_probes() -> String {
     let labels = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0].map(|rate| (rate, rate.to_string()));
     let x = Axis {
@@ -102,7 +103,7 @@ fn label_ends(frame: &Frame, picture: &mut Picture, ends: &[(f64, String, Colour
     frame.label_right_ends(picture, &ends);
 }
 
-/// Draws the exponent of the rate against the share of bits that stay 0.
+/// Draws the natural logarithm of the FPR against the share of bits that stay 0.
 fn exponent() -> String {
     let share = |tenth: u32| f64::from(tenth) / 10.0;
     let x = Axis {
@@ -141,10 +142,10 @@ fn exponent() -> String {
     picture.finish()
 }
 
-/// Sizes of the filters in [`rate_by_keys`]: binary logarithms of their bits.
+/// The sizes of the filters in [`rate_by_keys`], as binary logarithms of their number of bits.
 const SIZES: [u32; 6] = [12, 16, 20, 24, 28, 32];
 
-/// Draws the rate against the number of keys, with the best whole number of probes, for filters of
+/// Draws the FPR against the number of keys, with the best whole number of probes, for filters of
 /// several sizes.
 fn rate_by_keys() -> String {
     const LEAST_RATE: f64 = 1e-6;
@@ -183,7 +184,8 @@ fn rate_by_keys() -> String {
         let rate = |keys: u64| simplified_rate(keys, bits, best_probes(keys, bits));
         let exponents = steps().map(|share| POWERS.0 + share * (POWERS.1 - POWERS.0));
         let mut keys: Vec<u64> = exponents.map(|power| whole(10f64.powf(power))).collect();
-        // The curve is steep from here on. Steps of the whole axis would show as corners.
+        // The curve is steep from `begin` on, so this part gets additional points. Without them,
+        // the curve would have visible corners.
         let begin = bits as f64 / 29.0;
         keys.extend(steps().map(|share| whole(begin * 30f64.powf(share))));
         keys.sort_unstable();
@@ -200,13 +202,13 @@ fn rate_by_keys() -> String {
     picture.finish()
 }
 
-/// Writes a power of two of bytes with its unit.
+/// Formats a number of bytes that is a power of two, with its unit.
 fn size(bytes: u64) -> String {
     let fits = [(30, "GiB"), (20, "MiB"), (10, "KiB")].into_iter().find(|(shift, _)| bytes >> shift > 0);
     fits.map_or_else(|| format!("{bytes} B"), |(shift, unit)| format!("{} {unit}", bytes >> shift))
 }
 
-/// Draws the bits per key of each kind against the rate.
+/// Draws the bits per key of each kind against the FPR.
 fn space_by_rate(num_keys: u64) -> String {
     const RATES: (f64, f64) = (0.1, 1e-6);
     const MOST_BITS: f64 = 60.0;
@@ -257,8 +259,8 @@ fn space_by_rate(num_keys: u64) -> String {
         } else if bits > MOST_BITS * 0.9 {
             ends.push((MOST_BITS, format!("{}, over {MOST_BITS}", kind.name()), colour));
         } else {
-            // The kind has no filter of so low a rate. Its label stands at the beginning of its
-            // line.
+            // The kind does not reach the lowest FPR of the axis. Its label stands at the beginning
+            // of its line.
             early.push((frame.at((first_rate, first)), kind.name(), colour));
         }
     }

@@ -8,19 +8,19 @@ use serde::Serialize;
 use filterblock::FilterKind;
 
 const PAGE: &str = include_str!("../../../../docs/BENCHMARKS.md");
-/// The column of bits per key in a table of queries. Column 0 is the filter.
+/// The number of the column with the bits per key in a table of queries. Column 0 has the filter.
 const BITS_COLUMN: usize = 1;
-/// The column of ns for the query of one absent key.
+/// The number of the column with the time in ns to query one absent key.
 const ABSENT_COLUMN: usize = 4;
 
 /// The largest ratio between the measured and the planned number of keys. Beyond it, the filter
-/// fits a different cache level.
+/// may fit a different cache level.
 const KEYS_APART: f64 = 10.0;
 /// The largest ratio between the measured and the planned bits per key. Beyond it, the filter has
-/// other probes or columns.
+/// another number of probes or columns.
 const BITS_APART: f64 = 4.0 / 3.0;
 
-/// The machine and the way of measuring, in the record's words.
+/// The machine and the conditions of the measurements, as the page describes them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Machine(String);
@@ -49,8 +49,9 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the measurement of a kind with the nearest number of keys, and among those with the
-    /// nearest size. Returns `None` without a measurement in range.
+    /// Returns the measurement of this kind whose number of keys is nearest to `keys`. Of several
+    /// such measurements, returns the one with the nearest bits per key. Returns `None` if all
+    /// differ by more than [`KEYS_APART`] or [`BITS_APART`].
     pub fn nearest(kind: FilterKind, bits_per_key: f64, keys: u64) -> Option<Self> {
         let rows = sections().filter_map(|(name, text)| {
             let (keys, form) = name.strip_prefix("queries ")?.split_once(' ')?;
@@ -77,8 +78,8 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Parses bits per key and the measurement from a table line of this kind. Compact filters are
-/// skipped, because plans do not offer them.
+/// Parses a line of a table, and returns the bits per key and the measurement. Returns `None` for
+/// other kinds, for lines that are not rows, and for compact filters, which plans do not offer.
 fn row(kind: FilterKind, keys: u64, line: &'static str) -> Option<(f64, Measured)> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
     let filter = cells.first()?.strip_prefix("**`")?.strip_suffix("`**")?;

@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Returns the budget from one of three options.
+/// Returns the budget from the option that is given: --fpr, --bits-per-key or --memory.
 fn budget(arguments: &Arguments) -> Outcome<Budget> {
     let given = [
         arguments.fpr.map(Budget::Rate),
@@ -97,7 +97,8 @@ fn budget(arguments: &Arguments) -> Outcome<Budget> {
     given.into_iter().flatten().next().ok_or_else(none)
 }
 
-/// Draws all pictures and checks that all files can be written, before it writes the first one.
+/// Draws all pictures into files of `dir`. Checks that all files can be created before it writes
+/// the first one.
 fn draw_into(dir: &Path, arguments: &Arguments) -> Outcome<()> {
     let pictures = draw::all(arguments.keys);
     std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))?;

@@ -57,7 +57,7 @@ struct Row {
     #[serde(flatten)]
     taken: Option<Taken>,
     measured: Option<Measured>,
-    /// The reason why this kind has no such filter.
+    /// The reason why this kind has no filter for the budget.
     refused: Option<String>,
 }
 
@@ -69,15 +69,16 @@ struct Taken {
     expected_false_positive_rate: f64,
     lines_if_absent: f64,
     lines_if_present: f64,
-    /// The bytes in memory, if they exceed `len_bytes`.
+    /// The bytes in memory, for a compressed filter. `None` for all others, which take `len_bytes`.
     memory_len_bytes: Option<u64>,
 }
 
 impl Table {
-    /// Plans every kind.
+    /// Plans a filter of every kind and of every classical variant.
     ///
     /// # Errors
-    /// Returns a message for the user if no kind has such a filter.
+    /// Returns a message for the user if the number of keys or the budget is out of range, or if no
+    /// kind has a filter for the budget.
     pub fn new(keys: u64, budget: Budget) -> Outcome<Self> {
         let refuse = |why: String| Err(Failure::Message(why));
         if keys == 0 {
@@ -106,13 +107,13 @@ impl Table {
     }
 }
 
-/// Returns the filter of a kind with the lowest FPR.
+/// Returns the specification of a kind with the lowest FPR that the kind supports.
 fn best(kind: FilterKind) -> Option<FilterSpec> {
     let most = [*BITS_PER_KEY.end(), 32.0, 16.0];
     most.into_iter().find_map(|bits_per_key| FilterSpec::bits_per_key(kind, bits_per_key).ok())
 }
 
-/// Explains why no kind has such a filter.
+/// Returns the error message if no kind has a filter for the budget.
 fn none_for(keys: u64, budget: Budget) -> String {
     match budget {
         Budget::Rate(rate) => {
@@ -127,7 +128,7 @@ fn none_for(keys: u64, budget: Budget) -> String {
             let enough = keys.saturating_mul(2).saturating_add(1 << 10);
             let (bytes, keys) = (thousands(bytes), thousands(keys));
             format!(
-                "--memory: {bytes} bytes are less than 1 bit per key for {keys} keys, without the trailer; try {enough}"
+                "--memory: {bytes} bytes are too few for {keys} keys (at least 1 bit per key, checksums and trailer); try {enough}"
             )
         }
     }
@@ -179,7 +180,8 @@ impl Row {
     }
 }
 
-/// Returns a plan and the bytes of its block, or the reason why there is none.
+/// Returns a plan and the length of its block in bytes, or the reason why the kind has no filter
+/// for the budget.
 fn native(kind: FilterKind, keys: u64, budget: Budget) -> Result<(Plan, u64), String> {
     let len_of = |plan: &Plan| {
         block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).ok_or("its size exceeds 64 bits")
@@ -192,8 +194,8 @@ fn native(kind: FilterKind, keys: u64, budget: Budget) -> Result<(Plan, u64), St
             })?;
             Plan::new(spec, keys).map_err(reason)?
         }
-        // The budget of a binary fuse filter counts its fingerprints only, so the size limit is
-        // applied to the whole filter.
+        // In a specification, the bits per key of a binary fuse filter are those of a fingerprint
+        // only. Here they limit the size of the whole payload, so that kinds can be compared.
         Budget::BitsPerKey(bits) if kind == FilterKind::BinaryFuse => {
             let len = u128::from(keys) * u128::from(super::super::text::whole(bits * 1000.0)) / 8000;
             let len = u64::try_from(len).unwrap_or(u64::MAX);
@@ -224,7 +226,7 @@ fn largest_block(kind: FilterKind, keys: u64, bytes: u64) -> Result<(Plan, u64),
     }
 }
 
-/// Returns the plan of a variant, or the reason why there is none.
+/// Returns the plan of a variant, or the reason why the variant has no filter for the budget.
 fn classical(variant: Variant, keys: u64, budget: Budget) -> Result<VariantPlan, String> {
     let within = |bits: u128| {
         let found = VariantPlan::largest(variant, keys, u64::try_from(bits).unwrap_or(u64::MAX));

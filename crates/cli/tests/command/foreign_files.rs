@@ -48,7 +48,8 @@ fn query(shell: &Shell, more: &[&str], keys: &[Vec<u8>]) -> Vec<u8> {
     lines.lines().map(|line| if line.starts_with("maybe\t") { b'1' } else { b'0' }).collect()
 }
 
-/// Asserts the engine's answers for absent keys, and "maybe" for all present keys.
+/// Asserts that `query` gives the engine's answers for absent keys, and "maybe" for all present
+/// keys.
 fn answers_agree(case: &Case, shell: &Shell, more: &[&str], present: &[Vec<u8>], absent: &[Vec<u8>]) {
     let answers = query(shell, more, absent);
     assert_eq!(answers.len(), absent.len());
@@ -89,7 +90,8 @@ fn bare_filters_answer_if_their_format_is_given() {
         assert_eq!(shell.run(&["inspect", "file", "--format", format, "--json"]).json(0)["kind"], format);
         shell.run(&["verify", "file", "--format", format]).exits(0);
     }
-    // Both engines take an empty file as an empty filter, but it is usually a mistake.
+    // Both engines take an empty file as an empty filter. It is usually a mistake, so the command
+    // prints a remark.
     let shell = Shell::new();
     shell.write("file", "");
     for format in ["leveldb-bloom", "rocksdb-filter"] {
@@ -506,7 +508,7 @@ fn a_converted_block_holds_every_key_of_its_table() {
     assert_eq!(told["distinct_keys"], 100);
     let shell = shell_with_file("rocksdb-9.8.4-layouts", "fv6-bz2.sst");
     shell.run(&["convert", "file", "-o", "block"]).fails_with(&["file", "compression"]);
-    assert_eq!(shell.files(), ["file"], "nothing is left");
+    assert_eq!(shell.files(), ["file"], "a failed command left a file");
 }
 
 /// Returns the CPU time of ended child processes in seconds, or 0 if the system does not report it.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::shell::{Run, Shell, with_default_signals};
 
-/// Name and number of the terminating signals that can be caught.
+/// The names and numbers of the terminating signals that can be caught.
 const SIGNALS: [(&str, i32); 4] = [("HUP", 1), ("INT", 2), ("TERM", 15), ("QUIT", 3)];
 
 fn shell() -> Shell {

@@ -29,7 +29,8 @@ fn number(row: &Value, field: &str) -> f64 {
 fn sizes_for_a_rate_match_the_formulas() {
     let plan = plan(&[KEYS, "--fpr", "0.01"]);
     let bits = |name| number(row(&plan, name), "bits_per_key");
-    // The minimum over k of -k / ln(1 - c^(1/k)), plus 4 bytes per 4 KiB of payload, plus 60 bytes.
+    // Bits per key of a Bloom filter with an FPR of c: the minimum over k of -k / ln(1 - c^(1/k)).
+    // A block adds 4 bytes per 4 KiB of payload, and 60 bytes.
     let shortest = (1..=30).map(|k| -f64::from(k) / (1.0 - 0.01f64.powf(1.0 / f64::from(k))).ln());
     let bloom = shortest.fold(f64::INFINITY, f64::min);
     let of_block = |bits: f64| bits * (1.0 + 4.0 / 4096.0) + 60.0 * 8.0 / 1e6;
@@ -72,7 +73,7 @@ fn rates_for_bits_match_the_formulas() {
     assert!(rate("bumped-ribbon") < 1.05 * 2f64.powi(-10) && rate("bumped-ribbon") > 2f64.powi(-10));
     // Fingerprints of 8 bits take 9.1 bits per key, those of 12 bits take 13.7.
     assert!((rate("binary-fuse") * 256.0 - 1.0).abs() < 1e-10, "{}", rate("binary-fuse"));
-    // Counters of 4 bits leave a quarter of the bits.
+    // With counters of 4 bits, the filter has a quarter as many counters as bits.
     let quarter = (1..9).map(|k| (1.0 - (-f64::from(k) / 2.5).exp()).powi(k)).fold(1.0, f64::min);
     assert!((rate("counting") / quarter - 1.0).abs() < 0.01, "{} {quarter}", rate("counting"));
     // 10 bits per key at 3/4 load leave 5 bits for the remainder: 24 / 32, or a little less because

@@ -62,7 +62,12 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
         (&BENCH, "--lookups", "0", "expected a whole number from 1 to 100000000; try 1000000"),
         (&BENCH, "--rounds", "1001", "expected a whole number from 1 to 1000; try 3"),
         (&BENCH, "--seed", "x", &format!("{NUMBER} 1")),
-        (&BENCH, "--filter", "monkey", "expected monkey:BITS_PER_KEY; try monkey:10 or monkey:bloom:10"),
+        (
+            &BENCH,
+            "--filter",
+            "monkey",
+            "expected monkey:BITS or monkey:KIND:BITS, with 1 to 100 bits per key; try monkey:10 or monkey:bloom:10",
+        ),
         (&BENCH, "--layout", "run-5", "expected as-fallen, compacted, runs-5, runs-36, all or levels-4; try runs-5"),
         (&BENCH, "--io", "mmap", "expected buffered or direct; try buffered"),
         (&BENCH, "--verify", "never", "expected at-open or on-first-touch; try at-open"),
@@ -71,7 +76,8 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             &["db", "put", "s", "k", "v"],
             "--filter",
             "budget:64MB",
-            "expected budget:BYTES; try budget:64MiB or budget:bloom:64MiB",
+            "expected budget:BYTES or budget:KIND:BYTES, with KiB, MiB, GiB, TiB or no unit; try budget:64MiB or \
+             budget:bloom:64MiB",
         ),
     ] {
         let arguments = [command, &[option, value]].concat();
@@ -136,7 +142,7 @@ fn impossible_plan_numbers_are_refused_with_possible_ones() {
         (&["--keys", "9", "--bits-per-key", "101"], "--bits-per-key 101: bits per key must be from 1 to 100; try 10"),
         (
             &["--keys", "10", "--memory", "0"],
-            "--memory: 0 bytes are less than 1 bit per key for 10 keys, without the trailer; try 1044",
+            "--memory: 0 bytes are too few for 10 keys (at least 1 bit per key, checksums and trailer); try 1044",
         ),
     ] {
         assert_eq!(refused(&shell, &[&["plan"], arguments].concat()), line);

@@ -211,7 +211,7 @@ fn a_directory_that_cannot_be_synced_gets_no_file() {
     fs::set_permissions(shell.path("blind"), Permissions::from_mode(0o333)).unwrap();
     let Some(run) = run_as_other(&shell, &["build", "-o", "blind/out", "keys"]) else { return };
     run.fails_with(&["blind", "Permission denied"]);
-    assert!(!shell.path("blind/out").exists(), "an error, and the file was written");
+    assert!(!shell.path("blind/out").exists(), "the command returned an error but wrote the file");
 }
 
 #[test]
@@ -280,6 +280,6 @@ fn an_input_file_is_not_replaced() {
     }
     assert_eq!(fs::read_to_string(shell.path("keys")).unwrap(), "apple\npear\nplum\n");
     assert_eq!(fs::read_to_string(shell.path("secret")).unwrap(), secret);
-    // A merge may add to a filter.
+    // The output of a merge may be one of its inputs, so a merge can add keys to a filter.
     shell.run(&["merge", "--force", "-o", "a.filter", "a.filter"]).exits(0);
 }

@@ -22,7 +22,11 @@ fn pairs_are_put_got_scanned_and_deleted() {
     assert_eq!(shell.run(&["db", "scan", "store", "--reverse", "--limit", "1"]).exits(0), "plum\tblue\n");
     assert_eq!(shell.run(&["db", "scan", "store", "--from", "b", "--to", "z"]).exits(0), "plum\tblue\n");
     assert_eq!(shell.run(&["db", "scan", "store", "--from", "z", "--to", "b"]).exits(0), "");
-    assert_eq!(shell.run(&["db", "scan", "store", "--to", "b", "--hex"]).status, 2, "b is half a byte");
+    assert_eq!(
+        shell.run(&["db", "scan", "store", "--to", "b", "--hex"]).status,
+        2,
+        "an odd number of hexadecimal digits was not refused"
+    );
     assert_eq!(shell.run(&["db", "scan", "store", "--to", "62", "--hex"]).exits(0), "6170706c65\t726564\n");
 }
 
@@ -294,7 +298,7 @@ fn the_benchmark_reports_every_filter_layout_and_workload() {
         "plot.svg",
     ]);
     let report = report.json(0);
-    // The factors are filters, layouts, workloads and filters on or off.
+    // The number of rows is the product of filters, layouts, workloads, and filters on or off.
     assert_rows(&report, 3 * 4 * 3 * 2);
     assert_eq!((&report["settings"]["lookups"], &report["settings"]["command"]), (&2_000.into(), &Value::Null));
     assert_eq!(report["settings"]["layouts"].as_array().unwrap().len(), 4);

@@ -138,7 +138,7 @@ fn a_block_written_to_a_closed_pipe_is_an_error() {
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
     let shell = shell();
-    // Full, closed, and open only for reading.
+    // Stdout is a full device, closed, or open for reading only.
     for redirection in [">/dev/full", ">&-", "1</dev/null"] {
         for (arguments, status, is_output) in CASES {
             let found = run(&shell, arguments, redirection);
@@ -153,7 +153,7 @@ fn output_that_cannot_be_written_is_an_error() {
 #[test]
 fn output_to_dev_null_is_not_an_error() {
     let shell = shell();
-    // Service managers often open this device in both directions.
+    // Service managers often open /dev/null in both directions.
     for redirection in [">/dev/null", "1<>/dev/null", "0<>/dev/null 1<&0 2<&0"] {
         for (arguments, status, _) in CASES {
             let found = run(&shell, arguments, redirection);

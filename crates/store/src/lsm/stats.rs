@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn amplifications_compare_all_bytes_with_the_flushed_and_the_lowest() {
+    fn amplifications_are_ratios_of_bytes() {
         let level = |bytes| LevelStats { bytes, ..LevelStats::default() };
         let stats = Stats { flushed_bytes: 100, compacted_bytes: 450, ..Stats::default() };
         assert_eq!((stats.write_amplification(), stats.space_amplification()), (Some(5.5), None));
