@@ -48,7 +48,7 @@ impl Report {
         }
         if self.filters.len() > SHOWN_MAX {
             let hidden = self.filters.len() - 2 * SHOWN_OF_MANY;
-            let _ = writeln!(out, "{} between them not shown; use --json to show all", count(hidden as u64, "filter"));
+            let _ = writeln!(out, "{} between them not shown; --json shows all", count(hidden as u64, "filter"));
         }
         if let Some(what_if) = &self.what_if {
             let _ = write!(out, "\n{what_if}");

@@ -181,10 +181,7 @@ fn impossible_plans_are_refused() {
         (&["--keys", "10", "--bits-per-key", "0.5"], &["--bits-per-key 0.5", "from 1 to 100"]),
         (&["--keys", "10", "--bits-per-key", "101"], &["from 1 to 100"]),
         (&["--keys", "10", "--bits-per-key", "inf"], &["from 1 to 100"]),
-        (
-            &["--keys", "1000000", "--memory", "100KiB"],
-            &["102,400 bytes are less than 1 bit per key for 1,000,000 keys"],
-        ),
+        (&["--keys", "1000000", "--memory", "100KiB"], &["102,400 bytes are too few for 1,000,000 keys"]),
         (&["--keys", "10", "--memory", "0"], &["less than 1 bit per key"]),
         (&["--keys", "10", "--memory", "1.5MB"], &["--memory", "KiB, MiB, GiB, TiB"]),
         (&["--keys", "10", "--memory", "99999999999TiB"], &["--memory"]),

@@ -4,10 +4,9 @@
 //! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation. The unsynced
 //!   changes are then lost, kept, torn or reordered.
 //! * [`Faulty::set_capacity`] gives the disk a size.
-//! * [`Faulty::refuse`] makes chosen operations fail until the test ends the refusal.
+//! * [`Faulty::refuse`] makes chosen operations fail until the refusal ends.
 //!
-//! All random choices come from a seed. Short and interrupted calls are errors here, because a
-//! storage has to continue them itself.
+//! Random choices come from a seed. Short calls are errors, because a storage must continue them.
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]
 
