@@ -182,7 +182,7 @@ fn impossible_plans_are_refused() {
         (&["--keys", "10", "--bits-per-key", "101"], &["from 1 to 100"]),
         (&["--keys", "10", "--bits-per-key", "inf"], &["from 1 to 100"]),
         (&["--keys", "1000000", "--memory", "100KiB"], &["102,400 bytes are too few for 1,000,000 keys"]),
-        (&["--keys", "10", "--memory", "0"], &["less than 1 bit per key"]),
+        (&["--keys", "10", "--memory", "0"], &["too few for 10 keys"]),
         (&["--keys", "10", "--memory", "1.5MB"], &["--memory", "KiB, MiB, GiB, TiB"]),
         (&["--keys", "10", "--memory", "99999999999TiB"], &["--memory"]),
         (&["--keys", "72057594037927937", "--fpr", "0.01"], &["2^56 keys"]),

@@ -34,7 +34,7 @@ impl Load {
 
     fn table(&mut self, smallest: u32, largest: u32, len_bytes: u64) -> TableMeta {
         self.next_number += 1;
-        let [smallest, largest] = [smallest, largest].map(|key| key.to_be_bytes().to_vec());
+        let [smallest, largest] = [smallest, largest].map(|key| format!("{key:010}").into_bytes());
         TableMeta { number: self.next_number, smallest, largest, len_bytes, ..TableMeta::default() }
     }
 
@@ -69,13 +69,15 @@ impl Load {
         let lower = take(&mut self.levels[pick.to], &pick.lower);
         self.picker.note_begin(pick.level, &upper.last().unwrap().largest);
         let inputs: Vec<&TableMeta> = upper.iter().chain(&lower).collect();
-        let key = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+        let key = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().parse::<u32>().unwrap();
         let smallest = inputs.iter().map(|table| key(&table.smallest)).min().unwrap();
         let largest = inputs.iter().map(|table| key(&table.largest)).max().unwrap();
         let bytes: u64 = inputs.iter().map(|table| table.len_bytes).sum();
         let num_tables = bytes.div_ceil(self.table_bytes).max(1);
-        let bound =
-            |i: u64| smallest + (u128::from(largest - smallest) * u128::from(i) / u128::from(num_tables)) as u32;
+        let bound = |i: u64| {
+            let offset = u128::from(largest - smallest) * u128::from(i) / u128::from(num_tables);
+            smallest + u32::try_from(offset).unwrap()
+        };
         for i in 0..num_tables {
             let end = if i + 1 == num_tables { largest } else { bound(i + 1) - 1 };
             let table = self.table(bound(i), end, bytes / num_tables);
