@@ -280,7 +280,9 @@ fn bits_expected(kind: FilterKind) -> String {
         FilterKind::Ribbon => ("from 1 to 32", 7),
         FilterKind::BinaryFuse => ("8, 12 or 16", 8),
         FilterKind::BumpedRibbon => ("from 1 to 100", 7),
-        _ => ("from 1 to 100", 10),
+        FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::SplitBlock | FilterKind::SplitBlock512 => {
+            ("from 1 to 100", 10)
+        }
     };
     format!("bits per key must be {range}; try {kind}:{example}")
 }

@@ -76,8 +76,9 @@ fn a_bumped_ribbon_build_takes_at_most_30_bytes_per_key() {
 fn a_bumped_ribbon_build_takes_2_mb_beyond_hashes_and_block() {
     let _turn = TURN.lock();
     // The compact setting has no shards and needs rows for all slots, so it is not tested here. The
-    // columns of the second layer grow with the keys and exist twice for a while. From some 15
-    // million keys on, they take more than the rows of a shard leave free.
+    // columns of the second layer grow with the keys and exist twice for a while. From
+    // about 15 million keys on, these columns and the rows of one shard together need more than the
+    // limit, so the test uses fewer keys.
     for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3"] {
         for n in [10_000, 100_000, 1_000_000, 4_000_000] {
             let cost = build(spec, n, 1, true);

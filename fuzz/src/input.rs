@@ -3,7 +3,7 @@
 
 use filterblock::{FilterKind, FilterSpec};
 
-/// The rest of an input.
+/// The bytes of a fuzzer's input that are not read yet.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a>(pub &'a [u8]);
 

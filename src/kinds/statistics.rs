@@ -109,9 +109,9 @@ pub(super) fn rank(mut rows: Vec<u128>) -> usize {
     rank
 }
 
-/// Returns chi-square, with two degrees of freedom, of the ranks of square matrices: full, one
-/// less, and lower. Each matrix consists of `size` successive values, and one of its columns is all
-/// ones.
+/// Returns the chi-square statistic (two degrees of freedom) that compares the ranks of square bit
+/// matrices with those of random matrices. The classes are full rank, one less, and lower. Each
+/// matrix consists of `size` successive values, and one of its columns is all ones.
 pub(super) fn ranks(values: impl Iterator<Item = u128>, size: usize) -> f64 {
     let values: Vec<u128> = values.collect();
     let mut found = [0u32; 3];

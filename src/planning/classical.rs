@@ -130,7 +130,8 @@ impl VariantPlan {
             Variant::Partitioned => partitioned(num_keys, rate),
             Variant::Counting => counting(num_keys, rate)?,
             Variant::DLeft => Some(
-                d_left(num_keys, rate).ok_or_else(|| invalid("remainders have at most 48 bits; use a higher rate"))?,
+                d_left(num_keys, rate)
+                    .ok_or_else(|| invalid("this FPR needs remainders of more than 48 bits; use a higher FPR"))?,
             ),
             Variant::Compressed => compressed(num_keys, rate)?,
             Variant::Scalable => scalable(num_keys, rate),

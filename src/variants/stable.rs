@@ -95,8 +95,8 @@ impl Stable {
         let StableShape { cell_bits, decrements, .. } = shape;
         if !(1..=16).contains(&cell_bits) || !(1..=cells).contains(&decrements) || u64::from(probes) > cells {
             let given = format!("{cells} cells of {cell_bits} bits, {probes} for each key, {decrements} decremented");
-            let reason = "expected cells of 1 to 16 bits, at least as many as a key uses, and 1 to all of them \
-                          decremented; try 1000000 cells of 3 bits, 3 for each key, 10 decremented";
+            let reason = "expected 1 to 16 bits per cell, at least as many cells as a key uses, and between 1 and \
+                          all cells decremented; try 1000000 cells of 3 bits, 3 for each key, 10 decremented";
             return Err(Error::invalid("shape of a stable filter", given, reason));
         }
         let shape = StableShape { cells, ..shape };
@@ -168,8 +168,8 @@ impl StableShape {
         (1.0 / (1.0 + 1.0 / (self.decrements as f64 * self.spread()))).powf(max)
     }
 
-    /// Returns the FPR for keys that were never added in the long run. It is also an upper bound at
-    /// any time.
+    /// Returns the FPR that the filter reaches in the long run, for keys that were never added. The
+    /// FPR never exceeds this value.
     #[must_use]
     pub fn stable_rate(&self) -> f64 {
         (1.0 - self.stable_zeros()).powi(self.probes.cast_signed())

@@ -23,7 +23,8 @@ fn empty_share(slots_per_mille: u128) -> f64 {
     }
 }
 
-/// Slots that stay empty in addition at the ends of a layer, however long the layer is.
+/// The number of empty slots at the ends of a layer, in addition to [`empty_share`]. It does not
+/// depend on the length of the layer.
 const EMPTY_AT_ENDS: usize = 20;
 
 /// Plans the filter that `budget` requests. Returns `None` if its size does not fit the address

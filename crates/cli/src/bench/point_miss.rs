@@ -117,7 +117,7 @@ pub struct Arguments {
     /// 1000000]
     #[arg(long, value_name = "N", value_parser = whole(1..=LOOKUPS_MAX, 1_000_000))]
     lookups: Option<u64>,
-    /// The number of rounds; each mean is their median
+    /// Repeat each measurement N times; the report shows the median of the N means
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1_000u32, 3))]
     rounds: u32,
     /// The seed of keys, values and orders; the same seed repeats a run

@@ -161,9 +161,10 @@ impl FileArguments {
     ) -> Outcome<Vec<&'a ParquetColumnChunk>> {
         let groups = file.num_row_groups();
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
-            let (path, groups) = (path.display(), count(groups as u64, "row group"));
+            let (path, last) = (path.display(), groups.saturating_sub(1));
+            let groups = count(groups as u64, "row group");
             return Err(Failure::Message(format!(
-                "{path}: no row group {number}; the file has {groups}, counted from 0"
+                "{path}: no row group {number}: the file has {groups}; give a number from 0 to {last}"
             )));
         }
         let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);

@@ -172,7 +172,7 @@ impl Manifest {
     /// [`Error::Poisoned`].
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
         let Some(log) = &mut self.log else {
-            return Err(Error::Poisoned { reason: "the manifest file is not created yet".to_owned() });
+            return Err(Error::Poisoned { reason: "the manifest file was not created".to_owned() });
         };
         log.append(self.next_sequence, &[&edit.encode()])?;
         log.sync()?;

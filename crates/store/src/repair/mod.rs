@@ -123,8 +123,9 @@ impl Db {
     ///
     /// # Errors
     /// * [`Error::NotAStore`] if no file in the directory has the name of a store's file.
-    /// * [`Error::ForeignFile`] if no file certainly belongs to a store, if `CURRENT` belongs to
-    ///   another engine, or if a file of another program has a number with which no store opens.
+    /// * [`Error::ForeignFile`] if no file certainly belongs to a store, if `CURRENT` or
+    ///   `CURRENT.tmp` belongs to another program, or if a file of another program has a number above
+    ///   the limit for file numbers.
     /// * [`Error::Locked`] if the store is open, or if another engine holds the lock.
     /// * [`Secret`](filterblock::Error::Secret) and the other errors of a wrong secret, as for
     ///   [`Db::open`].
