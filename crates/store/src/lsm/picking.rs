@@ -201,7 +201,8 @@ impl Picker {
     }
 
     /// Returns a compaction that drops tombstones, or brings them nearer to the entries that they
-    /// delete, so that deletions release space. It ends: a pick moves tombstones down, or drops them.
+    /// delete, so that deletions release space. It ends: a pick moves tombstones down, or drops
+    /// them.
     fn pick_tombstones(&self, levels: &Levels<'_>) -> Option<Pick> {
         let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
         let num_tombstones = sum(level_0, |table| table.num_tombstones);
@@ -257,10 +258,12 @@ impl Picker {
     }
 
     /// Returns whether level 0 needs a compaction. A merge of level 0 rewrites the SSTs of level 1,
-    /// so it waits until level 0 has as many bytes as level 1, or twice as many SSTs as its trigger.
+    /// so it waits until level 0 has three quarters of the bytes of level 1, or twice as many SSTs
+    /// as its trigger.
     fn is_level_0_due(&self, levels: &Levels<'_>) -> bool {
         let (len, trigger) = (levels.tables(0).len(), self.limits.l0_trigger.max(1));
-        len >= self.max_l0_tables() || len >= trigger && levels.bytes(0) >= levels.bytes(1)
+        let is_as_large = levels.bytes(0) >= levels.bytes(1) / 4 * 3;
+        len >= self.max_l0_tables() || len >= trigger && is_as_large
     }
 
     /// Returns the number of SSTs in level 0 from which level 0 is due in any case.

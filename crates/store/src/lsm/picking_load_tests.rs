@@ -125,12 +125,12 @@ fn tiny_levels_do_not_starve_either() {
 
 /// 150 flushes of 16 MiB are about 20 million entries of 116 bytes.
 #[test]
-fn a_load_of_20_million_keys_compacts_a_byte_at_most_5_5_times() {
+fn a_load_of_20_million_keys_compacts_a_byte_at_most_6_times() {
     for speed in [6, 12, 30] {
         let mut load = Load::new(default_limits(), 16 * MB, 64 * MB);
         load.run(150, speed);
         let amplification = load.write_amplification(150);
-        assert!(amplification <= 5.5 && load.stalls == 0, "speed {speed}: {amplification:.2}, {} stalls", load.stalls);
+        assert!(amplification <= 6.0 && load.stalls == 0, "speed {speed}: {amplification:.2}, {} stalls", load.stalls);
     }
 }
 

@@ -72,8 +72,8 @@ fn picks_of_hand_made_levels_are_the_expected_ones() {
             down(1, &[1], &[], true),
         ),
         (
-            "level 0 with fewer bytes than level 1, and fewer SSTs than twice its trigger",
-            vec![(0..7).map(|i| small(19 - i, 1, 9)).collect(), vec![large(1, 1, 2)]],
+            "level 0 with few bytes beside level 1, and fewer SSTs than twice its trigger",
+            vec![(0..6).map(|i| small(19 - i, 1, 9)).collect(), vec![large(1, 1, 2)]],
             None,
         ),
     ];
