@@ -43,7 +43,6 @@ fn levels_of(version: &Version) -> Levels<'_> {
 pub(super) fn picker(options: &Options) -> Picker {
     Picker::new(Limits {
         l0_trigger: options.l0_compaction_trigger,
-        l0_stall_trigger: options.l0_stall_trigger,
         base_bytes: options.level_base_bytes,
         size_ratio: options.size_ratio(),
     })
