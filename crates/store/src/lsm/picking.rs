@@ -259,7 +259,7 @@ impl Picker {
     ///
     /// Rejected: to wait until level 0 has as many bytes as the level 1 that the merge rewrites. In a
     /// simulation, a load of 2.4 GB then compacts 5.3 bytes per byte instead of 7.9. But a store of a
-    /// million keys keeps five runs instead of one, and a miss takes a third longer.
+    /// million keys keeps five runs instead of one, and a miss reads 0.0129 blocks instead of 0.0095.
     fn is_level_0_due(&self, levels: &Levels<'_>) -> bool {
         levels.tables(0).len() >= self.limits.l0_trigger.max(1)
     }

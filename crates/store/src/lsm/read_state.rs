@@ -32,8 +32,8 @@ pub(super) struct Published {
     /// The last write that reads may see.
     visible: AtomicU64,
     /// Replaced states that reads may still use. As long as a state is in this list, no read holds
-    /// the last reference: whoever drops that one closes and removes the files of replaced SSTs,
-    /// which takes a tenth of a second for a dozen large SSTs.
+    /// the last reference. The drop of the last reference closes and removes the files of replaced
+    /// SSTs, which takes a tenth of a second for a dozen large SSTs.
     replaced: Mutex<Vec<Arc<ReadState>>>,
 }
 
