@@ -234,6 +234,41 @@ proptest! {
         }
     }
 
+    /// Applies picks until none is left. Each pick must keep the invariants, and picks must end.
+    #[test]
+    fn picks_of_tombstones_reveal_no_deleted_key_and_end(mut store in stores(), shares in vec(0u64..5, 200)) {
+        for (table, share) in store.iter_mut().flatten().zip(&shares) {
+            (table.num_entries, table.num_tombstones) = (4, *share);
+        }
+        let mut picker = Picker::new(Limits { base_bytes: u64::MAX, ..LIMITS });
+        let mut num_picks = 0;
+        while let Some(pick) = picker.pick(&levels(&store)) {
+            check(&store, &pick)?;
+            num_picks += 1;
+            prop_assert!(num_picks < 1_000, "picks do not end: {pick:?}");
+            let is_input = |table: &mut TableMeta| pick.inputs().any(|number| number == table.number);
+            let mut inputs: Vec<TableMeta> = store[pick.level].extract_if(.., is_input).collect();
+            inputs.extend(store[pick.to].extract_if(.., is_input));
+            picker.note_begin(pick.level, &inputs[0].largest);
+            let sum = |of: fn(&TableMeta) -> u64| inputs.iter().map(of).sum::<u64>();
+            let dropped = if pick.bottommost { sum(|one| one.num_tombstones) } else { 0 };
+            store[pick.to].push(TableMeta {
+                number: inputs[0].number,
+                smallest: inputs.iter().map(|one| one.smallest.clone()).min().unwrap(),
+                largest: inputs.iter().map(|one| one.largest.clone()).max().unwrap(),
+                len_bytes: sum(|one| one.len_bytes),
+                num_entries: sum(|one| one.num_entries) - dropped,
+                num_tombstones: sum(|one| one.num_tombstones) - dropped,
+                ..TableMeta::default()
+            });
+            store[pick.to].sort_by(|a, b| a.smallest.cmp(&b.smallest));
+            store[pick.to].retain(|one| one.num_entries > 0);
+        }
+        // No SST of a deeper level consists of tombstones for half.
+        let is_half = |one: &TableMeta| one.num_tombstones > 0 && 2 * one.num_tombstones >= one.num_entries;
+        prop_assert!(!store[1..].iter().flatten().any(is_half), "{store:?}");
+    }
+
     #[test]
     fn cursors_visit_each_sst_of_a_level_in_turn(store in stores(), level in 1..NUM_LEVELS - 1) {
         let levels = levels(&store);
