@@ -9,7 +9,8 @@
 //! all pages verified. Half of the keys are asked one by one, and half in batches. The seed is
 //! fixed, so runs are repeatable. A run with 10^9 probes takes a few minutes on one thread.
 //!
-//! Exit code: 0 if no key was denied, 1 if a key was denied, 2 for wrong arguments.
+//! Exit code: 0 if no key was denied, 1 if a key was denied or a filter could not be built, 2 for
+//! wrong arguments.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of the command line")]
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Converts integers to bytes and back. All conversions live here. Everything on disk is
-//! little-endian.
+//! Converts integers to bytes and back, in little-endian order, as all formats of this crate store
+//! them.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -10,7 +10,6 @@ pub const MAX_VARINT_LEN_BYTES: usize = 10;
 /// error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt<F> {
-    /// The field.
     pub field: F,
     /// The offset of the field, counted from the base of the cursor.
     pub offset: u64,
@@ -30,20 +29,20 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes, offset: base }
     }
 
-    /// The bytes that have not been read yet.
+    /// Returns the bytes that have not been read yet.
     #[cfg(feature = "foreign")]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The offset of the next field.
+    /// Returns the offset of the next field, counted from the base.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether all bytes have been read.
+    /// Returns whether all bytes have been read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -112,8 +111,8 @@ impl<'a> Cursor<'a> {
     /// Reads a varint.
     ///
     /// # Errors
-    /// Returns [`Corrupt`] if the bytes end before the varint does, or if its value exceeds 64
-    /// bits.
+    /// Returns [`Corrupt`] if the bytes end before the varint does, or if the varint has more than
+    /// 10 bytes or its value more than 64 bits.
     pub fn take_varint<F: Copy>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
         let mut value = 0u64;
         for (i, &byte) in self.rest.iter().take(MAX_VARINT_LEN_BYTES).enumerate() {
@@ -187,7 +186,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The eight bytes of `value`.
+/// Returns the eight bytes of `value`.
 #[must_use]
 pub fn u64_bytes(value: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
@@ -195,7 +194,7 @@ pub fn u64_bytes(value: u64) -> [u8; 8] {
     bytes
 }
 
-/// The sixteen bytes of `value`.
+/// Returns the sixteen bytes of `value`.
 #[must_use]
 #[inline]
 pub fn u128_bytes(value: u128) -> [u8; 16] {
@@ -211,7 +210,7 @@ pub fn u128_from(bytes: &[u8; 16]) -> u128 {
     LittleEndian::read_u128(bytes)
 }
 
-/// The two bytes of `value`.
+/// Returns the two bytes of `value`.
 #[must_use]
 #[inline]
 pub fn u16_bytes(value: u16) -> [u8; 2] {
@@ -220,7 +219,7 @@ pub fn u16_bytes(value: u16) -> [u8; 2] {
     bytes
 }
 
-/// Decodes the 16-bit integer at `offset`. `None` if the bytes end before it does.
+/// Decodes the 16-bit integer at `offset`. Returns `None` if the bytes end before the integer does.
 #[must_use]
 #[inline]
 pub fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
@@ -241,7 +240,7 @@ pub fn u64_from(bytes: &[u8; 8]) -> u64 {
     LittleEndian::read_u64(bytes)
 }
 
-/// Decodes the 32-bit integer at `offset`. `None` if the bytes end before it does.
+/// Decodes the 32-bit integer at `offset`. Returns `None` if the bytes end before the integer does.
 #[must_use]
 #[inline]
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {

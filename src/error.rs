@@ -24,35 +24,41 @@ pub enum Error {
         /// The error itself.
         source: Box<Error>,
     },
-    /// Bytes that no writer of this crate produces.
+    /// A field has a value that no writer of this crate writes there, the bytes end early, or the
+    /// bytes are another partition than the expected one.
     Corrupt {
         /// The field that is not valid.
         field: Field,
         /// The offset of the field, in bytes from the start of the block or file.
         offset: u64,
     },
-    /// A stored checksum differs from the checksum computed over the bytes.
+    /// A stored checksum differs from the checksum of the bytes.
     ChecksumMismatch {
-        /// The field that the checksum covers.
+        /// The field that the checksum covers. [`Field::Checksum`] stands for the extension and the
+        /// trailer.
         field: Field,
-        /// The offset of the covered bytes, from the start of the block or file.
+        /// The offset of the covered bytes, from the start of the block or file. For
+        /// [`Field::Checksum`], the offset of the checksum itself.
         offset: u64,
-        /// The checksum stored in the file.
+        /// The checksum stored in the file. For [`Field::Partition`], the checksum in the partition
+        /// index.
         stored: u32,
-        /// The checksum computed over the bytes.
+        /// The checksum computed over the bytes. For [`Field::Partition`], the checksum in the
+        /// partition's trailer.
         computed: u32,
     },
-    /// The bytes are of a newer version, or use a feature that this build does not read. A newer
+    /// The bytes are of a newer version, or use a feature that this build does not read. An unknown
     /// version may also be damage, because this build cannot verify the checksum of a newer
     /// version.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
-        /// The value.
+        /// The unknown value. For [`Field::Extension`], the tag of the record.
         found: u64,
     },
-    /// The bytes are sound, but of another table, other keys or another hasher than the caller
-    /// expects.
+    /// The bytes are sound, but not the expected block. They are of another table, an older state
+    /// of the table, another kind or another hasher, or the filter lacks the expected keys or
+    /// prefixes.
     Unexpected {
         /// The field that differs.
         field: Field,
@@ -71,7 +77,8 @@ pub enum Error {
         /// The fingerprint of the caller's secret. `None` if the caller gave no secret.
         given: Option<Fingerprint>,
     },
-    /// The caller gave a value outside its documented range. Nothing was changed.
+    /// The caller gave a value that the function does not accept, or that this machine's memory
+    /// cannot serve.
     Invalid {
         /// The name of the argument. It is `"filter"` for a filter specification, with or without a
         /// number of keys.
@@ -95,7 +102,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns an [`Error::Invalid`].
+    /// Returns an [`Error::Invalid`]. `reason` says why the value is refused and, after a
+    /// semicolon, what to do next.
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
@@ -113,7 +121,7 @@ impl Error {
         }
     }
 
-    /// Returns the error itself, without the file paths around it.
+    /// Returns the error itself, without the path that [`Error::in_file`] added.
     #[must_use]
     pub fn root(&self) -> &Self {
         match self {
@@ -123,7 +131,8 @@ impl Error {
     }
 
     /// Adds `base` to the offset of the error. `base` is the offset of the block within the host's
-    /// file.
+    /// file, in bytes. An error without an offset does not change, and neither does an
+    /// [`Error::InFile`].
     #[must_use]
     pub fn moved_by(mut self, base: u64) -> Self {
         if let Self::Corrupt { offset, .. } | Self::ChecksumMismatch { offset, .. } = &mut self {
@@ -132,8 +141,8 @@ impl Error {
         self
     }
 
-    /// Whether the reader lacks the secret, or has another secret, hash function or seed than the
-    /// writer. The bytes may be sound.
+    /// Returns whether the reader lacks the secret, or has another secret, hash function or seed
+    /// than the writer. Such an error does not mean damage.
     #[must_use]
     pub fn is_secret_mismatch(&self) -> bool {
         match self.root() {
@@ -143,19 +152,21 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are sound, but not what the caller expects. Such bytes are not damaged.
+    /// Returns whether the bytes are sound, but not what the caller expects.
     #[must_use]
     pub fn is_unexpected(&self) -> bool {
         matches!(self.root(), Self::Unexpected { .. })
     }
 
-    /// Whether the bytes are of a newer version, or use a feature that this build does not read.
+    /// Returns whether the bytes are of a newer version, or use a feature that this build does not
+    /// read.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self.root(), Self::Unsupported { .. })
     }
 
-    /// Whether the bytes are damaged or no writer of this crate made them.
+    /// Returns whether the bytes are damaged, cut short, not a filter block, or another partition
+    /// than the expected one.
     ///
     /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes may be
     /// sound, and a repair would destroy them.
@@ -173,7 +184,15 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => message::io(f, error),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Corrupt { field: field @ Field::PartitionNumber, offset } => write!(
+                f,
+                "wrong {field} at offset {offset}: the bytes are not the expected filter or partition, or they are \
+                 damaged; check which file and offset they were read from, or build the filter again"
+            ),
             Self::Corrupt { field, offset } => message::corrupt(f, field, *offset, REBUILD),
+            Self::ChecksumMismatch { field: Field::Checksum, offset, stored, computed } => {
+                message::checksum_mismatch(f, "trailer", *offset, (*stored, *computed), REBUILD)
+            }
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 message::checksum_mismatch(f, field, *offset, (*stored, *computed), REBUILD)
             }
@@ -185,24 +204,10 @@ impl fmt::Display for Error {
             Self::Unsupported { field, found } => {
                 write!(
                     f,
-                    "{field} {found} is not supported by this version of filterblock; open it with a newer version"
+                    "{field} {found} is not supported by this version of filterblock; open the block with a newer version"
                 )
             }
-            Self::Unexpected { field: field @ (Field::HashId | Field::Seed), found, expected } => write!(
-                f,
-                "{field} is {found}, but {expected} is expected: the keys were hashed with another hasher; answer \
-                 without the filter, or give the hash function and the seed that hashed its keys"
-            ),
-            Self::Unexpected { field: field @ (Field::Flags | Field::Extension), found, expected } => write!(
-                f,
-                "{field} is {found}, but {expected} is expected: the filter was built of other keys or prefixes; \
-                 answer without the filter, or build it again with the expected ones"
-            ),
-            Self::Unexpected { field, found, expected } => write!(
-                f,
-                "{field} is {found}, but {expected} is expected: this is not the expected block; answer without it, \
-                 and check which file and offset it was read from"
-            ),
+            Self::Unexpected { field, found, expected } => write_unexpected(f, *field, found, expected),
             Self::Secret { hash, stored: Some(stored), given: Some(given) } => write!(
                 f,
                 "keys were hashed by {hash} under another secret (fingerprint {stored}; the given secret has \
@@ -217,9 +222,11 @@ impl fmt::Display for Error {
                 f,
                 "keys were hashed by {hash} under a secret; give the secret that hashed them (fingerprint {stored})"
             ),
-            Self::Secret { hash, stored: None, given: None } => {
-                write!(f, "keys were hashed by {hash} under a secret; give the secret that hashed them")
-            }
+            Self::Secret { hash, stored: None, given: None } => write!(
+                f,
+                "{hash} hashes keys under a secret; give the secret that hashed the keys, or 16 or 32 random bytes if \
+                 there are no keys yet"
+            ),
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
             Self::TooLarge { what } => message::too_large(f, what),
             Self::SelfCheckFailed { denied } => write!(
@@ -228,6 +235,37 @@ impl fmt::Display for Error {
                  this machine's memory if it happens twice"
             ),
         }
+    }
+}
+
+/// Writes an [`Error::Unexpected`]. What to do next depends on the field.
+fn write_unexpected(f: &mut fmt::Formatter<'_>, field: Field, found: &str, expected: &str) -> fmt::Result {
+    match field {
+        Field::HashId | Field::Seed => write!(
+            f,
+            "{field} is {found}, but {expected} is expected: the keys were hashed with another hasher; answer \
+             without the filter, or give the hash function and the seed that hashed its keys"
+        ),
+        Field::Flags => write!(
+            f,
+            "the filter holds {found}, but {expected} is expected; answer without the filter, or build it again with \
+             the expected keys or prefixes"
+        ),
+        Field::Extension => write!(
+            f,
+            "the extractor {found} took the prefixes, but {expected} is expected; answer without the filter, or build \
+             it again with the expected extractor"
+        ),
+        Field::Kind => write!(
+            f,
+            "{field} is {found}, but {expected} is expected; open a partition index with PartitionIndex, and any other \
+             block with FilterBlock"
+        ),
+        _ => write!(
+            f,
+            "{field} is {found}, but {expected} is expected: this is not the expected block; answer without it, and \
+             check which file and offset it was read from"
+        ),
     }
 }
 
@@ -266,7 +304,9 @@ pub(crate) mod message {
             Kind::NotFound => "check the path",
             Kind::PermissionDenied => "check who may read and write it",
             Kind::AlreadyExists => "choose another name, or remove it first",
-            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => "make room, and try again",
+            Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
+            Kind::FileTooLarge => "raise the limit of the file size, and try again",
+            Kind::UnexpectedEof => "check that the file is complete, and try again",
             Kind::OutOfMemory => "free memory, and try again",
             _ => "check the device and its limits, and try again",
         };

@@ -21,8 +21,8 @@ pub struct HashSeed(pub u64);
 ///
 /// A store computes the hash once per key. The hash is valid for every filter whose block names the
 /// same function, seed and secret. With a hash from another hasher, a filter would answer about
-/// another key. Debug builds therefore keep a tag of the hasher beside each hash, and filters check
-/// the tag. In release builds a hash takes only eight bytes.
+/// another key. Debug builds therefore keep a tag of the hasher beside each hash, and filter blocks
+/// check the tag. In release builds a hash takes only eight bytes.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(debug_assertions), repr(transparent))]
 pub struct KeyHash {
@@ -45,7 +45,8 @@ impl KeyHash {
     }
 
     /// Wraps a hash that was computed elsewhere. If other programs read the filter, the hash must
-    /// come from the function that the filter block names. Debug builds cannot check such a hash.
+    /// come from the function that the filter block names. Debug builds do not check which hasher
+    /// made such a hash.
     #[must_use]
     #[inline]
     pub const fn from_raw(hash: u64) -> Self {
@@ -63,7 +64,8 @@ impl KeyHash {
         self.raw
     }
 
-    /// Maps the hash to `0..range`, to choose a shard, a bucket or a word for the key.
+    /// Maps the hash to `0..range`, to choose a shard, a bucket or a word for the key. For a
+    /// `range` of 0, the result is 0.
     #[must_use]
     #[inline]
     pub const fn reduce(self, range: u64) -> u64 {
@@ -102,8 +104,9 @@ impl Hash for KeyHash {
     }
 }
 
-/// Maps a uniform `hash` to `0..range` and keeps the order of the hashes. The result is the high
-/// half of the 128-bit product (Lemire, "Fast random integer generation in an interval", 2019).
+/// Maps a uniform `hash` to `0..range` and keeps the order of the hashes. For a `range` of 0, the
+/// result is 0. The result is the high half of the 128-bit product (Lemire, "Fast random integer
+/// generation in an interval", 2019).
 #[must_use]
 #[inline]
 pub const fn reduce(hash: u64, range: u64) -> u64 {

@@ -10,8 +10,8 @@ pub const FINGERPRINT_LEN_BYTES: usize = 8;
 #[repr(u8)]
 #[non_exhaustive]
 pub enum HashKind {
-    /// XXH3-64 under the seed. It is the fastest, but an attacker who has seen a file can choose
-    /// keys that collide.
+    /// XXH3-64 under the seed. It is fast, but an attacker who has seen a file can choose keys that
+    /// collide.
     #[default]
     Xxh3 = 1,
     /// XXH3-64 under a secret. It is as fast as `Xxh3`, and without the secret it is harder to
@@ -38,7 +38,7 @@ impl HashKind {
         !matches!(self, Self::Xxh3)
     }
 
-    /// The name that is printed and parsed.
+    /// Returns the name that is printed and parsed.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Xxh3 => "xxh3",

@@ -22,14 +22,14 @@
 //! # Ok::<(), filterblock::Error>(())
 //! ```
 //!
-//! **An error never becomes "absent"**: if a block is damaged, stale, foreign or of a newer
-//! version, [`TableFilter`] answers that the key may be in the SST.
+//! **An error never becomes "absent"**: if a block is damaged, has a newer version, or is not the
+//! block that [`Expected`] describes, [`TableFilter`] answers that the key may be in the SST.
 //!
 //! # Read path
 //!
 //! ```text
 //! key ─▶ KeyHasher: one KeyHash for all SSTs
-//!     ─▶ FilterSet: for each SST one cache line, then the lines of its filter (one more for `blocked-bloom`)
+//!     ─▶ FilterSet: for each SST, reads one cache line of the set and then the lines of the filter (`blocked-bloom`: 1)
 //!        ├─ Answer::No          skip the SST
 //!        ├─ Answer::Maybe       read the SST
 //!        └─ Answer::Unfiltered  read the SST: no usable filter, counted
@@ -63,6 +63,7 @@
 //! [verified bytes](embedding#verified-bytes),
 //! [prefixes](embedding#prefixes),
 //! [memory](embedding#memory),
+//! [shrinking](embedding#shrink-fewer-columns-in-less-memory),
 //! [verification and damage](embedding#verify-at-open-or-on-first-touch),
 //! [what to count](embedding#count),
 //! [upgrades](embedding#upgrade),
@@ -89,8 +90,9 @@ pub mod variants;
 
 pub use block::{
     Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSetCounts,
-    FilterSlot, LockedBlock, Metadata, Partition, PartitionEntry, PartitionIndex, PartitionedBuilder, Reclaimer,
-    SelfCheck, SharedBytes, Statistics, TableFilter, VerifiedFilter, Verify, compact, layout,
+    FilterSetShrunk, FilterSlot, IfMapped, LockedBlock, Metadata, Partition, PartitionEntry, PartitionIndex,
+    PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Shrunk, Statistics, TableFilter, VerifiedFilter, Verify,
+    compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
@@ -101,8 +103,11 @@ pub use kinds::{Columns, FilterKind, FilterView};
 pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 pub use spec::FilterSpec;
 
-/// Returns the vector instructions that queries use on this processor: `"avx512"`, `"avx2"`,
-/// `"neon"` or `"portable"`.
+/// Returns the name of the instruction set that queries use on this processor: `"avx512"`,
+/// `"avx2"`, `"neon"` or `"portable"`.
+///
+/// The environment variable `FILTERBLOCK_ISA` can select another set that the processor has. Kinds
+/// of filter without vector code always run portable code.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     simd::Isa::detect().name()
@@ -112,6 +117,8 @@ pub fn instruction_set() -> &'static str {
 #[doc = include_str!("../docs/FOREIGN.md")]
 struct ForeignDocument;
 
+// The page links to CHOOSING.md as [kinds]. The first definition of a link counts, so in the API
+// reference the link leads to the enum.
 /// [kinds]: FilterKind
 #[doc = include_str!("../docs/EMBEDDING.md")]
 #[cfg(any(doc, doctest))]

@@ -5,13 +5,14 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
-use crate::kinds::{Budget, Budgets, Effort, FilterKind, MILLIBITS, Shape, math};
+use crate::kinds::{self, Budget, Budgets, Effort, Filled, FilterKind, MILLIBITS, Shape, math};
 
 const EMPTY_TAKES_NO_SPEC: &str = "a filter without keys becomes empty by itself; try bloom:10";
 const FULL_TAKES_NO_BUDGET: &str = "full takes no budget; try full, or bloom:10 for a filter with a budget";
-const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon has a compact form; try bumped-ribbon:8:compact";
+const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact";
 
-/// The kind of a filter and its budget: either bits per key or a false-positive rate (FPR).
+/// The kind of a filter and its budget: either bits per key or a false-positive rate (FPR). The
+/// kind `full` takes no budget.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterSpec};
@@ -27,7 +28,7 @@ pub struct FilterSpec {
 }
 
 impl FilterSpec {
-    /// The always-maybe filter. It answers "maybe" for every key and takes no space.
+    /// The always-maybe filter. It answers "maybe" for every key, and its payload is empty.
     pub const FULL: Self = Self { kind: FilterKind::Full, budget: Budget::of_millibits(0) };
 
     /// `blocked-bloom:16`: one cache line per query, FPR 0.08 %.
@@ -41,8 +42,9 @@ impl FilterSpec {
     /// more with fewer keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the kind takes no budget, or not this one. A binary fuse
-    /// filter takes 8, 12 or 16 bits per key, a ribbon 1 to 32, and every other kind 1 to 100.
+    /// Returns [`Error::Invalid`] if the kind does not take this budget. A binary fuse filter takes
+    /// 8, 12 or 16 bits per key, a standard ribbon 1 to 32, `empty` and `full` none, and every
+    /// other kind 1 to 100.
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         if !kind.budgets().take(millibits) {
@@ -53,8 +55,8 @@ impl FilterSpec {
         Ok(Self { kind, budget: Budget::of_millibits(millibits) })
     }
 
-    /// Returns the largest filter of a kind with at most `bits_per_key` bits per key. `None` if the
-    /// smallest filter is larger.
+    /// Returns the largest filter of a kind with at most `bits_per_key` bits per key. Returns
+    /// `None` if the smallest filter is larger.
     pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
         let offered = match kind.budgets() {
             Budgets::Widths(widths) => {
@@ -69,15 +71,15 @@ impl FilterSpec {
     /// the kind for many keys gives the expected FPR.
     ///
     /// Each kind has a lowest FPR, which more bits do not lower: a kind cannot tell two keys apart
-    /// if their hashes agree in the bits that the kind uses. A Bloom filter of a few keys exceeds
-    /// the rate, because its bits are not independent.
+    /// if their hashes agree in the bits that the kind uses. A Bloom filter of a few keys may
+    /// exceed the rate, because its bits are not independent.
     /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) returns the expected FPR for a
     /// number of keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the kind takes no budget, if `rate` is not between 0 and 1, or
-    /// if no budget of the kind reaches `rate`. The error names the lowest rate that the kind
-    /// reaches.
+    /// Returns [`Error::Invalid`] if the kind takes no budget, if `rate` is not above 0 and below
+    /// 1, or if no budget of the kind reaches `rate`. In the last case, the error names the lowest
+    /// rate that the kind reaches.
     pub fn false_positive_rate(kind: FilterKind, rate: f64) -> Result<Self> {
         let given = || format!("{kind}:fpr={rate}");
         // NaN fails both comparisons.
@@ -100,8 +102,8 @@ impl FilterSpec {
         Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), EQUAL_HASHES))
     }
 
-    /// Returns the same filter in its most compact form. It builds more slowly, and its queries are
-    /// slightly slower.
+    /// Returns the specification with `:compact`: the smallest filter with the same budget. The
+    /// filter builds more slowly, and its queries are slightly slower.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind is not a bumped ribbon.
@@ -112,19 +114,19 @@ impl FilterSpec {
         Ok(Self { budget: Budget { compact: true, ..self.budget }, ..self })
     }
 
-    /// The kind of filter.
+    /// Returns the kind of filter.
     #[must_use]
     pub fn kind(&self) -> FilterKind {
         self.kind
     }
 
-    /// The budget of the filter.
+    /// Returns the budget of the filter.
     pub(crate) fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// Returns a filter of another kind with the same budget. If that kind cannot reach the rate,
-    /// returns a standard Bloom filter.
+    /// Returns a specification of another kind with the same budget, without `:compact`. If that
+    /// kind cannot reach the rate, returns a standard Bloom filter.
     fn with_kind(self, kind: FilterKind) -> Self {
         // A standard Bloom filter reaches every rate that another kind reaches.
         let of_rate =
@@ -133,17 +135,20 @@ impl FilterSpec {
         by_rate.unwrap_or(Self { kind, budget: Budget { compact: false, ..self.budget } })
     }
 
-    /// The budget in thousandths of a bit per distinct key.
+    /// Returns the budget in thousandths of a bit per distinct key. For a budget given as an FPR,
+    /// these are the fewest that reach the FPR by the formula for many keys. [`FilterSpec::FULL`]
+    /// has 0.
     #[must_use]
     pub fn millibits_per_key(&self) -> u64 {
         self.budget.millibits.into()
     }
 
-    /// The expected FPR of a filter of this specification with many keys, by the exact formula of
-    /// its kind.
+    /// Returns the expected FPR of a filter of this specification with many keys.
     ///
     /// A small filter may have a lower FPR, because its size is rounded up. A Bloom filter with a
-    /// few keys and many bits may have a higher one.
+    /// few keys and many bits may have a higher one. A ribbon whose budget is in bits has a higher
+    /// one, because the formula counts only the space of the fingerprints. With a million keys, a
+    /// `ribbon` takes 4.7 % more, and a `bumped-ribbon` about 1 %.
     /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) returns the expected FPR for a
     /// number of keys.
     #[must_use]
@@ -182,6 +187,20 @@ fn missing_budget(kind: FilterKind) -> &'static str {
 
 /// Builds filters.
 impl FilterSpec {
+    /// Builds the filter of `hashes`, which may come in any order and repeatedly. Returns `None` if
+    /// [`FilterSpec::encode`] must build the filter, of the distinct hashes in order. Both give the
+    /// same bytes.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FilterSpec::encode`].
+    pub(crate) fn fill(self, hashes: &[KeyHash], effort: Effort) -> Result<Option<Filled>> {
+        if hashes.is_empty() {
+            return Ok(None);
+        }
+        let filled = kinds::fill(self.kind, self.budget, hashes, effort.rounding).map_err(|_| no_memory(self))?;
+        filled.map(|filled| self.check_keys(filled.num_keys).map(|()| filled)).transpose()
+    }
+
     /// Builds the filter of `hashes`, which must be distinct and sorted, so that the same set gives
     /// the same bytes. May reorder `hashes`.
     ///
@@ -202,8 +221,8 @@ impl FilterSpec {
         }
     }
 
-    /// Builds the fallback for a filter whose system of equations has no solution. `hashes` may
-    /// come in any order.
+    /// Builds the fallback for a filter that its kind could not build. `hashes` may come in any
+    /// order.
     ///
     /// # Errors
     /// Returns the errors of [`FilterSpec::encode`].
@@ -211,15 +230,15 @@ impl FilterSpec {
         hashes.sort_unstable();
         let spec = self.fallback();
         let built = spec.kind.build(spec.budget, hashes, effort).map_err(|_| no_memory(spec))?;
-        // A fallback only sets bits, so every set of hashes has such a filter.
+        // A fallback only sets bits, so it can be built from every set of hashes.
         built.ok_or_else(|| no_memory(spec))
     }
 
-    /// Returns the filter to build if this one cannot be built: a blocked Bloom filter of the same
-    /// FPR, or for a bumped ribbon with a budget in bits, of the same bits per key. A blocked Bloom
-    /// filter cannot reach the lowest FPRs. If the caller asked for such an FPR, the fallback is a
-    /// standard Bloom filter. If the caller asked for bits, the fallback is a blocked Bloom filter
-    /// of the same bits per key, and its FPR is higher. A failed build would be worse.
+    /// Returns the specification of the fallback: a blocked Bloom filter of the same FPR, or for a
+    /// bumped ribbon with a budget in bits, of the same bits per key. A blocked Bloom filter cannot
+    /// reach the lowest FPRs. If the caller asked for such an FPR, the fallback is a standard Bloom
+    /// filter. If the caller asked for bits, the fallback is a blocked Bloom filter of the same
+    /// bits per key, and its FPR is higher. A failed build would be worse.
     fn fallback(self) -> Self {
         let rate = self.kind.fallback_rate(self.budget);
         let of_rate = rate.and_then(|rate| Self::false_positive_rate(FilterKind::BlockedBloom, rate).ok());

@@ -15,7 +15,7 @@ const MAX_KEYS: usize = 60;
 const MAX_EDITS: usize = 4;
 
 /// Opens any bytes as a file of each engine, or opens a table that the input describes. No call may
-/// panic. If only data blocks are edited, no key of an unedited block may be denied.
+/// panic. If only data blocks after the first are edited, no key of an unedited block may be denied.
 pub fn foreign_table(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 4 {

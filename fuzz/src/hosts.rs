@@ -31,7 +31,7 @@ pub(crate) fn ask_as_hosts_do(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &
                 assert!(hashes.iter().all(|&hash| verified.may_contain_hash(hash) == block.may_contain_hash(hash)));
                 assert!(KEYS.iter().all(|key| verified.may_contain(key) == block.may_contain(key)));
             }
-            // An index without partitions.
+            // The block is an index without partitions, which `VerifiedFilter` refuses.
             Err(error) => assert!(PartitionIndex::open(data, &expected).is_ok(), "{error}"),
         }
     }

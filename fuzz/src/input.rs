@@ -36,8 +36,9 @@ impl<'a> Input<'a> {
         front
     }
 
-    /// Reads a specification: any filter kind, with a number of bits per key that the kind allows,
-    /// or with an FPR.
+    /// Reads a specification: any kind except `empty`, with a number of bits per key that the kind
+    /// allows, or with an FPR. Half of the specifications are compact if the kind has compact
+    /// filters.
     pub fn spec(&mut self) -> FilterSpec {
         let choice = self.byte();
         let kind = match choice % 10 {

@@ -61,8 +61,8 @@ pub fn log_and_manifest(data: &[u8]) {
     check_any(&files, compacts >= 128);
 }
 
-/// Reads files from the input: a name, a length and bytes for each. The checksums of logs and
-/// manifests may be repaired.
+/// Reads files from the input: a name, a length and bytes for each. If the input asks for it, the
+/// checksums of a file are repaired as those of a log.
 fn raw_files(input: &mut Input<'_>) -> Files {
     let mut files = Files::new();
     while !input.is_empty() {
@@ -175,7 +175,7 @@ impl Sound {
 fn take_batch(input: &mut Input<'_>, number: u8) -> Vec<Write> {
     let take_write = |input: &mut Input<'_>| {
         let (key, value) = (input.byte(), input.byte());
-        // A lost sector looks like a long value of zeros.
+        // A long value of zeros looks like a lost sector.
         let len = if value >= 240 { 1_100 } else { usize::from(value) };
         let fill = if value % 3 == 0 { 0 } else { number + 1 };
         (format!("key{:02}", key % 32).into_bytes(), (key < 200).then(|| vec![fill; len]))
@@ -299,7 +299,8 @@ fn check_any(files: &Files, compacts: bool) {
         for key in ["", "key01", "key31"] {
             let _ = db.get(key.as_bytes()).map_err(|error| check_error(&error));
         }
-        // Described tables hold this key, and no table may pass for newer than this write.
+        // The tables that the input describes hold this key. No table may pass for newer than this
+        // write.
         let takes_writes = match db.put(b"key01", b"new") {
             Ok(()) => true,
             // The sequence numbers are exhausted, which no real store reaches. The store does not

@@ -1,5 +1,5 @@
-//! Structured edits of sound blocks with repaired checksums, like blocks of a hostile or defective
-//! writer.
+//! Structured edits of sound blocks. With repaired checksums, the results resemble blocks of a
+//! hostile or defective writer; without, they are damaged blocks.
 
 use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
 use filterblock::{FilterBlock, FilterBuilder, FilterKind, LockedBlock, PartitionedBuilder, Verify};
@@ -44,7 +44,7 @@ pub fn patch_block(data: &[u8]) {
 pub(crate) fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
     let spec = input.spec();
     let (form, num_keys) = (input.byte(), input.below(MAX_KEYS));
-    // A bumped ribbon has layers from 2,561 keys on.
+    // A bumped ribbon may have layers from 1,501 keys on, and has them from 4,097 keys on.
     let num_keys = if spec.kind() == FilterKind::BumpedRibbon && form % 4 == 2 { num_keys * 8 } else { num_keys };
     let block = match form % 4 {
         0 => {

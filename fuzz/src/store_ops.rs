@@ -107,7 +107,8 @@ impl Run {
     }
 
     /// Opens the store and reads its content. If a fault makes the first attempt fail, heals the
-    /// file system and opens again. Background work may meet the fault before it is healed.
+    /// file system and opens again. Background work of a successful open may also meet the fault,
+    /// until the file system is healed.
     fn open(&mut self) {
         let options = self.options();
         self.struck_before = self.storage.struck().len();
@@ -382,7 +383,7 @@ fn key(input: &mut Input<'_>) -> Vec<u8> {
     numbered(input.byte())
 }
 
-/// Reads a value. Its first byte distinguishes one write from another.
+/// Reads a value. All its bytes are equal, and distinguish one write from another.
 fn value(input: &mut Input<'_>) -> Vec<u8> {
     let (len, fill) = (input.byte(), input.byte());
     vec![fill; if len >= 250 { 700 } else { usize::from(len % 80) }]

@@ -112,9 +112,9 @@ fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
 }
 
 /// Checks any bytes. The file must open with both ways of verification, or with neither. Every
-/// error must be damage of this file. If `verify` finds the file sound, walks in both directions
-/// must give the same entries in order. A search for each key must find it, and no filter may deny
-/// it.
+/// error must be one that [`ok`] accepts. If `verify` finds the file sound, walks in both
+/// directions must give the same entries in order, unless there are [`MAX_STEPS`] entries or more.
+/// A search for each key must find it, and no filter may deny it.
 fn check_any(file: &[u8]) {
     let storage = storage_of(file);
     let [checked, lazy] = [Verify::AtOpen, Verify::OnFirstTouch].map(|verify| open(&storage, verify, false, None));

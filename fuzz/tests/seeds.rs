@@ -1,16 +1,34 @@
-//! Writes the seeds of the targets `table`, `log_and_manifest`, `store_ops`, `foreign_filter` and
-//! `foreign_table`. The bytes are the same each time. The command is
+//! Writes the seeds of the targets `open_block`, `table`, `log_and_manifest`, `store_ops`,
+//! `foreign_filter` and `foreign_table`. The bytes are the same each time. The command is
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::Path;
 
+use filterblock::{Error, FilterBlock, FilterBuilder, HashSeed, Verify};
 use filterblock_fuzz::store_files::{Log, STORE_ID, batch, current, first_edit, put_numbers};
 
 fn write(target: &str, name: &str, parts: &[&[u8]]) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join(name), parts.concat()).unwrap();
+}
+
+const GOLDEN_TABLES: [&str; 2] = ["v1-sorted.sst", "v1-sorted-lz4.sst"];
+
+/// Returns the seed that opens a golden file of the store as it is.
+fn golden_table(name: &str) -> Vec<u8> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/store/tests/golden");
+    [vec![0], std::fs::read(golden.join(name)).unwrap()].concat()
+}
+
+#[test]
+fn seeds_of_golden_tables_are_the_golden_files() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/table");
+    for name in GOLDEN_TABLES {
+        let seed = std::fs::read(corpus.join(format!("any-{name}"))).unwrap();
+        assert!(seed == golden_table(name), "{name}: write the seeds again");
+    }
 }
 
 /// Returns random bytes by SplitMix64 (Steele, Lea, Flood 2014).
@@ -26,14 +44,60 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn seeds_of_open_block_are_of_the_present_layout() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/open_block");
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "fb") {
+            let opened = FilterBlock::open_any(std::fs::read(&path).unwrap(), Verify::AtOpen);
+            assert!(matches!(opened, Ok(_) | Err(Error::Secret { .. })), "{}: write the seeds again", path.display());
+        }
+    }
+}
+
+#[test]
+#[ignore = "writes seed files to fuzz/corpus"]
+fn seeds_of_open_block() {
+    for name in [
+        "blocked-bloom-3.fb",
+        "bloom-0.fb",
+        "bloom-1.compact",
+        "bloom-3.fb",
+        "bloom-33.compact",
+        "empty.compact",
+        "full-3.fb",
+        "full.compact",
+        "keys-and-prefixes.fb",
+        "siphash-bloom-1000.fb",
+        "siphash-partitioned-blocked-bloom.fb",
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(format!("v1-{name}"));
+        write("open_block", name, &[&std::fs::read(path).unwrap()]);
+    }
+    for (name, spec, num_keys) in [
+        ("binary-fuse-8-60", "binary-fuse:8", 60u32),
+        ("bumped-ribbon-5-2700", "bumped-ribbon:5", 2_700),
+        ("bumped-ribbon-8-60", "bumped-ribbon:8", 60),
+        ("bumped-ribbon-9.5-60", "bumped-ribbon:9.5", 60),
+        ("bumped-ribbon-fpr-0.01-60", "bumped-ribbon:fpr=0.01", 60),
+        ("ribbon-8-60", "ribbon:8", 60),
+        ("split-block-10-60", "split-block:10", 60),
+        ("split-block-512-12-60", "split-block-512:12", 60),
+    ] {
+        let mut builder = FilterBuilder::new(spec.parse().unwrap(), HashSeed(1));
+        (0..num_keys).for_each(|i| builder.add(&i.to_le_bytes()));
+        write("open_block", &format!("{name}.fb"), &[&builder.finish().unwrap()]);
+    }
+}
+
+#[test]
 #[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_table() {
-    for golden in ["v1-sorted.sst", "v1-sorted-lz4.sst"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(golden);
-        write("table", &format!("any-{golden}"), &[&[0], &std::fs::read(path).unwrap()]);
+    for name in GOLDEN_TABLES {
+        write("table", &format!("any-{name}"), &[&golden_table(name)]);
     }
-    // The keys, their shape and their values; two keys spelled out; blocks of 64 bytes with a
-    // restart at every fifth entry.
+    // 90 counted keys, their shape and the lengths of their values; two keys spelled out. In the
+    // seeds with `bloom`, blocks have 64 bytes and a restart point at every fifth entry.
     let entries: &[u8] = &[90, 0, 41, 30, 2, 3, b'a', b'b', b'c', 4, b'q', b'q', b'r', b's'];
     let bloom: &[u8] = &[7, 1, 0x29, 0x23];
     let lz4: &[u8] = &[131, 3, 0x29, 0x23];
@@ -70,7 +134,7 @@ fn seeds_of_table() {
 #[test]
 #[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_log_and_manifest() {
-    // Six batches of one to three writes each, over 16 keys.
+    // Six batches of one to three writes each, over nine keys.
     let batches: &[u8] =
         &[6, 0, 1, 20, 1, 2, 31, 201, 5, 2, 3, 40, 4, 50, 5, 245, 0, 1, 22, 0, 210, 1, 1, 6, 60, 7, 241];
     let stores: [(&str, u8, &[u8]); 5] = [
@@ -124,7 +188,7 @@ fn seeds_of_store_ops() {
     let rest: &[u8] = &[15, 19, 10, 3, 10, 4, 17, 0, 0, 0, 20, 4, 2, 30, 0xaa, 0xaa, 22, 60, 7, 23, 30, 24, 31, 5];
     write("store_ops", "everything-once", &[&[1, 0, 0], &puts, rest]);
     write("store_ops", "everything-in-a-quiet-store", &[&[1, 16, 3], &puts, rest]);
-    // A sync that fails, refused writes, and a crash of each kind.
+    // A write or sync that fails, refused writes, and a crash of each kind.
     let failing: Vec<u8> =
         (0..4u8).flat_map(|crash| [27, 0, crash, 0, 9, 20, crash, 0, 8, 20, 1, 25, crash, 7, 0]).collect();
     write("store_ops", "failed-writes-and-crashes", &[&[1, 0, 0], &puts, &failing]);
@@ -158,7 +222,7 @@ fn seeds_of_foreign_filter() {
     for (name, choice) in kinds {
         write("foreign_filter", &format!("sound-{name}"), &[&[choice], ten_bits, &[200, 1]]);
         write("foreign_filter", &format!("no-keys-{name}"), &[&[choice], ten_bits, &[0, 0]]);
-        // Edits each byte of the trailer in turn, then bytes of the payload.
+        // Sets two of the last five bytes, changes a byte of the payload, and truncates the filter.
         let edits: &[u8] = &[3, 4, 31, 3, 2, 2, 0, 40, 0, 8, 9, 30, 1];
         write("foreign_filter", &format!("edited-{name}"), &[&[choice], ten_bits, &[44, 1], edits]);
     }

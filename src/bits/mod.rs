@@ -31,7 +31,7 @@ impl NoMemory {
 /// Allocates `len` default values.
 ///
 /// # Errors
-/// Returns [`Error::TooLarge`] for the object `what` if there is no memory.
+/// Returns [`Error::TooLarge`] for the object `what` if the values do not fit in memory.
 pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> {
     let len = usize::try_from(len).map_err(|_| Error::TooLarge { what })?;
     let mut values = Vec::new();
@@ -40,7 +40,8 @@ pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> 
     Ok(values)
 }
 
-/// Allocates `len` default values. It is faster than [`zeros`], but the type must be `Clone`.
+/// Allocates `len` default values. This function is faster than [`zeros`], but the type must be
+/// `Clone`.
 pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(len)?;
@@ -56,7 +57,7 @@ pub(crate) fn try_collect<T>(iter: impl ExactSizeIterator<Item = T>) -> Result<V
     Ok(values)
 }
 
-/// Appends a value.
+/// Appends a value. If there is no memory, `values` does not change.
 #[inline]
 pub(crate) fn try_push<T>(values: &mut Vec<T>, value: T) -> Result<(), NoMemory> {
     if values.len() == values.capacity() {

@@ -1,7 +1,7 @@
 //! An array of unsigned integers of 1 to 64 bits each, without gaps between them.
 //!
 //! Cell `i` begins at bit `i * cell_bits`. Bit `b` of the array is bit `b % 64` of word `b / 64`. A
-//! cell may span two words. Without such cells, an array of 18-bit cells would take a sixth more
+//! cell may span two words. Without such cells, an array of 18-bit cells would take 19 % more
 //! memory.
 
 use super::zeros;
@@ -25,9 +25,9 @@ impl PackedArray {
         if !(1..=64).contains(&cell_bits) {
             return Err(Error::invalid("cell width", cell_bits, "expected 1 to 64 bits; try 4"));
         }
-        let what = "an array of counters";
+        let what = "a filter";
         let bits = len.checked_mul(u64::from(cell_bits)).ok_or(Error::TooLarge { what })?;
-        // One word more, so that each cell can be read as a pair of words.
+        // The array has one word more, so that each cell can be read as a pair of words.
         Ok(Self { words: zeros(bits.div_ceil(64) + 1, what)?, len, cell_bits })
     }
 

@@ -20,7 +20,7 @@ const ALIGNMENT_BYTES: usize = 64;
 /// | `split-block` | 1 | 1.5; 1 at an offset of 32 |
 /// | `bumped-ribbon:8` | 2, plus 1 to check whether the key was bumped | 3, plus 1 |
 /// | `bumped-ribbon` of other widths | 2.1 to 2.8, plus 1 | 2.1 to 2.9, plus 1 |
-/// | `bloom`, `binary-fuse:8` | one for each probe | the same |
+/// | `bloom`, `binary-fuse:8` | one for each bit or slot that the query reads | the same |
 ///
 /// The cache lines of one query are neighbours, and processors often load neighbours together. So
 /// the cost is largest while the filter is in the processor's caches. Measure it with

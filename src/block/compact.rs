@@ -4,10 +4,10 @@
 //! ```text
 //! | payload, any number of bytes | probes, 1 byte | version << 4 | kind, 1 byte |
 //! ```
-//! The shape of the filter follows from the payload's length. The host passes the bytes at each
-//! lookup and hashes keys with a [`KeyHasher`](crate::KeyHasher) of its choice. The host must keep
-//! the hash function, the seed and the secret, because the compact form cannot detect a wrong
-//! hasher.
+//! The shape of the filter follows from these two bytes and the payload's length. The host passes
+//! the bytes at each lookup and hashes keys with a [`KeyHasher`](crate::KeyHasher) of its choice.
+//! The host must keep the hash function, the seed and the secret, because the compact form cannot
+//! detect a wrong hasher.
 //!
 //! A standard Bloom filter may have any number of bytes. A blocked Bloom filter takes whole lines
 //! of 64 bytes, so it suits filters of more than a few hundred keys.
@@ -49,7 +49,8 @@ pub fn may_contain_hash(bytes: &[u8], hash: KeyHash) -> bool {
     FilterView::new(&geometry, Kernel::of(&geometry), payload, payload.len()).may_contain_hash(hash)
 }
 
-/// Appends the trailer. Returns `false` if the trailer cannot describe `shape`.
+/// Appends the trailer. Returns `false` if the trailer cannot describe `shape`; then `bytes` are
+/// not a compact filter.
 #[must_use]
 pub(super) fn append_shape(bytes: &mut Vec<u8>, shape: &Shape) -> bool {
     let [probes, rest @ ..] = shape.params;
@@ -58,7 +59,7 @@ pub(super) fn append_shape(bytes: &mut Vec<u8>, shape: &Shape) -> bool {
     is_compact(shape.kind) && rest == [0; 2] && shape.layers.is_empty()
 }
 
-/// Whether the shape of a kind follows from one byte and the payload's length.
+/// Returns whether the shape of a kind follows from one byte and the payload's length.
 fn is_compact(kind: FilterKind) -> bool {
     match kind {
         FilterKind::Empty | FilterKind::Full | FilterKind::Bloom | FilterKind::BlockedBloom => true,

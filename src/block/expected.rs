@@ -83,8 +83,8 @@ impl<'a> Expected<'a> {
     ///
     /// Fewer keys than entries are correct, because several entries may be versions of one key. A
     /// block with prefixes may hold more hashes than the table has entries, and a block with only
-    /// prefixes may hold none: an extractor may take several prefixes or none from one key. A table
-    /// without entries has no prefixes.
+    /// prefixes may hold none: an extractor may take several prefixes or none from one key. For a
+    /// table without entries, the block must hold neither keys nor prefixes.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
         Self { num_entries: Some(num_entries), ..self }
@@ -189,7 +189,12 @@ impl<'a> Expected<'a> {
         if (least..=most).contains(&num_keys) {
             return Ok(());
         }
-        unexpected(Field::NumKeys, num_keys.to_string(), format!("at least {least} and at most {most}"))
+        let expected = match (least, most) {
+            (_, 0) => "0".to_owned(),
+            (_, u64::MAX) => format!("at least {least}"),
+            _ => format!("at least {least} and at most {most}"),
+        };
+        unexpected(Field::NumKeys, num_keys.to_string(), expected)
     }
 }
 
@@ -252,6 +257,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// * [`Error::Secret`] if the keys were hashed with another secret.
     /// * [`Error::Invalid`] if the expectations name no table: [`Expected::of_any_table`], or a
     ///   table id of zeros without a checksum.
+    /// * [`Error::TooLarge`] if there is no memory for the partition index or the states of pages.
     ///
     /// Offsets in errors count from the start of the host's file, if [`Expected::at_offset`] gives
     /// the block's offset.
@@ -266,19 +272,21 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// A store must use [`FilterBlock::open`]: a sound block of another table denies present keys.
     ///
     /// # Errors
-    /// Returns the errors of [`FilterBlock::open`], and [`Error::Secret`] if the keys were hashed
-    /// with a secret. Open such a block with [`LockedBlock::unlock`].
+    /// Returns the errors of [`FilterBlock::open`] that do not depend on expectations, and
+    /// [`Error::Secret`] if the keys were hashed with a secret. Open such a block with
+    /// [`LockedBlock::unlock`].
     pub fn open_any(data: D, verify: Verify) -> Result<Self> {
         LockedBlock::open(data, verify)?.unlock(None)
     }
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// Returns the block, ready for queries, if it meets the expectations. Works for a partition
-    /// that was opened alone, too.
+    /// Returns the block, ready for queries, if it meets the expectations. The block may be a
+    /// partition that was opened alone.
     ///
     /// # Errors
-    /// Returns the errors of [`FilterBlock::open`].
+    /// Returns [`Error::Unexpected`], [`Error::Secret`] or [`Error::Invalid`] as
+    /// [`FilterBlock::open`] does.
     pub fn unlock_expecting(self, expected: &Expected<'_>) -> Result<FilterBlock<D>> {
         expected.check(&Found::of(&self.0.trailer, self.as_bytes()))?;
         let block = self.unlock_with(expected.hasher)?;

@@ -75,7 +75,8 @@ pub const fn offset_of(field: Field) -> usize {
     offset
 }
 
-/// Returns the checksum in the trailer of `block`; `None` if there are fewer bytes than a trailer.
+/// Returns the checksum in the trailer of `block`, without verifying it. Returns `None` if there
+/// are fewer bytes than a trailer.
 ///
 /// The checksum identifies the block. A host that records it beside the SST can detect a stale
 /// block or a block of another SST: see
@@ -87,8 +88,8 @@ pub fn checksum_of(block: &[u8]) -> Option<u32> {
 }
 
 /// Returns the length in bytes of the block that ends where `tail` ends, as its trailer states it.
-/// For a filter in partitions, this is the length of the index block. `None` if `tail` does not end
-/// a block of this version.
+/// For a filter in partitions, this is the length of the index block. Returns `None` if `tail` does
+/// not end a block of this version.
 ///
 /// A host that reads from a file first reads the trailer ([`TRAILER_LEN_BYTES`]), then as many
 /// bytes as this function returns. The length is not verified: compare it with the length of the
@@ -118,14 +119,15 @@ pub enum Added {
     /// Whole keys. The filter may be asked for keys.
     #[default]
     WholeKeys,
-    /// Prefixes only. A query for a whole key could wrongly be answered "absent".
+    /// Prefixes only. The filter would deny whole keys that were in the table, so every query for a
+    /// whole key is answered "maybe".
     Prefixes,
     /// Whole keys and prefixes.
     Both,
 }
 
 impl Added {
-    /// Whether the filter may be asked for whole keys.
+    /// Returns whether the filter may be asked for whole keys.
     #[must_use]
     pub fn whole_keys(self) -> bool {
         self != Self::Prefixes
@@ -173,7 +175,7 @@ pub(crate) struct Trailer {
 }
 
 /// Returns the length in bytes of a block with a payload of `payload_len_bytes`, a record of layers
-/// of `record_len_bytes` and no other records. `None` if the length does not fit 64 bits.
+/// of `record_len_bytes` and no other records. Returns `None` if the length does not fit 64 bits.
 #[must_use]
 pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
     let sums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_CHECKSUM_LEN_BYTES as u64;
@@ -186,8 +188,8 @@ pub(crate) fn page_count(payload_len: usize) -> usize {
     payload_len.div_ceil(PAGE_LEN_BYTES)
 }
 
-/// The state that begins the checksum of each page of a block. It binds the page to the table and
-/// the partition number.
+/// Returns the running checksum with which the checksum of each page of a block begins. It binds
+/// the page to the table and the partition number.
 pub(crate) fn page_identity(table_id: &[u8; 16], place: u32) -> Crc32 {
     let mut place_bytes = Vec::with_capacity(4);
     codec::put_u32(&mut place_bytes, place);
@@ -200,8 +202,8 @@ pub(crate) fn page_checksum(identity: &Crc32, number: usize, page: &[u8]) -> u32
 }
 
 impl Trailer {
-    /// Whether a partition with this trailer belongs to the filter whose index has the trailer
-    /// `index`.
+    /// Returns whether a partition with this trailer belongs to the filter whose index has the
+    /// trailer `index`.
     pub(super) fn is_like(&self, index: &Self) -> bool {
         (self.table_id, self.hash, self.added, &self.extractor)
             == (index.table_id, index.hash, index.added, &index.extractor)
@@ -216,7 +218,8 @@ impl Trailer {
     /// Appends page checksums, extension and trailer to a block that so far is only its payload.
     ///
     /// # Errors
-    /// Returns [`NoMemory`] if the allocation fails.
+    /// Returns [`NoMemory`] if the allocation fails, or if the number of keys or the length of the
+    /// payload has more than 48 bits.
     pub(crate) fn append_to(&self, block: &mut Vec<u8>) -> Result<(), NoMemory> {
         let payload_len = block.len();
         let identity = page_identity(&self.table_id, self.place);
@@ -382,7 +385,7 @@ impl<'a> BorrowedTrailer<'a> {
     }
 
     /// Returns a `Corrupt` error at a field of the trailer. Its offset counts from the start of the
-    /// block.
+    /// bytes given to [`BorrowedTrailer::read`].
     pub(super) fn corrupt(&self, field: Field) -> Error {
         Error::Corrupt { field, offset: (self.start + offset_of(field)) as u64 }
     }
@@ -395,7 +398,7 @@ impl<'a> BorrowedTrailer<'a> {
         }
     }
 
-    /// Returns the geometry of the filter; `None` for a partition index.
+    /// Returns the geometry of the filter, or `None` for a partition index.
     ///
     /// # Errors
     /// Returns `Corrupt` for an invalid shape.
@@ -494,7 +497,7 @@ impl RawTrailer {
 
 /// Computes the trailer's checksum, which covers the page checksums, the extension and the trailer
 /// up to the checksum field. It continues from `page_checksums`, the checksum of the page
-/// checksums. `covered` is the rest.
+/// checksums. `covered` is the extension and the trailer up to the checksum field.
 fn trailer_checksum(page_checksums: u32, covered: &[u8]) -> u32 {
     Crc32::continuing(page_checksums).with(covered).finish()
 }

@@ -75,14 +75,14 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         Ok(FilterBlock { hasher: hasher.clone(), ..self.0 })
     }
 
-    /// Describes the kind's parameters in one line of text. `None` for a partition index, which has
-    /// no parameters.
+    /// Describes the kind's parameters in one line of text. Returns `None` for a partition index,
+    /// which has no parameters.
     #[must_use]
     pub fn parameters(&self) -> Option<String> {
         self.geometry().map(ToString::to_string)
     }
 
-    /// Whether the extension of the trailer holds a record of a ribbon's layers.
+    /// Returns whether the extension of the trailer holds a record of a ribbon's layers.
     #[must_use]
     pub fn has_layers(&self) -> bool {
         self.geometry().is_some_and(Geometry::has_layers)
@@ -95,7 +95,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         }
     }
 
-    /// Returns the filter's kind and parameters. `None` for a partition index.
+    /// Returns the filter's kind and parameters, or `None` for a partition index.
     #[cfg(feature = "variants")]
     pub(crate) fn shape(&self) -> Option<&Shape> {
         match &self.0.trailer.content {
@@ -104,7 +104,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         }
     }
 
-    /// The bytes of the filter itself, without page checksums, extension and trailer.
+    /// Returns the bytes of the filter itself, without page checksums, extension and trailer. For a
+    /// filter in partitions, returns the bytes of the partition index.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.0.filter.payload(self.as_bytes())
@@ -120,7 +121,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// of this block. The new block belongs to no table.
     ///
     /// # Errors
-    /// Returns an error with the invalid field if no reader would accept the block.
+    /// Returns [`Error::Corrupt`] with the invalid field if no reader would accept the block, and
+    /// [`Error::TooLarge`] if there is no memory.
     #[cfg(feature = "variants")]
     pub(crate) fn with_payload(&self, shape: &Shape, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
         let payload_len_bytes = payload.len() as u64;
@@ -138,7 +140,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.verify_pages()
     }
 
-    /// The bytes of the whole block.
+    /// Returns the bytes of the whole block.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()

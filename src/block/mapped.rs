@@ -28,7 +28,7 @@ pub enum Populate {
 ///
 /// The file must not be changed or truncated while it is mapped. The writers of this crate meet
 /// this condition: they create each file under a temporary name and rename it. If the host cannot
-/// guarantee it, the host must read the file onto the heap
+/// guarantee this, it must read the file onto the heap
 /// ([`AlignedBytes::read`](super::AlignedBytes::read)).
 #[derive(Debug)]
 pub struct Mapped(Option<Mmap>);
@@ -37,19 +37,21 @@ impl Mapped {
     /// Maps a whole file and reads its pages: see [`Populate::Yes`].
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened, mapped or read to its end. The error names
-    /// the file.
+    /// Returns an error if the file cannot be opened, mapped or read to its end, and
+    /// [`Error::TooLarge`] if it exceeds the address space. The error names the file.
     pub fn open(path: &Path) -> Result<Self> {
         let map = || {
             let file = File::open(path)?;
             let len = file.metadata()?.len();
-            let len = usize::try_from(len).map_err(|_| Error::Corrupt { field: Field::Length, offset: 0 })?;
+            let len = usize::try_from(len).map_err(|_| Error::TooLarge { what: "a memory map" })?;
             Self::region(&file, 0, len, Populate::Yes)
         };
         map().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Maps `len` bytes of a file, starting at `offset`, which must be a multiple of 4,096.
+    /// Maps `len` bytes of a file, starting at `offset`. An `offset` that is a multiple of 4,096
+    /// puts each line of the filter on one cache line. Any other `offset` works, too, but queries
+    /// may touch more cache lines.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is shorter than `offset + len`, and [`Error::Io`] if
@@ -67,7 +69,7 @@ impl Mapped {
         // SAFETY: the map is read-only, and its bytes are only read as integers, for which any
         // value is valid. If the file changes while it is mapped, answers may be wrong, but memory
         // is not corrupted. The type's documentation asks for files that do not change, and page
-        // checksums detect changes.
+        // checksums detect changes before a page is verified.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         #[cfg(target_os = "linux")]
         match populate {
@@ -82,7 +84,8 @@ impl Mapped {
     }
 }
 
-/// Kernels before 5.14 do not support this call. They read pages when they are first touched.
+/// Accepts the error of Linux kernels before 5.14, which cannot read pages in advance. They read
+/// each page when it is first touched.
 #[cfg(target_os = "linux")]
 fn unless_unknown(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) }

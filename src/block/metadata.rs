@@ -31,12 +31,14 @@ pub struct Metadata<'a> {
     pub extractor: Option<&'a str>,
     /// The number of partitions; 0 for a filter in one piece, or for an index without partitions.
     pub num_partitions: usize,
-    /// Length of the payload in bytes. For a filter in partitions, the sum over all partitions.
+    /// Length of the payload in bytes. For a filter in partitions, the sum over all partitions. If
+    /// columns were dropped in place, only the kept columns count.
     pub payload_len_bytes: u64,
-    /// Length of the whole block in bytes, with page checksums and trailer.
+    /// Length of the whole block in bytes, with page checksums and trailer. If columns were dropped
+    /// in place, the length of a block of the kept columns.
     pub block_len_bytes: u64,
     /// Number of bits that must match for "maybe". For a filter in partitions, the number of the
-    /// first partition.
+    /// first partition; 0 without partitions.
     pub probes: u32,
 }
 
@@ -60,14 +62,17 @@ pub struct Statistics {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Returns the fields of the trailer in constant time.
+    /// Returns the fields of the trailer in constant time, and reads no page of the filter.
     #[must_use]
     pub fn metadata(&self) -> Metadata<'_> {
         let trailer = &self.trailer;
         let (first, num_partitions, payload_len_bytes) = match self.partitions() {
-            None => (Some(&self.filter), 0, self.filter.len as u64),
+            None => (Some(&self.filter), 0, self.filter.geometry.asked_len(self.filter.len) as u64),
             Some(partitions) => (partitions.parts().next(), partitions.len(), partitions.payload_len_bytes()),
         };
+        let is_whole = num_partitions > 0 || payload_len_bytes == trailer.payload_len_bytes;
+        let kept_len =
+            if is_whole { None } else { self.len_with_payload(self.filter.geometry.asked_len(self.filter.len)) };
         Metadata {
             kind: first.map_or(FilterKind::Empty, |part| part.geometry.kind()),
             num_keys: trailer.num_keys,
@@ -77,7 +82,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             extractor: trailer.extractor.as_deref(),
             num_partitions,
             payload_len_bytes,
-            block_len_bytes: self.as_bytes().len() as u64,
+            block_len_bytes: kept_len.unwrap_or(self.as_bytes().len() as u64),
             probes: first.map_or(0, |part| part.geometry.probes()),
         }
     }
@@ -90,7 +95,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             None => vec![&self.filter],
             Some(partitions) => partitions.parts().collect(),
         };
-        let set_bits: u64 = parts.iter().map(|part| count_ones(part.payload(bytes))).sum();
+        let set_bits: u64 = parts.iter().map(|part| count_ones(part.asked_payload(bytes))).sum();
         let bits = self.metadata().payload_len_bytes.saturating_mul(8);
         Statistics {
             fill_ratio: if bits == 0 { 0.0 } else { set_bits as f64 / bits as f64 },

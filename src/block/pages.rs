@@ -15,7 +15,8 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// touches the page first.
 ///
 /// The argument is an [`Error::ChecksumMismatch`] whose offset counts from the start of the host's
-/// file. The callback should only record the error, because a query waits for it.
+/// file, if [`Expected::at_offset`](super::Expected::at_offset) gave the block's offset. The
+/// callback should only record the error, because a query waits for it.
 pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 
 /// Two bits for each page: verified and sound, or verified and damaged. The first touch of a page
@@ -71,7 +72,7 @@ impl PageStates {
         self.good_and_bad().1.iter().map(|bad| u64::from(bad.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// Whether a page matches its checksum. Verifies the page if no thread has done so yet.
+    /// Returns whether a page matches its checksum. Verifies the page if no thread has done so yet.
     #[inline]
     fn is_sound(&self, page: usize, payload: &[u8], checksums: &[u8]) -> bool {
         let (word, bit) = (page / 64, 1u64 << (page % 64));

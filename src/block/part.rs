@@ -1,7 +1,7 @@
 //! One filter within the bytes of a block: its position, its geometry, and which of its pages are
 //! verified.
 
-use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, Trailer, page_count};
+use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, Trailer, page_count};
 use super::pages::{self, FirstTouch, PageStates};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
@@ -13,9 +13,10 @@ pub enum Verify {
     /// Verifies all pages at open. A damaged page is an error, and queries need no further checks.
     #[default]
     AtOpen,
-    /// Verifies each page when it is first touched. Opening reads only the trailer and the page
-    /// checksums, a thousandth of the filter. A query that needs a damaged page answers "maybe",
-    /// and [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages) counts the page.
+    /// Verifies each page when it is first touched. Opening reads only the trailers, the page
+    /// checksums (a thousandth of the filter) and, if there is one, the partition index. A query
+    /// that needs a damaged page answers "maybe", and
+    /// [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages) counts the page.
     OnFirstTouch,
 }
 
@@ -32,6 +33,7 @@ pub(super) struct Part {
 
 impl Part {
     /// Describes the filter whose payload begins at `start` of `bytes`, according to `trailer`.
+    /// Verifies its pages if `verify` is [`Verify::AtOpen`].
     pub(super) fn new(bytes: &[u8], start: usize, trailer: &Trailer, verify: Verify) -> Result<Self> {
         // Trailer::read checked that the payload lies within the bytes.
         let len = usize::try_from(trailer.payload_len_bytes)
@@ -58,7 +60,7 @@ impl Part {
         bytes.get(self.start..self.start + self.len).unwrap_or_default()
     }
 
-    /// The payload and all bytes after it.
+    /// Returns the payload and all bytes after it.
     #[inline(always)]
     fn padded<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.start..).unwrap_or_default()
@@ -82,8 +84,8 @@ impl Part {
         }
     }
 
-    /// Not inlined: the state of a guarded query would take registers from the loops of unguarded
-    /// queries.
+    /// This function is not inlined: the state of a guarded query would take registers from the
+    /// loops of unguarded queries.
     #[inline(never)]
     fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
         let payload = self.payload(bytes);
@@ -103,8 +105,29 @@ impl Part {
         }
     }
 
+    /// Returns the part of the payload that queries may read: all of it, unless columns were
+    /// dropped in place.
+    pub(super) fn asked_payload<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        self.payload(bytes).get(..self.geometry.asked_len(self.len)).unwrap_or_default()
+    }
+
+    /// Replaces the geometry by another geometry of the same payload, with fewer columns.
+    pub(super) fn set_geometry(&mut self, geometry: Geometry) {
+        self.kernel = Kernel::of(&geometry);
+        self.geometry = geometry;
+    }
+
+    /// Compares all pages that queries may read with their checksums.
     pub(super) fn check_pages(&self, bytes: &[u8], table_id: &[u8; 16], place: u32) -> Result<()> {
-        pages::check_all(table_id, place, self.payload(bytes), self.checksums(bytes))
+        self.check_pages_before(self.geometry.asked_len(self.len), bytes, table_id, place)
+    }
+
+    /// Compares the pages of the first `len` bytes of the payload with their checksums.
+    pub(super) fn check_pages_before(&self, len: usize, bytes: &[u8], table_id: &[u8; 16], place: u32) -> Result<()> {
+        let payload = self.payload(bytes);
+        // A page has one checksum, so the last page is checked as a whole.
+        let end = len.next_multiple_of(PAGE_LEN_BYTES).min(payload.len());
+        pages::check_all(table_id, place, payload.get(..end).unwrap_or_default(), self.checksums(bytes))
             .map_err(|error| error.moved_by(self.start as u64))
     }
 }

@@ -60,8 +60,8 @@ impl Partitions {
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
         // Even with a hostile index, this vector takes no more memory than the block has bytes. A
-        // vector that grows by doubling could take more. So could a count of tiny index entries
-        // without the limit.
+        // vector that grows by doubling could take more, and so could one with an element for each
+        // tiny index entry.
         let most_partitions = index.start / ALIGN_BYTES;
         let mut entries: Vec<Entry> = Vec::new();
         let num_entries = count_entries(cursor.clone())?.min(most_partitions);
@@ -153,12 +153,12 @@ impl Partitions {
         self.entries.len()
     }
 
-    /// The payload bytes of all partitions together.
+    /// Returns the payload bytes of all partitions together.
     pub(super) fn payload_len_bytes(&self) -> u64 {
         self.payload_len_bytes
     }
 
-    /// The mean expected FPR of the partitions, weighted by their numbers of keys.
+    /// Returns the mean expected FPR of the partitions, weighted by their numbers of keys.
     pub(super) fn expected_rate(&self) -> f64 {
         self.expected_rate
     }

@@ -15,8 +15,8 @@ use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 
-/// Entries for each restart. A restart takes 16 bytes of memory, and 16 entries take at least 32
-/// bytes of the index.
+/// The number of entries for each restart. A restart takes 16 bytes of memory, and 16 entries take
+/// at least 96 bytes of the index.
 const RESTART_ENTRIES: u32 = 16;
 const _: () = assert!(size_of::<Restart>() <= 16);
 
@@ -28,8 +28,8 @@ const INDEX: &str = "a partition index";
 ///
 /// The index is the last block that [`PartitionedBuilder`](super::PartitionedBuilder) writes.
 /// [`layout::stated_len_bytes`](super::layout::stated_len_bytes) reads the length of the index from
-/// the last 60 bytes of the filter. In memory the index takes at most 1.5 times its length on disk,
-/// however many partitions it has.
+/// the last 60 bytes of the filter. In memory the index takes at most 1.5 times its length on disk
+/// and 4 KiB, however many partitions it has.
 ///
 /// A [`Partition`] knows which keys belong to it, and answers "maybe" for all other keys. So a
 /// query of the wrong partition loses no key.
@@ -144,25 +144,25 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         })
     }
 
-    /// The number of partitions.
+    /// Returns the number of partitions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether the filter has no partition, and therefore no key.
+    /// Returns whether the filter has no partition, and therefore no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The number of distinct keys of all partitions together.
+    /// Returns the number of distinct keys of all partitions together.
     #[must_use]
     pub fn num_keys(&self) -> u64 {
         self.trailer.num_keys
     }
 
-    /// The hasher that keys must be hashed with to ask the partitions.
+    /// Returns the hasher that keys must be hashed with to ask the partitions.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
@@ -181,11 +181,11 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.walk_from(number.saturating_sub(1)).find(|entry| entry.number == number)
     }
 
-    /// Returns the number of the partition that `key` belongs to. `None` if the filter has no
+    /// Returns the number of the partition that `key` belongs to, or `None` if the filter has no
     /// partition, and therefore no key.
     ///
-    /// Takes time logarithmic in the number of partitions. For a prefix, returns the partition to
-    /// ask for the prefix.
+    /// The function takes time logarithmic in the number of partitions. For a prefix, it returns
+    /// the only partition that can deny the prefix.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<u32> {
         let last = self.len.checked_sub(1)?;
@@ -284,7 +284,8 @@ impl<'a> Walk<'a> {
         Self { cursor: Cursor::new(entries, 0), number: 0, start: 0, after: None }
     }
 
-    /// Returns `None` after the last entry.
+    /// Returns the next entry, or `None` after the last one. Keys must not descend, and a partition
+    /// has at least the length of a trailer.
     fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
         if self.cursor.is_empty() {
             return Ok(None);
@@ -353,13 +354,13 @@ impl<D> fmt::Debug for Partition<D> {
 }
 
 impl<D: AsRef<[u8]>> Partition<D> {
-    /// The number of the partition, from 0.
+    /// Returns the number of the partition, from 0.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Whether `key` belongs to this partition. For other keys the partition always answers
+    /// Returns whether `key` belongs to this partition. For other keys the partition always answers
     /// "maybe".
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
@@ -367,8 +368,8 @@ impl<D: AsRef<[u8]>> Partition<D> {
             && self.last_key.as_ref().is_none_or(|last| key <= last.as_slice())
     }
 
-    /// Whether this partition alone can answer for `prefix`: no key of another partition begins
-    /// with it.
+    /// Returns whether this partition alone can answer for `prefix`: no key of another partition
+    /// begins with `prefix`.
     fn covers_prefix(&self, prefix: &[u8]) -> bool {
         // If the last key begins with the prefix, the next partition may hold such keys, too.
         self.covers(prefix) && self.last_key.as_ref().is_none_or(|last| !last.starts_with(prefix))
@@ -424,8 +425,8 @@ impl<D: AsRef<[u8]>> Partition<D> {
         self
     }
 
-    /// The block of the partition, for its metadata, statistics and pages. The block itself answers
-    /// "maybe" for every key.
+    /// Returns the block of the partition, for its metadata, statistics and pages. The block itself
+    /// answers "maybe" for every key.
     #[must_use]
     pub fn block(&self) -> &FilterBlock<D> {
         &self.block

@@ -143,7 +143,8 @@ impl PartitionedBuilder {
 
     /// Limits the length of a partition in bytes, instead of its number of keys. Each partition
     /// takes as many keys and prefixes as the plan fits into a block of `max_len_bytes`, but at
-    /// least one.
+    /// least one. It may exceed the length, because all prefixes of a key go to the partition of
+    /// the key. After a key was added, the limit applies from the next key on.
     ///
     /// The plan is exact for Bloom filters. It may be off by about 1 % for a ribbon. It may be off
     /// by more if a ribbon or a binary fuse filter needs a second system of equations.
@@ -176,8 +177,8 @@ impl PartitionedBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for a key below the last one; the builder does not change. Also
-    /// returns the errors of [`FilterBuilder::finish`]. After one of these errors keys are lost, so
-    /// every later call that adds or finishes fails, too.
+    /// returns the errors of [`FilterBuilder::finish`]. After an error of `finish`, keys are lost,
+    /// so every later call that adds or finishes fails, too.
     pub fn add(&mut self, key: &[u8]) -> Result<()> {
         let hash = self.current.added().whole_keys().then(|| self.current.hasher().of(key));
         self.add_at(key, hash)
@@ -282,20 +283,20 @@ impl PartitionedBuilder {
         if self.current.is_short_of_memory() { Err(self.no_memory()) } else { Ok(()) }
     }
 
-    /// The number of keys and prefixes added so far. In closed partitions each distinct one counts
-    /// once. The current partition counts as [`FilterBuilder::len`] does.
+    /// Returns the number of keys and prefixes added so far. In closed partitions each distinct one
+    /// counts once. The current partition counts as [`FilterBuilder::len`] does.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.num_keys).unwrap_or(usize::MAX).saturating_add(self.current.len())
     }
 
-    /// Whether no key was added.
+    /// Returns whether no key was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.has_keys
     }
 
-    /// The number of partitions that [`finish`](Self::finish) would write now.
+    /// Returns the number of partitions that [`finish`](Self::finish) would write now.
     #[must_use]
     pub fn num_partitions(&self) -> usize {
         self.num_partitions as usize + usize::from(!self.current.is_empty())
@@ -308,17 +309,21 @@ impl PartitionedBuilder {
     /// Checks that no key was lost.
     ///
     /// # Errors
-    /// Returns an out-of-memory error if an earlier [`add`](Self::add) lost keys.
+    /// Returns [`Error::Invalid`] if an earlier call lost keys.
     fn check_sound(&self) -> Result<()> {
-        if self.has_lost_keys { Err(self.no_memory()) } else { Ok(()) }
+        if !self.has_lost_keys {
+            return Ok(());
+        }
+        let reason = "an earlier call failed, so keys are missing; build the filter again from the first key";
+        Err(Error::invalid("filter", self.current.spec(), reason))
     }
 
     /// Encodes all partitions and the index.
     ///
     /// # Errors
-    /// Returns the errors of [`FilterBuilder::finish`], also if an earlier [`add`](Self::add) lost
-    /// keys. Returns [`Error::Invalid`] if the table id was set after the first key, or if the
-    /// index has 4 GiB or more.
+    /// Returns the errors of [`FilterBuilder::finish`]. Returns [`Error::Invalid`] if an earlier
+    /// call lost keys, if the table id was set after the first key, if the index has 4 GiB or more,
+    /// or if there are 2^32 partitions or more.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.check_sound()?;
         if self.is_table_late {
@@ -356,7 +361,7 @@ impl PartitionedBuilder {
         let block = full.finish()?;
         let (trailer, _) = Trailer::read(&block)?;
         self.num_keys += trailer.num_keys;
-        // An entry has at most two varints of ten bytes, the checksum and the key.
+        // An entry has the key, at most two varints of ten bytes, and the checksum of four.
         let room = self.index.try_reserve(self.last_key.len().saturating_add(24));
         room.and_then(|()| self.blocks.try_reserve(block.len().saturating_add(ALIGN_BYTES)))
             .map_err(|_| self.no_memory())?;

@@ -12,7 +12,8 @@ use crate::kinds::{Columns, FilterView};
 
 /// A filter block that is read in place from any bytes: a slice, a vector or a memory map.
 ///
-/// Opening checks everything that queries rely on, so a query cannot fail.
+/// Opening checks everything that queries rely on, so a query cannot fail. Only the pages may be
+/// left to the queries: see [`Verify::OnFirstTouch`].
 ///
 /// The bytes must not change while the block is open, because the block verifies each page only
 /// once. A memory map shows later changes of the file, and may read a page again after the kernel
@@ -60,7 +61,7 @@ pub(super) struct Rare {
 }
 
 impl Rare {
-    /// Whether the block must answer "maybe" for every whole key.
+    /// Returns whether the block must answer "maybe" for every whole key.
     fn denies_no_key(&self) -> bool {
         self.is_of_prefixes_only || self.is_partition
     }
@@ -75,7 +76,8 @@ impl<D> fmt::Debug for FilterBlock<D> {
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block whose trailer has the partition number `place`. The result hashes keys without
-    /// a secret, even if the trailer names one. So the caller must check the hasher and replace it.
+    /// a secret, even if the trailer names a hash function with a secret. So the caller must check
+    /// the hasher and replace it.
     ///
     /// A partition denies the keys of its neighbours, so it must never pass for the whole filter.
     /// That would happen if a file with partitions was cut after the first partition.
@@ -103,8 +105,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, offset: 0 })
     }
 
-    /// Returns the bytes and the filter at their start, if a query needs nothing else. This is the
-    /// case for a verified filter of whole keys in one piece.
+    /// Returns the bytes and the filter at their start, if a query needs nothing else: for a filter
+    /// of whole keys in one piece whose pages were all verified at open. Returns `None` for any
+    /// other block.
     pub(super) fn whole_filter(&self) -> Option<(&D, &Part)> {
         let is_whole = self.rare.is_none() && self.filter.states.is_none() && self.filter.start == 0;
         is_whole.then_some((&self.data, &self.filter))
@@ -117,7 +120,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns `false` if the key was certainly not added, and `true` if it may have been.
     ///
     /// `key` is a whole key, which the function hashes with the block's hasher. If the block holds
-    /// only prefixes, the function returns `true`.
+    /// only prefixes or is a single partition, the function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -128,10 +131,12 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// may have been. This suits hosts that hash a key once and ask many filters.
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
-    /// and panic. If the block holds only prefixes, the function returns `true`. If the filter has
-    /// partitions, all of them are asked; [`FilterBlock::may_contain_hashed_key`] asks one.
+    /// and panic. If the block holds only prefixes or is a single partition, the function returns
+    /// `true`. If the filter has partitions, all of them are asked;
+    /// [`FilterBlock::may_contain_hashed_key`] asks one.
     ///
-    /// Always inlined: a query of one cache line takes less time than a call.
+    /// The function is always inlined, so that a common query makes only one call, to the code for
+    /// the processor's instruction set.
     #[must_use]
     #[inline(always)]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
@@ -155,8 +160,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher; debug
     /// builds check it and panic. `key` is the user's key, without any suffix that the host
-    /// appends: another key chooses another partition. If the block holds only prefixes, the
-    /// function returns `true`.
+    /// appends: another key chooses another partition. If the block holds only prefixes or is a
+    /// single partition, the function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
@@ -193,7 +198,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// that took `prefix` from a key. Hashes `prefix` with the block's hasher.
     ///
     /// Returns `true` if a key may have the prefix, or if the block holds no prefixes or prefixes
-    /// of another extractor. If the filter has partitions, one of them is asked.
+    /// of another extractor. If the filter has partitions, at most one of them is asked; the answer
+    /// is `true` if keys of several partitions may have the prefix.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         let hash = self.hasher.of(prefix);
@@ -205,8 +211,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Whether the block can deny no whole key: it holds only prefixes, or is a partition without
-    /// its index.
+    /// Returns whether the block can deny no whole key: it holds only prefixes, or is a partition
+    /// without its index.
     pub(super) fn denies_no_key(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.denies_no_key())
     }
@@ -216,7 +222,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Answers like [`FilterBlock::may_contain_prefix`] for a prefix with this hash. If the filter
-    /// has partitions, all of them are asked.
+    /// has partitions, all of them are asked. If the block is a single partition, the function
+    /// returns `true`.
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
     /// and panic.
@@ -257,8 +264,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns a borrowed, copyable view of the filter of whole keys. `None` if the block holds
-    /// only prefixes, has partitions, is a single partition, or verifies its pages on first touch.
+    /// Returns a borrowed, copyable view of the filter of whole keys. Returns `None` if the block
+    /// holds only prefixes, has partitions, is a single partition, or verifies its pages on first
+    /// touch.
     ///
     /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check them.
     #[must_use]
@@ -266,14 +274,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         (self.rare.is_none() && self.filter.states.is_none()).then(|| self.filter.view(self.data.as_ref()))
     }
 
-    /// The hasher that keys must be hashed with to ask this filter.
+    /// Returns the hasher that keys must be hashed with to ask this filter.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
     }
 
-    /// The expected false-positive rate: the share of absent keys that the filter answers with
-    /// "maybe".
+    /// Returns the expected false-positive rate: the share of absent keys that the filter answers
+    /// with "maybe".
     #[must_use]
     pub fn expected_false_positive_rate(&self) -> f64 {
         match self.partitions() {
@@ -282,8 +290,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// The number of pages that queries found damaged so far. It stays 0 with [`Verify::AtOpen`],
-    /// which verifies all pages.
+    /// Returns the number of pages that queries found damaged so far. It stays 0 with
+    /// [`Verify::AtOpen`], which verifies all pages.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         let bad = |part: &Part| part.states.as_ref().map_or(0, |states| states.num_bad());
@@ -307,7 +315,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self
     }
 
-    /// Compares all pages with their checksums.
+    /// Compares all pages with their checksums. Pages that hold only columns that were dropped in
+    /// place are not read.
     ///
     /// # Errors
     /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum.
@@ -318,7 +327,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         all.map_err(|error| error.moved_by(self.offset))
     }
 
-    /// The bytes of the whole block.
+    /// Forgets which pages were verified, because the caller knows that all are sound.
+    pub(super) fn without_page_states(mut self) -> Self {
+        match self.rare.as_mut().and_then(|rare| rare.partitions.as_mut()) {
+            None => self.filter.states = None,
+            Some(partitions) => partitions.parts_mut().for_each(|part| part.states = None),
+        }
+        self
+    }
+
+    /// Returns the bytes of the whole block, also of columns that were dropped in place.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.data.as_ref()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::part::Part;
+use super::query_counts::QueryCounts;
 use super::shared_bytes::SharedBytes;
 use super::table_filter::{Answer, TableFilter};
 use crate::error::Error;
@@ -59,7 +60,8 @@ pub struct FilterSet<E = Error> {
     hasher: KeyHasher,
     lines: Vec<Line>,
     /// The complete filters, for queries that a line cannot answer.
-    filters: Vec<Entry<E>>,
+    pub(super) filters: Vec<Entry<E>>,
+    pub(super) queries: QueryCounts,
     /// Counts [`Answer::Unfiltered`].
     unfiltered: Unfiltered,
 }
@@ -90,8 +92,8 @@ const _: () = assert!(size_of::<Line>() == 64);
 const ASK_ENTRY: usize = usize::MAX;
 
 #[derive(Debug)]
-struct Entry<E> {
-    filter: Arc<TableFilter<SharedBytes, E>>,
+pub(super) struct Entry<E> {
+    pub(super) filter: Arc<TableFilter<SharedBytes, E>>,
     has_other_hasher: bool,
 }
 
@@ -122,7 +124,8 @@ impl<E> FilterSet<E> {
         static SETS_MADE: AtomicU64 = AtomicU64::new(0);
         let number = SETS_MADE.fetch_add(1, Ordering::Relaxed);
         let hasher = hasher.clone();
-        Self { number, hasher, lines: Vec::new(), filters: Vec::new(), unfiltered: Unfiltered::default() }
+        let (unfiltered, queries) = (Unfiltered::default(), QueryCounts::default());
+        Self { number, hasher, lines: Vec::new(), filters: Vec::new(), queries, unfiltered }
     }
 
     /// Adds a filter and returns its slot.
@@ -130,12 +133,26 @@ impl<E> FilterSet<E> {
     /// A filter under another hasher than the set's would deny present keys. The set accepts such a
     /// filter, never asks it, and counts it in [`FilterSetCounts::other_hasher`].
     pub fn insert(&mut self, filter: Arc<TableFilter<SharedBytes, E>>) -> FilterSlot {
+        let (line, entry) = self.line_and_entry(filter);
+        self.lines.push(line);
+        self.filters.push(entry);
+        self.queries.push();
+        FilterSlot { set: self.number, index: self.lines.len() - 1 }
+    }
+
+    fn line_and_entry(&self, filter: Arc<TableFilter<SharedBytes, E>>) -> (Line, Entry<E>) {
         let identity = self.hasher.identity();
         let has_other_hasher = filter.ready().is_some_and(|block| block.hasher().identity() != identity);
         let line = filter.ready().filter(|_| !has_other_hasher).and_then(|block| block.whole_filter().map(Line::new));
-        self.lines.push(line.unwrap_or_else(Line::of_entry));
-        self.filters.push(Entry { filter, has_other_hasher });
-        FilterSlot { set: self.number, index: self.lines.len() - 1 }
+        (line.unwrap_or_else(Line::of_entry), Entry { filter, has_other_hasher })
+    }
+
+    /// Replaces a filter by another filter of the same keys.
+    pub(super) fn set(&mut self, index: usize, filter: Arc<TableFilter<SharedBytes, E>>) {
+        let (new_line, new_entry) = self.line_and_entry(filter);
+        if let (Some(line), Some(entry)) = (self.lines.get_mut(index), self.filters.get_mut(index)) {
+            (*line, *entry) = (new_line, new_entry);
+        }
     }
 
     /// The hasher that keys must be hashed with to ask this set.
@@ -163,7 +180,19 @@ impl<E> FilterSet<E> {
     }
 
     fn entry(&self, slot: FilterSlot) -> Option<&Entry<E>> {
-        if slot.set == self.number { self.filters.get(slot.index) } else { None }
+        self.filters.get(self.index(slot)?)
+    }
+
+    pub(super) fn index(&self, slot: FilterSlot) -> Option<usize> {
+        (slot.set == self.number).then_some(slot.index)
+    }
+
+    /// Counts queries of a filter of this set.
+    #[inline(always)]
+    fn count(&self, slot: FilterSlot, queries: usize) {
+        if self.queries.is_on && slot.set == self.number {
+            self.queries.count(slot.index, queries);
+        }
     }
 
     #[inline(always)]
@@ -188,6 +217,7 @@ impl<E> FilterSet<E> {
     #[inline(always)]
     pub fn ask(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
         self.hasher.debug_check(hash);
+        self.count(slot, 1);
         match self.line(slot) {
             Some(line) => line.may_contain(hash).into(),
             None => self.ask_entry(slot, None, hash),
@@ -200,6 +230,7 @@ impl<E> FilterSet<E> {
     #[inline]
     pub fn ask_hashed_key(&self, slot: FilterSlot, key: &[u8], hash: KeyHash) -> Answer {
         self.hasher.debug_check_of(key, hash);
+        self.count(slot, 1);
         match self.line(slot) {
             Some(line) => line.may_contain(hash).into(),
             None => self.ask_entry(slot, Some(key), hash),
@@ -254,6 +285,7 @@ impl<E> FilterSet<E> {
     /// counted as [`Answer::Unfiltered`].
     pub fn ask_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
+        self.count(slot, hashes.len().min(may_contain.len()));
         // Kernels write booleans. Converting each boolean to an `Answer` made a batch over 36
         // filters 8 % slower.
         let Some(line) = self.line(slot) else { return self.ask_entry_batch(slot, hashes, may_contain) };

@@ -13,7 +13,8 @@ use super::mapped::Mapped;
 ///
 /// Create it with `From`: from [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>`
 /// or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not reach the
-/// verified copy, and a query of most kinds touches one cache line.
+/// verified copy. The copy begins at a cache line, so a query touches as few cache lines as
+/// possible.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, SharedBytes};
@@ -30,7 +31,8 @@ pub struct SharedBytes {
     owner: Arc<Owner>,
 }
 
-/// The SAFETY comments below rely on this.
+/// Compiles only for a type that is `Send` and `Sync`. The SAFETY comments below rely on this check
+/// of `Owner`.
 const fn is_send_and_sync<T: Send + Sync>() {}
 const _: () = is_send_and_sync::<Owner>();
 
@@ -85,6 +87,15 @@ impl SharedBytes {
         let bytes = owner.held.as_ref().map_or(&[][..], Held::as_ref);
         let (start, len) = (bytes.as_ptr(), bytes.len());
         Self { start, len, owner }
+    }
+
+    /// Returns whether the bytes are a memory map, whose pages the kernel can evict.
+    pub(super) fn is_mapped(&self) -> bool {
+        match &self.owner.held {
+            #[cfg(feature = "mmap")]
+            Some(Held::Mapped(_)) => true,
+            Some(Held::Aligned(_) | Held::Vec(_) | Held::Shared(_) | Held::Static(_)) | None => false,
+        }
     }
 
     /// Moves the freeing of the bytes to the thread that calls [`Reclaimer::reclaim`].
@@ -213,7 +224,7 @@ impl Reclaimer {
         waiting.held.len()
     }
 
-    /// The number of bytes on the list.
+    /// Returns the number of bytes on the list.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.list().len_bytes

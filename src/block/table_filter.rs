@@ -65,7 +65,8 @@ pub enum TableFilter<D, E = Error> {
 
 impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     /// Asks for a whole key. Hashes the key with the filter's own hasher. Returns
-    /// [`Answer::Unfiltered`] if there is no usable filter, or if the filter holds only prefixes.
+    /// [`Answer::Unfiltered`] if there is no usable filter, or if the filter holds only prefixes or
+    /// is a single partition.
     #[must_use]
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
@@ -94,7 +95,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         self.ask(key).may_contain()
     }
 
-    /// Returns the filter if it is usable. `None` if the filter is degraded or absent.
+    /// Returns the filter if it is usable, and `None` if it is degraded or absent.
     #[must_use]
     pub fn ready(&self) -> Option<&FilterBlock<D>> {
         match self {
@@ -103,7 +104,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Returns why the filter cannot be used. `None` if the filter is usable or absent.
+    /// Returns why the filter cannot be used, or `None` if it is usable or absent.
     #[must_use]
     pub fn reason(&self) -> Option<&E> {
         match self {

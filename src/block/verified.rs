@@ -9,10 +9,10 @@ use crate::kinds::InlineGeometry;
 /// A filter block in bytes of any alignment whose pages the host has verified. It is for hosts that
 /// pass raw bytes to every query.
 ///
-/// Opening takes constant time and nothing from the heap: it verifies the trailer and the extension
-/// (60 to 315 bytes). A damaged trailer is an error. **A damaged page goes unnoticed and can deny
-/// keys**: the host must have verified the bytes by a checksum of its own. A host without such a
-/// checksum must open a [`FilterBlock`](super::FilterBlock).
+/// Opening takes constant time: it verifies only the trailer and the extension (60 to 315 bytes). A
+/// damaged trailer is an error. **A damaged page goes unnoticed and can deny keys**: the host must
+/// have verified the bytes by a checksum of its own. A host without such a checksum must open a
+/// [`FilterBlock`](super::FilterBlock).
 ///
 /// Every kind of filter works. Each query of a bumped ribbon reads the geometry of at most 12
 /// layers from the extension, and answers "maybe" if the geometry is invalid. A filter in
@@ -54,9 +54,10 @@ impl<'a> VerifiedFilter<'a> {
     /// vector instructions.
     ///
     /// # Errors
-    /// Returns the errors of [`FilterBlock::open`](super::FilterBlock::open) except damaged pages.
-    /// Returns [`Error::Unexpected`] with [`Field::Kind`] for a filter in partitions, and
-    /// [`Error::Corrupt`] with [`Field::PartitionNumber`] for a single partition.
+    /// Returns the errors of [`FilterBlock::open`](super::FilterBlock::open), except for damaged
+    /// pages and page checksums, and for [`Expected::of_any_table`]. Returns [`Error::Unexpected`]
+    /// with [`Field::Kind`] for a filter in partitions, and [`Error::Corrupt`] with
+    /// [`Field::PartitionNumber`] for a single partition.
     #[inline]
     pub fn open(bytes: &'a [u8], expected: &Expected<'a>) -> Result<Self> {
         Self::read(bytes, expected).map_err(|error| error.moved_by(expected.offset()))

@@ -6,7 +6,7 @@ use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Tra
 use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
 use crate::hash::{KeyHash, KeyHasher, sort};
-use crate::kinds::{Effort, FilterView, Geometry, Kernel, Rounding, Shape};
+use crate::kinds::{Effort, Filled, FilterView, Geometry, Kernel, Rounding, Shape};
 use crate::spec::{self, FilterSpec};
 
 /// Whether the builder asks a new filter for each of its keys before it returns the filter.
@@ -24,7 +24,8 @@ pub enum SelfCheck {
 ///
 /// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
-/// takes 8 bytes of memory per key.
+/// takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the number of
+/// keys.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -59,9 +60,9 @@ impl FilterBuilder {
         }
     }
 
-    /// Binds the block and each of its pages to a table. A page of another table's filter always
-    /// fails its checksum. [`FilterBlock::open`](super::FilterBlock::open) detects a whole block of
-    /// another table.
+    /// Binds the block and each of its pages to a table. A page of another table's filter fails its
+    /// checksum, except by a chance of 2^-32. [`FilterBlock::open`](super::FilterBlock::open)
+    /// detects a whole block of another table.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.table_id = table_id;
@@ -79,8 +80,7 @@ impl FilterBuilder {
     /// change the bytes.
     ///
     /// More threads speed up only the build of a bumped ribbon of more than about 68,000 keys
-    /// without `:compact`. They would not speed up Bloom filters, because memory latency limits the
-    /// setting of bits.
+    /// without `:compact`. One thread builds every other filter.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
@@ -143,14 +143,15 @@ impl FilterBuilder {
         }
     }
 
-    /// Reserves memory for `keys` more keys. Without it, the vector of hashes doubles when it is
-    /// full, and both copies exist during the move. If the memory is missing, nothing is reserved.
+    /// Reserves memory for `keys` more keys. Without this call, the vector of hashes doubles when
+    /// it is full, and both copies exist during the move. If the memory is missing, nothing is
+    /// reserved.
     pub fn reserve(&mut self, keys: usize) {
         let _ = self.hashes.try_reserve(keys);
     }
 
-    /// Adds a key. If memory for the key is missing, [`finish`](FilterBuilder::finish) returns an
-    /// error.
+    /// Adds a key, or a prefix after [`with_prefixes`](FilterBuilder::with_prefixes). If memory for
+    /// it is missing, [`finish`](FilterBuilder::finish) returns an error.
     pub fn add(&mut self, key: &[u8]) {
         self.add_hash(self.hasher.of(key));
     }
@@ -167,19 +168,25 @@ impl FilterBuilder {
         }
     }
 
-    /// Whether memory for a key was missing. Then [`finish`](Self::finish) returns an error.
+    fn add_all(&mut self, hashes: &[KeyHash]) {
+        self.reserve(hashes.len());
+        hashes.iter().for_each(|&hash| self.add_hash(hash));
+    }
+
+    /// Returns whether memory for a key was missing. Then [`finish`](Self::finish) returns an
+    /// error.
     pub(super) fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory
     }
 
-    /// The number of keys added so far. Equal keys in a row count once, other repetitions count
-    /// again.
+    /// Returns the number of keys and prefixes added so far. Equal ones in a row count once, other
+    /// repetitions count again.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Whether no key was added.
+    /// Returns whether no key or prefix was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
@@ -191,8 +198,22 @@ impl FilterBuilder {
     /// Returns [`Error::Invalid`] if the keys or the filter do not fit in memory, or if no filter
     /// of so many keys has the requested FPR. Returns [`Error::SelfCheckFailed`] if the filter
     /// denies a key.
-    pub fn finish(mut self) -> Result<Vec<u8>> {
-        let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(Rounding::Words)?;
+    pub fn finish(self) -> Result<Vec<u8>> {
+        self.finish_with(&[])
+    }
+
+    /// Adds keys by their hashes and encodes the block. Otherwise like
+    /// [`add_hash`](FilterBuilder::add_hash) for each hash and [`finish`](FilterBuilder::finish),
+    /// with the same bytes.
+    ///
+    /// It is for hosts that have collected the hashes themselves. If no key was added before, Bloom
+    /// kinds read the hashes where they are, and the builder needs no memory for them.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FilterBuilder::finish`].
+    pub fn finish_with(mut self, hashes: &[KeyHash]) -> Result<Vec<u8>> {
+        hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
+        let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(hashes, Rounding::Words)?;
         // The name is moved, because a copy might not fit in memory.
         let extractor = self.extractor.take();
         let content = Content::Filter { shape, geometry };
@@ -207,10 +228,10 @@ impl FilterBuilder {
     /// Returns the errors of [`FilterBuilder::finish`], and [`Error::Invalid`] if the kind has no
     /// compact form.
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
-        let Encoded { shape, mut payload, .. } = self.encode(Rounding::Bytes)?;
+        let Encoded { shape, mut payload, .. } = self.encode(&[], Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
         if !super::compact::append_shape(&mut payload, &shape) {
-            let reason = "finish_compact builds only the kinds bloom and blocked-bloom; try bloom:10";
+            let reason = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
             return Err(Error::invalid("filter", self.spec, reason));
         }
         // Hosts store many compact filters. The spare capacity of the vector would be larger than
@@ -223,7 +244,8 @@ impl FilterBuilder {
     /// `hasher`.
     ///
     /// # Errors
-    /// Returns an error with the invalid field if no reader would accept the block.
+    /// Returns [`Error::Corrupt`] with the invalid field if no reader would accept the block, and
+    /// [`Error::TooLarge`] if there is no memory.
     #[cfg(feature = "variants")]
     pub(crate) fn seal(
         hasher: impl Into<KeyHasher>,
@@ -246,20 +268,42 @@ impl FilterBuilder {
         Ok(payload)
     }
 
-    fn encode(&mut self, rounding: Rounding) -> Result<Encoded> {
-        self.encode_by(FilterSpec::encode, rounding)
+    fn encode(&mut self, given: &[KeyHash], rounding: Rounding) -> Result<Encoded> {
+        self.encode_spoilt(given, rounding, |_| ())
     }
 
-    /// Encodes with `encode`. Tests pass encoders whose filters deny keys.
-    fn encode_by(&mut self, encode: Encoder, rounding: Rounding) -> Result<Encoded> {
+    /// Encodes the keys that were added and `given`. Tests pass a function that spoils the filter.
+    fn encode_spoilt(&mut self, given: &[KeyHash], rounding: Rounding, spoil: fn(&mut [u8])) -> Result<Encoded> {
+        let effort = Effort { rounding, threads: self.threads };
+        if self.is_empty()
+            && !self.is_short_of_memory
+            && let Some(mut filled) = self.spec.fill(given, effort)?
+        {
+            spoil(&mut filled.payload);
+            return self.checked(filled, given);
+        }
+        self.add_all(given);
         if self.is_short_of_memory {
             return Err(spec::no_memory(self.spec));
         }
         let mut hashes = std::mem::take(&mut self.hashes);
-        sort(&mut hashes);
-        hashes.dedup();
-        let (shape, mut payload) = encode(self.spec, &mut hashes, Effort { rounding, threads: self.threads })?;
-        let num_keys = hashes.len() as u64;
+        let mut filled = match self.spec.fill(&hashes, effort)? {
+            Some(filled) => filled,
+            None => {
+                sort(&mut hashes);
+                hashes.dedup();
+                let (shape, payload) = self.spec.encode(&mut hashes, effort)?;
+                Filled { shape, payload, num_keys: hashes.len() as u64 }
+            }
+        };
+        spoil(&mut filled.payload);
+        self.checked(filled, &hashes)
+    }
+
+    /// Checks that readers accept the filter and, with [`SelfCheck::On`], that it denies none of its
+    /// hashes.
+    fn checked(&self, filled: Filled, hashes: &[KeyHash]) -> Result<Encoded> {
+        let Filled { shape, mut payload, num_keys } = filled;
         // Readers would reject a block that fails this check.
         let len = payload.len();
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
@@ -289,9 +333,6 @@ impl FilterBuilder {
     }
 }
 
-/// The type of [`FilterSpec::encode`]. Tests pass other encoders.
-type Encoder = fn(FilterSpec, &mut [KeyHash], Effort) -> Result<(Shape, Vec<u8>)>;
-
 /// A payload and the fields that its trailer needs.
 struct Encoded {
     num_keys: u64,
@@ -305,30 +346,31 @@ mod tests {
     use super::*;
     use crate::hash::HashSeed;
 
-    /// An encoder that clears the second half of the filter.
-    fn lossy(spec: FilterSpec, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
-        let (shape, mut payload) = spec.encode(hashes, effort)?;
+    /// Clears the second half of the filter.
+    fn lose(payload: &mut [u8]) {
         let half = payload.len() / 2;
         payload.iter_mut().skip(half).for_each(|byte| *byte = 0);
-        Ok((shape, payload))
     }
 
     #[test]
     fn a_filter_that_denies_its_keys_fails_the_self_check() {
+        let hashes: Vec<_> = (0..1_000u32).map(|i| KeyHash::of(&i.to_le_bytes(), HashSeed(1))).collect();
         for kind in ["bloom:10", "blocked-bloom:10", "split-block:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
-            let mut builder = FilterBuilder::new(kind.parse().unwrap(), HashSeed(1));
-            builder.reserve(1_000);
-            (0..1_000u32).for_each(|i| builder.add(i.to_string().as_bytes()));
-            let check = |encoder: Encoder, self_check| {
-                let mut builder = builder.clone().with_self_check(self_check);
-                builder.encode_by(encoder, Rounding::Words).map(|encoded| encoded.payload)
-            };
-            let sound = check(FilterSpec::encode, SelfCheck::On).unwrap();
-            assert!(sound == check(FilterSpec::encode, SelfCheck::Off).unwrap(), "{kind}");
-            let error = check(lossy, SelfCheck::On).unwrap_err();
-            let Error::SelfCheckFailed { denied } = error else { panic!("{kind}: {error}") };
-            assert!((400..=1_000).contains(&denied), "{kind}: {denied}");
-            assert_eq!(check(lossy, SelfCheck::Off).unwrap().len(), sound.len(), "{kind}");
+            let builder = FilterBuilder::new(kind.parse().unwrap(), HashSeed(1));
+            let mut full = builder.clone();
+            hashes.iter().for_each(|&hash| full.add_hash(hash));
+            for (builder, given) in [(full, &[][..]), (builder, &hashes[..])] {
+                let check = |spoil, self_check| {
+                    let mut builder = builder.clone().with_self_check(self_check);
+                    builder.encode_spoilt(given, Rounding::Words, spoil).map(|encoded| encoded.payload)
+                };
+                let sound = check(|_| (), SelfCheck::On).unwrap();
+                assert!(sound == check(|_| (), SelfCheck::Off).unwrap(), "{kind}");
+                let error = check(lose, SelfCheck::On).unwrap_err();
+                let Error::SelfCheckFailed { denied } = error else { panic!("{kind}: {error}") };
+                assert!((400..=1_000).contains(&denied), "{kind}: {denied}");
+                assert_eq!(check(lose, SelfCheck::Off).unwrap().len(), sound.len(), "{kind}");
+            }
         }
     }
 }

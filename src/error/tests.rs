@@ -35,7 +35,7 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
         ),
         (
             Error::Unsupported { field: Field::Kind, found: 99 },
-            "filter kind 99 is not supported by this version of filterblock; open it with a newer version",
+            "filter kind 99 is not supported by this version of filterblock; open the block with a newer version",
         ),
         (
             unexpected(Field::Seed),
@@ -44,13 +44,40 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
         ),
         (
             unexpected(Field::Extension),
-            "extension is 7, but 8 is expected: the filter was built of other keys or prefixes; answer without the \
-             filter, or build it again with the expected ones",
+            "the extractor 7 took the prefixes, but 8 is expected; answer without the filter, or build it again with \
+             the expected extractor",
         ),
         (
             unexpected(Field::TableId),
             "table id is 7, but 8 is expected: this is not the expected block; answer without it, and check which \
              file and offset it was read from",
+        ),
+    ]
+}
+
+/// Errors whose advice differs from that of the other fields.
+fn of_special_fields() -> Vec<ErrorAndMessage> {
+    let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
+    vec![
+        (
+            Error::Corrupt { field: Field::PartitionNumber, offset: 52 },
+            "wrong partition number at offset 52: the bytes are not the expected filter or partition, or they are \
+             damaged; check which file and offset they were read from, or build the filter again",
+        ),
+        (
+            Error::ChecksumMismatch { field: Field::Checksum, offset: 64, stored: 1, computed: 2 },
+            "damaged: wrong checksum of trailer at offset 64 (stored 0x00000001, computed 0x00000002); answer without \
+             the filter, and build it again from its keys",
+        ),
+        (
+            unexpected(Field::Flags),
+            "the filter holds 7, but 8 is expected; answer without the filter, or build it again with the expected \
+             keys or prefixes",
+        ),
+        (
+            unexpected(Field::Kind),
+            "filter kind is 7, but 8 is expected; open a partition index with PartitionIndex, and any other block \
+             with FilterBlock",
         ),
     ]
 }
@@ -62,7 +89,8 @@ fn of_callers() -> Vec<ErrorAndMessage> {
     vec![
         (
             Error::Secret { hash, stored: None, given: None },
-            "keys were hashed by siphash-1-3 under a secret; give the secret that hashed them",
+            "siphash-1-3 hashes keys under a secret; give the secret that hashed the keys, or 16 or 32 random bytes if \
+             there are no keys yet",
         ),
         (
             Error::Secret { hash, stored: Some(stored), given: None },
@@ -97,7 +125,7 @@ fn of_callers() -> Vec<ErrorAndMessage> {
 
 #[test]
 fn each_message_says_what_to_do_next() {
-    let table = of_bytes().into_iter().chain(of_callers());
+    let table = of_bytes().into_iter().chain(of_special_fields()).chain(of_callers());
     check_messages!(
         Error {
             Io,
@@ -120,9 +148,10 @@ fn an_io_error_says_what_to_check() {
         (ErrorKind::NotFound, "check the path"),
         (ErrorKind::PermissionDenied, "check who may read and write it"),
         (ErrorKind::AlreadyExists, "choose another name, or remove it first"),
-        (ErrorKind::StorageFull, "make room, and try again"),
-        (ErrorKind::QuotaExceeded, "make room, and try again"),
-        (ErrorKind::FileTooLarge, "make room, and try again"),
+        (ErrorKind::StorageFull, "free disk space, and try again"),
+        (ErrorKind::QuotaExceeded, "free disk space, and try again"),
+        (ErrorKind::FileTooLarge, "raise the limit of the file size, and try again"),
+        (ErrorKind::UnexpectedEof, "check that the file is complete, and try again"),
         (ErrorKind::OutOfMemory, "free memory, and try again"),
         (ErrorKind::Other, "check the device and its limits, and try again"),
     ] {

@@ -7,7 +7,7 @@
 //! A key consists of the first `shared` bytes of the previous key and of the suffix. At a restart
 //! point `shared` is 0.
 //!
-//! From format version 4 on, RocksDB's index blocks omit the value length, and each value is a
+//! From format version 4 on, RocksDB's index blocks store no value length, and each value is a
 //! handle. If the key shares bytes with the previous key, the entry stores only the difference in
 //! length to the previous handle. The new handle's block begins where the previous block ends.
 //!
@@ -139,8 +139,8 @@ impl<'a> Block<'a> {
         if shared == 0 { Ok(cursor.take(unshared, Field::Key)?) } else { Err(corrupt()) }
     }
 
-    /// Walks the whole block, and calls `each` at every entry. If this succeeds, no later search
-    /// fails.
+    /// Checks every entry and restart point of the block, and calls `each` at every entry. If it
+    /// succeeds, no later search finds an invalid entry.
     ///
     /// # Errors
     /// Returns `Corrupt` for the first invalid entry or restart point, and any error that `each`
@@ -253,17 +253,18 @@ impl<'a> BlockCursor<'a> {
         self.stored.unwrap_or(&self.spelled)
     }
 
-    /// Returns the value of a block with [`Values::WithLength`].
+    /// Returns the current entry's value. It is empty in a block with [`Values::Handles`].
     pub(crate) fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// Returns the range of the value within the block, for [`Values::WithLength`].
+    /// Returns the range of the current entry's value within the block. The block must have
+    /// [`Values::WithLength`].
     pub(crate) fn value_range(&self) -> Range<usize> {
         self.next - self.value.len()..self.next
     }
 
-    /// Returns the entry's value as a handle.
+    /// Returns the current entry's value as a handle.
     ///
     /// # Errors
     /// Returns `Corrupt` if the value is not a handle.
@@ -300,23 +301,26 @@ impl BlockBuilder {
         self.is_empty
     }
 
-    /// Returns the length in bytes that the block would have if it ended here.
+    /// Returns the length in bytes that the block would have without further entries.
     pub(crate) fn len_bytes(&self) -> usize {
         self.content.len() + 4 * self.restarts.len() + 4
+    }
+
+    /// Checks that the block has space for an entry.
+    ///
+    /// # Errors
+    /// Returns `Invalid` if the entries would exceed 4 GiB, the limit of 32-bit offsets.
+    pub(crate) fn check_space(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);
+        u32::try_from(longest).map(drop).map_err(|_| too_long())
     }
 
     /// Adds an entry. The caller adds keys in ascending order.
     ///
     /// # Errors
-    /// Returns `Invalid` if the block would exceed 4 GiB, the limit of its 32-bit offsets.
+    /// Returns the errors of [`Self::check_space`]. The block is then unchanged.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let too_long = || {
-            let reason = "a data block exceeds 4 GiB, the limit of its 32-bit offsets; use smaller values or \
-                          a smaller block_size_bytes";
-            Error::invalid("table", "LevelDB", reason)
-        };
-        let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);
-        u32::try_from(longest).map_err(|_| too_long())?;
+        self.check_space(key, value)?;
         let mut shared = 0;
         if self.run_len == self.restart_interval {
             self.restarts.push(u32::try_from(self.content.len()).map_err(|_| too_long())?);
@@ -358,4 +362,10 @@ impl BlockBuilder {
         self.run_len = 0;
         self.is_empty = true;
     }
+}
+
+fn too_long() -> Error {
+    let reason = "a data block exceeds 4 GiB, the limit of its 32-bit offsets; use smaller values or a smaller \
+                  block_size_bytes";
+    Error::invalid("table", "LevelDB", reason)
 }

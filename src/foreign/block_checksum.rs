@@ -46,8 +46,8 @@ impl ChecksumKind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockChecksum {
     pub(crate) kind: ChecksumKind,
-    /// The random number of the file from which the number for each offset follows. It is 0 if
-    /// checksums do not depend on offsets.
+    /// The file's random number. Together with a block's offset it gives the number that is added
+    /// to the block's checksum. It is 0 if checksums do not depend on offsets.
     pub(crate) base_context: u32,
 }
 

@@ -14,8 +14,8 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::foreign::error::{Error, Field, Result};
 
-/// The largest accepted length of an uncompressed block. The engines' own blocks have a few KiB,
-/// and the index of a large file has some MiB.
+/// The largest accepted length of an uncompressed block in bytes: 256 MiB. The engines' data blocks
+/// have a few KiB, and the index of a large file has some MiB.
 pub const MAX_BLOCK_LEN_BYTES: usize = 256 << 20;
 
 /// A Snappy copy element of 3 bytes expands to at most 64 bytes, and one of 2 bytes to at most 11.
@@ -27,8 +27,7 @@ const MAX_LZ4_EXPANSION: usize = 255;
 /// A Zstd block of 4 bytes repeats one byte up to 128 KiB.
 const MAX_ZSTD_EXPANSION: usize = 32 << 10;
 
-/// The window size that every Zstd frame may request, even a short one. The usual compression
-/// levels request this much.
+/// The window size that every Zstd frame may request, even if its block is shorter.
 const MIN_ZSTD_WINDOW_BYTES: usize = 128 << 10;
 
 /// The compression format of a block.
@@ -43,13 +42,13 @@ pub(crate) enum Codec {
 }
 
 impl Codec {
-    /// Decompresses `packed`. `len_bytes` is the uncompressed length that the file stores beside
-    /// the block. LZ4 requires it, and Snappy ignores it. `offset` is the block's offset, for
-    /// errors.
+    /// Decompresses `packed`. `len_bytes` is the uncompressed length that the file stores before
+    /// the compressed bytes, or `None` if it stores none. LZ4 requires the length, Zstd checks it,
+    /// and Snappy ignores it. `offset` is the block's offset in the file, for errors.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the bytes cannot be decompressed, if the result has another length than
-    /// the stored one, or if the length exceeds [`MAX_BLOCK_LEN_BYTES`].
+    /// Returns `Corrupt` if the bytes cannot be decompressed, if the result does not have the
+    /// stored length, or if the length exceeds [`MAX_BLOCK_LEN_BYTES`].
     pub(crate) fn unpack(self, packed: &[u8], len_bytes: Option<u64>, offset: u64) -> Result<Vec<u8>> {
         let corrupt = || Error::Corrupt { field: Field::Compression, offset };
         let (stated, expansion) = match self {

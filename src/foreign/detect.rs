@@ -1,4 +1,4 @@
-//! Detects the engine of a file by the magic at its ends.
+//! Detects the engine of a file by its magic.
 
 use super::{leveldb, parquet, rocksdb};
 
@@ -14,8 +14,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// Returns the kind of file, or `None` if the magic is unknown. It does not check the rest of
-    /// the file.
+    /// Returns the kind of the file with these bytes, or `None` if its magic is unknown. It checks
+    /// only the last eight bytes of a table, and the first and last four bytes of a Parquet file.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         if leveldb::has_magic(bytes) {

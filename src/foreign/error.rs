@@ -28,30 +28,32 @@ pub enum Error {
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// Where the field lies, in bytes from the start of the filter or file.
+        /// Where the field begins, in bytes from the start of the filter or file. For an entry of a
+        /// block, this is where the block begins.
         offset: u64,
     },
     /// A stored checksum differs from the one computed over the bytes.
     ChecksumMismatch {
-        /// What the checksum covers.
+        /// The part that the checksum covers.
         field: Field,
-        /// Where the covered bytes begin, from the start of the filter or file.
+        /// Where the covered bytes begin, in bytes from the start of the filter or file.
         offset: u64,
-        /// The checksum found.
+        /// The checksum that is stored with the bytes.
         stored: u32,
-        /// The checksum of the bytes found.
+        /// The checksum computed over the bytes.
         computed: u32,
     },
-    /// Sound bytes written by a newer version, or with a feature that this build does not read.
+    /// Valid bytes of a newer version, or with a feature that this build cannot read.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
-        /// The value.
+        /// The unknown value.
         found: u64,
     },
-    /// The caller gave a value that is out of its documented range. Nothing was changed.
+    /// The caller gave a value that is out of its documented range, or a file or table does not
+    /// allow the call. Nothing was changed, unless the function documents an exception.
     Invalid {
-        /// The argument.
+        /// The argument, or the file or table.
         what: &'static str,
         /// The value as given, or the part of it that may be shown.
         given: String,
@@ -60,7 +62,8 @@ pub enum Error {
     },
     /// Keys were added to the writer of a table out of order. Nothing was changed.
     OutOfOrder,
-    /// An error of the filter block of this crate to which the caller adds a table's keys.
+    /// An error of this crate's own filter blocks, for example of a block that is built from a
+    /// table's keys.
     Filter(crate::Error),
 }
 
@@ -105,7 +108,8 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are of a newer version, or use a feature that this build does not read.
+    /// Returns whether the bytes are of a newer version, or use a feature that this build does not
+    /// read.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         match self.root() {
@@ -115,7 +119,7 @@ impl Error {
         }
     }
 
-    /// Whether the bytes are damaged, or the engine did not write them.
+    /// Returns whether the bytes are damaged, or the engine did not write them.
     ///
     /// It is false for bytes of a newer version ([`Error::is_unsupported`]).
     #[must_use]
@@ -151,8 +155,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes the message of [`Error::Unsupported`]. For some fields the number found would mean
-/// nothing to the reader.
+/// Writes the message of [`Error::Unsupported`]. Some fields have a text of their own, because the
+/// value alone would not tell the reader what is unsupported.
 fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Result {
     match field {
         Field::FileMetadata => f.write_str(
@@ -167,6 +171,12 @@ fn unsupported(f: &mut fmt::Formatter<'_>, field: Field, found: u64) -> fmt::Res
             f,
             "a block has features that this version of filterblock cannot read (flags {found:#x}); use a newer \
              version, or let the engine write the file without them"
+        ),
+        // A supported compression with a dictionary gives this error too.
+        Field::Compression => write!(
+            f,
+            "compression {found}, or its dictionary, is not supported by this version of filterblock; use a newer \
+             version, or let the engine write the file with another compression and without a dictionary"
         ),
         _ => write!(
             f,
@@ -200,7 +210,8 @@ impl From<codec::Corrupt<Field>> for Error {
 }
 
 impl From<crate::Error> for Error {
-    /// Maps errors that both types have onto each other. All other errors concern a filter block.
+    /// Keeps `Io`, `InFile` and `Invalid`. Wraps every other error, because it concerns a filter
+    /// block of this crate.
     fn from(error: crate::Error) -> Self {
         match error {
             crate::Error::Io(error) => Self::Io(error),

@@ -1,8 +1,8 @@
 //! The 32-bit hashes of LevelDB's filters and of RocksDB's older filters.
 //!
-//! A hash reads a key in words of four bytes. The two hashes differ only if one to three bytes are
-//! left at the end and one of them is 0x80 or more: LevelDB takes it as unsigned, RocksDB as
-//! signed.
+//! Both hashes read a key in words of four bytes. They differ only if one to three bytes are left
+//! at the end and one of these bytes is 0x80 or more: LevelDB takes the byte as unsigned, RocksDB
+//! as signed.
 
 use crate::codec::u32_from;
 
@@ -66,8 +66,8 @@ pub(super) struct Remainder {
 }
 
 impl Remainder {
-    /// Prepares remainders by `divisor`. Returns `None` for 0. A divisor of more than 32 bits
-    /// leaves hashes unchanged, because hashes have 32 bits.
+    /// Prepares remainders by `divisor`, or returns `None` for 0. If the divisor has more than 32
+    /// bits, the remainder of a 32-bit hash is the hash itself.
     pub(super) fn by(divisor: u64) -> Option<Self> {
         if divisor == 0 {
             return None;

@@ -8,9 +8,10 @@ use crate::foreign::error::{Error, Field, Result};
 
 use super::block::{Block, BlockCursor};
 
-/// The limit for the total length of an index's keys, without prefix compression. An index over
-/// this limit, and over four times its own length, was not written by an engine. Keys of 1 MiB that
-/// each repeat half of the previous key would otherwise expand to hundreds of gigabytes.
+/// The limit for the total length of an index's keys, without prefix compression. If the keys
+/// exceed this limit and [`SPELLED_SHARE_MAX`] times the length of the index, no engine wrote the
+/// index. Keys of 1 MiB that each repeat half of the previous key would otherwise expand to
+/// hundreds of gigabytes.
 const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
 const SPELLED_SHARE_MAX: usize = 4;
 
@@ -37,7 +38,7 @@ impl KeyForm {
     }
 
     /// Compares two keys of a table whose user keys are in byte order. Newer versions of a key come
-    /// first.
+    /// first. Keys that are too short for the form are compared bytewise.
     pub(crate) fn order(self, a: &[u8], b: &[u8]) -> Ordering {
         match (self, a.split_last_chunk::<TAG_LEN_BYTES>(), b.split_last_chunk::<TAG_LEN_BYTES>()) {
             (Self::Internal, Some((a, a_tag)), Some((b, b_tag))) => {
@@ -47,27 +48,28 @@ impl KeyForm {
         }
     }
 
-    /// Whether a sound table of a LevelDB database may hold `key`. The type of a write there is a
-    /// value or a deletion.
+    /// Returns whether a sound table of a LevelDB database may hold `key`. The type of a write
+    /// there is a value or a deletion.
     pub(crate) fn looks_internal(key: &[u8]) -> bool {
         key.split_last_chunk::<TAG_LEN_BYTES>().is_some_and(|(_, tag)| u64_from(tag) & 0xff <= 1)
     }
 }
 
-/// The result of a walk through an index.
+/// The result of [`check_index`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexCheck {
     /// The number of blocks that the index lists.
     pub(crate) len: u64,
     /// Whether the user keys are in ascending byte order, so that the index can be searched.
     pub(crate) is_ascending: bool,
-    /// The offset of the last block, or 0 if there is none.
+    /// The file offset of the last block, or 0 if there is none.
     pub(crate) last_offset: u64,
-    /// The offset after the last block and its trailer, or `start` if the index lists no block.
+    /// The file offset after the last block and its trailer. If the index lists no block, this is
+    /// the `start` of [`check_index`].
     pub(crate) end: u64,
 }
 
-/// Checks every entry of an index, and calls `each` at each of them. The listed blocks must lie
+/// Checks every entry of an index, and calls `each` at every entry. The listed blocks must lie
 /// between the file offsets `start` and `limit`, in ascending order and without overlap, as every
 /// writer lays them out. A caller that reads all listed blocks therefore reads each byte of the
 /// file at most once, even if the handles are hostile.

@@ -1,33 +1,35 @@
-//! A description of a filter, read from its bytes.
+//! The properties of a filter of another engine, read from its bytes.
 
-/// The properties of a foreign filter, read from its bytes. Estimates are computed from the set
-/// bits.
+/// The properties of a filter of another engine, read from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ForeignFilterInfo {
     /// The engine and the layout, under the names that the command uses.
     pub kind: &'static str,
-    /// The length of the filter, with trailer or header.
+    /// The length of the filter in bytes, with its trailer or header.
     pub len_bytes: u64,
-    /// The length of the part that holds the keys.
+    /// The length of the filter in bytes, without its trailer or header. It is 0 if every key has
+    /// the same answer.
     pub payload_len_bytes: u64,
     /// The number of bits that a query tests. It is `None` for ribbon filters, and for filters that
     /// give every key the same answer.
     pub probes: Option<u32>,
-    /// The number of lines or blocks. In a blocked Bloom filter all bits of a key lie in one of
-    /// them. In a ribbon filter a block has 128 slots. It is `None` if the bits of a key lie
-    /// anywhere in the filter, or if a query tests no bits.
+    /// The number of lines or blocks. In a blocked Bloom filter, all bits of a key lie in one
+    /// block. In a ribbon filter, a block has 128 slots. It is `None` if the bits of a key lie
+    /// anywhere in the filter, or if every key has the same answer.
     pub blocks: Option<u64>,
-    /// The length of a line or block of a blocked Bloom filter, or `None` for other filters.
+    /// The length in bytes of a line or block of a blocked Bloom filter, or `None` for other
+    /// filters.
     pub block_len_bytes: Option<u64>,
     /// The mean number of columns of a block, or `None` if the layout has no columns.
     pub columns: Option<f64>,
     /// The number of the seed, or `None` if the layout has no seed.
     pub seed: Option<u32>,
-    /// The fill ratio: the share of bits that are set. It is `None` if a query tests no bits.
+    /// The fill ratio: the share of bits that are set. It is `None` for ribbon filters, and for
+    /// filters that give every key the same answer.
     pub fill: Option<f64>,
-    /// The estimated number of different keys: from the set bits, or for a ribbon filter from its
-    /// size. It is `None` for an always-maybe filter.
+    /// The estimated number of distinct keys: from the set bits, or for a ribbon filter from its
+    /// size. It is infinite if all bits are set, and `None` for an always-maybe filter.
     pub estimated_keys: Option<f64>,
     /// The false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes are not
     /// random for keys that differ in few places.
@@ -35,8 +37,8 @@ pub struct ForeignFilterInfo {
 }
 
 impl ForeignFilterInfo {
-    /// Describes a filter of `len` bytes that tests no bits: it passes either no key (`rate` 0) or
-    /// every key (`rate` 1).
+    /// Returns the properties of a filter of `len` bytes that gives every key the same answer:
+    /// "absent" (`rate` 0) or "maybe" (`rate` 1).
     pub(super) fn constant(kind: &'static str, len: usize, rate: f64) -> Self {
         Self {
             kind,
@@ -53,8 +55,9 @@ impl ForeignFilterInfo {
         }
     }
 
-    /// Describes a filter of `len` bytes. Its payload consists of blocks of `block_len` bytes with
-    /// `lanes` lanes each. A key sets `probes` bits in one block, the same number in each lane.
+    /// Returns the properties of a filter of `len` bytes. Its payload consists of blocks of
+    /// `block_len` bytes with `lanes` lanes each. A key sets `probes` bits in one block, the same
+    /// number in each lane.
     ///
     /// Keys fall into blocks at random. With `l` keys per block and `k` probes per lane, a bit of a
     /// lane of `m` bits stays clear with probability `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l`
@@ -86,8 +89,8 @@ impl ForeignFilterInfo {
         let share_of_key = -(f64::from(of_lane) * (-1.0 / lane_bits).ln_1p()).exp_m1();
         let keys = num_blocks * -(-fill).ln_1p() / share_of_key;
         let of_bits = rate / num_blocks.max(1.0);
-        // The bits within a block follow from 32 bits of the hash. An absent key passes if these
-        // equal those of a key in its block.
+        // The bits within a block follow from 32 bits of the hash. An absent key passes if these 32
+        // bits equal those of a present key in the same block.
         let of_equal_hashes = (keys / num_blocks.max(1.0) * (-32f64).exp2()).min(1.0);
         Self {
             payload_len_bytes: payload.len() as u64,

@@ -5,9 +5,10 @@
 //!   tables.
 //! * [`parquet`]: the split-block Bloom filter of a Parquet column chunk, and Parquet files.
 //!
-//! A filter is read in place from any bytes. Odd, truncated and reserved bytes are read by the
-//! rules of the engine. In doubt the answer is "maybe". Opening a file checks every part that an
-//! answer depends on. docs/FOREIGN.md lists the supported versions and options.
+//! A filter is read in place from any bytes. Odd, truncated and reserved bytes get the answer that
+//! the engine gives. If the engine's rules leave a case open, the answer is "maybe". Opening a file
+//! checks every part that an answer depends on. docs/FOREIGN.md lists the supported versions and
+//! options.
 
 mod block;
 mod block_checksum;

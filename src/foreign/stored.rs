@@ -15,7 +15,7 @@ use crate::foreign::error::{Error, Field, Result};
 
 use super::block_checksum::BlockChecksum;
 
-/// The length of a block's trailer.
+/// The length of a block's trailer: the compression byte and the checksum.
 pub(crate) const TRAILER_LEN_BYTES: u64 = 5;
 
 /// The location of a block.
@@ -32,8 +32,7 @@ impl BlockHandle {
         Ok(Self { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? })
     }
 
-    /// Parses a handle at the start of `bytes`. Errors count offsets from `base`, where `bytes`
-    /// begin.
+    /// Parses a handle at the start of `bytes`, which begin at offset `base` of the file.
     pub(crate) fn parse(bytes: &[u8], base: u64) -> Result<Self> {
         Self::take(&mut Cursor::new(bytes, base))
     }
@@ -43,7 +42,8 @@ impl BlockHandle {
         put_varint(out, self.len_bytes);
     }
 
-    /// Returns the end of the block with its trailer, or `None` if it does not fit into 64 bits.
+    /// Returns the file offset after the block and its trailer, or `None` if the offset exceeds 64
+    /// bits.
     pub(crate) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len_bytes)?.checked_add(TRAILER_LEN_BYTES)
     }
@@ -63,7 +63,9 @@ impl StoredBlock<'_> {
     /// byte 0).
     ///
     /// # Errors
-    /// Returns `Unsupported` if the block is compressed. No writer compresses blocks of this kind.
+    /// Returns `Unsupported` if the block is compressed; the engines never compress filters, nor
+    /// RocksDB's partition indexes, metaindex and properties. Returns `Corrupt` if the offset
+    /// exceeds the address space.
     pub(crate) fn plain_range(&self) -> Result<Range<usize>> {
         if self.compression != 0 {
             return Err(Error::Unsupported { field: Field::Compression, found: u64::from(self.compression) });
@@ -100,12 +102,14 @@ impl Content {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// The number of blocks of all kinds with valid checksums.
+    /// The number of blocks of all kinds. All have valid checksums, or the table's checksum type is
+    /// "none".
     pub blocks: u64,
     /// The number of keys in the data blocks. Each version of a key counts.
     pub keys: u64,
     /// The number of keys in the data blocks for which the table answers "absent". It is 0 in a
-    /// sound table.
+    /// sound table. For a LevelDB table with another comparator than the bytewise one, it may be
+    /// higher.
     pub denied_keys: u64,
 }
 

@@ -48,7 +48,7 @@ fn hash_with_seed(input: &[u8], seed: u64) -> u64 {
     }
 }
 
-/// Returns the 64-bit integer at `offset`. The caller ensures that it is in bounds.
+/// Returns the 64-bit integer at `offset`. The caller ensures that all eight bytes are in bounds.
 #[inline(always)]
 fn word(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..).and_then(<[u8]>::first_chunk).map_or(0, u64_from)

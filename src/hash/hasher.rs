@@ -28,8 +28,8 @@ impl FromStr for HashKind {
     }
 }
 
-/// Hashes keys. A hasher is a hash function, its seed, and the values derived from the secret, if
-/// the function takes one.
+/// Hashes keys. A hasher is a hash function with its seed and, if the function takes a secret, with
+/// the values derived from the secret.
 ///
 /// A store makes one hasher and shares it; `Clone` is cheap. A hasher never prints anything secret.
 ///
@@ -125,7 +125,7 @@ impl KeyHasher {
         }
     }
 
-    /// Returns a number that tells this hasher from other hashers. It is never 0.
+    /// Returns a number that is never 0. Two different hashers have the same number only by chance.
     #[cfg(debug_assertions)]
     fn tag(&self) -> u64 {
         let (kind, secret) = match &self.function {
@@ -133,14 +133,14 @@ impl KeyHasher {
             Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
             Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
         };
-        // Every step except the last is injective, so it keeps distinct inputs distinct.
+        // Hashers that differ only in the seed differ until the last step, which drops one bit.
         let mixed =
             (self.seed.0 ^ secret.rotate_left(32)).wrapping_add(kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 32) | 1
     }
 
-    /// Panics if another hasher made the hash: the filter would reject keys that it holds. Release
-    /// builds check nothing.
+    /// Panics if another hasher made the hash: the filter would deny keys that it holds. A hash
+    /// from [`KeyHash::from_raw`] is accepted. Release builds check nothing.
     #[cfg(debug_assertions)]
     pub(crate) fn debug_check(&self, hash: KeyHash) {
         let is_ours = hash.made_by == 0 || hash.made_by == self.tag();
@@ -170,7 +170,8 @@ impl KeyHasher {
     #[expect(clippy::unused_self, reason = "debug builds use it")]
     pub(crate) fn debug_check_of(&self, _: &[u8], _: KeyHash) {}
 
-    /// Returns the public identity of the hasher. It is enough to tell the hasher from any other.
+    /// Returns the public identity of the hasher. Two hashers with the same identity give the same
+    /// hashes.
     #[must_use]
     pub fn identity(&self) -> HashIdentity {
         let (kind, fingerprint) = match &self.function {
@@ -207,7 +208,7 @@ impl From<HashSeed> for KeyHasher {
     }
 }
 
-/// The identity of the hasher of a file's keys, as the file stores it.
+/// The identity of a hasher: what a file stores about the hasher of its keys. It holds no secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HashIdentity {

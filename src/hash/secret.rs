@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! secret, 16 bytes ------------------------------> root, 16 bytes
-//! secret, 32 bytes --SipHash-2-4 of the 2nd half--> root
-//! root --SipHash-2-4 of (label, hash function, number of the word, seed)--> words of 8 bytes
+//! secret, 32 bytes --SipHash-2-4 of the 2nd half, under the 1st half--> root, 16 bytes
+//! root --SipHash-2-4 of (label, hash function, number of the word, seed), under the root--> words of 8 bytes
 //!                                    word 0: fingerprint; words 1 and up: the hash function's own key
 //! ```
 //! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom
 //! function. Without the root, its words look random and independent, even to a reader who knows
-//! other words. So the fingerprint reveals neither the root nor the key of the hash function, and
+//! other words. So the fingerprint reveals neither the root nor the words of the hash function, and
 //! the words of one store reveal nothing about another store. XXH3 does not hide its input: the
 //! hash of a short input is easy to invert. So this module does not use XXH3.
 

@@ -1,5 +1,4 @@
-//! Sorting of hashes. It is up to twice as fast as a general sort, because hashes are spread
-//! evenly.
+//! Sorting of hashes, about 1.7 times as fast as a general sort, because hashes are spread evenly.
 
 use super::KeyHash;
 
@@ -13,8 +12,8 @@ const FEW: usize = 64;
 /// function. The time to sort a bucket grows with the square of its size.
 const CROWD: u16 = 24;
 
-/// Sorts hashes. It takes 5 ns per hash for 10,000 hashes (`sort_unstable`: 8.5 ns) and 8 ns for a
-/// million (14 ns).
+/// Sorts hashes. The sort takes 5 ns per hash for 10,000 hashes (`sort_unstable`: 8.5 ns) and 8 ns
+/// for a million (14 ns).
 pub(crate) fn sort(hashes: &mut [KeyHash]) {
     if !hashes.is_sorted() {
         Scratch::default().sort(hashes, 0);
@@ -48,12 +47,12 @@ impl Scratch {
     }
 
     /// Sorts hashes by the bits after `equal_bits`, with one to two buckets per hash. Returns
-    /// `false` if a bucket has too many hashes or the scratch memory cannot be allocated.
+    /// `false`, and leaves the hashes as they are, if a bucket has more than [`CROWD`] hashes or
+    /// the scratch memory cannot be allocated.
     fn sort_by_buckets(&mut self, hashes: &mut [KeyHash], equal_bits: u32) -> bool {
         let bits = hashes.len().ilog2() + 1;
         #[expect(clippy::cast_possible_truncation, reason = "at most 16 bits")]
         let bucket = |hash: KeyHash| ((hash.raw() << equal_bits) >> (u64::BITS - bits)) as usize;
-        // If the scratch memory cannot be allocated, the caller sorts the hashes in place.
         self.next.clear();
         let more = hashes.len().saturating_sub(self.bucketed.len());
         if self.next.try_reserve(1 << bits).is_err() || self.bucketed.try_reserve(more).is_err() {
@@ -101,8 +100,8 @@ fn partition(hashes: &mut [KeyHash], bit: u32) -> usize {
     zeros
 }
 
-/// Copies `from` to `to` in sorted order. Each hash of `from` is at most a few positions from its
-/// sorted position.
+/// Copies the first hashes of `from` to `to` in sorted order, until `to` is full. Each of these
+/// hashes is at most a few positions from its sorted position, so an insertion sort is fast.
 fn insert_all(to: &mut [KeyHash], from: &[KeyHash]) {
     let mut largest = KeyHash::from_raw(0);
     for (i, &hash) in from.iter().enumerate().take(to.len()) {

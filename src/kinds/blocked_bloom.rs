@@ -10,11 +10,12 @@
 //! line.
 
 use super::Columns;
+use super::blank::{Blank, SetBits};
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
 use super::query::{Query, in_batches, payload_of};
-use super::shape::{Effort, Shape};
+use super::shape::{Effort, Rounding, Shape};
 use super::{math, plain};
 use crate::bits::NoMemory;
 use crate::error::Result;
@@ -46,10 +47,11 @@ impl Kind for BlockedBloom {
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        let (size, mut payload) = plain::payload(plain::size(budget, hashes.len() as u64, LINE_LEN_BYTES as u64))?;
-        let probes = math::line_probes(size.millibits);
-        fill(&mut payload, probes, hashes);
-        Ok(Some((plain::shape(FilterKind::BlockedBloom, probes), payload)))
+        Ok(blank(budget, hashes.len() as u64)?.filled_by_distinct(hashes))
+    }
+
+    fn blank(budget: Budget, num_keys: u64, _: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
+        blank(budget, num_keys).map(Some)
     }
 
     fn fallback_rate(_: Budget) -> Option<f64> {
@@ -59,6 +61,11 @@ impl Kind for BlockedBloom {
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<u32> {
         plain::parse(shape, num_keys, len_bytes, 1..=math::MAX_LINE_PROBES, LINE_LEN_BYTES as u64)
     }
+}
+
+fn blank(budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> {
+    let (size, payload) = plain::payload(plain::size(budget, num_keys, LINE_LEN_BYTES as u64))?;
+    Ok(Blank::new::<BlockedBloom>(FilterKind::BlockedBloom, math::line_probes(size.millibits), payload))
 }
 
 /// The keys of one prefetching pass. The number is large enough to hide a cache miss, and small
@@ -112,11 +119,12 @@ pub(super) fn expected_rate(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::blocked_bloom_rate(num_keys, len_bytes / LINE_LEN_BYTES as u64, probes)
 }
 
-/// The multiplier that folds the hash. It is odd: output 2 of the generator that [`super::bloom`]
-/// names.
+/// The multiplier that folds the hash: output 2 of the generator that [`super::bloom`] names, made
+/// odd.
 const FOLD: u64 = 0xdd22_899b_0135_a30f;
 
-/// One multiplier per probe. They are odd: the high halves of outputs 3 to 18 of that generator.
+/// One multiplier per probe: the high halves of outputs 3 to 18 of the generator that
+/// [`super::bloom`] names, made odd.
 pub(super) const MULTIPLIERS: [u32; 16] = [
     0xf6bc_24af,
     0x4a1e_9ce9,
@@ -146,7 +154,7 @@ pub(super) fn fold(hash: KeyHash) -> u32 {
 /// Returns the number of the line of a key, out of `lines`.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the result is below the number of lines, which is a usize")]
-fn line_number(lines: usize, hash: KeyHash) -> usize {
+pub(super) fn line_number(lines: usize, hash: KeyHash) -> usize {
     reduce(hash.raw(), lines as u64) as usize
 }
 
@@ -164,24 +172,17 @@ pub(super) fn line_within<const LEN: usize>(padded: &[u8], len: usize, hash: Key
     padded.as_chunks().0.get(line_number(len / LEN, hash))
 }
 
-/// Returns the word of each probe, and the bit within the word.
-fn positions(hash: KeyHash, probes: u32) -> impl Iterator<Item = (usize, u32)> {
-    let folded = fold(hash);
-    MULTIPLIERS.iter().take(probes as usize).map(move |&multiplier| {
-        let product = folded.wrapping_mul(multiplier);
-        ((product >> 28) as usize, product >> 23 & 31)
-    })
-}
+impl SetBits for BlockedBloom {
+    #[inline(always)]
+    fn set(simd: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool {
+        let number = line_number(payload.len() / LINE_LEN_BYTES, hash);
+        let Some(line) = payload.as_chunks_mut().0.get_mut(number) else { return false };
+        simd.set_in_line(line, fold(hash), &MULTIPLIERS, probes)
+    }
 
-/// Sets the bits of every hash. `payload` consists of whole lines and is all zero at first.
-#[expect(clippy::indexing_slicing, reason = "the payload has at least one line, and a line has sixteen words")]
-fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
-    for &hash in hashes {
-        let offset = line_offset::<LINE_LEN_BYTES>(payload.len(), hash);
-        let line = &mut payload[offset..offset + LINE_LEN_BYTES];
-        for (word, bit) in positions(hash, probes) {
-            line[word * 4 + bit as usize / 8] |= 1 << (bit % 8);
-        }
+    #[inline(always)]
+    fn prefetch(_: u32, payload: &[u8], hash: KeyHash) {
+        prefetch(payload, line_offset::<LINE_LEN_BYTES>(payload.len(), hash));
     }
 }
 
@@ -189,6 +190,15 @@ fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
 mod tests {
     use super::super::statistics::{MOST, bits, hash_families, independence};
     use super::*;
+
+    /// Returns the word of each probe, and the bit within the word.
+    fn positions(hash: KeyHash, probes: u32) -> impl Iterator<Item = (usize, u32)> {
+        let folded = fold(hash);
+        MULTIPLIERS.iter().take(probes as usize).map(move |&multiplier| {
+            let product = folded.wrapping_mul(multiplier);
+            ((product >> 28) as usize, product >> 23 & 31)
+        })
+    }
 
     /// Returns the words of the probes, four bits each.
     fn words(hash: u64) -> u64 {

@@ -7,6 +7,7 @@
 //! bit `i % 8` of byte `i / 8`.
 
 use super::Columns;
+use super::blank::{Blank, SetBits};
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
 use super::guard::{Checked, Guard};
 use super::kind::FilterKind;
@@ -42,7 +43,7 @@ impl Kind for Bloom {
     fn rate_of_many(millibits: u32) -> f64 {
         let bits = MANY_KEYS / 1000 * u64::from(millibits);
         // Only this kind counts equal hashes here. For the other kinds, equal hashes add less than
-        // the FPR that they have anyway. Ribbon and binary fuse filters should also report exact
+        // the FPR that they have anyway. Without them, ribbon and binary fuse filters report exact
         // powers of two for whole columns and fingerprints.
         math::with_equal_hashes(math::bloom_rate(MANY_KEYS, bits, math::bloom_probes(millibits.into())), MANY_KEYS)
     }
@@ -57,10 +58,11 @@ impl Kind for Bloom {
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        let (size, mut payload) = plain::payload(Self::size(budget, hashes.len() as u64, effort.rounding))?;
-        let probes = math::bloom_probes(size.millibits);
-        fill(&mut payload, probes, hashes);
-        Ok(Some((plain::shape(FilterKind::Bloom, probes), payload)))
+        Ok(blank(budget, hashes.len() as u64, effort.rounding)?.filled_by_distinct(hashes))
+    }
+
+    fn blank(budget: Budget, num_keys: u64, rounding: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
+        blank(budget, num_keys, rounding).map(Some)
     }
 
     fn fallback_rate(_: Budget) -> Option<f64> {
@@ -103,6 +105,11 @@ impl Query for Bloom {
     }
 }
 
+fn blank(budget: Budget, num_keys: u64, rounding: Rounding) -> std::result::Result<Blank, NoMemory> {
+    let (size, payload) = plain::payload(Bloom::size(budget, num_keys, rounding))?;
+    Ok(Blank::new::<Bloom>(FilterKind::Bloom, math::bloom_probes(size.millibits), payload))
+}
+
 /// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
 pub(super) fn expected_rate(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::with_equal_hashes(math::bloom_rate(num_keys, len_bytes.saturating_mul(8), probes), num_keys)
@@ -120,27 +127,40 @@ fn mix(x: u64) -> u64 {
 }
 
 /// Returns an endless series of 64-bit numbers from a hash. The first number is the hash itself.
+#[inline(always)]
 pub(crate) fn mixed(hash: KeyHash) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(hash.raw()), |&x| Some(mix(x)))
 }
 
 /// Returns the bit positions of a key in a filter of `bits` bits.
+#[inline(always)]
 pub(crate) fn positions(hash: KeyHash, bits: u64, probes: u32) -> impl Iterator<Item = u64> {
     mixed(hash).map(move |x| reduce(x, bits)).take(probes as usize)
 }
 
-/// Sets the bits of every hash. `payload` is all zero at first.
-#[expect(clippy::indexing_slicing, reason = "a position is below the number of bits of the payload")]
-fn fill(payload: &mut [u8], probes: u32, hashes: &[KeyHash]) {
-    let bits = payload.len() as u64 * 8;
-    for &hash in hashes {
-        for position in positions(hash, bits, probes) {
-            payload[(position / 8) as usize] |= 1 << (position % 8);
+impl SetBits for Bloom {
+    #[inline(always)]
+    fn set(_: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool {
+        let mut were_set = 1;
+        for position in positions(hash, payload.len() as u64 * 8, probes) {
+            // The position is below the number of bits of a slice, so the cast is exact and the
+            // byte exists.
+            let Some(byte) = payload.get_mut((position / 8) as usize) else { return false };
+            were_set &= *byte >> (position % 8);
+            *byte |= 1 << (position % 8);
+        }
+        were_set == 1
+    }
+
+    #[inline(always)]
+    fn prefetch(probes: u32, payload: &[u8], hash: KeyHash) {
+        for position in positions(hash, payload.len() as u64 * 8, probes) {
+            prefetch(payload, (position / 8) as usize);
         }
     }
 }
 
-/// Returns whether all bits of a key are set. A byte that is not sound counts as set.
+/// Returns whether all bits of a key are set. All bits of a byte that is not sound count as set.
 #[inline]
 fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
     let bits = payload.len() as u64 * 8;

@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::shape::{Effort, Shape};
+use super::blank::Blank;
+use super::shape::{Effort, Rounding, Shape};
 use crate::bits::NoMemory;
 use crate::error::Result;
 use crate::hash::KeyHash;
@@ -12,8 +13,9 @@ use crate::hash::KeyHash;
 /// measured.
 pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 
-/// The number of keys of [`Kind::rate_of_many`]. Any number would do for which rounding to
-/// granules is negligible.
+/// The number of keys of [`Kind::rate_of_many`]. With so many keys, rounding to granules is
+/// negligible. The lowest FPR of a standard Bloom filter depends on this number, because of equal
+/// hashes.
 pub(super) const MANY_KEYS: u64 = 512_000_000;
 
 /// The reason why [`Kind::plan`] finds no plan if the size overflows 64 bits.
@@ -80,8 +82,8 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// A filter without a record whose queries read one cache line, or none if the payload is
-    /// empty.
+    /// Returns the plan of a filter without a record whose queries read one cache line, or none if
+    /// the payload is empty.
     pub(super) fn in_one_line(len_bytes: u64, rate: f64) -> Self {
         let lines = if len_bytes == 0 { 0.0 } else { 1.0 };
         Self { len_bytes, record_len_bytes: 0, rate, lines_if_absent: lines, lines_if_present: lines }
@@ -94,18 +96,19 @@ pub(crate) type Built = (Shape, Vec<u8>);
 /// A kind of filter, as a type that the list of kinds names. Queries are functions of the kind
 /// itself and do not go through this trait.
 pub(super) trait Kind {
-    /// The parsed shape, once it was found to fit its payload.
+    /// The parsed shape, after it was found to fit its payload.
     type Geometry;
 
     /// The budgets that the kind takes.
     const BUDGETS: Budgets;
-    /// The lowest FPR of the kind, its reason, and an alternative. A test compares the FPR with the
-    /// formulas.
+    /// The reason to refuse an FPR that is too low: the lowest FPR of the kind, its cause, and an
+    /// alternative. A test compares the FPR with the formulas.
     const LOWEST_RATE: &'static str;
     /// Whether the kind has a slower build that takes less space.
     const HAS_COMPACT: bool;
 
-    /// Returns the FPR of a filter of many keys.
+    /// Returns the FPR of a filter of many keys with `millibits` thousandths of a bit per key. A
+    /// ribbon counts only the space of its fingerprints.
     fn rate_of_many(millibits: u32) -> f64;
 
     /// Plans the filter that `budget` gives to `num_keys` keys, at least one.
@@ -123,8 +126,17 @@ pub(super) trait Kind {
     /// Returns [`NoMemory`] if the payload does not fit in memory.
     fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory>;
 
+    /// Returns the filter without keys into which [`super::fill`] sets the bits of `num_keys` keys.
+    /// `None` if the kind does not only set bits.
+    ///
+    /// # Errors
+    /// Returns [`NoMemory`] if the payload does not fit in memory.
+    fn blank(_budget: Budget, _num_keys: u64, _rounding: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
+        Ok(None)
+    }
+
     /// Returns the FPR of the fallback, which the caller builds if this kind finds no solution.
-    /// `None` keeps the requested FPR, or else the bits per key.
+    /// `None` means the requested FPR or, if the budget is in bits, the same bits per key.
     fn fallback_rate(budget: Budget) -> Option<f64>;
 
     /// Reads a shape and checks that a payload of `len_bytes` with `num_keys` keys can have it.

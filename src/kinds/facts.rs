@@ -1,8 +1,9 @@
 //! Access to the facts of each kind through its [`FilterKind`], generated from the list of kinds.
 
+use super::blank::Blank;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
 use super::kind::FilterKind;
-use super::shape::Effort;
+use super::shape::{Effort, Rounding};
 use crate::bits::NoMemory;
 use crate::hash::KeyHash;
 
@@ -54,6 +55,18 @@ macro_rules! facts {
             ) -> Result<Option<Built>, NoMemory> {
                 match self {
                     $(Self::$kind => super::$module::$type::build(budget, hashes, effort),)+
+                }
+            }
+
+            /// Calls [`Kind::blank`].
+            pub(super) fn blank(
+                self,
+                budget: Budget,
+                num_keys: u64,
+                rounding: Rounding,
+            ) -> Result<Option<Blank>, NoMemory> {
+                match self {
+                    $(Self::$kind => super::$module::$type::blank(budget, num_keys, rounding),)+
                 }
             }
 

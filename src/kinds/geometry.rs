@@ -18,8 +18,8 @@ use crate::error::Result;
 
 /// A parsed shape that fits its payload. No query of a valid geometry can fail.
 ///
-/// The enum is small, because every partition of an open filter has one. Clones share
-/// large parts. They also share the geometry of kinds whose queries are slow anyway.
+/// The enum is small, because every partition of an open filter has one. The geometries of the two
+/// ribbons are larger, so they lie behind an `Arc`, which clones share.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Geometry {
     Empty,
@@ -28,7 +28,7 @@ pub(crate) enum Geometry {
     BlockedBloom { probes: u32 },
     SplitBlock { lanes: Lanes },
     Ribbon(Arc<ribbon::Geometry>),
-    BumpedRibbon(Option<bumped_ribbon::Plain>, Arc<bumped_ribbon::Geometry>),
+    BumpedRibbon(Option<bumped_ribbon::Flat>, Arc<bumped_ribbon::Geometry>),
     BinaryFuse(binary_fuse::Geometry),
 }
 
@@ -62,7 +62,7 @@ impl Geometry {
     }
 
     pub(super) fn from_ribbon(ribbon: bumped_ribbon::Geometry) -> Self {
-        Self::BumpedRibbon(ribbon.plain(), Arc::new(ribbon))
+        Self::BumpedRibbon(ribbon.flat(), Arc::new(ribbon))
     }
 
     /// Returns the expected FPR: the share of absent keys for which the filter answers "maybe".
@@ -134,7 +134,7 @@ impl Geometry {
     }
 }
 
-/// Prints the parameters for a reader.
+/// Prints the parameters in one line of text.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

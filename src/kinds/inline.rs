@@ -58,8 +58,9 @@ impl<'a> InlineGeometry<'a> {
         }
     }
 
-    /// Answers a query. `padded` begins with the payload of `len` bytes; if `padded` is shorter,
-    /// the answer is "maybe".
+    /// Returns `false` if the key was certainly not added, and `true` if it may have been added.
+    /// `padded` begins with the payload of `len` bytes; if `padded` is shorter, the answer is
+    /// "maybe".
     #[inline]
     pub(crate) fn may_contain(&self, padded: &[u8], len: usize, hash: KeyHash) -> bool {
         if padded.len() < len {

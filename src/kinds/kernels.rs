@@ -1,10 +1,9 @@
-//! Kernels: pointers to the queries of a kind, compiled for this processor. All filter queries go
-//! through them.
+//! Kernels: pointers to the queries of a kind, compiled for an instruction set of this processor.
 
 use super::binary_fuse::{Slots, Width};
 use super::blocked_bloom::BlockedBloom;
 use super::bloom::Bloom;
-use super::bumped_ribbon::{BumpedRibbon, Plain};
+use super::bumped_ribbon::{Blockwise, BumpedRibbon, FlatQuery, Form, Groups, Lines, Words};
 use super::constant::{Empty, Full};
 use super::geometry::Geometry;
 use super::query::Query;
@@ -18,8 +17,8 @@ kernels! {
     /// decision that was made when the filter was opened. The call takes the payload and the
     /// geometry from which the kernel was chosen; see [`Query`].
     ///
-    /// The single query has a table of its own. Every filter and every partition keeps one, in the
-    /// same cache line as the geometry.
+    /// The batch query is in another table. Every filter and every partition keeps a copy of this
+    /// table, in the same cache line as the geometry, so the table has only one pointer.
     pub(crate) struct Kernel[K: Asked];
     |simd|
 
@@ -59,7 +58,11 @@ macro_rules! of_geometry {
             Geometry::SplitBlock { lanes: Lanes::Narrow } => $kernel::new::<SplitBlock>($isa),
             Geometry::SplitBlock { lanes: Lanes::Wide } => $kernel::new::<SplitBlock512>($isa),
             Geometry::Ribbon(_) => $kernel::new::<Ribbon>($isa),
-            Geometry::BumpedRibbon(Some(_), _) => $kernel::new::<Plain>($isa),
+            Geometry::BumpedRibbon(Some(flat), _) => match flat.form() {
+                Form::Lines => $kernel::new::<FlatQuery<Lines>>($isa),
+                Form::Words => $kernel::new::<FlatQuery<Words>>($isa),
+                Form::Groups => $kernel::new::<FlatQuery<Groups>>($isa),
+            },
             Geometry::BumpedRibbon(None, _) => $kernel::new::<BumpedRibbon>($isa),
             Geometry::BinaryFuse(fuse) => match fuse.width() {
                 Width::Eight => $kernel::new::<Slots<8>>(Isa::PORTABLE),
@@ -125,7 +128,7 @@ asked! {
     [] SplitBlock: _ => ();
     [] SplitBlock512: _ => ();
     [] Ribbon: Geometry::Ribbon(ribbon) => ribbon;
-    [] Plain: Geometry::BumpedRibbon(Some(plain), ribbon) => (*plain, ribbon);
+    [<F: Blockwise>] FlatQuery<F>: Geometry::BumpedRibbon(Some(flat), ribbon) => (*flat, ribbon);
     [] BumpedRibbon: Geometry::BumpedRibbon(_, ribbon) => ribbon;
     [<const BITS: u32>] Slots<BITS>: Geometry::BinaryFuse(fuse) => fuse;
 }

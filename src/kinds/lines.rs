@@ -19,8 +19,8 @@ pub(crate) fn scattered_lines(fill: f64, len_bytes: u64, probes: u32) -> [f64; 2
     [sum(fill * other_line), sum(other_line)]
 }
 
-/// Returns the mean number of cache lines of two neighbouring blocks. The blocks lie one after the
-/// other, and a block has one word for each column.
+/// Returns the mean number of cache lines that two neighbouring blocks occupy. A block has one word
+/// for each column.
 pub(super) fn pair_lines(columns: f64, word_len_bytes: u64) -> f64 {
     let of = |columns: f64| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 32 columns")]
@@ -34,10 +34,10 @@ pub(super) fn pair_lines(columns: f64, word_len_bytes: u64) -> f64 {
 }
 
 /// Returns the mean number of cache lines that a query of a bumped ribbon loads from two
-/// neighbouring blocks of one group of columns.
+/// neighbouring blocks of one group of columns. Without columns, the number is 0.
 ///
-/// A block has one word of 8 bytes per column, at most eight. The query loads 64 bytes from the start
-/// of each block, also if the block is shorter.
+/// A block has one word of 8 bytes per column, at most eight. The query loads 64 bytes from the
+/// start of each block, also if the block is shorter.
 pub(super) fn loaded_pair_lines(columns: f64) -> f64 {
     if columns <= 0.0 {
         return 0.0;

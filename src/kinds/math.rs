@@ -23,11 +23,11 @@ pub(crate) const MAX_BLOOM_PROBES: u32 = 30;
 /// The most probes within a line: two vectors of eight lanes.
 pub(crate) const MAX_LINE_PROBES: u32 = 16;
 
-/// The number of lanes of a split block, which is also the number of bits per key.
+/// The number of lanes of a split block, which is also the number of bits that a key sets.
 pub(crate) const LANES: u32 = 8;
 
-/// Above this number of throws (bits set, with repetitions), the textbook formula is within 0.2 %
-/// of the exact formula.
+/// Above this number of throws (bits set, with repetitions), the textbook formula is within 0.5 %
+/// of the exact formula at the best number of probes: 0.02 % with 7 probes, 0.46 % with 30.
 const EXACT_BELOW_THROWS: u64 = 20_000;
 
 /// `BLOOM_PROBE_STEPS[i]`: from this many thousandths of a bit per key on, `i + 2` probes are
@@ -68,13 +68,14 @@ pub(crate) fn granules(num_keys: u64, millibits: u64, granule_bits: u64) -> Opti
     u64::try_from(millibits_wanted.div_ceil(u128::from(granule_bits) * 1000).max(1)).ok()
 }
 
-/// Returns the thousandths of a bit per key that `bits` bits give to `num_keys` keys.
+/// Returns the thousandths of a bit per key that `bits` bits give to `num_keys` keys, rounded down.
+/// No keys count as one key.
 pub(crate) fn millibits_per_key(bits: u64, num_keys: u64) -> u64 {
     u64::try_from(u128::from(bits) * 1000 / u128::from(num_keys.max(1))).unwrap_or(u64::MAX)
 }
 
 /// Returns the expected FPR of a standard Bloom filter, for absent keys whose hashes differ from
-/// the hashes of all present keys.
+/// the hashes of all present keys. The result is 0 without keys or bits.
 pub(crate) fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
     if num_keys == 0 || bits == 0 {
         return 0.0;
@@ -91,7 +92,7 @@ pub(crate) fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
 }
 
 /// Returns the expected FPR of a Bloom filter of 512-bit lines, with each key in one of `lines`
-/// lines.
+/// lines. The result is 0 without keys or lines.
 pub(crate) fn blocked_bloom_rate(num_keys: u64, lines: u64, probes: u32) -> f64 {
     if num_keys == 0 || lines == 0 {
         return 0.0;
@@ -141,7 +142,8 @@ fn either(one: f64, other: f64) -> f64 {
 }
 
 /// Returns the expected FPR of a split-block Bloom filter, with each key in one of `blocks` blocks.
-/// A key sets one bit in each of [`LANES`] lanes of `lane_bits` bits.
+/// A key sets one bit in each of [`LANES`] lanes of `lane_bits` bits. The result is 0 without keys
+/// or blocks.
 pub(crate) fn split_block_rate(num_keys: u64, blocks: u64, lane_bits: u32) -> f64 {
     if num_keys == 0 || blocks == 0 {
         return 0.0;
@@ -185,8 +187,8 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
 }
 
 /// Returns the most likely number of distinct keys that set `set_bits` of `bits` bits with `probes`
-/// probes each (Swamidass and Baldi, "Mathematical correction for fingerprint similarity measures",
-/// 2007).
+/// probes each, or 0 without bits or probes (Swamidass and Baldi, "Mathematical correction for
+/// fingerprint similarity measures", 2007).
 pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     if bits == 0 || probes == 0 {
         return 0.0;
@@ -228,12 +230,15 @@ pub(crate) fn least_millibits(
     Some(high)
 }
 
-/// Returns `(1 - (1 - 1/m)^(kn))^k`: the FPR of `num_keys` keys in `num_bits` bits if a query's
+/// Returns `(1 - (1 - 1/m)^(kn))^k`, the FPR of `num_keys` keys in `num_bits` bits if a query's
 /// bits were independent.
+///
+/// Without probes, the result is 1. Otherwise it is 0 without keys, and 1 without bits.
 #[must_use]
 pub fn exact_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
-    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m. No bits count as one bit.
+    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m. The maximum treats no bits
+    // as one bit.
     raised(throws, (-1.0 / num_bits as f64).max(-1.0).ln_1p(), probes)
 }
 

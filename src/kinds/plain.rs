@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use super::contract::Budget;
-use super::kind::FilterKind;
 use super::math;
 use super::shape::{Shape, zeros};
 use crate::bits::NoMemory;
@@ -25,16 +24,11 @@ pub(super) fn size(budget: Budget, num_keys: u64, granule_len_bytes: u64) -> Opt
     Some(Size { len_bytes, millibits: math::millibits_per_key(len_bytes.checked_mul(8)?, num_keys) })
 }
 
-/// Allocates a payload of `size`, all zeros.
+/// Allocates a payload of `size`, all zeros. `None` is a size that overflows 64 bits, so it does
+/// not fit in memory.
 pub(super) fn payload(size: Option<Size>) -> std::result::Result<(Size, Vec<u8>), NoMemory> {
     let size = size.ok_or(NoMemory)?;
     Ok((size, zeros(usize::try_from(size.len_bytes).map_err(|_| NoMemory)?)?))
-}
-
-/// Returns the shape of a filter with `probes` probes.
-pub(super) fn shape(kind: FilterKind, probes: u32) -> Shape {
-    #[expect(clippy::cast_possible_truncation, reason = "at most MAX_BLOOM_PROBES")]
-    Shape::plain(kind, probes as u8)
 }
 
 /// Reads a shape whose only parameter is the number of probes.

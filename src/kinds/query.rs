@@ -61,8 +61,8 @@ pub(super) fn payload_of(padded: &[u8], len: usize) -> &[u8] {
     padded.get(..len).unwrap_or_default()
 }
 
-/// Answers for many keys. If the payload is large, `KEYS` keys are prefetched before the first of
-/// them is queried.
+/// Answers for many keys. If the payload has more than [`RESIDENT_LEN_BYTES`], prefetches `KEYS`
+/// keys before the query of the first of these keys.
 #[inline(always)]
 pub(super) fn in_batches<K: Query, const KEYS: usize>(
     simd: impl Simd,

@@ -31,9 +31,9 @@ impl Shape {
 /// The granularity of a payload's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// Rounds standard Bloom filters to eight bytes, for a filter block.
+    /// Rounds a standard Bloom filter up to a multiple of eight bytes, for a filter block.
     Words,
-    /// Rounds standard Bloom filters to one byte, for the compact form.
+    /// Rounds a standard Bloom filter up to a whole byte, for the compact form.
     Bytes,
 }
 

@@ -7,19 +7,22 @@
 //! A block is half a cache line of eight 32-bit lanes, or a whole cache line of eight 64-bit lanes.
 //! Every lane holds exactly one bit of a key, so a probe needs no permutation and is the cheapest
 //! of all kinds. The FPR is higher than with the free choice of [`super::blocked_bloom`]: 1.265 %
-//! and 1.049 % against 0.966 % at 10 bits per key. From 12 bits per key on, the wide lanes are as
-//! good. We rejected sixteen lanes of 32 bits: 3.8 % at 10 bits per key.
+//! and 1.049 % against 0.966 % at 10 bits per key. With wide lanes, the difference is smallest from
+//! 12 to 14 bits per key: at most 3 %. We rejected sixteen lanes of 32 bits: 3.8 % at 10 bits per
+//! key.
 //!
-//! Apache Parquet, Impala and Kudu use the form with 32-bit lanes (described in Apple, "Stretching
-//! your data with Taffy filters", 2022). The multipliers differ, so the formats are not compatible.
+//! Apache Parquet, Impala and Kudu use the form with 32-bit lanes (described by Jim Apple in
+//! "Stretching your data with Taffy filters", 2022). The multipliers differ, so the formats are not
+//! compatible.
 
 use super::Columns;
-use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_offset, line_within};
+use super::blank::{Blank, SetBits};
+use super::blocked_bloom::{BATCH, MULTIPLIERS, fold, line_number, line_offset, line_within};
 use super::contract::{Budget, Budgets, Built, Kind, MANY_KEYS, Planned, TOO_LARGE};
 use super::guard::{Guard, or_maybe};
 use super::kind::FilterKind;
 use super::query::{Query, in_batches, payload_of};
-use super::shape::{Effort, Shape};
+use super::shape::{Effort, Rounding, Shape};
 use super::{math, plain};
 use crate::bits::NoMemory;
 use crate::error::Result;
@@ -47,8 +50,11 @@ impl Kind for SplitBlock {
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        let payload = build(Lanes::Narrow, budget, hashes)?;
-        Ok(Some((plain::shape(FilterKind::SplitBlock, math::LANES), payload)))
+        Ok(blank::<Self>(Lanes::Narrow, budget, hashes.len() as u64)?.filled_by_distinct(hashes))
+    }
+
+    fn blank(budget: Budget, num_keys: u64, _: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
+        blank::<Self>(Lanes::Narrow, budget, num_keys).map(Some)
     }
 
     fn fallback_rate(_: Budget) -> Option<f64> {
@@ -76,8 +82,11 @@ impl Kind for SplitBlock512 {
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        let payload = build(Lanes::Wide, budget, hashes)?;
-        Ok(Some((plain::shape(FilterKind::SplitBlock512, math::LANES), payload)))
+        Ok(blank::<Self>(Lanes::Wide, budget, hashes.len() as u64)?.filled_by_distinct(hashes))
+    }
+
+    fn blank(budget: Budget, num_keys: u64, _: Rounding) -> std::result::Result<Option<Blank>, NoMemory> {
+        blank::<Self>(Lanes::Wide, budget, num_keys).map(Some)
     }
 
     fn fallback_rate(_: Budget) -> Option<f64> {
@@ -165,11 +174,9 @@ fn plan(lanes: Lanes, budget: Budget, num_keys: u64) -> std::result::Result<Plan
     Ok(Planned::in_one_line(size.len_bytes, expected_rate(lanes, num_keys, size.len_bytes)))
 }
 
-fn build(lanes: Lanes, budget: Budget, hashes: &[KeyHash]) -> std::result::Result<Vec<u8>, NoMemory> {
-    let size = plain::size(budget, hashes.len() as u64, lanes.block_len_bytes() as u64);
-    let (_, mut payload) = plain::payload(size)?;
-    fill(lanes, &mut payload, hashes);
-    Ok(payload)
+fn blank<K: SetBits>(lanes: Lanes, budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> {
+    let (_, payload) = plain::payload(plain::size(budget, num_keys, lanes.block_len_bytes() as u64))?;
+    Ok(Blank::new::<K>(lanes.kind(), math::LANES, payload))
 }
 
 fn parse(lanes: Lanes, shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Lanes> {
@@ -182,7 +189,7 @@ pub(super) fn expected_rate(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 
     math::split_block_rate(num_keys, len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
 }
 
-/// The number of lanes of a block, which is also the number of bits per key.
+/// The number of lanes of a block, which is also the number of bits that a key sets.
 const LANES: usize = math::LANES as usize;
 /// The length of a block of narrow lanes.
 const NARROW_LEN_BYTES: usize = LANES * 4;
@@ -199,6 +206,13 @@ pub(crate) enum Lanes {
 }
 
 impl Lanes {
+    fn kind(self) -> FilterKind {
+        match self {
+            Self::Narrow => FilterKind::SplitBlock,
+            Self::Wide => FilterKind::SplitBlock512,
+        }
+    }
+
     /// Returns the width of a lane in bits.
     pub(super) fn bits(self) -> u32 {
         match self {
@@ -237,24 +251,30 @@ fn multipliers() -> &'static [u32; LANES] {
     const { MULTIPLIERS.first_chunk().expect("MULTIPLIERS has sixteen values") }
 }
 
-/// Returns the byte of the block for each lane, and the bit within the byte.
-#[inline]
-fn positions(lanes: Lanes, hash: KeyHash) -> impl Iterator<Item = (usize, u32)> {
-    let (width, folded) = (lanes.bits(), fold(hash));
-    multipliers().iter().enumerate().map(move |(lane, &multiplier)| {
-        let bit = folded.wrapping_mul(multiplier) >> (32 - width.ilog2());
-        (lane * (width / 8) as usize + (bit / 8) as usize, bit % 8)
-    })
+impl SetBits for SplitBlock {
+    #[inline(always)]
+    fn set(simd: impl Simd, _: u32, payload: &mut [u8], hash: KeyHash) -> bool {
+        let number = line_number(payload.len() / NARROW_LEN_BYTES, hash);
+        let Some(block) = payload.as_chunks_mut().0.get_mut(number) else { return false };
+        simd.set_in_lanes_of_32(block, fold(hash), multipliers())
+    }
+
+    #[inline(always)]
+    fn prefetch(_: u32, payload: &[u8], hash: KeyHash) {
+        prefetch(payload, Lanes::Narrow.block_offset(payload.len(), hash));
+    }
 }
 
-/// Sets the bits of every hash. `payload` consists of whole blocks and is all zero at first.
-#[expect(clippy::indexing_slicing, reason = "the payload has at least one block, and positions lie within a block")]
-fn fill(lanes: Lanes, payload: &mut [u8], hashes: &[KeyHash]) {
-    for &hash in hashes {
-        let offset = lanes.block_offset(payload.len(), hash);
-        let block = &mut payload[offset..offset + lanes.block_len_bytes()];
-        for (byte, bit) in positions(lanes, hash) {
-            block[byte] |= 1 << bit;
-        }
+impl SetBits for SplitBlock512 {
+    #[inline(always)]
+    fn set(simd: impl Simd, _: u32, payload: &mut [u8], hash: KeyHash) -> bool {
+        let number = line_number(payload.len() / WIDE_LEN_BYTES, hash);
+        let Some(block) = payload.as_chunks_mut().0.get_mut(number) else { return false };
+        simd.set_in_lanes_of_64(block, fold(hash), multipliers())
+    }
+
+    #[inline(always)]
+    fn prefetch(_: u32, payload: &[u8], hash: KeyHash) {
+        prefetch(payload, Lanes::Wide.block_offset(payload.len(), hash));
     }
 }

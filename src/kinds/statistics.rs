@@ -40,8 +40,9 @@ pub(super) fn raw_families() -> [(&'static str, Vec<u64>); 3] {
     ]
 }
 
-/// Returns two deviations for `width` bits of many values: of the number of ones in a bit from one
-/// half, and of the number of ones in the XOR of two bits from one half.
+/// Counts the ones in each of the lowest `width` bits of many values, and in the XOR of each pair
+/// of these bits. Returns the largest deviation from half of the values for single bits, and for
+/// pairs.
 pub(super) fn bits(values: impl Iterator<Item = u128>, width: usize) -> (f64, f64) {
     let values: Vec<u128> = values.collect();
     let half = values.len() as f64 / 2.0;

@@ -4,7 +4,7 @@ use super::Columns;
 use super::binary_fuse::{Slots, Width};
 use super::blocked_bloom::BlockedBloom;
 use super::bloom::Bloom;
-use super::bumped_ribbon::BumpedRibbon;
+use super::bumped_ribbon::{BumpedRibbon, FlatQuery, Form, Groups, Lines, Words};
 use super::constant::{Empty, Full};
 use super::geometry::Geometry;
 use super::guard::Guard;
@@ -38,7 +38,12 @@ macro_rules! of_kind {
             Geometry::SplitBlock { lanes: Lanes::Narrow } => SplitBlock::$function($($before,)? (), $($argument),+),
             Geometry::SplitBlock { lanes: Lanes::Wide } => SplitBlock512::$function($($before,)? (), $($argument),+),
             Geometry::Ribbon(ribbon) => Ribbon::$function($($before,)? ribbon, $($argument),+),
-            Geometry::BumpedRibbon(_, ribbon) => BumpedRibbon::$function($($before,)? ribbon, $($argument),+),
+            Geometry::BumpedRibbon(None, ribbon) => BumpedRibbon::$function($($before,)? ribbon, $($argument),+),
+            Geometry::BumpedRibbon(Some(flat), ribbon) => match flat.form() {
+                Form::Lines => FlatQuery::<Lines>::$function($($before,)? (*flat, ribbon), $($argument),+),
+                Form::Words => FlatQuery::<Words>::$function($($before,)? (*flat, ribbon), $($argument),+),
+                Form::Groups => FlatQuery::<Groups>::$function($($before,)? (*flat, ribbon), $($argument),+),
+            },
             Geometry::BinaryFuse(fuse) => match fuse.width() {
                 Width::Eight => Slots::<8>::$function($($before,)? fuse, $($argument),+),
                 Width::Twelve => Slots::<12>::$function($($before,)? fuse, $($argument),+),
@@ -73,7 +78,9 @@ impl<'a> FilterView<'a> {
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
         match (self.geometry, columns) {
-            (Geometry::BumpedRibbon(None, ribbon), Columns::First) => ribbon.first_may_contain(self.padded, hash),
+            (Geometry::BumpedRibbon(_, ribbon), Columns::First) if ribbon.groups() > 1 => {
+                ribbon.first_may_contain(self.padded, hash)
+            }
             (
                 Geometry::Empty
                 | Geometry::Full

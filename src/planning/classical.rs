@@ -29,7 +29,7 @@ const SCALABLE_FIRST_KEYS: u64 = 1024;
 const SCALABLE_RATIO: f64 = 0.85;
 /// [`VariantPlan::largest`] searches FPRs from nearly 1 down to 2^-100.
 const MAX_HALVINGS: f64 = 100.0;
-/// Bisection steps. So many halvings shrink the range below a rounding error.
+/// The number of bisection steps. After these, the range is smaller than a rounding error.
 const STEPS: u32 = 60;
 
 /// A variant of the Bloom filter that a formula can plan.
@@ -58,7 +58,7 @@ impl Variant {
     /// All variants.
     pub const ALL: [Self; 5] = [Self::Partitioned, Self::Counting, Self::DLeft, Self::Compressed, Self::Scalable];
 
-    /// The name of the variant.
+    /// Returns the name of the variant.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ pub struct VariantPlan {
     pub sent_bits: Option<u64>,
     /// The expected FPR. For a d-left or a scalable filter it is an upper bound.
     pub expected_rate: f64,
-    /// Cache lines that a query of an absent key reads on average, as
+    /// Cache lines that a query of an absent key reads on average, counted as in
     /// [`Plan::lines_if_absent`](super::Plan::lines_if_absent).
     pub lines_if_absent: f64,
     /// Cache lines that a query of a present key reads on average.
@@ -114,9 +114,9 @@ impl VariantPlan {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if `rate` is
-    /// not between 0 and 1. Returns the same error if the variant cannot reach `rate`, or if the
-    /// size does not fit in 64 bits. No filter reaches a rate below `num_keys / 2^64`, because that
-    /// share of absent keys has the 64-bit hash of a present key.
+    /// not above 0 and below 1. Returns the same error if the variant cannot reach `rate`, or if
+    /// the size does not fit in 64 bits. No filter reaches a rate below `num_keys / 2^64`, because
+    /// that share of absent keys has the 64-bit hash of a present key.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;
@@ -142,10 +142,11 @@ impl VariantPlan {
     }
 
     /// Plans the filter of a variant with the lowest FPR that takes at most `max_bits`: see
-    /// [`VariantPlan::bits`]. `None` if even an FPR of nearly one takes more bits.
+    /// [`VariantPlan::bits`]. Returns `None` if even an FPR of nearly one takes more bits, or if
+    /// there are more than [`MAX_KEYS`] keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for a number of keys that [`VariantPlan::new`] refuses.
+    /// Returns [`Error::Invalid`] if there are no keys.
     pub fn largest(variant: Variant, num_keys: u64, max_bits: u64) -> Result<Option<Self>> {
         check_keys_and_rate(num_keys, 0.5)
             .map_err(|reason| Error::invalid("filter", format!("{variant} for {num_keys} keys"), reason))?;
@@ -163,7 +164,8 @@ impl VariantPlan {
         Ok(best)
     }
 
-    /// The bits that a budget counts: the sent bits if there are any, the bits in memory otherwise.
+    /// Returns the bits that a budget counts: the sent bits of a compressed filter, and the bits in
+    /// memory of every other variant.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.sent_bits.unwrap_or(self.memory_bits)
@@ -191,7 +193,8 @@ fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64,
 }
 
 /// Returns the smallest partitioned filter with an FPR of at most `rate`: its total bits, its `k`
-/// slices, and the `s` bits of each slice. The FPR is `(1 - (1 - 1/s)^n)^k`.
+/// slices, and the `s` bits of each slice. The FPR is `(1 - (1 - 1/s)^n)^k`. Returns `None` if the
+/// bits do not fit in 64 bits.
 pub(crate) fn slices(num_keys: u64, rate: f64) -> Option<(u64, u32, u64)> {
     let of = |probes: u32| {
         let set_share = rate.powf(1.0 / f64::from(probes));
@@ -243,9 +246,9 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     })
 }
 
-/// Returns the filter with the least entropy. It tries all numbers of probes up to the best number
-/// in memory, and skips filters that exceed the memory limit. More probes give a filter of mostly
-/// ones, which compresses equally well, but costs more per query.
+/// Returns the filter with the least entropy. The function tries all numbers of probes up to the
+/// best number in memory, and skips filters that exceed the memory limit. More probes give a filter
+/// of mostly ones, which compresses equally well, but costs more per query.
 fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let most = COMPRESSED_MEMORY * shortest.bits as f64;
@@ -263,7 +266,7 @@ fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     Ok(plan)
 }
 
-/// `H2(p)`: the entropy, in bits, of a bit that is set with probability `p`.
+/// Returns `H2(p)`, the entropy, in bits, of a bit that is set with probability `p`.
 fn entropy(p: f64) -> f64 {
     -(p * p.ln() + (1.0 - p) * (-p).ln_1p()) / std::f64::consts::LN_2
 }

@@ -14,10 +14,11 @@
 //! Mitzenmacher, "Network applications of Bloom filters: a survey", 2004; Mitzenmacher, "Compressed
 //! Bloom filters", 2002.)
 //!
-//! Both forms of the FPR treat the bits of a query as independent. They are too low by a relative
-//! `O(k²/m)` (Bose et al., 2008): negligible for a megabit, several per cent for a cache line.
-//! [`exact_rate`] has its name from the textbooks, but is not exact. [`Plan::expected_rate`] is
-//! correct for built filters, including small filters and filters with one cache line per query.
+//! Both formulas for `p` lead to an FPR that treats the bits of a query as independent. This FPR is
+//! too low by a relative `O(k²/m)` (Bose et al., 2008): negligible for a megabit, several per cent
+//! for a cache line. [`exact_rate`] has its name from the textbooks, but is not exact.
+//! [`Plan::expected_rate`] is correct for built filters, including small filters and filters with
+//! one cache line per query.
 //!
 //! ```
 //! use filterblock::planning;
@@ -46,36 +47,39 @@ use crate::spec::EQUAL_HASHES;
 /// 2^-100.
 const MAX_TRIED_PROBES: u32 = 100;
 
-/// `(1 - e^(-kn/m))^k`: the limit of [`exact_rate`] for many bits.
+/// Returns `(1 - e^(-kn/m))^k`, the limit of [`exact_rate`] for many bits.
+///
+/// Without probes, the result is 1. Otherwise it is 0 without keys, and 1 without bits.
 #[must_use]
 pub fn simplified_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
     math::raised(throws, -1.0 / num_bits as f64, probes)
 }
 
-/// `g(p) = -(m/n) ln p ln(1 - p)`: the logarithm of the FPR with `bits_per_key` bits per key, of
-/// which a share `p` stays 0. The number of probes that leaves this share is `-(m/n) ln p`. The
-/// function is symmetric about its minimum at `p = 1/2` (Mitzenmacher 2002).
+/// Returns `g(p) = -(m/n) ln p ln(1 - p)`, the natural logarithm of the FPR of a standard Bloom filter with `bits_per_key` bits per key in which a share `p` of the bits, `empty_share`, stays 0. Returns NaN unless `p` is above 0 and below 1.
+///
+/// The number of probes that leaves this share is `-(m/n) ln p`. The function is symmetric about
+/// its minimum at `p = 1/2` (Mitzenmacher 2002).
 #[must_use]
 pub fn rate_exponent(empty_share: f64, bits_per_key: f64) -> f64 {
     -bits_per_key * empty_share.ln() * (-empty_share).ln_1p()
 }
 
-/// `0.6185^(m/n)`, more exactly `e^(-(m/n) (ln 2)^2)`: the lowest FPR of a standard Bloom filter
-/// with any number of probes.
+/// Returns `0.6185^(m/n)`, more exactly `e^(-(m/n) (ln 2)^2)`: the lowest FPR of a standard Bloom
+/// filter with any number of probes.
 #[must_use]
 pub fn least_rate(bits_per_key: f64) -> f64 {
     rate_exponent(0.5, bits_per_key).exp()
 }
 
-/// `(m/n) ln 2`: the number of probes with the lowest FPR, as a real number.
+/// Returns `(m/n) ln 2`, the number of probes with the lowest FPR, as a real number.
 #[must_use]
 pub fn ideal_probes(bits_per_key: f64) -> f64 {
     bits_per_key * std::f64::consts::LN_2
 }
 
-/// Returns the number of probes with the lowest [`simplified_rate`], at least one. It is a
-/// neighbour of [`ideal_probes`].
+/// Returns the number of probes with the lowest [`simplified_rate`], from 1 to 10,001. It is one of
+/// the two whole numbers around [`ideal_probes`]. No keys count as one key.
 #[must_use]
 pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     let ideal = ideal_probes(num_bits as f64 / num_keys.max(1) as f64);
@@ -85,8 +89,8 @@ pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     below + u32::from(is_better)
 }
 
-/// `-kn / ln(1 - c^(1/k))`: the bits that `num_keys` keys need for an FPR of `rate` with `probes`
-/// probes. Infinite if the denominator rounds to zero.
+/// Returns `-kn / ln(1 - c^(1/k))`, the bits that `num_keys` keys need for an FPR of `rate` with
+/// `probes` probes. Returns infinity if the denominator rounds to zero.
 #[must_use]
 pub fn bits_for(num_keys: u64, rate: f64, probes: u32) -> f64 {
     // A probe hits a set bit with probability c^(1/k).
@@ -107,8 +111,8 @@ pub struct Shortest {
 /// over 1 to 100 probes, rounded up.
 ///
 /// # Errors
-/// Returns [`Error::Invalid`] if there are no keys, if `rate` is not between 0 and 1, or if the
-/// bits exceed 2^63.
+/// Returns [`Error::Invalid`] if there are no keys, if `rate` is not above 0 and below 1, or if the
+/// filter would have 2^63 bits or more.
 pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
     let invalid = |reason| Error::invalid("filter", format!("bloom:fpr={rate} for {num_keys} keys"), reason);
     check_keys_and_rate(num_keys, rate).map_err(invalid)?;

@@ -49,7 +49,7 @@ impl Plan {
     }
 
     /// Plans the filter of a kind with the lowest FPR whose payload has at most `max_len_bytes`.
-    /// `None` if the smallest filter is larger.
+    /// Returns `None` if the smallest filter is larger.
     ///
     /// # Errors
     /// Returns the errors of [`Plan::new`], and [`Error::Invalid`] if the kind takes no budget.
@@ -81,19 +81,19 @@ impl Plan {
         Ok(best)
     }
 
-    /// The specification of the planned filter.
+    /// Returns the specification of the planned filter.
     #[must_use]
     pub fn spec(&self) -> FilterSpec {
         self.spec
     }
 
-    /// The number of distinct keys.
+    /// Returns the number of distinct keys.
     #[must_use]
     pub fn num_keys(&self) -> u64 {
         self.num_keys
     }
 
-    /// Payload bytes of the filter, without checksums and trailer.
+    /// Returns the length of the payload in bytes, without checksums and trailer.
     ///
     /// The number is exact for Bloom filters. A binary fuse filter or a ribbon is larger in the
     /// rare case that its first system of equations has no solution. For a bumped ribbon, the
@@ -104,36 +104,36 @@ impl Plan {
         self.planned.len_bytes
     }
 
-    /// Bytes of the record of layers in the extension of the trailer. Only ribbons have a record; a
-    /// bumped ribbon of few keys has none. The number is as exact as
+    /// Returns the length in bytes of the record of layers in the extension of the trailer. Only
+    /// ribbons have a record; a bumped ribbon of few keys has none. The number is as exact as
     /// [`payload_len_bytes`](Self::payload_len_bytes).
     #[must_use]
     pub fn record_len_bytes(&self) -> usize {
         self.planned.record_len_bytes
     }
 
-    /// Payload bits per key.
+    /// Returns the payload bits per key.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         self.planned.len_bytes as f64 * 8.0 / self.num_keys as f64
     }
 
-    /// The expected FPR: the share of absent keys that the filter answers with "maybe", by the
-    /// exact formula of the kind.
+    /// Returns the expected FPR: the share of absent keys that the filter answers with "maybe", by
+    /// the exact formula of the kind.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         self.planned.rate
     }
 
-    /// Cache lines of 64 bytes that a query of an absent key reads on average. Neighbouring lines
-    /// count separately. This is the number of cache misses if the filter is in memory, but not in
-    /// the processor's caches.
+    /// Returns the mean number of cache lines of 64 bytes that a query of an absent key reads.
+    /// Neighbouring lines count separately. This is the number of cache misses if the filter is in
+    /// memory, but not in the processor's caches.
     #[must_use]
     pub fn lines_if_absent(&self) -> f64 {
         self.planned.lines_if_absent
     }
 
-    /// Cache lines that a query of a present key reads on average.
+    /// Returns the mean number of cache lines that a query of a present key reads.
     #[must_use]
     pub fn lines_if_present(&self) -> f64 {
         self.planned.lines_if_present

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
-/// Bytes of a filter block besides the filter's bits: the trailer, one page checksum, and half a
-/// cache line of rounding.
+/// An upper estimate of the bytes of a filter block besides the filter's bits: 64 for the trailer
+/// and one page checksum, 32 on average for rounding to a cache line, and 32 for the extension.
 const TABLE_OVERHEAD_BYTES: f64 = 128.0;
 /// The share of the budget for filter bits. Page checksums take a thousandth, and a kind may take
 /// slightly more than its bits per key.
@@ -21,21 +21,21 @@ const SHARE_OF_FUSE_BITS: f64 = 0.72;
 /// tables need when the store grows.
 const MAX_BITS_PER_KEY: f64 = 20.0;
 
-/// Limits the bytes of all filters of the store, and spreads them over the levels as
+/// Limits the total size of all filters of the store, and spreads the bytes over the levels as
 /// [`Monkey`](super::Monkey) does.
 ///
-/// The more keys the store has, the fewer bits each key gets, and never more than 20 bits per key
-/// on average. The policy computes the share of a new table from the size of the store at that
+/// The more keys the store has, the fewer bits each key gets. The average is never more than 20
+/// bits per key. The policy computes the share of a new table from the size of the store at that
 /// time. A table keeps its filter until a compaction rewrites the table. So a table that was
 /// written into a smaller store holds more than its share. It follows that:
 ///
-/// - after a full compaction of the store, the filters take no more than the budget. This holds for
-///   binary fuse filters in tables of ten thousand keys or more; with three thousand keys they take
-///   up to 5 % more.
+/// - after a full compaction of the store, the filters take no more than the budget. For binary
+///   fuse filters, this holds if tables have ten thousand keys or more; with three thousand keys,
+///   the filters take up to 5 % more.
 /// - while the store grows, the filters may exceed the budget (measured with keys in random order:
 ///   by at most 10 %). They never exceed twice the budget, except for one table that is being
-///   flushed. Bytes above the budget reduce the share of new tables, whose filters get worse, down
-///   to none.
+///   flushed. Bytes above the budget reduce the share of new tables. At twice the budget, a new
+///   table gets an always-maybe filter.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterPolicy, LevelShape, MemoryBudget, TableShape};

@@ -9,8 +9,8 @@ use crate::spec::FilterSpec;
 const STEP: f64 = 0.25;
 /// The number of samples, from 1 to 100 bits per key.
 const SAMPLES: u32 = 397;
-/// The lowest FPR considered: 2^-30, one block read in a billion queries of absent keys. A lower
-/// FPR makes no measurable difference.
+/// The natural logarithm of the lowest FPR considered, 2^-30: one block read in a billion queries
+/// of absent keys. A lower FPR makes no measurable difference.
 pub(super) const LEAST_LN_RATE: f64 = -30.0 * std::f64::consts::LN_2;
 
 /// The FPR of a kind, sampled at each quarter of a bit per key.

@@ -56,12 +56,12 @@ impl TableShape {
         Self { size_ratio, ..self }
     }
 
-    /// Returns the levels. If the levels are not known, returns the levels of a store with only
-    /// this table.
+    /// Returns the levels of the store. If the table's own level is missing or has no keys, it gets
+    /// the keys of this table.
     fn known_levels(&self) -> Vec<LevelShape> {
         let mut levels = self.levels.clone();
-        // A caller may give any level. No store has a thousand levels, so larger numbers do not
-        // allocate memory.
+        // A caller may give any number. No store has a thousand levels, so a larger number
+        // allocates no memory.
         if levels.len() <= self.level && self.level < 1_000 {
             levels.resize(self.level + 1, LevelShape::default());
         }
@@ -108,11 +108,11 @@ impl LevelShape {
 ///
 /// A [`FilterSpec`] is a policy that always chooses itself. Any function of a [`TableShape`] is a
 /// policy, too. A table written under another policy stays readable, because its filter block
-/// describes itself. A table keeps its filter until a compaction rewrites the table. Compacting the
-/// store also rewrites tables for which the policy now chooses another filter.
+/// describes itself. A table keeps its filter until a compaction rewrites the table.
 ///
-/// The threads that write tables call the policy. If a policy panics there, the store refuses
-/// writes until it is opened again. It loses no acknowledged write.
+/// In `filterblock-store`, the threads that write tables call the policy, and `Db::compact_range`
+/// also rebuilds tables for which the policy now chooses a clearly different filter. If a policy
+/// panics, the store refuses writes until it is opened again; it loses no acknowledged write.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};

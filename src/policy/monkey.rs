@@ -39,8 +39,8 @@ impl Kinds {
         Ok(Self { upper, bottom })
     }
 
-    /// Returns the filter of each level that minimizes block reads, with at most `budget_bits` bits
-    /// in all.
+    /// Returns one filter for each level. With at most `budget_bits` bits in all, these filters
+    /// cause the fewest block reads.
     pub(super) fn spread(self, levels: &[LevelShape], budget_bits: f64) -> Vec<FilterSpec> {
         let deepest = levels.iter().rposition(|level| level.num_keys > 0);
         let kind = |number| if Some(number) == deepest { self.bottom } else { self.upper };
@@ -50,7 +50,8 @@ impl Kinds {
     }
 }
 
-/// Returns a filter with at most `bits` bits per key.
+/// Returns the largest filter with at most `bits` bits per key, or the always-maybe filter if the
+/// smallest filter is larger.
 fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
     // Rounds down to the thousandths that a specification keeps, but forgives an arithmetic error
     // of a billionth.
@@ -77,7 +78,8 @@ impl Runs {
     }
 
     /// Returns the bits per key at the multiplier `lambda`, given its natural logarithm. For an
-    /// empty level, returns the bits of the best filter, because its filter takes no memory.
+    /// empty level, returns the bits of the best filter, because the filter of no keys takes no
+    /// memory.
     fn bits(&self, ln_lambda: f64) -> f64 {
         if self.count == 0.0 {
             return self.curve.bits(LEAST_LN_RATE);
@@ -86,7 +88,7 @@ impl Runs {
     }
 }
 
-/// The expected number of block reads of a read of an absent key.
+/// Returns the expected number of block reads of a read of an absent key.
 fn reads(runs: &[Runs], bits: &[f64]) -> f64 {
     runs.iter().zip(bits).map(|(run, &bits)| run.count * run.curve.ln_rate(bits).exp()).sum()
 }
@@ -115,20 +117,19 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
     }
     let proportional = at(high);
     // If the kind has steps, or the budget is too small for a filter at the bottom, much of the
-    // budget may stay unused.
+    // budget may stay unused. Then the same bits per key on all levels may cause fewer reads.
     let keys: f64 = runs.iter().map(|run| run.count * run.keys).sum();
     let uniform = vec![budget_bits / keys; runs.len()];
     if reads(runs, &uniform) < reads(runs, &proportional) { uniform } else { proportional }
 }
 
-/// Makes the FPRs proportional to the sizes of the levels, with `bits_per_key` bits per key on
+/// Makes the FPRs proportional to the sizes of the runs, with `bits_per_key` bits per key on
 /// average over the whole store.
 ///
 /// Each table gets the best FPR for the store at the time when the table is written. The levels
 /// change later, but tables above the last level are rewritten long before the levels grow by much.
 /// The average counts the bits of the filters alone, without checksums and trailers (about 70 bytes
-/// per table, plus a thousandth). It counts only filters that this policy wrote, and no filter of
-/// an earlier policy.
+/// per table, plus a thousandth). Filters that an earlier policy chose do not count.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};
@@ -150,8 +151,8 @@ impl Monkey {
     /// Creates a policy for filters of one kind.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget or
-    /// `bits_per_key` is not from 1 to 100.
+    /// Returns the errors of [`FilterSpec::bits_per_key`]: the kind must accept `bits_per_key` as a
+    /// budget.
     pub fn new(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         FilterSpec::bits_per_key(kind, bits_per_key)?;
         Ok(Self { kinds: Kinds::new(kind, kind)?, bits_per_key })
@@ -165,8 +166,8 @@ impl Monkey {
         Ok(Self { kinds: Kinds::new(self.kinds.upper, kind)?, ..self })
     }
 
-    /// Returns the filter of each level of a store. If memory is very short, a level gets
-    /// [`FilterSpec::FULL`].
+    /// Returns the filter of each level of a store. A level that would get less than the smallest
+    /// filter gets [`FilterSpec::FULL`].
     #[must_use]
     pub fn specs(&self, levels: &[LevelShape]) -> Vec<FilterSpec> {
         let keys: f64 = levels.iter().map(|level| level.num_keys as f64).sum();

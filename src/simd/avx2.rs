@@ -3,11 +3,12 @@
 
 use std::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blend_epi32, _mm256_blendv_ps, _mm256_castps_si256,
-    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepu32_epi64, _mm256_extracti128_si256,
-    _mm256_loadu_si256, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_or_si256, _mm256_permutevar8x32_epi32,
-    _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_shuffle_epi8,
-    _mm256_slli_epi32, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srli_epi16, _mm256_srli_epi32,
-    _mm256_srli_epi64, _mm256_testc_si256, _mm256_testz_si256, _mm256_xor_si256,
+    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_cmpgt_epi32, _mm256_cvtepu32_epi64,
+    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_or_si256,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi8,
+    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_slli_epi64,
+    _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_storeu_si256,
+    _mm256_testc_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 
 use super::{Portable, Simd};
@@ -53,6 +54,24 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn set_in_line(self, line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+        // SAFETY: see `all_set_in_line` above.
+        unsafe { set_in_line(line, factor, multipliers, count) }
+    }
+
+    #[inline(always)]
+    fn set_in_lanes_of_32(self, block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+        // SAFETY: see `all_set_in_line` above.
+        unsafe { set_in_lanes_of_32(block, factor, multipliers) }
+    }
+
+    #[inline(always)]
+    fn set_in_lanes_of_64(self, block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+        // SAFETY: see `all_set_in_line` above.
+        unsafe { set_in_lanes_of_64(block, factor, multipliers) }
+    }
+
+    #[inline(always)]
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
         // SAFETY: see `all_set_in_line` above.
         unsafe { parities_of_64(a, b, low, high) }
@@ -79,8 +98,9 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     all_set
 }
 
-/// Tests eight bits at once. The top four bits of each product select one of the line's sixteen
-/// words, and the next five bits select a bit of that word. One instruction tests all eight bits.
+/// Returns whether the first `count` of eight bits are set; with a `count` above 8, all eight. The
+/// top four bits of each product select one of the line's sixteen words, and the next five bits
+/// select a bit of that word. One instruction tests all eight bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn eight_set(low: __m256i, high: __m256i, products: __m256i, count: u32) -> bool {
@@ -97,6 +117,29 @@ fn eight_set(low: __m256i, high: __m256i, products: __m256i, count: u32) -> bool
     _mm256_testc_si256(words, _mm256_and_si256(wanted, active)) == 1
 }
 
+/// Collects the bits in registers and writes the line once. Writing bit by bit would let a load
+/// wait for the store of the byte before it.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn set_in_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+    let low_words = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let high_words = _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15);
+    let mut wanted = [_mm256_setzero_si256(); 2];
+    for &multiplier in multipliers.iter().take(count as usize) {
+        let product = factor.wrapping_mul(multiplier);
+        let word = _mm256_set1_epi32((product >> 28).cast_signed());
+        let bit = _mm256_set1_epi32(1 << (product >> 23 & 31));
+        for (wanted, words) in wanted.iter_mut().zip([low_words, high_words]) {
+            *wanted = _mm256_or_si256(*wanted, _mm256_and_si256(bit, _mm256_cmpeq_epi32(word, words)));
+        }
+    }
+    let (low, high) = line.split_at_mut(32);
+    let before = [load(low), load(high)];
+    store(low, _mm256_or_si256(before[0], wanted[0]));
+    store(high, _mm256_or_si256(before[1], wanted[1]));
+    are_all_set(before, wanted)
+}
+
 /// Loads 32 bytes as a vector; `T` is `u8` or `u32`.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -110,8 +153,7 @@ fn load<T: Copy>(values: &[T]) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn all_set_in_lanes_of_32(block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
-    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(products(factor, multipliers)));
-    _mm256_testc_si256(load(block), wanted) == 1
+    _mm256_testc_si256(load(block), wanted_of_32(factor, multipliers)) == 1
 }
 
 /// Tests four lanes at a time.
@@ -119,14 +161,63 @@ fn all_set_in_lanes_of_32(block: &[u8; 32], factor: u32, multipliers: &[u32; 8])
 #[target_feature(enable = "avx2")]
 fn all_set_in_lanes_of_64(block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
     let (low, high) = block.split_at(32);
+    are_all_set([load(low), load(high)], wanted_of_64(factor, multipliers))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn set_in_lanes_of_32(block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+    let (before, wanted) = (load(block), wanted_of_32(factor, multipliers));
+    store(block, _mm256_or_si256(before, wanted));
+    _mm256_testc_si256(before, wanted) == 1
+}
+
+/// Sets four lanes at a time.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn set_in_lanes_of_64(block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+    let (low, high) = block.split_at_mut(32);
+    let (before, wanted) = ([load(low), load(high)], wanted_of_64(factor, multipliers));
+    store(low, _mm256_or_si256(before[0], wanted[0]));
+    store(high, _mm256_or_si256(before[1], wanted[1]));
+    are_all_set(before, wanted)
+}
+
+/// Returns the bit of each 32-bit lane.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn wanted_of_32(factor: u32, multipliers: &[u32; 8]) -> __m256i {
+    _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(products(factor, multipliers)))
+}
+
+/// Returns the bit of each 64-bit lane, four lanes in each vector.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn wanted_of_64(factor: u32, multipliers: &[u32; 8]) -> [__m256i; 2] {
     let bits = _mm256_srli_epi32::<26>(products(factor, multipliers));
     let one = _mm256_set1_epi64x(1);
-    let low_wanted = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_castsi256_si128(bits)));
-    let high_wanted = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(bits)));
-    // One branch for both halves: which half misses a bit is as good as random.
-    let missing =
-        _mm256_or_si256(_mm256_andnot_si256(load(low), low_wanted), _mm256_andnot_si256(load(high), high_wanted));
+    let low = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_castsi256_si128(bits)));
+    let high = _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(bits)));
+    [low, high]
+}
+
+/// Returns whether all wanted bits are set, with one branch for both halves: which half misses a
+/// bit is as good as random.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn are_all_set(lanes: [__m256i; 2], wanted: [__m256i; 2]) -> bool {
+    let missing = _mm256_or_si256(_mm256_andnot_si256(lanes[0], wanted[0]), _mm256_andnot_si256(lanes[1], wanted[1]));
     _mm256_testz_si256(missing, missing) == 1
+}
+
+/// Stores a vector in 32 bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store(bytes: &mut [u8], vector: __m256i) {
+    debug_assert_eq!(bytes.len(), 32);
+    // SAFETY: every caller passes exactly 32 bytes (half of 64 bytes, or all of 32), and the store
+    // works at any alignment.
+    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) }
 }
 
 #[inline]

@@ -2,12 +2,14 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
-    __m256i, __m512i, _bzhi_u32, _mm_set_epi64x, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_set1_epi32,
-    _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_testc_si256, _mm512_and_si512, _mm512_broadcast_i64x2,
-    _mm512_cvtepu32_epi64, _mm512_loadu_si512, _mm512_mask_testn_epi32_mask, _mm512_maskz_loadu_epi64,
-    _mm512_mullo_epi32, _mm512_permutexvar_epi32, _mm512_popcnt_epi64, _mm512_rolv_epi32, _mm512_set1_epi32,
-    _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
-    _mm512_testn_epi64_mask, _mm512_xor_si512, _pext_u32,
+    __m256i, __m512i, _bzhi_u32, _mm_set_epi64x, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_or_si256,
+    _mm256_set1_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testc_si256, _mm512_add_epi64,
+    _mm512_and_si512, _mm512_andnot_si512, _mm512_broadcast_i64x2, _mm512_cmpeq_epi32_mask, _mm512_cvtepu32_epi64,
+    _mm512_loadu_si512, _mm512_mask_or_epi32, _mm512_mask_srli_epi32, _mm512_mask_testn_epi32_mask,
+    _mm512_maskz_loadu_epi64, _mm512_maskz_mov_epi64, _mm512_mullo_epi32, _mm512_or_si512, _mm512_permutexvar_epi32,
+    _mm512_popcnt_epi64, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_setr_epi32,
+    _mm512_setzero_si512, _mm512_sllv_epi64, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
+    _mm512_test_epi64_mask, _mm512_testn_epi64_mask, _mm512_xor_si512, _pext_u32,
 };
 
 use super::Simd;
@@ -58,9 +60,33 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn set_in_line(self, line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+        // SAFETY: see `all_set_in_line` above.
+        unsafe { set_in_line(line, factor, multipliers, count) }
+    }
+
+    #[inline(always)]
+    fn set_in_lanes_of_32(self, block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+        // SAFETY: see `all_set_in_line` above.
+        unsafe { set_in_lanes_of_32(block, factor, multipliers) }
+    }
+
+    #[inline(always)]
+    fn set_in_lanes_of_64(self, block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+        // SAFETY: see `all_set_in_line` above.
+        unsafe { set_in_lanes_of_64(block, factor, multipliers) }
+    }
+
+    #[inline(always)]
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
         // SAFETY: see `all_set_in_line` above.
         unsafe { parities_of_64(a, b, low, high) }
+    }
+
+    #[inline(always)]
+    fn substitute(self, state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {
+        // SAFETY: see `all_set_in_line` above.
+        unsafe { substitute(state, steps) }
     }
 
     #[inline(always)]
@@ -83,6 +109,52 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     _mm512_mask_testn_epi32_mask(active, words, wanted) == 0
 }
 
+/// Collects the bits in a register and writes the line once. Writing bit by bit would let a load
+/// wait for the store of the byte before it.
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn set_in_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+    let products = _mm512_mullo_epi32(_mm512_set1_epi32(factor.cast_signed()), load(multipliers));
+    // No word has the number 16, so products beyond the count set no bit.
+    #[expect(clippy::cast_possible_truncation, reason = "the mask has one bit for each of at most sixteen products")]
+    let active = _bzhi_u32(u32::MAX, count) as u16;
+    let words = _mm512_mask_srli_epi32::<28>(_mm512_set1_epi32(16), active, products);
+    let bits = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<23>(products));
+    let mut wanted = eight_bits::<0>(_mm512_setzero_si512(), words, bits);
+    if count > 8 {
+        wanted = eight_bits::<8>(wanted, words, bits);
+    }
+    let before = load(line);
+    // SAFETY: the line has 64 bytes, and the store works at any alignment.
+    unsafe { _mm512_storeu_si512(line.as_mut_ptr().cast(), _mm512_or_si512(before, wanted)) };
+    let missing = _mm512_andnot_si512(before, wanted);
+    _mm512_test_epi64_mask(missing, missing) == 0
+}
+
+/// Adds eight bits to `line`, from number `FIRST` on: each bit to the word of its number.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn eight_bits<const FIRST: i32>(mut line: __m512i, words: __m512i, bits: __m512i) -> __m512i {
+    let numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for i in FIRST..FIRST + 8 {
+        let i = everywhere(i);
+        let is_here = _mm512_cmpeq_epi32_mask(_mm512_permutexvar_epi32(i, words), numbers);
+        line = _mm512_mask_or_epi32(line, is_here, line, _mm512_permutexvar_epi32(i, bits));
+    }
+    line
+}
+
+/// Returns a vector with `value` in all words. The compiler must not know the value: it would
+/// replace a permutation by a known vector with three shuffles.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn everywhere(value: i32) -> __m512i {
+    let mut vector = _mm512_set1_epi32(value);
+    // SAFETY: there is no instruction.
+    unsafe { std::arch::asm!("/* {0} */", inlateout(zmm_reg) vector, options(pure, nomem, nostack, preserves_flags)) };
+    vector
+}
+
 /// Loads 64 bytes as a vector; `T` is `u8` or `u32`.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -95,16 +167,46 @@ fn load<T: Copy, const N: usize>(values: &[T; N]) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn all_set_in_lanes_of_32(block: &[u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
-    let wanted = _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(products(factor, multipliers)));
-    _mm256_testc_si256(load_half(block), wanted) == 1
+    _mm256_testc_si256(load_half(block), wanted_of_32(factor, multipliers)) == 1
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn all_set_in_lanes_of_64(block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+    _mm512_testn_epi64_mask(load(block), wanted_of_64(factor, multipliers)) == 0
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn set_in_lanes_of_32(block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+    let (before, wanted) = (load_half(block), wanted_of_32(factor, multipliers));
+    // SAFETY: the block has 32 bytes, and the store works at any alignment.
+    unsafe { _mm256_storeu_si256(block.as_mut_ptr().cast(), _mm256_or_si256(before, wanted)) };
+    _mm256_testc_si256(before, wanted) == 1
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn set_in_lanes_of_64(block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+    let (before, wanted) = (load(block), wanted_of_64(factor, multipliers));
+    // SAFETY: the block has 64 bytes, and the store works at any alignment.
+    unsafe { _mm512_storeu_si512(block.as_mut_ptr().cast(), _mm512_or_si512(before, wanted)) };
+    _mm512_testn_epi64_mask(before, wanted) == 0
+}
+
+/// Returns the bit of each 32-bit lane.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn wanted_of_32(factor: u32, multipliers: &[u32; 8]) -> __m256i {
+    _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(products(factor, multipliers)))
+}
+
+/// Returns the bit of each 64-bit lane.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi2")]
+fn wanted_of_64(factor: u32, multipliers: &[u32; 8]) -> __m512i {
     let bits = _mm512_cvtepu32_epi64(_mm256_srli_epi32::<26>(products(factor, multipliers)));
-    let wanted = _mm512_sllv_epi64(_mm512_set1_epi64(1), bits);
-    _mm512_testn_epi64_mask(load(block), wanted) == 0
+    _mm512_sllv_epi64(_mm512_set1_epi64(1), bits)
 }
 
 #[inline]
@@ -130,6 +232,27 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     // This computes first ^ (b & high).
     let mixed = _mm512_ternarylogic_epi64::<0x78>(first, load(b), _mm512_set1_epi64(high.cast_signed()));
     _mm512_test_epi64_mask(_mm512_popcnt_epi64(mixed), _mm512_set1_epi64(1)).into()
+}
+
+/// Keeps the words in a register. Each step waits for the step before it, so only three
+/// instructions depend on its result.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
+fn substitute(state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {
+    let (one, top) = (_mm512_set1_epi64(1), _mm512_set1_epi64(i64::MIN));
+    let mut words = load(state);
+    for (coefficients, bits) in steps {
+        // The lowest coefficient belongs to the new bit, which is 0 so far. Without it, the highest
+        // place is free for the bit to add.
+        let others = _mm512_set1_epi64((coefficients >> 1).cast_signed());
+        let added = _mm512_maskz_mov_epi64(bits, top);
+        // This computes (words & others) | added.
+        let counted = _mm512_popcnt_epi64(_mm512_ternarylogic_epi64::<0xea>(words, others, added));
+        // This computes words << 1 | (counted & 1).
+        words = _mm512_ternarylogic_epi64::<0xf8>(_mm512_add_epi64(words, words), counted, one);
+    }
+    // SAFETY: the state has 64 bytes, and the store works at any alignment.
+    unsafe { _mm512_storeu_si512(state.as_mut_ptr().cast(), words) };
 }
 
 /// Computes four words at a time: one mask holds the parities of eight halves, and each word's

@@ -54,7 +54,7 @@ impl Isa {
         all.into_iter().flatten()
     }
 
-    /// Returns the name, as benchmark reports print it.
+    /// Returns the name, as `FILTERBLOCK_ISA` and benchmark reports write it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Portable(_) => "portable",

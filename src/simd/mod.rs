@@ -51,9 +51,37 @@ pub(crate) trait Simd: Copy {
     /// product of `factor` and the lane's multiplier select the bit.
     fn all_set_in_lanes_of_64(self, block: &[u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool;
 
+    /// Sets the bits that [`all_set_in_line`](Simd::all_set_in_line) tests. Returns whether all of
+    /// them were set before.
+    fn set_in_line(self, line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool;
+
+    /// Sets the bits that [`all_set_in_lanes_of_32`](Simd::all_set_in_lanes_of_32) tests. Returns
+    /// whether all of them were set before.
+    fn set_in_lanes_of_32(self, block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool;
+
+    /// Sets the bits that [`all_set_in_lanes_of_64`](Simd::all_set_in_lanes_of_64) tests. Returns
+    /// whether all of them were set before.
+    fn set_in_lanes_of_64(self, block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool;
+
     /// Returns eight parities. Bit `j` is the parity of `(a[j] & low) ^ (b[j] & high)`, where `a`
     /// and `b` are arrays of 64-bit words.
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32;
+
+    /// Takes one step for each pair of coefficients and bits. A step moves the words of `state` up by
+    /// one bit. Then it sets bit 0 of word `j` to the parity of the word's bits that the
+    /// coefficients select, XOR bit `j` of the bits.
+    #[inline(always)]
+    fn substitute(self, state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {
+        for (coefficients, bits) in steps {
+            for word in state.iter_mut() {
+                *word <<= 1;
+            }
+            let bits = parities(&state.map(|word| word & coefficients)) ^ u32::from(bits);
+            for (j, word) in state.iter_mut().enumerate() {
+                *word |= u64::from(bits >> j & 1);
+            }
+        }
+    }
 
     /// Returns up to 32 parities. Bit `j` is the parity of `(a[j] & masks[0]) ^ (b[j] & masks[1])`,
     /// where `a` and `b` are slices of 128-bit words. If the slices differ in length, the extra

@@ -48,6 +48,24 @@ impl Simd for Neon {
         unsafe { all_set_in_lanes_of_64(block, factor, multipliers) }
     }
 
+    /// Calls the portable code.
+    #[inline(always)]
+    fn set_in_line(self, line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+        Portable.set_in_line(line, factor, multipliers, count)
+    }
+
+    /// Calls the portable code, which the compiler turns into vector instructions.
+    #[inline(always)]
+    fn set_in_lanes_of_32(self, block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+        Portable.set_in_lanes_of_32(block, factor, multipliers)
+    }
+
+    /// Calls the portable code, which the compiler turns into vector instructions.
+    #[inline(always)]
+    fn set_in_lanes_of_64(self, block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+        Portable.set_in_lanes_of_64(block, factor, multipliers)
+    }
+
     #[inline(always)]
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
         // SAFETY: see `all_set_in_line` above.

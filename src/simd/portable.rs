@@ -37,6 +37,45 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn set_in_line(self, line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+        let mut were_set = 1;
+        for &multiplier in multipliers.iter().take(count as usize) {
+            // Sixteen words of 32 bits, in little-endian order, are 512 bits in the order of the
+            // bytes.
+            let bit = factor.wrapping_mul(multiplier) >> 23;
+            if let Some(byte) = line.get_mut(bit as usize / 8) {
+                were_set &= *byte >> (bit % 8);
+                *byte |= 1 << (bit % 8);
+            }
+        }
+        were_set == 1
+    }
+
+    #[inline(always)]
+    fn set_in_lanes_of_32(self, block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+        let (lanes, _) = block.as_chunks_mut::<4>();
+        let mut missing = 0;
+        for (lane, &multiplier) in lanes.iter_mut().zip(multipliers) {
+            let (before, wanted) = (u32_from(lane), 1 << (factor.wrapping_mul(multiplier) >> 27));
+            missing |= wanted & !before;
+            *lane = (before | wanted).to_le_bytes();
+        }
+        missing == 0
+    }
+
+    #[inline(always)]
+    fn set_in_lanes_of_64(self, block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+        let (lanes, _) = block.as_chunks_mut::<8>();
+        let mut missing = 0;
+        for (lane, &multiplier) in lanes.iter_mut().zip(multipliers) {
+            let (before, wanted) = (u64_from(lane), 1 << (factor.wrapping_mul(multiplier) >> 26));
+            missing |= wanted & !before;
+            *lane = (before | wanted).to_le_bytes();
+        }
+        missing == 0
+    }
+
+    #[inline(always)]
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
         let (a, _) = a.as_chunks::<8>();
         let (b, _) = b.as_chunks::<8>();
@@ -59,7 +98,7 @@ impl Simd for Portable {
     }
 }
 
-/// Returns 1 if the number of ones is odd.
+/// Returns 1 if the number of ones is odd, and 0 if it is even.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "splits the word into its halves")]
 pub(crate) fn parity(word: u128) -> u32 {

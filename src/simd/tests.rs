@@ -25,8 +25,24 @@ kernels! {
         simd.all_set_in_lanes_of_64(block, factor, multipliers)
     }
 
+    fn set_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
+        simd.set_in_line(line, factor, multipliers, count)
+    }
+
+    fn set_lanes_of_32(block: &mut [u8; 32], factor: u32, multipliers: &[u32; 8]) -> bool {
+        simd.set_in_lanes_of_32(block, factor, multipliers)
+    }
+
+    fn set_lanes_of_64(block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
+        simd.set_in_lanes_of_64(block, factor, multipliers)
+    }
+
     fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
         simd.parities_of_64(a, b, low, high)
+    }
+
+    fn substitute(state: &mut [u64; 8], steps: &[(u64, u8)]) {
+        simd.substitute(state, steps.iter().copied());
     }
 
     fn parities_of_128(a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
@@ -82,6 +98,54 @@ fn bit_tests_agree_on_every_instruction_set() {
     assert!(both_answers_occur, "{positives:?} of 28,800 each");
 }
 
+/// The bit tests are the reference: exactly the tested bits are set, and the answer is that of the
+/// test before.
+#[test]
+fn set_bits_are_the_tested_bits_on_every_instruction_set() {
+    let (mut state, mut positives) = (13, [0; 3]);
+    let portable = Primitives::new(Isa::PORTABLE);
+    for _ in 0..100 {
+        for bytes in payloads(64, &mut state) {
+            let line: &[u8; 64] = bytes.first_chunk().unwrap();
+            let block: &[u8; 32] = bytes.first_chunk().unwrap();
+            let multipliers = [0; 16].map(|_| splitmix(&mut state) as u32);
+            let (factor, lanes) = (splitmix(&mut state) as u32, multipliers.first_chunk().unwrap());
+            let is_changed = |old: &[u8], new: &[u8], most: u32| {
+                let changed: u32 = old.iter().zip(new).map(|(old, new)| (new ^ old).count_ones()).sum();
+                assert!(
+                    old.iter().zip(new).all(|(old, new)| old & !new == 0) && changed <= most,
+                    "{changed} of {most}"
+                );
+                changed > 0
+            };
+            for isa in Isa::available() {
+                let (name, simd) = (isa.name(), Primitives::new(isa));
+                for count in 1..=16 {
+                    let mut new = *line;
+                    let before = simd.set_line(&mut new, factor, &multipliers, count);
+                    assert_eq!(before, portable.line(line, factor, &multipliers, count), "{name}, {count}");
+                    assert!(portable.line(&new, factor, &multipliers, count), "{name}, {count}");
+                    assert_eq!(is_changed(line, &new, count), !before, "{name}, {count}");
+                    positives[0] += usize::from(before);
+                }
+                let mut new = *block;
+                let before = simd.set_lanes_of_32(&mut new, factor, lanes);
+                assert_eq!(before, portable.lanes_of_32(block, factor, lanes), "{name}");
+                assert!(portable.lanes_of_32(&new, factor, lanes), "{name}");
+                assert_eq!(is_changed(block, &new, 8), !before, "{name}");
+                positives[1] += usize::from(before);
+                let mut new = *line;
+                let before = simd.set_lanes_of_64(&mut new, factor, lanes);
+                assert_eq!(before, portable.lanes_of_64(line, factor, lanes), "{name}");
+                assert!(portable.lanes_of_64(&new, factor, lanes), "{name}");
+                assert_eq!(is_changed(line, &new, 8), !before, "{name}");
+                positives[2] += usize::from(before);
+            }
+        }
+    }
+    assert!(positives.iter().all(|&positives| positives >= 100), "{positives:?}");
+}
+
 #[test]
 fn parities_of_64_bits_agree_on_every_instruction_set() {
     let (mut state, mut ones) = (5, 0);
@@ -105,6 +169,29 @@ fn parities_of_64_bits_agree_on_every_instruction_set() {
         }
     }
     assert!((5_000..30_000).contains(&ones), "{ones} of 43,200");
+}
+
+#[test]
+fn substitution_agrees_on_every_instruction_set() {
+    let mut state = 7;
+    let steps: Vec<_> = (0..300).map(|_| (splitmix(&mut state) | 1, splitmix(&mut state) as u8)).collect();
+    let start: [u64; 8] = std::array::from_fn(|_| splitmix(&mut state));
+    for len in [0, 1, 2, 63, 64, 65, 300] {
+        // The expected words are computed bit by bit, so that the test also checks the portable
+        // code.
+        let mut expected = start;
+        for &(coefficients, bits) in &steps[..len] {
+            for (j, word) in expected.iter_mut().enumerate() {
+                *word <<= 1;
+                *word |= u64::from(((*word & coefficients).count_ones() ^ u32::from(bits) >> j) & 1);
+            }
+        }
+        for isa in Isa::available() {
+            let mut found = start;
+            Primitives::new(isa).substitute(&mut found, &steps[..len]);
+            assert_eq!(found, expected, "{}, {len} steps", isa.name());
+        }
+    }
 }
 
 #[test]

@@ -116,12 +116,12 @@ impl Estimate {
     }
 }
 
-/// How probes use the bits of a filter: in independent blocks.
+/// The independent blocks of a filter, and how a key sets bits in its block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockShape {
     /// The number of bits of a block. A standard filter is one block.
     pub(super) bits: u64,
-    /// The number of bits of a key.
+    /// The number of bits that a key sets in its block.
     pub(super) probes: u32,
     /// The number of bits among which a probe chooses: the whole block, or one lane of it.
     pub(super) choice: u64,
@@ -132,7 +132,8 @@ pub(super) struct BlockShape {
 pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>) -> Comparison {
     let bits = shape.bits as f64;
     let (mut num_blocks, mut ones) = (0u64, [0; 3]);
-    // Logarithms of the shares of zeros: left, right, either.
+    // For the left filter, the right filter and the union: the sum over all blocks of the logarithm
+    // of the share of zeros.
     let mut logarithms = [0.0f64; 3];
     let mut is_full = [false; 3];
     for found in blocks {
@@ -141,7 +142,7 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
         ones.iter_mut().zip(found).for_each(|(sum, ones)| *sum += ones);
         let zeros = [left, right, left + right - both].map(|ones| shape.bits - ones);
         for ((logarithm, is_full), zeros) in logarithms.iter_mut().zip(&mut is_full).zip(zeros) {
-            // Treat a full block as if it lacked one bit; the true load is unknown.
+            // Treat a full block as if one of its bits were zero; the true load is unknown.
             *logarithm += (zeros.max(1) as f64 / bits).ln();
             *is_full |= zeros == 0;
         }
@@ -196,9 +197,8 @@ impl Bloom {
         Ok(())
     }
 
-    /// Keeps only the keys that `other` holds too. Some other keys still get "maybe", and more of
-    /// them than in a filter built from the intersection. The reason: one bit may be set by
-    /// different keys in the two filters.
+    /// Keeps only the keys that `other` holds too. More absent keys get "maybe" than in a filter
+    /// built from the intersection, because different keys may set the same bit in the two filters.
     ///
     /// # Errors
     /// Returns the errors of [`Bloom::union_with`].
@@ -219,7 +219,8 @@ impl Bloom {
         union.union_with(other).map(|()| union)
     }
 
-    /// Returns a filter of the keys that are in both filters, as [`Bloom::intersect_with`] does.
+    /// Returns a filter of the keys that are in both filters. It has the bits that
+    /// [`Bloom::intersect_with`] leaves.
     ///
     /// # Errors
     /// Returns the errors of [`Bloom::union`].
@@ -239,7 +240,7 @@ impl Bloom {
         Ok(compare(BlockShape { bits, probes, choice: bits }, std::iter::once(counts)))
     }
 
-    /// Estimates how many keys were inserted, with the standard deviation.
+    /// Estimates the number of distinct keys, with the standard deviation.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         let (bits, probes) = (self.num_bits(), self.num_probes());

@@ -1,5 +1,4 @@
-//! Merges and compares filter blocks without their keys. It applies the algebra of
-//! [`super::algebra`] to native blocks.
+//! Merges and compares filter blocks without their keys, with the algebra of [`super::algebra`].
 //!
 //! A bit at one position means the same in two blocks if the kind, the number of bits, the probes
 //! and the hashing of keys are equal. This is true for SSTs of one size class under one seed, for
@@ -101,7 +100,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 /// * [`Error::Unlike`]: the blocks differ; the error names the first difference.
 /// * [`Error::Invalid`]: there are no blocks, one of them is a partitioned filter, or their kind is
 ///   not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `full` or `empty`.
-/// * [`Error::ChecksumMismatch`]: a block was opened without verifying its pages, and is damaged.
+/// * [`Error::Filter`]: a block was opened without verifying its pages, and a page is damaged.
 /// * [`Error::TooLarge`]: there is no memory for the result.
 pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
     let is_empty = |block: &&LockedBlock<D>| block.shape().is_some_and(|shape| shape.kind == FilterKind::Empty);
@@ -140,8 +139,8 @@ const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 /// blocked filter, each estimate is the sum over its blocks.
 ///
 /// # Errors
-/// Returns the errors of [`merge_blocks`], and [`Error::Invalid`] for the kinds `full` and `empty`,
-/// which have no bits to compare.
+/// Returns the errors of [`merge_blocks`]. Returns [`Error::Invalid`] for the kinds `full` and
+/// `empty` too, because they have no bits to compare.
 pub fn compare_blocks<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     left: &LockedBlock<A>,
     right: &LockedBlock<B>,
@@ -185,11 +184,13 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
         FilterKind::SplitBlock => lanes(32),
         FilterKind::SplitBlock512 => lanes(64),
         kind @ (FilterKind::Empty | FilterKind::Full) => {
-            let reason = "blocks of this kind have no bits to compare; use bloom, blocked-bloom or split-block";
+            let reason =
+                "blocks of this kind have no bits to compare; build them as bloom, blocked-bloom or split-block";
             return Err(Error::invalid("filter kind", kind, reason));
         }
         kind @ (FilterKind::Ribbon | FilterKind::BumpedRibbon | FilterKind::BinaryFuse) => {
-            let reason = "blocks of this kind cannot be merged or compared; use bloom, blocked-bloom or split-block";
+            let reason =
+                "blocks of this kind cannot be merged or compared; build them as bloom, blocked-bloom or split-block";
             return Err(Error::invalid("filter kind", kind, reason));
         }
     })

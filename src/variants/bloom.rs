@@ -131,7 +131,8 @@ impl Bloom {
     }
 
     /// Estimates the number of distinct keys from the bits that are set: `-(m/k) ln(1 - ones/m)`
-    /// (Swamidass and Baldi 2007).
+    /// (Swamidass and Baldi 2007). If all bits are set, the formula has no value, and the estimate
+    /// is that for one zero bit.
     #[must_use]
     pub fn estimated_keys(&self) -> f64 {
         math::estimated_keys(self.count_ones(), self.shape.cells, self.shape.probes)
@@ -143,7 +144,8 @@ impl Bloom {
     }
 
     /// Returns a filter block that gives the current answers of this filter. The block's number of
-    /// keys is [`estimated_keys`](Self::estimated_keys).
+    /// keys is [`estimated_keys`](Self::estimated_keys), rounded. It is 0 only if no bit is set,
+    /// and at most the number of bits.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
@@ -171,7 +173,7 @@ impl Bloom {
         Ok(payload)
     }
 
-    /// Copies the filter, and reports a lack of memory as an error.
+    /// Copies the filter. Unlike `clone`, it reports a lack of memory as an error.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
@@ -223,7 +225,7 @@ impl Membership for Bloom {
     }
 }
 
-/// Aborts the process if there is no memory for the copy.
+/// `clone` aborts the process if there is no memory for the copy.
 impl Clone for Bloom {
     fn clone(&self) -> Self {
         Self { words: self.words().map(AtomicU64::new).collect(), shape: self.shape, seed: self.seed }

@@ -177,15 +177,19 @@ fn low_bits(word: u128, width: u32) -> u32 {
     word as u32 & u32::MAX >> (32 - width)
 }
 
-/// Returns the fingerprint: hash bits that are independent of the order of the hashes and of the
-/// coefficients of a row.
+/// Returns the fingerprint of a key. It is independent of the slots and coefficients that the
+/// linear system derives from the same hash.
 fn fingerprint(hash: KeyHash, width: u32) -> u32 {
     let mixed = hash.raw().wrapping_mul(FINGERPRINT);
     let mixed = (mixed ^ mixed >> 32).wrapping_mul(FINGERPRINT);
     (mixed >> 32) as u32 >> (32 - width)
 }
 
-/// Returns the entries sorted by hash, without duplicates.
+/// Returns the entries sorted by hash, each pair of hash and value once.
+///
+/// # Errors
+/// Returns [`Error::Invalid`] for a value that is too wide or a hash with two values, and
+/// [`Error::TooLarge`] if there is no memory.
 fn hashed<K: AsRef<[u8]>>(
     entries: impl IntoIterator<Item = (K, u64)>,
     widths: Widths,

@@ -20,8 +20,8 @@
 //! * Numbers: the code exceeds the entropy by at most 0.1 % and a few bytes. The header and
 //!   checksum take 19 to 37 bytes.
 //!
-//! Decompression is safe on any bytes. It verifies the checksum first. The caller limits the
-//! memory, and the number of ones must match the header.
+//! Decompression is safe on any bytes. It verifies the checksum first. The caller limits the number
+//! of bits. The number of ones must match the header.
 
 mod coder;
 
@@ -37,7 +37,7 @@ use crate::hash::HashSeed;
 use crate::kinds::math::MAX_BLOOM_PROBES;
 use crate::variants::error::{Error, Field, Result};
 
-/// The first byte is not text; the last byte is the version.
+/// The first byte is not ASCII text, and the last byte is the version.
 const MAGIC: [u8; 4] = *b"\x89CB\x01";
 const CHECKSUM_LEN_BYTES: usize = 4;
 
@@ -55,7 +55,8 @@ fn sent_bits_per_key(bits_per_key: f64, probes: u32) -> f64 {
 
 impl Bloom {
     /// Creates the filter with the lowest FPR among those that fit two limits at `capacity` keys:
-    /// `sent_bits_per_key` on the wire and `bits_per_key` in memory.
+    /// `sent_bits_per_key` on the wire and `bits_per_key` in memory. It considers 1 to 30 probes,
+    /// but no more than `ln 2` times the bits per key, rounded up.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and
@@ -73,8 +74,9 @@ impl Bloom {
             let rate = (-(-f64::from(probes) / bits).exp_m1()).powi(probes.cast_signed());
             (rate, bits, probes)
         };
-        // With more probes, ones outnumber zeros and the entropy falls again. At 14 bits in memory,
-        // 28 probes would be a little better than 2, at 14 times the cost of a query.
+        // With more probes than this limit, ones outnumber zeros and the entropy falls again. At 14
+        // bits in memory, 28 probes would be a little better than 2, at 14 times the cost of a
+        // query.
         let all = (1..=MAX_BLOOM_PROBES).map(of_probes).filter(|(_, bits, k)| f64::from(*k) <= (bits * LN_2).ceil());
         let best = all.min_by(|a, b| a.0.total_cmp(&b.0));
         let (_, bits, probes) = best.ok_or(Error::TooLarge { what: "a Bloom filter" })?;
@@ -150,7 +152,9 @@ impl Bloom {
             return Err(corrupt(Field::PayloadLen, offset));
         }
         if cells > most_bits {
-            return Err(Error::TooLarge { what: "a compressed filter" });
+            let what = "the compressed filter has more bits than `most_bits` allows; raise `most_bits` if you trust \
+                        the sender, or ask for a smaller filter";
+            return Err(Error::TooLarge { what });
         }
         let code = body.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
         let filter = Self::of_shape(shape, seed)?;

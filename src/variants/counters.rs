@@ -59,7 +59,7 @@ impl Counters {
         }
     }
 
-    /// Reverts one [`Counters::add`].
+    /// Reverts one [`Counters::add`], except in full counters.
     ///
     /// # Errors
     /// Returns [`Error::KeyAbsent`] if a counter is zero. The counters are then unchanged.
@@ -80,7 +80,7 @@ impl Counters {
         self.cells.clear();
     }
 
-    /// Returns a Bloom filter of the same keys. Its bit is set where the counter is not zero.
+    /// Returns a Bloom filter of the same keys, in which a bit is set if its counter is not zero.
     pub(super) fn to_bloom(&self, seed: HashSeed) -> Result<Bloom> {
         bloom_of(self.shape, self.cells.iter(), seed)
     }

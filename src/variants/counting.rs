@@ -9,11 +9,12 @@
 //!
 //! * When: a set changes, and others receive a plain Bloom filter of it from time to time
 //!   ([`Counting::to_bloom`]).
-//! * When not: `DLeft` does the same in half the memory. For a set that is only read, use a filter
-//!   block. For counts of a multiset, use `Spectral` or `DynamicCounting`.
+//! * When not: if nobody needs the plain filter, `DLeft` takes half the memory. For a set that is
+//!   only read, use a filter block. For counts of a multiset, use `Spectral` or `DynamicCounting`.
 //! * Numbers: the bits of a Bloom filter times the counter width, which is 38 bits per key at 1 %
-//!   with 4 bits. With `m` counters and optimal probes, the probability that any counter is ever
-//!   full is at most `1.37e-15 m` (4 bits; `m (e ln 2 / j)^j`, j = 16).
+//!   with 4 bits. A counter of 4 bits is full at 15 and misses the 16th insertion. With `m`
+//!   counters and optimal probes, a set raises any counter 16 times with a probability of at most
+//!   `1.37e-15 m`, from `m (e ln 2 / j)^j` with j = 16.
 //! * A full counter is never decremented, so no present key is ever denied. The price: a key whose
 //!   counters are all full can no longer be removed.
 
@@ -140,7 +141,8 @@ impl Counting {
 
     /// Returns an upper bound of the probability that `keys` distinct keys raise any counter
     /// `count` times: `m (e n k / (j m))^j` for `m` counters, `n` keys, `k` probes and `j = count`.
-    /// A counter has missed an insertion once it was raised `2^bits` times.
+    /// The bound is at most 1. A counter of `b` bits misses an insertion when it is raised for the
+    /// `2^b`-th time.
     #[must_use]
     pub fn bound_of_reaching(&self, count: u32, keys: u64) -> f64 {
         let Shape { cells, probes } = self.counters.shape();

@@ -27,11 +27,12 @@
 //! * Numbers: `(r + 2) * 4/3` bits per key and an FPR of `24 / 2^r` at the capacity (three quarters
 //!   of the cells). That is 1.17 % in 17.3 bits per key, where `Counting` takes 37.
 //! * A full counter (3) stays full, so three keys with the same `f` at one time occupy a cell for
-//!   good. Fewer than `(n/M)^2 / 2` of all insertions do so. After 220,000 insertions among 20,000
-//!   keys, 734 cells were occupied for good at r = 8, 51 at r = 10, and none at r = 14.
-//! * If the four buckets of a key are full, the insertion returns an error and changes nothing.
-//!   This was never seen up to the capacity. A list of such keys would hide that a filter is
-//!   overfilled.
+//!   good. So does one key that is added three times. Of insertions of distinct keys, fewer than
+//!   `(n/M)^2 / 2` fill a counter. After 220,000 insertions among 20,000 keys, 734 cells were
+//!   occupied for good at r = 8, 51 at r = 10, and none at r = 14.
+//! * If the four buckets of a key are full, the insertion returns an error and changes nothing. No
+//!   measurement showed this up to the capacity. The filter keeps no list of such keys, because a
+//!   list would hide that the filter is overfilled.
 
 use super::shape::{check_capacity, check_rate};
 use super::{Frequency, Membership, Removable};
@@ -44,7 +45,8 @@ const SUBTABLES: u64 = 4;
 const CELLS_PER_BUCKET: u64 = 8;
 const COUNTER_BITS: u32 = 2;
 const FULL_COUNTER: u64 = (1 << COUNTER_BITS) - 1;
-/// The capacity for each bucket of a subtable: six of eight cells in each of the four subtables.
+/// The capacity per bucket number. Each of the four subtables has one bucket of that number; at the
+/// capacity, six of its eight cells are used.
 const KEYS_PER_BUCKET: u64 = SUBTABLES * 6;
 const MAX_REMAINDER_BITS: u32 = 48;
 
@@ -67,7 +69,8 @@ impl DLeft {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0`, `0 < rate < 1` and remainders of 48 bits
-    /// suffice for the rate. Returns [`Error::TooLarge`] if the filter does not fit in memory.
+    /// suffice for the rate. Returns [`Error::TooLarge`] if the filter does not fit in memory or
+    /// needs `2^64` or more values `f`.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(false_positive_rate)?;
@@ -88,8 +91,8 @@ impl DLeft {
     /// remainders of 1 to 48 bits. The capacity is 24 keys for each bucket of a subtable.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
-    /// does not fit in memory.
+    /// Returns [`Error::Invalid`] for values out of range. Returns [`Error::TooLarge`] if the
+    /// filter does not fit in memory, or if `buckets * 2^remainder_bits` is `2^64` or more.
     pub fn with_shape(buckets: u64, remainder_bits: u32, seed: HashSeed) -> Result<Self> {
         if buckets == 0 || !(1..=MAX_REMAINDER_BITS).contains(&remainder_bits) {
             let given = format!("{buckets} buckets, remainders of {remainder_bits} bits");
@@ -99,11 +102,12 @@ impl DLeft {
             );
             return Err(Error::invalid("shape of a d-left filter", given, reason));
         }
-        let too_large = Error::TooLarge { what: "a d-left filter" };
-        // The filter cannot have more distinct values than there are hashes.
         if buckets > u64::MAX >> remainder_bits {
-            return Err(too_large);
+            let what = "this d-left filter needs hashes of more than 64 bits; use a higher false-positive rate, \
+                        fewer buckets, or shorter remainders";
+            return Err(Error::TooLarge { what });
         }
+        let too_large = Error::TooLarge { what: "a d-left filter" };
         let cells = buckets.checked_mul(SUBTABLES * CELLS_PER_BUCKET).ok_or(too_large)?;
         let cells = PackedArray::new(cells, remainder_bits + COUNTER_BITS)?;
         Ok(Self { cells, buckets, remainder_bits, used_cells: 0, seed })
@@ -192,7 +196,7 @@ impl DLeft {
         self.buckets * KEYS_PER_BUCKET
     }
 
-    /// Returns the number of keys that the filter currently distinguishes.
+    /// Returns the number of used cells. Keys with the same value `f` share a cell.
     #[must_use]
     pub fn num_distinct(&self) -> u64 {
         self.used_cells
@@ -210,7 +214,8 @@ impl DLeft {
         self.cells.len_bytes()
     }
 
-    /// Returns the FPR at the current fill ratio: the used values as a share of all values.
+    /// Returns the FPR at the current fill ratio: the values `f` of the present keys as a share of
+    /// all values.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         self.used_cells as f64 / (self.buckets << self.remainder_bits) as f64

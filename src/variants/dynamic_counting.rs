@@ -4,8 +4,8 @@
 //! ```text
 //! counter j = overflow[j] * 2^x + base[j]
 //!   base      x bits each, fixed             3 0 1 2 3 0 ...
-//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...   y + 1 when a counter is full; y - 1 when no
-//!             new width when needed                            counter has used its top bit for a while
+//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...   y + 1 when a counter is full; y - 1 some removals
+//!             new width when needed                            later, if no counter uses its top bit
 //! ```
 //!
 //! * When: counts of unknown size, with removals. No counter is ever full, so every key can be
@@ -42,8 +42,9 @@ pub struct DynamicCounting {
 
 impl DynamicCounting {
     /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
-    /// `capacity` distinct keys. `mean_count` is the expected number of insertions of each key. It
-    /// determines the fixed width of all counters.
+    /// `capacity` distinct keys. `mean_count` is the expected number of insertions of each key. The
+    /// fixed width of all counters is `floor(log2(mean_count))`, but at least 1 and at most 32
+    /// bits.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
@@ -55,7 +56,7 @@ impl DynamicCounting {
     }
 
     /// Creates a filter of `counters` counters, rounded up to a multiple of 8. A counter starts
-    /// with 1 to 32 bits. Each key uses `probes` counters, 1 to 30.
+    /// with `base_bits` bits, 1 to 32. Each key uses `probes` counters, 1 to 30.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
@@ -76,8 +77,8 @@ impl DynamicCounting {
     /// Adds one occurrence of a key.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if a counter must become wider and there is no memory for it.
-    /// The filter is then unchanged.
+    /// Returns [`Error::TooLarge`] if a counter must become wider, and there is no memory for it or
+    /// it would exceed 64 bits. The filter is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -174,7 +175,8 @@ impl DynamicCounting {
         self.overflow.as_ref().map_or(0, PackedArray::cell_bits)
     }
 
-    /// Returns how often the overflow was rebuilt.
+    /// Returns how often the overflow was rebuilt since the filter was created.
+    /// [`clear`](Self::clear) does not reset this number.
     #[must_use]
     pub fn num_rebuilds(&self) -> u64 {
         self.rebuilds

@@ -59,10 +59,10 @@ pub enum Error {
         /// Why the value is refused, and an example that works.
         reason: Cow<'static, str>,
     },
-    /// The requested object does not fit in this machine's memory, or its size does not fit in 64
-    /// bits.
+    /// The requested object does not fit in this machine's memory, its size does not fit in 64
+    /// bits, or it exceeds a limit of the caller.
     TooLarge {
-        /// The requested object.
+        /// The requested object. If the limit is not the memory, this is the whole message.
         what: &'static str,
     },
     /// A key to be removed is certainly absent. Nothing was changed.
@@ -92,7 +92,8 @@ pub enum Error {
         /// The change to the file, as the message names it.
         reason: &'static str,
     },
-    /// The filter refuses writes after an earlier failure. Opening the file again recovers.
+    /// The filter refuses writes after an earlier failure. To write again, drop the filter and open
+    /// its file again. The file may lack keys that were inserted since the last sync.
     Poisoned {
         /// The earlier failure.
         reason: String,
@@ -181,10 +182,12 @@ impl fmt::Display for Error {
             Self::Unsupported { field, found } => {
                 write!(
                     f,
-                    "{field} {found} is not supported by this version of filterblock; open it with a newer version"
+                    "{field} {found} is not supported by this version of filterblock; open the filter with a newer version"
                 )
             }
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
+            // A text with a next step after a semicolon is a whole message about another limit.
+            Self::TooLarge { what } if what.contains("; ") => f.write_str(what),
             Self::TooLarge { what } => message::too_large(f, what),
             Self::KeyAbsent => {
                 f.write_str("the key is certainly absent, and nothing was changed; remove only keys that were added")
@@ -206,12 +209,13 @@ impl fmt::Display for Error {
             ),
             Self::Displaced { reason } => write!(
                 f,
-                "the filter's file {reason} while it was open for writing, so new keys may be in memory only; put \
-                 the file back and sync again, or copy the filter to a new file"
+                "the filter's file {reason} while it was open for writing, so new keys may be in memory only; copy \
+                 the filter to a new file, or put the unchanged file back and try again"
             ),
             Self::Poisoned { reason } => write!(
                 f,
-                "the filter refuses writes after an earlier failure ({reason}); open its file again to recover"
+                "the filter refuses writes after an earlier failure ({reason}); drop the filter, open its file again, \
+                 and insert the keys since the last sync"
             ),
             Self::LengthUnknown { reason } => {
                 write!(

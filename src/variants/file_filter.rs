@@ -9,18 +9,18 @@
 //! * A page is a disk sector with its own checksum. A write that is torn between sectors leaves old
 //!   and new pages, and all of them are valid. Bits are only ever set, so an old page lacks nothing
 //!   that was synced before.
-//! * A page that fails its checksum (torn, corrupted or lost) counts as all ones when the file is
-//!   opened, and [`FileFilter::damaged_pages`] counts it. Up to 4,032 extra bits are set, which
-//!   adds false positives and no false negatives.
+//! * If a page of bits fails its checksum (torn, corrupted or lost), all of its 4,032 bits are set
+//!   when the file is opened. This adds false positives and no false negatives.
+//!   [`FileFilter::damaged_pages`] counts such pages.
 //! * Operations that clear bits ([`clear`](FileFilter::clear),
 //!   [`intersect_with`](FileFilter::intersect_with)) write a new file beside the old one, sync it
 //!   and rename it. The result is the old filter or the new one, never a mix. The new file has a
 //!   random name, `.filterblock-*.tmp`, and is removed if anything fails. A crash may leave it
 //!   behind; remove it while no process writes to a filter in that directory.
-//! * A sync that fails loses nothing. The next sync writes the same pages again, and new ones. Bits
-//!   that are read when the file is opened may be missing on the disk, because after a failed sync
-//!   a system still shows them. Each key therefore writes its pages once, even if all of its bits
-//!   were set.
+//! * A sync that fails loses nothing. The next sync writes the same pages again, and new ones.
+//! * Bits that are read when the file is opened may be missing on the disk: after a failed sync,
+//!   the system still shows them. Therefore the first key that is added to a page after the open
+//!   makes the next sync write the page, even if the key sets no new bit.
 //! * Two writers would lose each other's bits. A writer locks `PATH.lock`, a permanent file, and on
 //!   Unix also the filter's file. Neither a rename nor the removal of a lock file therefore admits
 //!   a second writer. A replacement file is locked before it gets the name. Symbolic links to the
@@ -31,7 +31,8 @@
 //!   file's name. The state contains a random number, so an older copy of the file does not pass.
 //!   If the check fails, the sync fails with [`Error::Displaced`], and `clear` and `intersect_with`
 //!   change nothing. A file that was only moved is still written.
-//! * Readers take no lock. A page that is read during a write may count as damaged for that reader.
+//! * Readers take no lock. If a reader reads a page during a write, the page may fail its checksum
+//!   and count as damaged for this reader.
 //! * The header is 512 bytes that are written once. If the header is damaged, opening fails.
 //!
 //! The filter keeps its bits in memory and does not map the file. The kernel would write mapped
@@ -43,7 +44,8 @@
 //! * When not: if all keys are known at once, build a filter block. If keys are removed, use a
 //!   store.
 //! * Numbers: the FPR and the bits are those of a [`Bloom`], plus 8 bytes in 512 for checksums. A
-//!   sync writes 512 bytes for each page with new bits, and syncs the file twice.
+//!   sync with new keys writes 512 bytes for each page with new bits and 512 bytes of state. It
+//!   syncs the file once after the pages and once after the state.
 
 mod base64;
 mod buffered;
@@ -114,13 +116,14 @@ const LENGTH_DAMAGED: u8 = 2;
 
 impl FileFilter {
     /// Creates a file whose filter has an FPR of at most `false_positive_rate` while it holds at
-    /// most `capacity` keys. It takes more keys, at a higher FPR.
+    /// most `capacity` keys. The filter takes more keys too, at a higher FPR.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
     /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::Locked`] if another
     /// writer holds the name, and [`Error::TooLarge`] if the filter does not fit in memory. Returns
-    /// an I/O error if the file exists or cannot be created. After an error no file is left.
+    /// an I/O error if the file exists or cannot be created. A call that fails leaves no new filter
+    /// and changes no file.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
@@ -134,16 +137,18 @@ impl FileFilter {
     /// * [`Error::Corrupt`]: the header is damaged, the file has the wrong length, or it is not a
     ///   filter.
     /// * [`Error::Unsupported`]: the file is from a newer version.
+    /// * [`Error::TooLarge`]: the filter does not fit in memory.
     ///
-    /// A damaged page is not an error. I/O errors pass through.
+    /// A damaged page is not an error; see [`damaged_pages`](Self::damaged_pages). I/O errors pass
+    /// through.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let (image, writer) = Writer::open(path).map_err(|error| error.in_file(path))?;
         Self::of_image(path, image, Some(writer), FOUND)
     }
 
-    /// Opens a file for reading only, even while a writer has it open. The handle does not see keys
-    /// that are added later.
+    /// Opens a file for reading only, even while a writer has it open. The handle sees the keys
+    /// that the file holds now, and no keys that are synced later.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::open`], except [`Error::Locked`].
@@ -157,7 +162,7 @@ impl FileFilter {
         let header = Header { id: layout::new_id(), ..header };
         // Create the file as the last step, so that an earlier error leaves no file.
         let state_page = [0; layout::PAGE_LEN_BYTES];
-        let image = Image { header, state_page, length, bloom, damaged_pages: 0 };
+        let image = Image { header, state_page, length, bloom, damaged_pages: 0, first_damage: None };
         let mut made = Self::of_image(path, image, None, CLEAN)?;
         let writer = Writer::create(path, &header, length, &made.bloom).map_err(|error| error.in_file(path))?;
         made.writer = Some(Mutex::new(writer));
@@ -186,8 +191,8 @@ impl FileFilter {
         })
     }
 
-    /// Adds a key. Returns `true` if the key was certainly absent before. The key is in the file
-    /// after [`sync`](Self::sync).
+    /// Adds a key. Returns `true` if the key was certainly absent before. The key is in memory
+    /// until [`sync`](Self::sync) writes it to the file.
     ///
     /// # Errors
     /// Returns [`Error::ReadOnly`] if the filter was opened for reading only.
@@ -230,7 +235,8 @@ impl FileFilter {
     /// * [`Error::Displaced`]: the file was moved, removed, replaced, truncated or overwritten. The
     ///   check runs even if there is nothing to write.
     /// * An I/O error: some of the keys may be in the file. The next call writes all of them again.
-    /// * [`Error::Poisoned`]: an earlier rename failed. Open the file again.
+    /// * [`Error::Poisoned`]: the rename of an earlier [`clear`](Self::clear) or
+    ///   [`intersect_with`](Self::intersect_with) failed. Drop the filter and open the file again.
     /// * [`Error::TooLarge`]: there is no memory for the list of pages or for a buffer. Nothing is
     ///   lost.
     pub fn sync(&self) -> Result<()> {
@@ -246,8 +252,8 @@ impl FileFilter {
         written.map_err(|error| error.in_file(&self.path))
     }
 
-    /// Takes the list of pages to write. If there is no memory for the list, it returns an error
-    /// and all pages stay marked.
+    /// Returns the list of pages to write, and marks these pages as clean. If there is no memory
+    /// for the list, it returns an error and all marks stay.
     fn take_marks(&self) -> Result<Vec<usize>> {
         let is_changed = |(_, mark): &(usize, &AtomicU8)| mark.load(Ordering::Relaxed) == CHANGED;
         let changed = || self.marks.iter().enumerate().filter(is_changed);
@@ -264,7 +270,8 @@ impl FileFilter {
     /// Dropping a filter syncs it too, but cannot report a failure.
     ///
     /// # Errors
-    /// Returns the errors of [`FileFilter::sync`].
+    /// Returns the errors of [`FileFilter::sync`]. The filter is closed even then, so keys that
+    /// were not synced may be lost.
     pub fn close(self) -> Result<()> {
         if self.writer.is_some() { self.sync() } else { Ok(()) }
     }
@@ -273,8 +280,8 @@ impl FileFilter {
         self.writer.as_ref().ok_or_else(|| Error::ReadOnly.in_file(&self.path))
     }
 
-    /// Marks a page to be written. If its bits were set before, it is marked only if the disk may
-    /// lack them.
+    /// Marks a page for the next sync. If the bits of the change were set before, it marks the page
+    /// only if the disk may lack these bits.
     fn mark(&self, page: usize, were_set: bool) {
         if let Some(mark) = self.marks.get(page)
             && (!were_set || mark.load(Ordering::Relaxed) == FOUND)

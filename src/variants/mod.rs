@@ -4,11 +4,11 @@
 //! | Struct | Use it for |
 //! |---|---|
 //! | [`Bloom`] | keys that arrive one by one, from many threads; [`Bloom::freeze`] makes a filter block |
-//! | [`Partitioned`] | the same, with one bit per key in each of `k` slices |
+//! | [`Partitioned`] | keys that arrive one by one, in one thread; the stages of `Scalable` are such filters |
 //! | [`Counting`] | sets with removals that are sent to others as a plain filter |
-//! | [`DLeft`] | sets with removals, in half the memory |
+//! | [`DLeft`] | sets with removals, in half the memory of `Counting` |
 //! | [`Spectral`] | how often each key was added |
-//! | [`DynamicCounting`] | the same, for counts of unknown size and with removals |
+//! | [`DynamicCounting`] | how often each key was added, if counts may become large and keys are removed |
 //! | [`Scalable`] | sets whose final size is unknown |
 //! | [`Bloomier`], [`MutableBloomier`] | a short value for each of a set of keys |
 //! | [`Noisy`] | disclosing a set in steps; each step halves the FPR for the recipient |
@@ -67,7 +67,7 @@ pub trait Membership {
     /// present. Only [`Stable`] may also return `false` for an added key.
     fn may_contain_hash(&self, hash: KeyHash) -> bool;
 
-    /// Asks for a key; otherwise the same as [`Membership::may_contain_hash`].
+    /// Hashes the key under [`Membership::seed`] and calls [`Membership::may_contain_hash`].
     fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(KeyHash::of(key, self.seed()))
     }
@@ -76,8 +76,8 @@ pub trait Membership {
 /// A set from which keys can be removed.
 ///
 /// Remove only keys that were added. An absent key that gets the answer "maybe" shares its cells
-/// with other keys; removing it would remove them too. The filter cannot detect this mistake. It
-/// only refuses keys that are certainly absent.
+/// with present keys. If it is removed, the filter may deny those keys. The filter cannot detect
+/// this mistake. It only refuses keys that are certainly absent.
 pub trait Removable: Membership {
     /// Takes back one insertion of a key, given by its hash.
     ///
@@ -100,7 +100,7 @@ pub trait Frequency: Membership {
     /// full counter allows no bound.
     fn estimate_hash(&self, hash: KeyHash) -> u64;
 
-    /// Asks for a key; otherwise the same as [`Frequency::estimate_hash`].
+    /// Hashes the key under [`Membership::seed`] and calls [`Frequency::estimate_hash`].
     fn estimate(&self, key: &[u8]) -> u64 {
         self.estimate_hash(KeyHash::of(key, self.seed()))
     }

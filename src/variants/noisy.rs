@@ -1,5 +1,5 @@
-//! Several filters of one set, each with an FPR of one half, to disclose the set in steps. The idea
-//! follows the exchange of contact lists by filters that expose no single contact.
+//! Several filters of one set, each with an FPR of one half, to disclose the set in steps. For
+//! example, two people find out how many contacts they share, and neither list is sent.
 //!
 //! ```text
 //! seed 1  [ 0 1 1 0 1 0 .. ]  1.44 bits per key  half of all absent keys pass
@@ -72,14 +72,15 @@ impl Noisy {
         &self.filters
     }
 
-    /// Returns the answer of a party that has received the first `shown` filters. Without any
-    /// filter the answer is "maybe".
+    /// Returns the answer of a party that has received the first `shown` filters, or all filters if
+    /// there are fewer. If `shown` is 0, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, key: &[u8], shown: usize) -> bool {
         self.filters.iter().take(shown).all(|filter| filter.may_contain(key))
     }
 
-    /// Returns the combined FPR of the first `shown` filters at their current fill ratios.
+    /// Returns the combined FPR of the first `shown` filters at their current fill ratios. It is 1
+    /// if `shown` is 0.
     #[must_use]
     pub fn expected_rate(&self, shown: usize) -> f64 {
         self.filters.iter().take(shown).map(Bloom::expected_rate).product()

@@ -7,11 +7,11 @@
 //!         0 0 1 0 0 1 0 0 | 1 0 0 0 0 0 1 0 | 0 1 0 0 0 0 1 0
 //! ```
 //!
-//! * When: threads read the slices separately, or the slices lie in separate memories. `Scalable`
-//!   uses it too, because its FPR bound is that of half-full slices.
+//! * When: the FPR must follow from the number of keys exactly. The stages of `Scalable` are such
+//!   filters, because its FPR bound is that of half-full slices.
 //! * When not: `Bloom` has a slightly lower FPR, because a key sets up to `k` arbitrary bits there.
-//!   Only `Bloom` can be frozen to a block. For one cache miss per query use a `blocked-bloom`
-//!   block.
+//!   Only `Bloom` takes keys from many threads at once, and only `Bloom` can be frozen to a block.
+//!   For one cache miss per query use a `blocked-bloom` block.
 //! * Numbers: the FPR is exactly `(1 - (1 - k/m)^n)^k`, because bits of different slices are
 //!   independent.
 

@@ -7,9 +7,9 @@
 //! stage 2  [k2 slices               ]     rate P0 r^2    c s^2 keys     new keys go here; asked first
 //! ```
 //!
-//! A stage takes keys until half of its bits are set, and has `ceil(log2(1/FPR))` slices. A
-//! half-full slice lets half of the absent keys through. The FPRs are a geometric series, so all
-//! stages together stay below `P0 / (1 - r)`, which is the requested FPR.
+//! A stage takes keys until half of its bits are set, and has `ceil(log2(1/FPR))` slices for the
+//! FPR of this stage. A half-full slice lets half of the absent keys through. The FPRs are a
+//! geometric series, so all stages together stay below `P0 / (1 - r)`, which is the requested FPR.
 //!
 //! * When: a set grows in memory without a known limit, such as the URLs that a crawler has seen.
 //! * When not: if the number of keys is known within a factor of two, `Bloom` is smaller and needs
@@ -54,8 +54,8 @@ pub struct Scalable {
 }
 
 impl Scalable {
-    /// Creates a filter whose FPR is at most `false_positive_rate`, however many keys it takes. Its
-    /// first stage has space for `initial_capacity` keys.
+    /// Creates a filter whose FPR is at most `false_positive_rate` for any number of keys that fits
+    /// in memory. Its first stage has space for `initial_capacity` keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < rate < 1` and the growth is
@@ -109,7 +109,7 @@ impl Scalable {
         // More than 64 slices do not help, because a hash has 64 bits. The FPR of so late a stage
         // is negligible next to that of the first.
         let slices = (-rate.log2()).ceil().clamp(1.0, 64.0);
-        // `s ln 2` keys set half of the bits of a slice of s bits. The two extra bits leave space
+        // `b ln 2` keys set half of the bits of a slice of `b` bits. The two extra bits leave space
         // for one more key.
         let slice_bits = (capacity as f64 / std::f64::consts::LN_2).ceil() + 2.0;
         if slice_bits >= 56f64.exp2() {
@@ -144,8 +144,9 @@ impl Scalable {
         self.stages.iter().map(Partitioned::num_slices)
     }
 
-    /// Returns the requested FPR, which [`expected_rate`](Self::expected_rate) does not exceed.
-    /// With more than `rate * 2^64` keys no number of stages keeps it, because hashes have 64 bits.
+    /// Returns the requested FPR. [`expected_rate`](Self::expected_rate) does not exceed it up to
+    /// about `rate * 2^64` keys. With more keys, no number of stages reaches it, because hashes
+    /// have 64 bits.
     #[must_use]
     pub fn rate_bound(&self) -> f64 {
         self.first_rate / (1.0 - self.growth.tightening)
@@ -158,7 +159,7 @@ impl Scalable {
     }
 }
 
-/// Returns whether another key might set more than half of the bits.
+/// Returns whether the next key might make more than half of the bits set.
 fn is_full(stage: &Partitioned) -> bool {
     stage.count_ones() + u64::from(stage.num_slices()) > stage.num_bits() / 2
 }

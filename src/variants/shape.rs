@@ -19,7 +19,7 @@ impl Shape {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for zero cells or a number of probes outside 1 to 30, and
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// [`Error::TooLarge`] if the rounded number of cells exceeds 64 bits.
     pub(super) fn new(cells: u64, probes: u32) -> Result<Self> {
         if cells == 0 {
             return Err(Error::invalid(
@@ -36,7 +36,8 @@ impl Shape {
         Ok(Self { cells, probes })
     }
 
-    /// Returns the smallest shape in which `capacity` keys reach the FPR `rate`.
+    /// Returns a shape in which `capacity` keys have at most the FPR `rate`. It is close to the
+    /// smallest such shape.
     ///
     /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`, with `c`
     /// for `rate` and `n` for `capacity`. Small filters get a little more, because the formula is
@@ -44,8 +45,8 @@ impl Shape {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
-    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
-    /// filter does not fit in memory.
+    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] for more
+    /// than 2^60 keys or bits.
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
@@ -114,8 +115,8 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
 /// size of the filter.
 ///
 /// # Errors
-/// Returns [`Error::Invalid`] if `capacity` is 0 or if the rate is not between 0 and 1 or below
-/// that limit. Returns [`Error::TooLarge`] for more keys than any machine can hold.
+/// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below that
+/// limit. Returns [`Error::TooLarge`] for more than 2^60 keys.
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     check_capacity(capacity)?;
     check_rate(rate)?;

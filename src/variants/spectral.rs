@@ -36,8 +36,8 @@ use crate::variants::error::{Error, Result};
 pub enum SpectralMode {
     /// Raises all counters of a key. Keys can be removed.
     MinimumSelection,
-    /// Raises only the least counters of a key. It makes at most half the errors of
-    /// `MinimumSelection`, but keys cannot be removed.
+    /// Raises only the least counters of a key. In our measurements it makes at most half the
+    /// errors of `MinimumSelection`. Keys cannot be removed.
     MinimumIncrease,
     /// Raises all counters of a key, and also counts a key with a single least counter in a table.
     /// Keys can be removed.
@@ -81,8 +81,8 @@ impl Spectral {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }
 
-    /// Creates a filter of `counters` counters, rounded up to a multiple of 8. A counter has 1 to
-    /// 64 bits. Each key uses `probes` counters, 1 to 30.
+    /// Creates a filter of `counters` counters, rounded up to a multiple of 8. A counter has
+    /// `counter_bits` bits, 1 to 64. Each key uses `probes` counters, 1 to 30.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
@@ -104,8 +104,8 @@ impl Spectral {
     /// Adds one occurrence of a key.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if there is no memory to count the key in the table. The filter
-    /// is then unchanged.
+    /// Returns [`Error::TooLarge`] in the mode [`SpectralMode::RecurringMinimum`] if there is no
+    /// memory to count the key in the table. The filter is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -165,7 +165,7 @@ impl Spectral {
     }
 
     /// Returns the number of keys that are counted in the table of
-    /// [`SpectralMode::RecurringMinimum`].
+    /// [`SpectralMode::RecurringMinimum`]. It is 0 in the other modes.
     #[must_use]
     pub fn num_apart(&self) -> usize {
         self.apart.len()

@@ -53,10 +53,10 @@ pub struct Stable {
 
 impl Stable {
     /// Creates a filter of `cells` cells of `cell_bits` bits, 1 to 16, whose FPR settles at
-    /// `false_positive_rate`.
+    /// `false_positive_rate` or a little below it.
     ///
-    /// A key uses half the cells that a Bloom filter of this rate would use, and at least one. With
-    /// more cells, a key is forgotten sooner.
+    /// A key uses half the cells that a Bloom filter of this rate would use, 1 to 30. If a key used
+    /// more cells, the filter would forget it sooner.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `0 < rate < 1` and the cells suffice for the rate, and
@@ -82,6 +82,12 @@ impl Stable {
             reason = "the cast saturates, and with_shape checks the result"
         )]
         let decrements = decrements.ceil().max(1.0) as u64;
+        // with_shape refuses other widths, and the formula does not hold for them.
+        if (1..=16).contains(&cell_bits) && decrements > cells {
+            let given = format!("{cells} cells of {cell_bits} bits for an FPR of {false_positive_rate}");
+            let reason = "these cells are too few for this FPR; give more cells, or a higher FPR";
+            return Err(Error::invalid("shape of a stable filter", given, reason));
+        }
         Self::with_shape(StableShape { decrements, ..shape }, seed)
     }
 
@@ -103,8 +109,8 @@ impl Stable {
         Ok(Self { cells: PackedArray::new(cells, cell_bits)?, shape, random: seed.0, seed })
     }
 
-    /// Adds a key and forgets a little of the other keys. Returns `true` if the key was absent or
-    /// forgotten.
+    /// Adds a key and forgets a little of the other keys. Returns `true` if the key was certainly
+    /// never added or was forgotten, and `false` if the key may be a duplicate.
     pub fn insert(&mut self, key: &[u8]) -> bool {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -141,7 +147,7 @@ impl Stable {
         self.shape
     }
 
-    /// Returns the current share of zero cells. It falls from 1 towards
+    /// Returns the current share of zero cells. It falls from 1 to about
     /// [`StableShape::stable_zeros`].
     #[must_use]
     pub fn zeros(&self) -> f64 {
@@ -169,7 +175,7 @@ impl StableShape {
     }
 
     /// Returns the FPR that the filter reaches in the long run, for keys that were never added. The
-    /// FPR never exceeds this value.
+    /// mean FPR never exceeds this value; the FPR of one filter varies a little around the mean.
     #[must_use]
     pub fn stable_rate(&self) -> f64 {
         (1.0 - self.stable_zeros()).powi(self.probes.cast_signed())
@@ -240,7 +246,10 @@ mod tests {
         // rate.
         for (cells, bits, rate) in [(8, 16, 1e-6), (9, 1, 1e-6), (64, 0, 0.1), (0, 1, 0.1), (64, 1, f64::NAN)] {
             let filter = Stable::with_rate(cells, bits, rate, HashSeed(1));
-            assert!(matches!(filter, Err(Error::Invalid { .. })), "{cells} {bits} {rate}");
+            let error = filter.map(drop).unwrap_err();
+            assert!(matches!(error, Error::Invalid { .. }), "{cells} {bits} {rate}");
+            // The caller gave no number of decrements.
+            assert_eq!(error.to_string().contains("decremented"), bits == 0, "{cells} {bits} {rate}: {error}");
         }
     }
 }

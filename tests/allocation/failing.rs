@@ -7,7 +7,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 thread_local! {
-    /// The value of [`CALLS`] when this thread first allocated, or 0 if it has not allocated.
+    /// The value of [`CALLS`] when this thread first allocated or last called [`refuse`], whichever
+    /// is later; 0 before both.
     static BORN: Cell<usize> = const { Cell::new(0) };
     /// Whether the small allocations of this thread are counted and refused too.
     static SMALL_TOO: Cell<bool> = const { Cell::new(false) };

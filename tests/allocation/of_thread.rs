@@ -13,7 +13,7 @@ thread_local! {
 struct Counting;
 
 fn count(change: isize) {
-    // A thread that ends may free memory after its counters are gone.
+    // On some platforms, a thread that ends frees memory after its thread-local values are gone.
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + change);
         PEAK.with(|peak| peak.set(peak.get().max(live.get())));

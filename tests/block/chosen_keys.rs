@@ -29,14 +29,15 @@ fn build(spec_text: &str, hasher: &KeyHasher, keys: impl IntoIterator<Item = Vec
     LockedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap().unlock_with(hasher).unwrap()
 }
 
-/// Keys that look like honest keys, were never added, and pass the attacker's own copy of the
-/// filter.
+/// Returns keys that look like honest keys, were never added, and pass the attacker's own copy of
+/// the filter.
 fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
     let candidates = (HONEST_KEYS..).map(|i| format!("user{i:012}").into_bytes());
     candidates.filter(|key| copy.may_contain_hash(KeyHash::of(key, SEED))).take(count).collect()
 }
 
-/// Hashers with [`SECRETS`] secrets that the attacker does not know, for each of both functions.
+/// Returns the hashers of each keyed hash function, with [`SECRETS`] secrets that the attacker does
+/// not know.
 fn keyed_hashers() -> [Vec<KeyHasher>; 2] {
     let mut random = SplitMix(11);
     let secrets: Vec<Secret> = (0..SECRETS)
@@ -90,7 +91,8 @@ fn forged_absent_keys_pass_only_without_a_secret() {
 /// The function multiplies the two halves of its input. A first half that makes the product zero
 /// leaves a sum, and the later steps are a bijection.
 fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
-    // From the default secret of XXH3: bytes 24..32 xor bytes 32..40, and bytes 40..48 xor bytes 48..56.
+    // The constants are bytes 24 to 31 of XXH3's default secret, XORed with bytes 32 to 39, and bytes
+    // 40 to 47, XORed with bytes 48 to 55.
     let low_flip = 0x6782_737b_ea42_39b9_u64.wrapping_add(seed.0);
     let high_flip = 0xaf56_bc3b_0996_523a_u64.wrapping_sub(seed.0);
     // The inverse of the multiplier 0x165667919e3779f9.
@@ -114,7 +116,8 @@ fn a_key_for_any_hash_follows_from_a_known_seed() {
 
 #[test]
 fn keys_chosen_for_few_lines_have_no_effect_under_a_secret() {
-    // The attacker adds a tenth of the keys, and all of them hit the first four of 430 cache lines.
+    // The attacker adds one key for ten honest keys. All added keys fall into the first four of 430
+    // cache lines.
     let chosen = |from: u64, count: u64| -> Vec<Vec<u8>> {
         let mut random = SplitMix(from);
         (0..count).map(|_| key_with_hash(SEED, random.next() / 128)).collect()
@@ -183,10 +186,10 @@ fn a_filter_with_a_fallback_partition_denies_no_key() {
             assert_eq!(
                 (info.kind, info.num_partitions),
                 (FilterKind::BlockedBloom, 2),
-                "{spec_text}: the first partition is the fallback"
+                "{spec_text}: the first partition must be the fallback"
             );
             assert!((0.003..0.006).contains(&block.expected_false_positive_rate()), "{spec_text}: {info:?}");
-            assert_eq!(block.statistics().estimated_keys, None, "{spec_text}: two kinds give no estimate");
+            assert_eq!(block.statistics().estimated_keys, None, "{spec_text}: two kinds must give no estimate");
         }
     }
 }
@@ -203,8 +206,8 @@ fn a_false_positive_stays_one_under_every_hash_function() {
     }
 }
 
-/// Computes the 64 bits of the secret that XXH3-64 uses for keys of 4 to 8 bytes, from one such key
-/// and its hash.
+/// Computes the 64 bits of the secret that XXH3-64 uses for keys of 8 bytes, from one such key and
+/// its hash.
 fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
     // The inverse of the multiplier 0x9fb21c651e98df25, by Newton's iteration.
     let multiplier = 0x9fb2_1c65_1e98_df25_u64;

@@ -15,7 +15,7 @@ fn a_filter_of_33_keys_is_within_4_bits_of_the_lower_bound() {
     let bytes = compact_of("bloom:fpr=0.01", 33);
     let bits_per_key = bytes.len() as f64 * 8.0 / 33.0;
     assert!(bits_per_key <= 100f64.log2() + 4.0, "{bits_per_key}");
-    assert_eq!(bytes.len(), 42, "the filter takes 40 bytes and the trailer 2");
+    assert_eq!(bytes.len(), 42, "expected 40 bytes for the filter and 2 for the trailer");
     // The FPR stays near 1 %, although 33 keys are few.
     let positives = (0..100).map(|seed| {
         let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), SEED);
@@ -93,6 +93,7 @@ fn kinds_without_a_compact_form_are_refused() {
         (0..1_000).for_each(|i| builder.add_hash(hash(i)));
         let error = builder.finish_compact().unwrap_err();
         assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if given == text), "{text}: {error}");
+        assert!(error.to_string().contains("only the kinds bloom, blocked-bloom and full;"), "{error}");
     }
     // If a kind without a compact form were accepted, these zeros would deny every key.
     for payload in [32, 64, 128] {

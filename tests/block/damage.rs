@@ -1,4 +1,4 @@
-//! Damage of a filter block gives an error at open or the answer "maybe", never "absent".
+//! Damage of a filter block gives an error at open, or the answer "maybe" for every present key.
 
 use crate::support::{
     SplitMix, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
 
-/// Small blocks of every shape, and the number of keys of each.
+/// Returns small blocks, empty, always-maybe, whole and partitioned, with the number of keys of
+/// each.
 fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     let mut blocks = vec![(block("bloom:10", 0), 0), (block("full", 3), 3), (block("bloom:10", 1), 1)];
     for spec in KINDS {
@@ -20,8 +21,8 @@ fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     blocks
 }
 
-/// The step between cases that checksum a whole block. A sparse run takes every 997th case (a prime
-/// number).
+/// Returns the step between cases that checksum a whole block. A sparse run takes every 997th case
+/// (a prime number).
 fn stride() -> usize {
     if sparse() == 1 { 1 } else { 997 }
 }
@@ -235,8 +236,8 @@ fn zeroed_swapped_stale_and_foreign_pages_are_detected() {
         bytes[checksums + 8..checksums + 12].copy_from_slice(&original[checksums..checksums + 4]);
         repair_trailer(&mut bytes);
         assert_eq!(is_detected(&bytes, 0..n, || "swapped pages and checksums".into()), Some(2));
-        // A page with the bits of other keys, of the same table or of another one, without and with
-        // its checksum.
+        // Page 1 comes from a block of other keys: of the same table or of another one, without or
+        // with its checksum.
         let older = block_of(spec, n..2 * n, TABLE);
         let foreign = block_of(spec, n..2 * n, *b"some other table");
         for (other, with_checksum, what) in [
@@ -252,7 +253,8 @@ fn zeroed_swapped_stale_and_foreign_pages_are_detected() {
             }
             assert_eq!(is_detected(&bytes, 0..n, || what.into()), Some(1), "{what}");
         }
-        // The id of another table over sound pages. All page checksums fail, but no key is denied.
+        // The trailer gets the id of another table. All page checksums fail then, but no key is
+        // denied.
         let mut bytes = original.clone();
         put_number(&mut bytes, Field::TableId, 7);
         repair_trailer(&mut bytes);
@@ -260,7 +262,7 @@ fn zeroed_swapped_stale_and_foreign_pages_are_detected() {
         let absent = (n..2 * n).filter(|&i| {
             !FilterBlock::open_any(bytes.as_slice(), Verify::OnFirstTouch).unwrap().may_contain_hash(hash(i))
         });
-        assert_eq!(absent.count(), 0, "no page passes its checksum, so nothing is denied");
+        assert_eq!(absent.count(), 0, "no page passes its checksum, so no key may be denied");
     }
 }
 
@@ -278,8 +280,8 @@ fn contradicting_fields_with_valid_checksums_are_corrupt() {
         ("keys in a filter of none", block("bloom:10", 0), Field::NumKeys, 1, Field::NumKeys),
         ("no key in a filter of some", bloom(), Field::NumKeys, 0, Field::NumKeys),
         ("more keys than bits", bloom(), Field::NumKeys, 1025, Field::NumKeys),
-        ("probes of a constant", block("full", 3), Field::Params, 1, Field::Params),
-        ("a payload of a constant", bloom(), Field::Kind, 2, Field::Params),
+        ("probes of an always-maybe filter", block("full", 3), Field::Params, 1, Field::Params),
+        ("a payload of an always-maybe filter", bloom(), Field::Kind, 2, Field::Params),
         ("prefixes without a name", bloom(), Field::Flags, 3, Field::Extension),
     ];
     for (what, mut bytes, name, number, wanted) in edits {

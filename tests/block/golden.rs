@@ -95,7 +95,7 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The number of keys in the file: `key(0)`, `key(1)` and so on.
+/// Returns the number of keys in the file, which are `key(0)`, `key(1)` and so on.
 fn num_keys(name: &str) -> usize {
     match name {
         "v1-empty.compact" => 0,
@@ -111,7 +111,7 @@ fn num_keys(name: &str) -> usize {
     }
 }
 
-/// The bytes that the builders write for the file.
+/// Returns the bytes that the builders write for the file.
 fn written(name: &str) -> Vec<u8> {
     let kind = match name {
         _ if name.contains("full") => "full",
@@ -151,7 +151,7 @@ fn written(name: &str) -> Vec<u8> {
     if name.ends_with(".compact") { builder.finish_compact().unwrap() } else { builder.finish().unwrap() }
 }
 
-/// The number of 10,000 fixed absent keys that get "maybe", and the first eight of them.
+/// Returns the number of 10,000 fixed absent keys that get "maybe", and the first eight of them.
 fn answers(name: &str, bytes: &[u8]) -> String {
     let absent = |i: u32| format!("absent-{i}").into_bytes();
     let let_through: Vec<u32> = if name.ends_with(".compact") {
@@ -222,7 +222,7 @@ fn answers_about_absent_keys_do_not_change() {
     assert_eq!(found, recorded.lines().collect::<Vec<_>>());
 }
 
-/// The metadata and statistics of a block. Floating-point values have seven digits.
+/// Returns the metadata and statistics of a block. Floating-point values have seven digits.
 fn described(name: &str, bytes: &[u8]) -> String {
     let block = open(name, bytes, Verify::AtOpen);
     let (info, found) = (block.metadata(), block.statistics());

@@ -17,5 +17,7 @@ mod partitioned_builder;
 mod partitions;
 mod secrets;
 mod set;
+mod set_budget;
+mod shrink;
 mod support;
 mod verified;

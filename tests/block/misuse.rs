@@ -20,7 +20,7 @@ fn builder() -> FilterBuilder {
     FilterBuilder::new(spec("bloom:10"), SEED).with_table_id(TABLE)
 }
 
-/// A filter of the first seven bytes of each key.
+/// Returns a filter of the first seven bytes of each key, and of the keys too if `whole_keys_too`.
 fn of_prefixes(whole_keys_too: bool) -> Vec<u8> {
     let mut builder = builder().with_prefixes("first-7", whole_keys_too).unwrap();
     for i in 0..N {
@@ -67,7 +67,7 @@ fn blocks_without_the_prefixes_deny_no_prefix() {
     for i in 0..N {
         let key = key(i);
         let prefix = &key[..7];
-        assert!(whole.may_contain_prefix("first-7", prefix), "a block of whole keys knows no prefix");
+        assert!(whole.may_contain_prefix("first-7", prefix), "a block of whole keys must not deny a prefix");
         assert!(both.may_contain_prefix("first-7", prefix) && both.may_contain(&key));
         // The block holds no prefixes of another extractor.
         assert!(both.may_contain_prefix("first-5", &key[..5]));
@@ -78,7 +78,7 @@ fn blocks_without_the_prefixes_deny_no_prefix() {
 
 fn refused(bytes: &[u8], expected: &Expected<'_>) -> Field {
     match FilterBlock::open(bytes, expected, Verify::AtOpen) {
-        Err(error) if error.is_damage() => panic!("a sound block of another table is not damaged: {error}"),
+        Err(error) if error.is_damage() => panic!("a sound block of another table was reported as damaged: {error}"),
         Err(Error::Unexpected { field, .. }) => field,
         other => panic!("{other:?}"),
     }
@@ -179,7 +179,8 @@ fn stale_blocks_do_not_open() {
     assert_eq!(refused(&support::block("bloom:11", N + 1), &expected), Field::Checksum);
 }
 
-/// Two states of a table whose partitions have equal lengths, numbers of keys and last keys.
+/// Returns the filters of an older and a newer state of a table. Their partitions have equal
+/// lengths, numbers of keys and last keys.
 fn two_states() -> [Vec<u8>; 2] {
     [["a1", "b1", "c1", "d", "e1", "f1", "g1", "h"], ["a2", "b2", "c2", "d", "e2", "f2", "g2", "h"]].map(|keys| {
         let mut builder = PartitionedBuilder::new(spec("bloom:10"), SEED, 4).with_table_id(TABLE);
@@ -258,7 +259,7 @@ fn errors_count_offsets_from_the_start_of_the_hosts_file() {
         Arc::new(move |error| reported.lock().unwrap().push(error))
     };
     let block = FilterBlock::open(bytes.as_slice(), &expected, Verify::OnFirstTouch).unwrap().on_damage(&handler);
-    // Only a query that would deny its key verifies the page.
+    // Queries that would deny their key verify the page, find the damage and answer "maybe".
     assert!((0..3 * N).all(|i| block.may_contain(&key(i))));
     assert!(at_page(&block.verify_pages().unwrap_err()));
     // Each damaged page is reported once, however often queries touch it.
@@ -335,8 +336,8 @@ fn hashes_of_another_hasher_panic_in_debug_builds() {
             assert!(message.contains("another hasher"), "{number}: {message}");
         }
     }
-    // A host appends a suffix to the user's key, and the resulting key belongs to another partition
-    // than the hash.
+    // A host appends a suffix to the user's key but passes the hash of the key without it. The
+    // longer key belongs to another partition.
     let parts = FilterBlock::open(support::partitioned("bloom:10", N, 100), &of_table(TABLE), Verify::AtOpen).unwrap();
     let (made, hash) = ([&key(99)[..], b"@7"].concat(), HASHER.of(&key(99)));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.may_contain_hashed_key(&made, hash)));

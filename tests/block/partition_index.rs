@@ -60,7 +60,8 @@ fn an_index_lists_and_finds_the_partitions_of_the_block() {
             assert!(end <= index_start(&bytes) as u64, "{what}");
             let found: Vec<_> = (0..n).map(|i| index.find(&key(i)).map(|number| number as usize)).collect();
             assert!(found.iter().enumerate().all(|(i, number)| *number == Some(i / partition_keys)), "{what}");
-            // Keys before the first key and after the last key.
+            // The first partition covers keys before its first key, and the last one keys after its
+            // last key.
             assert_eq!(
                 (index.find(b"a"), index.find(b"z")),
                 match n {
@@ -109,7 +110,8 @@ fn a_partition_denies_no_key_outside_its_range() {
                 assert!(belongs || part.may_contain(&between));
                 denied += u32::from(!part.may_contain(&between));
             }
-            // Keys before the first key and after the last key of all partitions.
+            // The first partition covers keys before its first key, and the last one keys after its
+            // last key.
             assert_eq!((part.covers(b"a"), part.covers(b"z")), (number == 0, number == 9));
         }
         assert!(denied > 980, "{denied} of 1,000");
@@ -162,14 +164,15 @@ fn foreign_bytes_do_not_open_as_a_partition() {
             let refused = open(number, part);
             assert!(matches!(refused, Err(Error::Invalid { what: "partition number", .. })), "{refused:?}");
         }
-        // Truncated, extended and empty bytes.
+        // Truncated, extended and empty bytes are refused.
         assert!(open(1, &part[1..]).is_err() && open(1, &part[..part.len() - 1]).is_err() && open(1, &[]).is_err());
         assert!(open(1, &[part, &[0]].concat()).is_err() && open(1, &[&[0; 64], part].concat()).is_err());
-        // A stale partition: sound, with the right table and number, but another number of keys.
+        // This stale partition is sound and has the right table and number, but another number of
+        // keys.
         let other = partitioned("blocked-bloom:10", 400, 30);
         let stale = part_of(&other, &self::open(&other), 1);
         assert_eq!(field_of(open(1, stale)), Field::Length);
-        // Partitions of another table and of another seed.
+        // Partitions of another table and of another seed are refused.
         let mut foreign = part.to_vec();
         put_number(&mut foreign, Field::TableId, 7);
         repair_pages(&mut foreign);
@@ -195,7 +198,7 @@ fn an_index_of_another_table_or_hasher_does_not_open() {
     assert_eq!(field_of(open(of_table().with_num_entries(399))), Field::NumKeys);
     assert_eq!(field_of(open(of_table().with_prefixes("first-4"))), Field::Flags);
     assert!(matches!(open(Expected::of_table([0; 16], &HASHER)), Err(Error::Invalid { .. })));
-    // Other blocks, and the whole filter instead of its index.
+    // Other blocks, and the whole filter instead of its index, are refused.
     let open = |bytes: &[u8]| PartitionIndex::open(bytes.to_vec(), &of_table());
     assert_eq!(field_of(open(&support::block("bloom:10", 100))), Field::Kind);
     assert_eq!(field_of(open(part_of(&bytes, &self::open(&bytes), 0))), Field::Kind);
@@ -298,7 +301,7 @@ fn partition_errors_count_offsets_in_the_hosts_file() {
     let reported = reported.lock().unwrap();
     assert!(reported.len() == 1 && is_page(&reported[0]) && opened.block().damaged_pages() == 1, "{reported:?}");
     assert!(is_page(&opened.block().verify_pages().unwrap_err()));
-    // Damage of the index itself.
+    // The offset of damage in the index itself also counts from the start of the host's file.
     let mut damaged = bytes[start..].to_vec();
     damaged[0] ^= 1;
     let Err(Error::ChecksumMismatch { offset, .. }) = PartitionIndex::open(damaged, &at_start) else {

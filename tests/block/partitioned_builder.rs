@@ -16,7 +16,7 @@ fn builder(partition_keys: usize) -> PartitionedBuilder {
     PartitionedBuilder::new(spec("blocked-bloom:14"), SEED, partition_keys).with_table_id(TABLE)
 }
 
-/// The first 0 to 7 bytes of a key. Many keys and partitions share such prefixes.
+/// Returns the first 0 to 7 bytes of a key. Many keys and partitions share such prefixes.
 fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..=7).map(move |len| &key[..len])
 }
@@ -30,7 +30,7 @@ fn with_prefixes(n: usize, partition_keys: usize, whole_keys_too: bool) -> Vec<u
     builder.finish().unwrap()
 }
 
-/// Ten keys share their first seven bytes.
+/// Returns the i-th key. Ten successive keys share their first seven bytes.
 fn short_key(i: usize) -> Vec<u8> {
     format!("key-{i:04}").into_bytes()
 }
@@ -115,7 +115,7 @@ fn absent_prefixes_are_denied_by_one_partition() {
     assert!(index.len() > 6);
     let (mut by_block, mut by_partition, mut of_others) = (0, 0, 0);
     for i in 0..300 {
-        // Lies between prefixes that were added.
+        // This prefix lies between prefixes that were added.
         let absent = format!("key-{i:03}x").into_bytes();
         by_block += u32::from(!block.may_contain_prefix("first-7", &absent));
         let number = index.find(&absent).unwrap();
@@ -246,7 +246,7 @@ fn partitions_sized_in_bytes_use_their_size_fully() {
             let lens: Vec<u64> = index.iter().map(|entry| entry.byte_range.end - entry.byte_range.start).collect();
             let (all, full) = (lens.len(), &lens[..lens.len() - 1]);
             if max_len_bytes == 1 {
-                assert_eq!(all, 50_000, "{text}: each partition has one key and its prefix");
+                assert_eq!(all, 50_000, "{text}: each partition must have one key and its prefix");
                 continue;
             }
             // A partition closes at a key, so the prefix of the last key may exceed the limit
@@ -254,7 +254,7 @@ fn partitions_sized_in_bytes_use_their_size_fully() {
             let (least, most) = (full.iter().min().unwrap(), full.iter().max().unwrap());
             let what = format!("{text}, {max_len_bytes} bytes: {all} partitions of {least} to {most}");
             assert!(*most <= max_len_bytes + 64 && *least + slack >= max_len_bytes, "{what}");
-            assert_eq!(index.num_keys(), 50_000 + all as u64, "{what}: each partition has the prefix");
+            assert_eq!(index.num_keys(), 50_000 + all as u64, "{what}: each partition must have the prefix");
         }
     }
     // A filter without payload has room for all keys.
@@ -277,8 +277,8 @@ fn partitions_take_every_hasher() {
     }
 }
 
-/// In debug builds a hash must belong to the key beside it. Another hash would go to the wrong
-/// partition.
+/// In debug builds, the given hash must be that of the given key. The hash of another key would go
+/// to the wrong partition.
 #[cfg(debug_assertions)]
 #[test]
 fn hashes_of_another_key_panic_in_debug_builds() {

@@ -8,7 +8,7 @@ use filterblock::{Error, Field, FilterBlock, FilterKind, KeyHash, LockedBlock, P
 
 const BOTH: [Verify; 2] = [Verify::AtOpen, Verify::OnFirstTouch];
 
-/// The byte ranges of the partitions, read from the index as docs/FORMAT.md describes it.
+/// Returns the byte ranges of the partitions, read from the index as docs/FORMAT.md describes it.
 fn ranges(block: &[u8]) -> Vec<std::ops::Range<usize>> {
     let index_len = support::get_number(block, Field::PayloadLen) as usize;
     let checksums = index_len.div_ceil(4096) * 4;
@@ -83,7 +83,7 @@ fn partitions_of_different_kinds_answer_together() {
     let [mut bytes, other] = ["bloom:10", "blocked-bloom:10"].map(|text| partitioned(text, 102, 51));
     let second = ranges(&bytes)[1].clone();
     assert_eq!(ranges(&other)[1], second);
-    // The index still has the checksum of the old partition.
+    // The index has the checksum of the old partition. The test writes that of the new one instead.
     let [old, new] = [&bytes, &other].map(|filter| checksum_of(&filter[second.clone()]).unwrap().to_le_bytes());
     let at = (second.end..bytes.len()).find(|&at| bytes[at..].starts_with(&old)).unwrap();
     bytes[at..at + 4].copy_from_slice(&new);
@@ -101,7 +101,8 @@ fn partitions_of_different_kinds_answer_together() {
 #[test]
 fn the_last_partition_answers_for_keys_beyond_its_range() {
     let block = FilterBlock::open_any(partitioned("blocked-bloom:12", 1_000, 100), Verify::AtOpen).unwrap();
-    // The keys belong to other partitions, but only the last partition has this hash.
+    // Only the last partition holds this hash. The partitions of the keys 899 and 0 deny it, unless
+    // both happen to give a false positive.
     let hash = KeyHash::from_raw(support::hash(999).raw());
     assert!(block.may_contain_hashed_key(b"z", hash));
     assert!(block.may_contain_hashed_key(&key(999), hash));
@@ -174,7 +175,7 @@ fn a_partition_opens_neither_as_the_filter_nor_as_another() {
             |result: Result<_, _>| matches!(result, Err(Error::Corrupt { field: Field::PartitionNumber, .. }));
         assert!(
             is_number(FilterBlock::open_any(first, verify)),
-            "a partition that passes for the filter denies the keys of all other partitions"
+            "a partition opened as the whole filter would deny the keys of all other partitions"
         );
         assert!(is_number(LockedBlock::open_partition(first, 1, verify).and_then(|block| block.unlock(None))));
         assert!(is_number(LockedBlock::open_partition(first, u32::MAX, verify).and_then(|block| block.unlock(None))));

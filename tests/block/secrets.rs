@@ -159,7 +159,7 @@ fn a_fingerprint_is_valid_only_with_a_secret() {
     let record = [&[1u8, 8][..], &[7; 8]].concat();
     assert!(open(&with_extension(plain.clone(), 1, &[])).is_ok());
     let corrupt = |block: &[u8]| matches!(open(block), Err(Error::Corrupt { field: Field::Extension, .. }));
-    assert!(corrupt(&with_extension(plain.clone(), 1, &record)), "a fingerprint without a secret");
+    assert!(corrupt(&with_extension(plain.clone(), 1, &record)), "a fingerprint without a secret was accepted");
     for id in [2, 3] {
         let with_id = |extension: &[u8]| {
             let mut block = with_extension(plain.clone(), 1, extension);
@@ -168,8 +168,8 @@ fn a_fingerprint_is_valid_only_with_a_secret() {
             block
         };
         assert!(open(&with_id(&record)).is_ok());
-        assert!(corrupt(&with_id(&[])), "a secret without a fingerprint");
-        assert!(corrupt(&with_id(&[record.clone(), record.clone()].concat())), "two fingerprints");
+        assert!(corrupt(&with_id(&[])), "a secret without a fingerprint was accepted");
+        assert!(corrupt(&with_id(&[record.clone(), record.clone()].concat())), "two fingerprints were accepted");
         for len in (0..=32u8).filter(|&len| len != 8) {
             assert!(corrupt(&with_id(&[vec![1, len], vec![7; len.into()]].concat())), "{len} bytes");
         }

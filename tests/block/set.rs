@@ -17,7 +17,8 @@ fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
     Arc::new(FilterBlock::open(bytes.into(), &Expected::of_table(TABLE, &HASHER), verify).into())
 }
 
-/// A filter of every kind, in every state in which a filter answers.
+/// Returns an empty filter, and for each [`Verify`] a filter of every kind, a partitioned filter,
+/// and a filter of keys and prefixes.
 fn filters() -> Vec<Filter> {
     let kinds = [
         "full",
@@ -127,7 +128,7 @@ fn sets_count_unfiltered_answers() {
 
 #[test]
 fn slots_of_another_set_are_unfiltered() {
-    // At the same index, the other set has a filter of another table, which denies the key.
+    // At the same index, the other set has an empty filter, which denies the key.
     let [mut first, mut second] = [FilterSet::new(&HASHER), FilterSet::new(&HASHER)];
     let slot = first.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
     second.insert(opened(block("blocked-bloom:10", 0), Verify::AtOpen));

@@ -24,7 +24,7 @@ impl SplitMix {
     }
 }
 
-/// The i-th key, in ascending order.
+/// Returns the i-th key. Keys ascend with `i`.
 pub fn key(i: usize) -> Vec<u8> {
     format!("key-{i:08}").into_bytes()
 }
@@ -37,7 +37,7 @@ pub fn spec(text: &str) -> FilterSpec {
     text.parse().unwrap()
 }
 
-/// A block of the keys `0..n`.
+/// Returns a block of the keys `0..n`.
 pub fn block(spec_text: &str, n: usize) -> Vec<u8> {
     block_of(spec_text, 0..n, TABLE)
 }
@@ -48,14 +48,14 @@ pub fn block_of(spec_text: &str, keys: std::ops::Range<usize>, table_id: [u8; 16
     builder.finish().unwrap()
 }
 
-/// A partitioned block of the keys `0..n`, with `partition_keys` keys per partition.
+/// Returns a partitioned block of the keys `0..n`, with `partition_keys` keys per partition.
 pub fn partitioned(spec_text: &str, n: usize, partition_keys: usize) -> Vec<u8> {
     let mut builder = PartitionedBuilder::new(spec(spec_text), SEED, partition_keys).with_table_id(TABLE);
     (0..n).for_each(|i| builder.add(&key(i)).unwrap());
     builder.finish().unwrap()
 }
 
-/// The bytes of a field of the block that ends where `block` ends.
+/// Returns the bytes of a trailer field of the block that ends where `block` ends.
 pub fn field(block: &mut [u8], field: Field) -> &mut [u8] {
     let len = FIELDS.iter().find(|(name, _)| *name == field).unwrap().1;
     let at = block.len() - TRAILER_LEN_BYTES + offset_of(field);
@@ -66,7 +66,7 @@ pub fn get_number(block: &[u8], name: Field) -> u64 {
     field(&mut block.to_vec(), name).iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Writes the low bytes of `number`, as many as the field has (at most 8).
+/// Writes the low bytes of `number` to a field: as many as the field has, and at most 8.
 pub fn put_number(block: &mut [u8], name: Field, number: u64) {
     let bytes = field(block, name);
     let number = number.to_le_bytes();
@@ -74,15 +74,16 @@ pub fn put_number(block: &mut [u8], name: Field, number: u64) {
     bytes[..len].copy_from_slice(&number[..len]);
 }
 
-/// The payload length that the trailer states. `None` if the block is shorter.
+/// Returns the payload length that the trailer states, or `None` if such a payload, its page
+/// checksums and the extension do not fit before the trailer.
 pub fn payload_len(block: &[u8]) -> Option<usize> {
     let payload = usize::try_from(get_number(block, Field::PayloadLen)).ok()?;
     let tail = payload.div_ceil(PAGE_LEN_BYTES).checked_mul(4)? + get_number(block, Field::ExtensionLen) as usize;
     (payload.checked_add(tail)? <= block.len() - TRAILER_LEN_BYTES).then_some(payload)
 }
 
-/// Recomputes the checksum of the page checksums and the trailer's checksum, where the stated
-/// lengths fit in the block.
+/// Recomputes the checksum of the page checksums if [`payload_len`] is not `None`, and the
+/// trailer's checksum if the extension fits.
 pub fn repair_trailer(block: &mut [u8]) {
     let end = block.len() - TRAILER_LEN_BYTES;
     let Some(extension) = end.checked_sub(get_number(block, Field::ExtensionLen) as usize) else { return };
@@ -95,7 +96,8 @@ pub fn repair_trailer(block: &mut [u8]) {
     put_number(block, Field::Checksum, checksum.finalize().into());
 }
 
-/// Recomputes the page checksums, then the trailer's checksum.
+/// Recomputes the page checksums and then the trailer's checksums, unless [`payload_len`] is
+/// `None`.
 pub fn repair_pages(block: &mut [u8]) {
     let Some(payload) = payload_len(block) else { return };
     let extension = get_number(block, Field::ExtensionLen) as usize;
@@ -114,7 +116,7 @@ pub fn repair_pages(block: &mut [u8]) {
     repair_trailer(block);
 }
 
-/// Appends an extension to a block without one and repairs the checksums.
+/// Adds an extension to a block without one, sets the flags, and repairs the trailer's checksums.
 pub fn with_extension(mut block: Vec<u8>, flags: u8, extension: &[u8]) -> Vec<u8> {
     let trailer = block.split_off(block.len() - TRAILER_LEN_BYTES);
     block.extend_from_slice(extension);
@@ -163,8 +165,8 @@ pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
                 put_number(block, name, number);
             }
             4 if end > 0 => block[random.below(end)] = random.next() as u8,
-            // Changes the number of bytes before the trailer, without or with a matching payload
-            // length.
+            // These three arms remove bytes before the trailer, insert bytes, or make the stated
+            // payload length fit.
             5 if end > 0 => drop(block.splice(..random.below(end), [])),
             6 => {
                 let extra = vec![random.next() as u8; random.below(300)];
@@ -183,7 +185,7 @@ pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
     }
 }
 
-/// The sound blocks that mutations start from.
+/// Returns the sound blocks that mutations start from.
 pub fn corpus() -> Vec<Vec<u8>> {
     let mut prefixes = FilterBuilder::new(spec("bloom:8"), SEED).with_prefixes("first-4-bytes", true).unwrap();
     (0..50).for_each(|i| prefixes.add(&key(i)));

@@ -118,7 +118,8 @@ fn opening_and_asking_takes_nothing_from_the_heap() {
     }
 }
 
-/// The page checksums are not read, so their bits change nothing.
+/// A flipped bit of the page checksums goes unnoticed, because [`VerifiedFilter`] does not read
+/// them.
 #[test]
 fn every_flipped_bit_of_extension_and_trailer_is_noticed() {
     let mut prefixes = FilterBuilder::new(spec("bloom:10"), SEED).with_prefixes("first-7", true).unwrap();
@@ -237,7 +238,7 @@ fn whole_keys_are_not_denied_by_verified_prefixes() {
 }
 
 /// Checks that a verified filter opens if a block with unverified pages opens, and that both give
-/// the same answers.
+/// the same answers. Returns whether both opened.
 fn agrees_with_its_block(bytes: &[u8]) -> bool {
     let block = match FilterBlock::open_any(bytes, Verify::OnFirstTouch) {
         Ok(block) => block,

@@ -1,7 +1,7 @@
 //! docs/EMBEDDING.md and its example: each mistake of a host answers "maybe", is counted, and loses
 //! no key.
 
-#[allow(dead_code, reason = "its main function")]
+#[allow(dead_code, reason = "the main function of the example is unused")]
 #[path = "../../examples/embed_in_an_sst.rs"]
 mod embed_in_an_sst;
 

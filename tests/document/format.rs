@@ -115,7 +115,7 @@ fn blocks_built_from_the_document_have_the_same_bytes() {
     let (seed, table_id) = (0xfeed_5eed_0123_4567, *b"a strange table!");
     for n in [0, 1, 2, 3, 33, 100, 1_000, 20_000] {
         let keys: Vec<Vec<u8>> = (0..n).map(support::key).collect();
-        // These budgets cover every number of probes of both kinds.
+        // The budgets of small filters cover every number of probes of `bloom` and `blocked-bloom`.
         for tenths in (10..=450).step_by(if n > 100 { 44 } else { 3 }) {
             for (kind, name) in [(3, "bloom"), (4, "blocked-bloom"), (5, "split-block"), (10, "split-block-512")] {
                 let text = format!("{name}:{}", tenths as f64 / 10.0);

@@ -85,8 +85,9 @@ fn ribbons_are_read_from_the_document_alone() {
 struct System {
     slots: u64,
     fewer: u64,
-    /// Offsets of each group, and for a layer of its bumps, in bytes of the payload.
+    /// The offset of each group of columns, in bytes of the payload.
     groups: Vec<u64>,
+    /// The offset of a layer's bumped bits, in bytes of the payload; 0 for the single system.
     bumps: u64,
 }
 
@@ -254,7 +255,7 @@ fn bumped_ribbons_are_read_from_the_document_alone() {
             with_fewer += stranger.layers.iter().filter(|layer| layer.fewer > 0).count();
             let opened = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();
             assert_eq!(opened.metadata().kind.name(), "bumped-ribbon");
-            // A sample of many present keys, and about as many absent keys.
+            // A sample of at most 400 present keys, and 400 absent keys.
             for i in (0..n).step_by(n / 400 + 1).chain(n..n + 400) {
                 let hash = support::hash(i);
                 let found = stranger.may_contain(hash.raw());

@@ -3,7 +3,7 @@
 
 pub const DOCUMENT: &str = include_str!("../../docs/FORMAT.md");
 
-/// Whether the document has `sentence`, however its lines wrap.
+/// Returns whether the document has `sentence`, however its lines wrap.
 pub fn says(sentence: &str) -> bool {
     DOCUMENT.split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence)
 }

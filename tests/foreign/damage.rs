@@ -75,8 +75,8 @@ fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u
 
 #[test]
 fn no_changed_byte_of_a_table_denies_a_key() {
-    // The zeros of a footer behind its handles, and the sequence number that ingestion writes over
-    // checksummed properties.
+    // Only two parts have no checksum: the zeros in a footer behind its handles (at most 34 bytes),
+    // and the sequence number of 8 bytes that an ingestion writes into the properties.
     let most_missed = 34 + 8 + 1;
     for (folder, name) in [
         ("leveldb", "tbl-n1"),
@@ -102,8 +102,8 @@ fn no_changed_byte_of_a_table_denies_a_key() {
 
 #[test]
 fn no_changed_byte_of_parquet_metadata_panics() {
-    // Without checksums, flipped bits of a filter go unnoticed. Everything else is an error or an
-    // answer.
+    // Parquet metadata and filters have no checksums here, so a change may go unnoticed. It must
+    // give an error or some answer, and never a panic.
     for name in ["rs.parquet", "pyarrow.parquet"] {
         let mut bytes = file("parquet", name);
         let metadata_len = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
@@ -199,7 +199,7 @@ fn keys_in_an_unknown_order_are_asked_of_all_filters() {
     let bytes = leveldb_table(&keys, |_| {});
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(keys.iter().all(|key| table.may_contain(key)));
-    assert!(!table.may_contain(b"zebra"), "the filter still answers");
+    assert!(!table.may_contain(b"zebra"), "the filter must still deny absent keys");
     // The index is in byte order, and the first block is not.
     let bytes = table_in_an_order_of_its_own(0);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
@@ -215,7 +215,7 @@ fn an_unreadable_first_block_implies_no_key_order() {
     {
         let table = table.unwrap();
         assert!([b"z", b"a", b"q"].iter().all(|key| table.may_contain(&key[..])));
-        assert!(!table.may_contain(b"other"), "the filter still answers");
+        assert!(!table.may_contain(b"other"), "the filter must still deny absent keys");
     }
 }
 
@@ -278,7 +278,7 @@ fn keys_of_two_possible_forms_are_not_returned() {
     assert!(keys.iter().all(|key| table.may_contain(key)));
     assert_eq!((table.key_form(), table.key_forms().count()), (None, 2));
     assert!(matches!(table.for_each_key(|_| Ok(())), Err(Error::Invalid { what: "table", .. })));
-    assert_eq!(table.verify().unwrap().keys, 3, "blocks are checked in either form");
+    assert_eq!(table.verify().unwrap().keys, 3, "the blocks must be checked in either form");
     let stated = leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::User).unwrap();
     let mut read = Vec::new();
     stated
@@ -292,8 +292,8 @@ fn keys_of_two_possible_forms_are_not_returned() {
 
 #[test]
 fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
-    // Its entries may have types that LevelDB does not have, and its compressions have other
-    // numbers.
+    // The entries of a RocksDB table may have types that LevelDB does not have, and RocksDB numbers
+    // the compressions differently.
     let mut forge = Forge::default();
     let merged = [&b"k"[..], &(7u64 << 8 | 2).to_le_bytes()].concat();
     let data = forge.block(&block(&[(&merged, b"v")]), 0);
@@ -409,7 +409,7 @@ fn false_lengths_take_no_memory() {
 
 #[test]
 fn keys_that_share_prefixes_take_no_more_memory_than_a_block() {
-    // A key of 100 kB, and 30,000 entries of 3 bytes that each repeat it: 3 GB of keys, visited one
+    // A key of 100 kB, and 30,000 entries of 5 bytes that each repeat it: 3 GB of keys, visited one
     // at a time.
     let key = vec![b'k'; 100_000];
     let mut content = [&varint(0)[..], &varint(key.len() as u64), &varint(0), &key].concat();
@@ -428,7 +428,7 @@ fn keys_that_share_prefixes_take_no_more_memory_than_a_block() {
             })
             .unwrap();
     });
-    assert_eq!(keys, 1, "all keys are equal");
+    assert_eq!(keys, 1, "equal keys must be visited once");
     assert!(held < 1 << 20, "{held} bytes are allocated");
 }
 
@@ -526,7 +526,7 @@ fn a_path_of_two_columns_finds_neither() {
         (&["c"], filter_of(b"z"), false),
     ]);
     let file = parquet::ParquetFile::open(&bytes[..]).unwrap();
-    assert_eq!(file.column_chunk(0, "a.b"), None, "the first column has no `y`");
+    assert_eq!(file.column_chunk(0, "a.b"), None, "two columns have this path, so neither may be found");
     assert!(file.may_contain(file.column_chunk(0, "c").unwrap(), b"z"));
     let [first, second, _] = file.column_chunks() else { panic!() };
     assert_eq!((first.path.as_str(), second.path.as_str()), ("a.b", "a.b"));
@@ -545,7 +545,7 @@ fn an_encrypted_column_has_no_readable_filter() {
 
 #[test]
 fn empty_column_chunks_take_no_memory() {
-    // A list of a million structs, each only its end byte.
+    // The metadata is a list of a million structs, each of which is only its end byte.
     let chunks = 1_000_000;
     let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
     let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();

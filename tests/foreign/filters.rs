@@ -46,7 +46,8 @@ fn leveldb_filters_match_leveldb_in_answers_and_bytes() {
     }
 }
 
-/// Asks the odd filters of a folder for the keys `key-%08d`.
+/// Asserts that the filters in the folder's `edge_filters.txt` answer for the keys `key-%08d` as
+/// the engine did.
 fn odd_filters_agree(folder: &str, expected_rows: usize, may_contain: impl Fn(&[u8], &[u8]) -> bool) {
     let rows = rows(folder, "edge_filters.txt");
     assert_eq!(rows.len(), expected_rows, "{folder}");

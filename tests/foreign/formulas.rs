@@ -44,7 +44,8 @@ fn compare(
     expected.into_iter().filter(|&answer| answer).count()
 }
 
-/// Returns a length: near one at which a layout changes, or any.
+/// Returns a random length below 9,000 bytes, often near a multiple of 16 or 64 bytes, where a
+/// layout changes.
 fn len(random: &mut SplitMix) -> usize {
     match random.below(4) {
         0 => random.below(70),
@@ -73,7 +74,7 @@ fn leveldb_filters_of_any_bytes_answer_by_the_formula() {
     assert!((14_000..126_000).contains(&maybe), "{maybe} of 140,000 answers are \"maybe\"");
 }
 
-/// Returns a trailer that fits the payload exactly, almost, or not at all.
+/// Returns a trailer that fits a payload of `len` bytes exactly, almost, or not at all.
 fn trailer(random: &mut SplitMix, len: usize) -> [u8; 5] {
     let word = random.next().to_le_bytes();
     match random.below(8) {
@@ -141,7 +142,7 @@ fn any_bytes_are_a_filter_and_reading_it_allocates_nothing() {
     for len in (0..600).chain((600..20_000).step_by(997)) {
         let mut data = bytes(&mut random, len);
         for at in 0..len.min(6) {
-            // The first bytes of trailers and headers of each kind, among the last bytes.
+            // The last six bytes become bytes with which trailers and headers of some kind begin.
             data[len - 1 - at] = [0xff, 0xfe, 0, 1, 0x15, 0x1c][random.below(6)];
         }
         let before = LIVE.get();
@@ -159,7 +160,7 @@ fn any_bytes_are_a_filter_and_reading_it_allocates_nothing() {
             assert!(info.fill.is_none_or(|fill| (0.0..=1.0).contains(&fill)), "{len}: {info:?}");
             assert!(!info.estimated_keys.is_some_and(f64::is_nan), "{len}: {info:?}");
         }
-        assert!(ParquetBloom::parse(&data).is_err(), "{len} random bytes have no header");
+        assert!(ParquetBloom::parse(&data).is_err(), "{len} random bytes must not have a valid header");
         assert_eq!(PEAK.get(), before, "{len} bytes");
     }
 }

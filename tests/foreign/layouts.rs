@@ -15,8 +15,8 @@ fn partitions(table: &RocksDbTable<Vec<u8>>) -> u64 {
     if let RocksDbFilterLayout::Partitioned(partitions) = table.filter_layout() { partitions } else { 0 }
 }
 
-/// Opens a table with the keys below `n`. Checks that it denies none of them, and that a filter
-/// denies most other keys.
+/// Opens a table with the keys below `n`. Checks that it denies none of them, and that it denies
+/// most other keys if it has a filter, and none otherwise.
 fn open(name: &str, n: u64) -> RocksDbTable<Vec<u8>> {
     let table = RocksDbTable::open(file(FOLDER, name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for i in 0..n {

@@ -203,7 +203,7 @@ fn rocksdb_filters_have_the_locations_that_the_table_lists() {
         let kinds = [filters[0].filter.kind().unwrap()];
         let expected = match (case.text("kind"), case.number("n")) {
             ("legacy", _) => rocksdb::RocksDbFilterKind::LegacyBloom,
-            // A Bloom filter is smaller for few keys.
+            // For few keys, here up to 200, RocksDB writes a Bloom filter, which is then smaller.
             ("ribbon", n) if n > 200 => rocksdb::RocksDbFilterKind::Ribbon128,
             _ => rocksdb::RocksDbFilterKind::FastLocalBloom,
         };

@@ -18,10 +18,12 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::BumpedRibbon,
     FilterKind::BinaryFuse,
 ];
-/// The multiplier of docs/FORMAT.md, section 7.2, and its inverse.
+/// The multiplier of the fold: docs/FORMAT.md, section 7.2.
 const FOLD: u64 = 0xdd22_899b_0135_a30f;
+/// The inverse of [`FOLD`] modulo 2^64.
 const UNFOLD: u64 = {
-    // The start value is right in three bits, and each round doubles the number of right bits.
+    // The lowest three bits of the start value are right, and each round doubles the number of
+    // right bits.
     let (mut inverse, mut round) = (FOLD, 0);
     while round < 5 {
         inverse = inverse.wrapping_mul(2u64.wrapping_sub(FOLD.wrapping_mul(inverse)));
@@ -40,8 +42,9 @@ fn line_len_bytes(kind: FilterKind) -> Option<u64> {
     }
 }
 
-/// Returns the lowest possible FPR of the kind. It follows from the 64 bits of a hash, the 32 bits
-/// of a fold in a line, and the width of columns or fingerprints.
+/// Returns the lowest possible FPR of a filter of this kind and size. It follows from the 64 bits
+/// of a hash, the 32 bits of a fold in a line, and the maximum number of columns or fingerprint
+/// bits.
 fn floor(kind: FilterKind, keys: u64, payload_len_bytes: u64) -> f64 {
     let of_hash = keys as f64 * 2f64.powi(-64);
     let of_fold =
@@ -54,7 +57,7 @@ fn floor(kind: FilterKind, keys: u64, payload_len_bytes: u64) -> f64 {
     of_hash.max(of_fold).max(of_columns)
 }
 
-/// Returns another hash with the same fold.
+/// Returns a random hash with the same fold.
 fn of_equal_fold(hash: KeyHash, random: &mut SplitMix) -> KeyHash {
     let folded = hash.raw().wrapping_mul(FOLD) >> 32 << 32;
     KeyHash::from_raw((folded | random.next() >> 32).wrapping_mul(UNFOLD))
@@ -74,8 +77,8 @@ fn announced_fprs_are_never_below_the_limit_of_the_hashes() {
             for keys in (0..36).flat_map(|log2| [1, 3].map(|times| times << log2)).chain([512_000_000, 1 << 50]) {
                 let Ok(plan) = Plan::new(spec, keys) else { continue };
                 let floor = floor(kind, keys, plan.payload_len_bytes());
-                // The FPR combines several events, each bounded by the floor. The factor allows for
-                // rounding.
+                // The floor counts two keys with the same hash or fold twice, so the FPR may be
+                // lower by the share `floor`. The last factor allows for rounding.
                 let least = floor * (1.0 - floor) * 0.999_999;
                 let announced = plan.expected_rate();
                 assert!(announced >= least, "{spec}, {keys} keys: {announced:e} announced, floor {floor:e}");
@@ -122,8 +125,8 @@ fn one_key_in_a_line_matches_one_hash_in_2_to_the_32() {
     }
 }
 
-/// Returns the FPR of the textbook formula, averaged over the number of keys in a line. It is too
-/// low by a few per cent, and by half at most.
+/// Returns the FPR of the textbook formula, averaged over the number of keys in a line. The real
+/// FPR is a few per cent higher, and at most 1.5 times as high.
 fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
     let lane_bits: f64 = match kind {
         FilterKind::BlockedBloom => 512.0,
@@ -139,9 +142,9 @@ fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
     sum
 }
 
-/// A hash with the fold of a key passes if it falls in the key's line. The test counts this share.
-/// Scaled by `keys / 2^32`, it is what equal folds add to the FPR. The test compares it from both
-/// sides with the announced FPR minus the part that the bits explain.
+/// A hash with the fold of a key passes if it falls in the key's line. The test counts the share of
+/// such hashes. This share times `keys / 2^32` is the part of the FPR that comes from equal folds.
+/// The announced FPR must be the sum of this part and of the part that comes from the bits.
 #[test]
 fn equal_folds_pass_as_often_as_announced() {
     const ASKED_PER_KEY: u64 = 20_000;
@@ -176,8 +179,8 @@ fn equal_folds_pass_as_often_as_announced() {
 #[test]
 fn folds_are_independent_of_lines() {
     // The line comes from the high bits of the hash, and the fold from the high bits of a product
-    // that depends on all of them. If the two were correlated, equal folds would pass more or less
-    // often.
+    // that depends on all bits of the hash. If line and fold were correlated, hashes with equal
+    // folds would pass more or less often.
     let mut random = SplitMix(3);
     for lines in [2u64, 3, 7, 64, 1_000, 4_099, 1 << 16] {
         let key = KeyHash::from_raw(random.next());
@@ -343,8 +346,8 @@ fn foreign_filters_announce_the_limit_of_32_bit_hashes() {
     use filterblock::foreign::parquet::ParquetBloomBuilder;
     use filterblock::foreign::{leveldb, parquet, rocksdb};
 
-    // One key, and four keys in one block. A filter cannot distinguish hashes that agree in the 32
-    // bits that it uses.
+    // Each filter gets one key, or four keys that share a block if the kind has blocks. A filter
+    // cannot distinguish hashes that agree in the 32 bits that it uses.
     for keys in [1u32, 4] {
         let key = |i: u32| i.to_le_bytes();
         let floor = f64::from(keys) * 0.9 * 2f64.powi(-32);

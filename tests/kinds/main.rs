@@ -6,6 +6,7 @@ mod extremes;
 mod planning;
 mod present_keys;
 mod rates;
+mod shrunk;
 mod space;
 #[path = "../block/support.rs"]
 mod support;

@@ -31,8 +31,8 @@ fn agrees(value: f64, printed: &str) -> bool {
     off > -0.5 * unit - 1e-12 && off < unit
 }
 
-/// Compares both formulas with a row of a table: bits per key, the first number of probes, and the
-/// printed FPRs.
+/// Compares both formulas with a row of a published table. `row` has the printed FPRs at `bits`
+/// bits per key, for `first_probes` probes and more.
 fn assert_row(bits: u64, first_probes: u32, row: &str) {
     for (probes, printed) in (first_probes..).zip(row.split_whitespace()) {
         for rate in [simplified_rate, exact_rate] {
@@ -91,14 +91,16 @@ fn the_rate_exponent_is_lowest_at_a_fill_ratio_of_one_half() {
         assert!(g(share) > g(share + 0.001), "the exponent must fall up to 1/2: {share}");
         assert!((g(share) - g(1.0 - share)).abs() < 1e-9, "the exponent must be symmetric: {share}");
     }
-    // If k probes leave this share of bits at 0, the exponent gives the simplified FPR of k probes.
+    // With k probes, a share of e^(-k/8) of the bits stays 0. For this share, the exponent gives
+    // the simplified FPR of k probes.
     for probes in 1..20 {
         let rate = g((-f64::from(probes) / 8.0).exp()).exp();
         assert!((rate / simplified_rate(KEYS, 8 * KEYS, probes) - 1.0).abs() < 1e-9, "{probes} probes");
     }
 }
 
-/// Searches the least length over 1 to 100 hash functions, rounded down, plus one bit.
+/// Returns the least number of bits over 1 to 100 probes (rounded down, plus one), and that number
+/// of probes.
 fn search(num_keys: f64, rate: f64) -> (u64, u32) {
     let (mut lowest, mut best) = (f64::INFINITY, 1);
     for k in 1..=100 {
@@ -147,7 +149,8 @@ fn plans_agree_with_the_built_filters() {
                 let bounds = match kind {
                     FilterKind::BumpedRibbon if keys < 9_728 => -0.01..0.01,
                     FilterKind::BumpedRibbon => -0.002..0.002,
-                    // In a few cases these kinds need another seed.
+                    // If the first seeds fail, the builds of these kinds take more slots than
+                    // planned.
                     FilterKind::Ribbon | FilterKind::BinaryFuse => 0.0..0.01,
                     _ => 0.0..f64::MIN_POSITIVE,
                 };
@@ -233,7 +236,7 @@ fn plans_give_the_cache_lines_of_a_query() {
     assert!(absent == present && (3.0..3.1).contains(&absent), "{absent}");
     let [absent, present] = lines("bumped-ribbon:fpr=0.0000152587890625");
     assert!((3.0..3.1).contains(&absent) && (5.0..5.1).contains(&present), "{absent} {present}");
-    // A query loads 64 bytes from the start of each block, also if a block has fewer than eight
+    // A query loads 64 bytes from the start of each block, even if a block has fewer than eight
     // columns. A trace of the memory accesses of 500 queries each (30,000 keys) counts 3.69 lines
     // at 1 %, and 5.2 lines for present keys at 10 bits per key.
     let [absent, present] = lines("bumped-ribbon:fpr=0.01");
@@ -302,8 +305,8 @@ fn the_best_variant_plan_stays_within_its_budget() {
     }
 }
 
-/// Prints every number of many plans to nine digits. The sizes lie around the steps of each kind
-/// and each variant, with few and many keys.
+/// Returns one line of text for each of many plans, with nine digits for each number. The numbers
+/// of keys lie on both sides of the thresholds of each kind and each variant.
 fn plans() -> String {
     let mut text = String::new();
     let mut line = |what: &dyn std::fmt::Display, keys: u64, whole: String, real: [f64; 3]| {
@@ -352,7 +355,7 @@ fn plans_equal_the_stored_plans() {
 }
 
 #[test]
-#[ignore = "writes the stored plans of the test above"]
+#[ignore = "writes tests/golden/plans.txt"]
 fn write_plans() {
     std::fs::write(KEPT, plans()).unwrap();
 }

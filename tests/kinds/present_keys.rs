@@ -43,8 +43,8 @@ const SPECS: [&str; 32] = [
     "full",
 ];
 
-/// One spec for each kind and each layout. Every size is tested with these specs, and with the
-/// other specs in turn.
+/// The specs that are tested at every size: at least one for each kind with a payload. The other
+/// specs take turns.
 const USUAL: [&str; 10] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -58,7 +58,7 @@ const USUAL: [&str; 10] = [
     "bumped-ribbon:fpr=0.01",
 ];
 
-/// Returns whether the compact form supports the kind.
+/// Returns whether a filter of this kind has a compact form.
 fn is_compact(spec: FilterSpec) -> bool {
     matches!(spec.kind(), FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::Full)
 }
@@ -69,7 +69,7 @@ fn builder(spec: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBuilder
     builder
 }
 
-/// A batch writes one answer per key, up to the shorter slice, and leaves further answers
+/// A batch writes as many answers as the shorter slice has elements, and leaves further answers
 /// unchanged.
 #[test]
 fn batches_write_only_the_requested_answers() {
@@ -102,7 +102,7 @@ fn batches_write_only_the_requested_answers() {
     }
 }
 
-/// Returns hashes that differ for every filter and every key.
+/// Returns `n` random hashes. Each number `filter` gives other hashes.
 fn hashes(n: u64, filter: u64) -> Vec<KeyHash> {
     let mut state = (filter + 1).wrapping_mul(0xd134_2543_de82_ef95);
     let mut next = || {
@@ -122,8 +122,8 @@ fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// Queries all keys in a batch, and single keys: all keys of a small filter and some keys of a
-/// large one.
+/// Asserts that the filter answers "maybe" for all keys in one batch, and for at most 20,000 evenly
+/// spaced keys one by one.
 fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     let mut answers = vec![false; hashes.len()];
@@ -133,8 +133,8 @@ fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
     assert!(hashes.iter().step_by(step).all(|&hash| block.may_contain_hash(hash)), "{what}, {} keys", hashes.len());
 }
 
-/// Tests every size up to 4,096 with the usual specs. Tests the other specs at every size up to 130,
-/// then at every 23rd size. `FILTERBLOCK_SPARSE` thins out sizes above 130.
+/// Tests the specs of [`USUAL`] at every size. Tests the other specs at every size up to 130, then
+/// at every 23rd size. `FILTERBLOCK_SPARSE` thins out the sizes above 130.
 #[test]
 fn present_keys_are_found_at_every_size_up_to_4096() {
     for (i, spec) in (0..).zip(SPECS) {
@@ -163,21 +163,21 @@ fn present_keys_are_found_at_every_size_up_to_4096() {
     }
 }
 
-/// Sizes around which the form of a filter changes: powers of two, segments of fuse filters, one
-/// system or layers.
+/// Returns numbers of keys near which the form of a filter may change: powers of two, and the
+/// thresholds of the builders of bumped ribbons and binary fuse filters.
 fn steps() -> impl Iterator<Item = u64> {
     (6..=16).map(|log2| 1 << log2).chain([1_500, 2_560, 9_728, 20_480, 11_480, 11_521, 60_000])
 }
 
-/// Sizes at which a bumped ribbon's layer gets another shard of 65,536 slots. A thousand keys have
-/// 970 or 960 slots.
+/// Returns the numbers of keys from which on the first layer of a bumped ribbon needs a second and
+/// a third shard of 65,536 slots. The layer has `per_mille` slots per thousand keys.
 fn borders(per_mille: u64) -> impl Iterator<Item = u64> {
     [65_536, 131_072].into_iter().map(move |slots| slots * 1_000 / per_mille)
 }
 
-/// Twenty filters around each step, each with a different size. Large filters without such
-/// thresholds are tested five times. Fuse filters are also tested with all sizes from 11,480 to
-/// 11,521, where other implementations fail.
+/// Builds twenty filters of different sizes around each step, or five from 30,000 keys on, except
+/// for bumped ribbons. Binary fuse filters are also built with each size from 11,480 to 11,521,
+/// where the published construction often fails.
 #[test]
 fn present_keys_are_found_around_every_step_of_size() {
     for spec in USUAL.into_iter().chain(["bumped-ribbon:fpr=0.00390625:compact", "bumped-ribbon:12.3"]) {
@@ -210,7 +210,7 @@ fn equal_hashes_count_once_and_are_found() {
         let parsed: FilterSpec = spec.parse().unwrap();
         for n in [1, 2, 64, 1_000, 5_000, 70_000] {
             let once = hashes(n, 3);
-            // Each hash occurs twice or more, near to its first occurrence and far from it.
+            // Each hash occurs twice, and the first ten occur a hundred more times in a row.
             let mut often = once.clone();
             often.extend_from_slice(&once);
             often.extend(once.iter().take(10).flat_map(|&hash| [hash; 100]));
@@ -223,6 +223,52 @@ fn equal_hashes_count_once_and_are_found() {
         for raw in [0, 1, u64::MAX] {
             let edge = [KeyHash::from_raw(raw)];
             holds_all(&build(parsed, &edge, 1), &edge, spec);
+        }
+    }
+}
+
+/// The keys of an SST, in order, with repeated neighbours: every way to add them gives the same
+/// bytes, and so does any other order of them.
+#[test]
+fn the_way_of_adding_keys_changes_no_byte() {
+    for spec in SPECS {
+        let spec: FilterSpec = spec.parse().unwrap();
+        for n in [1, 40, 1_000, 20_000, 70_000] {
+            let keys: Vec<Vec<u8>> = (0..n).map(support::key).collect();
+            let hashes: Vec<_> = keys.iter().map(|key| KeyHash::of(key, HashSeed(7))).collect();
+            let new = || FilterBuilder::new(spec, HashSeed(7)).with_self_check(SelfCheck::Off);
+            let mut by_key = new();
+            keys.iter().for_each(|key| by_key.add(key));
+            let expected = by_key.finish().unwrap();
+            holds_all(&expected, &hashes, &spec.to_string());
+            let added = |hashes: &[KeyHash]| {
+                let mut builder = new().with_threads(NonZeroUsize::new(3).unwrap());
+                builder.reserve(hashes.len());
+                hashes.iter().for_each(|&hash| builder.add_hash(hash));
+                builder
+            };
+            let versions: Vec<_> = hashes.iter().flat_map(|&hash| [hash; 3]).collect();
+            let backwards: Vec<_> = hashes.iter().rev().copied().collect();
+            // A few keys come again much later.
+            let late: Vec<_> = hashes.iter().chain(hashes.iter().step_by(70)).copied().collect();
+            let (front, back) = hashes.split_at(hashes.len() / 2);
+            for (what, bytes) in [
+                ("add_hash", added(&hashes).finish()),
+                ("add_hash, versions", added(&versions).finish()),
+                ("add_hash, backwards", added(&backwards).finish()),
+                ("add_hash, late", added(&late).finish()),
+                ("finish_with", new().finish_with(&hashes)),
+                ("finish_with, versions", new().finish_with(&versions)),
+                ("finish_with, late", new().finish_with(&late)),
+                ("add_hash and finish_with", added(front).finish_with(back)),
+                ("self-check", new().with_self_check(SelfCheck::On).finish_with(&late)),
+            ] {
+                assert!(bytes.unwrap() == expected, "{spec}, {n} keys, {what}");
+            }
+            if is_compact(spec) {
+                let compact = added(&hashes).finish_compact().unwrap();
+                assert!(added(&late).finish_compact().unwrap() == compact, "{spec}, {n} keys, compact");
+            }
         }
     }
 }

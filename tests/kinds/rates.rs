@@ -1,6 +1,6 @@
 //! Tests that the measured FPR of a filter is the announced FPR, neither higher nor lower.
 //!
-//! The comparison is two-sided, at five standard deviations, over at least twenty filters per
+//! Most comparisons are two-sided, at five standard deviations, over at least twenty filters per
 //! setting with different seeds. The deviation is the larger of the binomial deviation and the
 //! deviation between the filters, because small filters differ more than their queries do. All
 //! seeds are fixed, so a failure is reproducible.
@@ -29,9 +29,9 @@ fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl 
     let mut seeds = SplitMix(4);
     let (mut rates, mut announced) = (Vec::new(), 0.0);
     for _ in 0..filters {
-        // Seeds must differ in all 64 bits. For keys of 4 to 8 bytes, XXH3 only adds the seed to
-        // the key. Seeds that differ in a few bits would give the same hashes in another order, and
-        // so the same filters.
+        // The seeds must be random in all 64 bits. For keys of 4 to 8 bytes, XXH3 only XORs the key
+        // with a number that it computes from the seed. Seeds that differ in a few bits would give
+        // the same hashes in another order, and so the same filters.
         let seed = HashSeed(seeds.next());
         let mut builder = FilterBuilder::new(spec(spec_text), seed);
         (0..n).for_each(|i| builder.add_hash(hash(i, seed)));
@@ -55,8 +55,8 @@ fn check(what: &str, measured: &Measured) {
     let between = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (filters - 1.0);
     let binomial = announced * (1.0 - announced) / queries;
     let deviation = (between.max(binomial) / filters).sqrt();
-    // If hardly any positive is expected, counts follow a Poisson distribution. So five more
-    // positives than the mean are allowed.
+    // If hardly any positive is expected, the count follows a Poisson distribution. So the
+    // tolerance is wider by five positives in total.
     let few = 5.0 / (filters * queries);
     assert!(
         (mean - announced).abs() <= SIGMAS * deviation + few,
@@ -65,7 +65,7 @@ fn check(what: &str, measured: &Measured) {
     );
 }
 
-fn decimal(i: u64, key: &mut Vec<u8>) {
+fn eight_bytes(i: u64, key: &mut Vec<u8>) {
     key.extend_from_slice(&i.to_le_bytes());
 }
 
@@ -134,19 +134,20 @@ fn bumped_ribbons_with_partial_columns_have_their_announced_fpr() {
     }
 }
 
-/// The sizes cover one system of one block or more, one layer with the system behind it, and
-/// several layers, lanes and shards.
+/// The sizes cover a single system of one block and of several blocks, one layer with a system
+/// behind it, several layers, and several shards.
 fn check_ribbon_sizes(spec_text: &str) {
     check_each_size(spec_text, &[1, 2, 3, 10, 33, 64, 65, 100, 1_000, 2_000, 2_561, 4_096, 10_000, 60_000, 100_000]);
 }
 
-/// Uses at least twenty filters, and more of them for fewer keys; two to three million queries in
-/// total.
+/// Tests at least twenty filters of each size, and up to 1,000 filters of few keys, with about two
+/// million queries per size. With `FILTERBLOCK_SPARSE=n` it sends one query in `n` and leaves out
+/// the largest sizes.
 fn check_each_size(spec_text: &str, sizes: &[u64]) {
     for &n in sizes.iter().filter(|&&n| n * sparse() <= 1_000_000) {
         let filters: u64 = (100_000 / n / sparse()).clamp(20, 1_000);
         let queries = (2_000_000 / sparse() / filters).next_multiple_of(BATCH);
-        check(&format!("{spec_text}, {n} keys"), &measure(spec_text, n, filters, queries, decimal));
+        check(&format!("{spec_text}, {n} keys"), &measure(spec_text, n, filters, queries, eight_bytes));
     }
 }
 
@@ -181,7 +182,8 @@ fn awkward_keys_have_the_announced_fpr() {
             "bumped-ribbon:fpr=0.01",
             "bumped-ribbon:fpr=0.01:compact",
         ] {
-            // The keys of the last family are long, so fewer of them are used.
+            // The keys of the last family are long, so the test uses fewer of them, as it does with
+            // `FILTERBLOCK_SPARSE`.
             let is_short = name == "runs of one byte" || sparse() > 1;
             let (n, queries) = if is_short { (2_000, 5_000) } else { (10_000, 50_000) };
             check(&format!("{spec}, {name} keys"), &measure(spec, n, 20, queries, write_key));
@@ -191,7 +193,7 @@ fn awkward_keys_have_the_announced_fpr() {
 
 #[test]
 fn a_million_keys_at_10_bits_per_key_have_an_fpr_of_1_per_cent() {
-    let measured = measure("blocked-bloom:10", 1_000_000, 3, 1_000_000, decimal);
+    let measured = measure("blocked-bloom:10", 1_000_000, 3, 1_000_000, eight_bytes);
     let mean = measured.rates.iter().sum::<f64>() / 3.0;
     assert!(measured.announced <= 0.0098, "{}", measured.announced);
     assert!(mean <= 0.0098, "{mean}");
@@ -202,7 +204,7 @@ fn a_million_keys_at_10_bits_per_key_have_an_fpr_of_1_per_cent() {
 fn requested_fprs_are_reached_without_wasted_space() {
     for kind in ["bloom", "blocked-bloom", "split-block", "split-block-512"] {
         for rate in [0.3, 0.1, 0.01, 0.001, 0.0001] {
-            let measured = measure(&format!("{kind}:fpr={rate}"), 200_000, 2, 1_000, decimal);
+            let measured = measure(&format!("{kind}:fpr={rate}"), 200_000, 2, 1_000, eight_bytes);
             let announced = measured.announced;
             assert!(announced <= rate * 1.001 && announced >= rate * 0.99, "{kind} asked for {rate}: {announced}");
         }
@@ -211,8 +213,8 @@ fn requested_fprs_are_reached_without_wasted_space() {
 
 #[test]
 fn a_larger_budget_never_has_a_higher_fpr() {
-    // This tests the purpose of the step tables: a larger budget never announces a higher FPR, and
-    // the FPR never falls by more than the step itself explains.
+    // This tests the purpose of the tables of probe steps: a larger budget never announces a higher
+    // FPR, and 0.2 bits per key more lower the FPR by at most 15 %.
     for kind in ["bloom", "blocked-bloom"] {
         let announced = |tenths: u64| {
             let spec = spec(&format!("{kind}:{}", tenths as f64 / 10.0));
@@ -263,7 +265,7 @@ fn the_first_eight_columns_have_an_fpr_of_1_in_256() {
 fn bumped_keys_are_tested_in_all_columns_too() {
     let block = FilterBlock::open_any(support::block("bumped-ribbon:16", 60_000), Verify::AtOpen).unwrap();
     let positives = (60_000..460_000).filter(|&i| block.may_contain_hash(support::hash(i))).count();
-    // Six are expected. One key in 25 was bumped; if these were tested in eight columns only, there
-    // would be sixty.
+    // Six positives are expected. One key in 25 is bumped. If bumped keys were tested in eight
+    // columns only, 62 more positives would be expected.
     assert!(positives <= 22, "{positives} of 400,000");
 }

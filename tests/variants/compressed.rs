@@ -46,8 +46,8 @@ fn the_formulas_give_the_published_points() {
     }
 }
 
-/// The number of ones deviates by `sqrt(m e^-x (1 - (1 + x) e^-x))` from its mean, and the entropy
-/// follows. That is below 0.5 % here.
+/// With `x = kn/m`, the number of ones has a standard deviation of `sqrt(m e^-x (1 - (1 + x)
+/// e^-x))`. This changes the entropy by less than 0.5 % here.
 #[test]
 fn real_filters_and_the_coder_reach_the_published_points() {
     for (bits, probes, rate, sent) in POINTS {
@@ -55,7 +55,8 @@ fn real_filters_and_the_coder_reach_the_published_points() {
         let packed = bloom.compress();
         let len_bits = packed.len() as f64 * 8.0;
         let entropy_bits = bloom.num_bits() as f64 * entropy(bloom.count_ones() as f64 / bloom.num_bits() as f64);
-        // The header and checksum take at most 27 bytes, because the lengths take a few bytes each.
+        // The header and checksum take at most 27 bytes, because the two varints in the header are
+        // short here.
         assert!(len_bits < entropy_bits * 1.001 + 27.0 * 8.0, "{bits} {probes}: {len_bits} for {entropy_bits}");
         assert!(len_bits > entropy_bits * 0.999, "{bits} {probes}: {len_bits} for {entropy_bits}");
         let sent_now = len_bits / f64::from(KEYS);
@@ -67,7 +68,8 @@ fn real_filters_and_the_coder_reach_the_published_points() {
     }
 }
 
-/// At `m/n` = 14, the curve of 8 bits sent has two probes. Four probes would send 11.33 bits.
+/// At 14 bits per key in memory, the published curve for 8 bits sent has two probes. Four probes
+/// would send 11.33 bits.
 #[test]
 fn four_probes_at_fourteen_bits_exceed_eight_bits_sent() {
     let sent = |probes| filled(14.0, probes).compress().len() as f64 * 8.0 / f64::from(KEYS);

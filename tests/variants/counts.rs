@@ -1,5 +1,5 @@
 //! Compares filters with simpler designs that fail as their papers and simulations say. The designs
-//! are a d-left filter without permutations and the spectral filters of each kind.
+//! are a d-left filter without permutations and the recurring minimum exactly as in its paper.
 
 use crate::support::{Random, assert_agrees, hash, mean, seeds};
 use filterblock::variants::{DLeft, Frequency, Membership, Removable, Spectral, SpectralMode};
@@ -27,7 +27,7 @@ impl Naive {
         )
     }
 
-    /// Returns the cells with a key's remainder. Without confusion it is at most one.
+    /// Returns the cells with a key's remainder. Without confusion there is at most one.
     fn found(&self, key: u64) -> Vec<usize> {
         let (remainder, buckets) = self.places(key);
         let cells = buckets.into_iter().flat_map(|bucket| bucket..bucket + 16);
@@ -45,7 +45,7 @@ impl Naive {
         let bucket = buckets.into_iter().min_by_key(load).unwrap();
         let empty = (bucket..bucket + 16)
             .find(|&cell| self.cells[cell].is_none())
-            .expect("buckets with twice the usual cells do not overflow");
+            .expect("buckets with twice the usual cells should not overflow");
         self.cells[empty] = Some((remainder, 1));
     }
 
@@ -74,8 +74,8 @@ fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
 
 #[test]
 fn independent_buckets_lose_keys_and_permutations_lose_none() {
-    // Another simulation, at 8, 10 and 14 bits: 12,075, 2,932 and 188 ambiguous removals; 4,714,
-    // 1,246 and 85 removals that found nothing; 476, 151 and 5 keys denied at the end.
+    // At 8, 10 and 14 bits, another simulation found 12,075, 2,932 and 188 ambiguous removals;
+    // 4,714, 1,246 and 85 removals that found nothing; and 476, 151 and 5 keys denied at the end.
     for (remainder_bits, ambiguous, denied) in
         [(8, 4_000..40_000, 100..2_000), (10, 1_000..9_000, 30..600), (14, 60..600, 1..60)]
     {
@@ -99,8 +99,8 @@ fn independent_buckets_lose_keys_and_permutations_lose_none() {
             ours.insert_hash(hash(new, seed)).unwrap();
         });
         assert_eq!((refused, left.clone().filter(|&key| !ours.may_contain_hash(hash(key, seed))).count()), (0, 0));
-        // Three keys with one value at the same time leave a full cell for good. Fewer than (n/M)^2
-        // / 2 of all insertions do so.
+        // If three of the n keys have one of M values at the same time, they leave a full cell for
+        // good. Fewer than (n/M)^2 / 2 of all insertions do so.
         left.for_each(|key| ours.remove_hash(hash(key, seed)).unwrap());
         let chance = (KEYS as f64 / (buckets << remainder_bits) as f64).powi(2) / 2.0;
         println!("{} cells are stuck, {:.1} at most expected", ours.num_distinct(), chance * (KEYS + CHURN) as f64);
@@ -115,7 +115,7 @@ fn permutations_of_a_badly_mixed_hash_double_the_fpr() {
     let rate = |mask: u64| {
         let seed = seeds(1).next().unwrap();
         let of = |i| KeyHash::from_raw(hash(i, seed).raw() & mask);
-        // 2^20 values, taken from the high 20 bits.
+        // A key has one of 2^20 values, taken from the high 20 bits of its hash.
         let mut filter = DLeft::with_shape(1_024, 10, seed).unwrap();
         (0..filter.capacity()).for_each(|i| filter.insert_hash(of(i)).unwrap());
         (100_000..300_000).filter(|&i| filter.may_contain_hash(of(i))).count() as f64 / 200_000.0
@@ -169,8 +169,8 @@ impl SimpleRecurring {
 
 const DISTINCT: u64 = 1_000;
 
-/// Returns 10,000 insertions of 1,000 keys in random order. Counts are uniform, or the i-th key has
-/// a share proportional to 1/i.
+/// Returns 10,000 insertions of 1,000 random keys. All keys are equally likely, or with `zipf` the
+/// i-th key has a probability proportional to 1/i.
 fn stream(random: &mut Random, zipf: bool) -> Vec<u64> {
     let harmonic: f64 = (1..=DISTINCT).map(|i| 1.0 / i as f64).sum();
     let mut sums = Vec::new();
@@ -186,7 +186,8 @@ fn stream(random: &mut Random, zipf: bool) -> Vec<u64> {
         .collect()
 }
 
-/// Shares of the keys: wrong estimates, estimates that are too low, and single least counters.
+/// Shares of the keys, with one value per seed: keys with a wrong estimate in each design, keys
+/// whose estimate is too low, and keys with a single least counter.
 #[derive(Default)]
 struct Errors {
     selection: Vec<f64>,
@@ -239,7 +240,8 @@ fn spectral_errors(zipf: bool) -> Errors {
 #[test]
 fn spectral_filters_have_the_published_error_rates() {
     let uniform = spectral_errors(false);
-    // Theory: (1 - e^-0.7)^5. Another simulation found 3.35, 1.67 and 2.54 % errors, and 18.8 % of
+    // Theory for minimum selection: (1 - e^-0.7)^5. Another simulation found 3.35 % errors for
+    // minimum selection, 1.67 % for minimum increase, 2.54 % for recurring minimum, and 18.8 % of
     // keys with a single least counter.
     let theory = (1.0 - (-0.7f64).exp()).powi(5);
     assert!((theory - 0.0323).abs() < 0.0001);

@@ -1,7 +1,7 @@
 //! Runs the applications in `examples/` with small inputs. Their measurements must match the
 //! formulas.
-#![allow(dead_code, reason = "their main functions")]
-#![allow(clippy::duplicate_mod, reason = "each example has what they share for itself")]
+#![allow(dead_code, reason = "the main functions of the examples are unused")]
+#![allow(clippy::duplicate_mod, reason = "each example includes the shared module")]
 
 #[path = "../../examples/contact_lists.rs"]
 mod contact_lists;

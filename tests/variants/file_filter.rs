@@ -6,8 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use filterblock::HashSeed;
-use filterblock::variants::Error;
-use filterblock::variants::{FileFilter, Membership};
+use filterblock::variants::{Error, Field, FileFilter, Membership};
 use tempfile::TempDir;
 
 const PAGE: usize = 512;
@@ -87,7 +86,7 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
     assert!(FileFilter::open(path.with_extension("none")).is_err());
 }
 
-/// Two writers of one file would lose each other's bits, under any names.
+/// Two writers of one file would lose each other's bits, whatever names they open it by.
 #[cfg(unix)]
 #[test]
 fn a_file_behind_a_link_is_locked_as_the_same_file() {
@@ -110,7 +109,7 @@ fn a_file_behind_a_link_is_locked_as_the_same_file() {
         filter.close().unwrap();
         assert!(linked[0].is_symlink() && has(&FileFilter::open_read_only(&path).unwrap(), number..number + 1));
     }
-    // A dangling link is no place for a new file.
+    // A dangling link is neither replaced nor followed.
     let nowhere = dir.path().join("nowhere");
     std::os::unix::fs::symlink(dir.path().join("gone"), &nowhere).unwrap();
     assert!(FileFilter::create(&nowhere, 100, 0.01, HashSeed(7)).is_err() && nowhere.is_symlink());
@@ -143,6 +142,23 @@ fn copies_templates_and_texts_are_independent_filters() {
         let changed = [&text[..at], digit, &text[at + 1..]].concat();
         assert!(FileFilter::from_base64(&place, &changed).unwrap_err().is_damage(), "digit {at}");
         assert!(FileFilter::from_base64(&place, &text[..at]).is_err());
+    }
+}
+
+#[test]
+fn a_damaged_page_of_a_text_is_reported_at_its_offset() {
+    let (dir, path) = dir();
+    let text = FileFilter::create(&path, 10_000, 0.01, HashSeed(7)).unwrap().to_base64();
+    assert!(text.len() > 3_000);
+    for page in 1..4u64 {
+        let at = (page as usize * 512 + 100) / 3 * 4;
+        let digit = if text.as_bytes()[at] == b'A' { "B" } else { "A" };
+        let changed = [&text[..at], digit, &text[at + 1..]].concat();
+        let error = FileFilter::from_base64(dir.path().join("other"), &changed).unwrap_err();
+        assert!(
+            matches!(error.root(), Error::Corrupt { field: Field::Page, offset } if *offset == page * 512),
+            "page {page}: {error}"
+        );
     }
 }
 
@@ -188,7 +204,7 @@ fn unknown_or_zero(filter: &FileFilter) -> bool {
     filter.len().map_or(true, |len| len == 0)
 }
 
-/// Opens an image at its own path.
+/// Writes `image` to a file in `dir` and opens the file for reading.
 fn opened(dir: &Path, image: &[u8]) -> Result<FileFilter, Error> {
     let path = dir.join("image");
     fs::write(&path, image).unwrap();
@@ -227,7 +243,7 @@ fn page(file: &[u8], number: usize) -> &[u8] {
     &file[number * PAGE..(number + 1) * PAGE]
 }
 
-/// Sectors are torn within or lost: each byte is old, new or arbitrary.
+/// A crash may tear a sector or leave arbitrary bytes in it.
 #[test]
 fn a_torn_page_answers_maybe_and_is_counted() {
     let (dir, path) = dir();

@@ -33,7 +33,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Tests all kinds of files whose names a temporary file might have.
+/// Tests files of every type under the names that a temporary file might have.
 #[test]
 fn a_file_beside_a_filter_is_left_alone() {
     let things: [(&str, Put); 5] = [
@@ -93,7 +93,7 @@ fn a_failed_creation_leaves_nothing() {
     // A failed open leaves nothing either.
     assert!(FileFilter::open(&path).is_err() && FileFilter::open_read_only(&path).is_err());
     assert_eq!((names(dir.path()), fs::read(&path).unwrap()), (vec!["filter".to_owned()], VICTIM.to_vec()));
-    // The name is too long for the temporary file or for the lock file.
+    // Some of these names are too long for a lock file, and the last one for any file.
     for len in [240, 248, 252, 255, 256] {
         let long = dir.path().join("x".repeat(len));
         if let Ok(filter) = create(&long) {
@@ -101,7 +101,7 @@ fn a_failed_creation_leaves_nothing() {
             fs::remove_file(&long).unwrap();
             fs::remove_file(dir.path().join(format!("{}.lock", "x".repeat(len)))).unwrap();
         }
-        assert_eq!(names(dir.path()), ["filter"], "a name of {len} bytes");
+        assert_eq!(names(dir.path()), ["filter"], "a name of {len} bytes leaves files");
     }
     // A lock file that existed before stays.
     fs::remove_file(&path).unwrap();
@@ -115,8 +115,12 @@ fn a_failed_creation_leaves_nothing() {
 fn a_replacement_keeps_mode_and_owner() {
     let (_dir, path) = dir();
     drop(create(&path).unwrap());
-    let umask = fs::metadata(path.with_extension("lock")).unwrap().mode();
-    assert_eq!(fs::metadata(&path).unwrap().mode(), umask, "a new filter has the mode of any new file");
+    let mode_of_new_files = fs::metadata(path.with_extension("lock")).unwrap().mode();
+    assert_eq!(
+        fs::metadata(&path).unwrap().mode(),
+        mode_of_new_files,
+        "a new filter must have the mode of any new file"
+    );
     for mode in [0o600, 0o640, 0o666] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         // Without the permission to change the owner, the owner stays.
@@ -153,8 +157,8 @@ fn a_limit_on_files_leaves_no_part_of_a_new_file() {
     assert!(output.status.success() && said.contains("tried"), "{said}");
 }
 
-/// Mounts a file system of 64 KiB that only the child sees. If no permission allows that, the test
-/// prints that it is skipped.
+/// Mounts a file system of 64 KiB that only the child sees. If the process may not mount one, the
+/// test prints that it is skipped.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_leaves_no_part_of_a_new_file() {

@@ -220,8 +220,8 @@ fn a_file_truncated_under_its_writer_is_an_error_at_sync() {
     }
 }
 
-/// The copies have equal numbers of keys: the number is unknown after a union or an intersection,
-/// or all bits of the key are already set.
+/// The writer notices the older copy even if the number of keys cannot show it, because it is
+/// unknown after a union or an intersection.
 #[test]
 fn an_older_copy_over_the_file_is_an_error_at_sync() {
     type Combine = fn(&mut FileFilter, &FileFilter);

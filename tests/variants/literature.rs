@@ -39,7 +39,7 @@ fn standard_filters_have_the_published_fprs() {
         };
         assert_agrees(&format!("{bits} bits, {probes} probes"), &rates(20, 10_000, filled), rate, rate * 0.004);
     }
-    // With 16 bits per key and ten hashes the FPR is below 0.00047.
+    // With 16 bits per key and ten probes, the published FPR is just below 0.00047.
     let filled = |seed| {
         let filter = Bloom::with_shape(160_000, 10, seed).unwrap();
         (0..10_000).for_each(|i| _ = filter.insert_hash(hash(i, seed)));
@@ -110,7 +110,6 @@ fn the_page_on_variants_lists_the_sizes_of_the_filters() {
     assert_eq!(on_the_page, sizes.map(|(name, bits)| (name, format!("{:.2}", bits as f64 / keys as f64))));
 }
 
-/// Compares the planned sizes with the sizes of the filters.
 #[test]
 fn variants_have_their_planned_sizes() {
     for keys in [1, 7, 25, 1_000, 24_000, 100_000] {
@@ -180,7 +179,7 @@ fn counters_overflow_within_the_bound_and_match_the_tail() {
         assert_digits("bound", bound, (share * cells as f64).min(1.0), 0.003);
     }
     assert_eq!(filter.bound_of_reaching(1, u64::MAX), 1.0);
-    // The tails of a Poisson distribution.
+    // Returns the share of counters of `count` and more: the tail of a Poisson distribution.
     let tail = |count: i32| {
         let mut term = (-ln2).exp();
         (1..count + 60).fold(0.0, |sum, i| {
@@ -232,7 +231,8 @@ fn d_left_filters_have_the_sizes_and_fprs_of_the_paper() {
 
 #[test]
 fn no_d_left_filter_refuses_a_key_up_to_its_capacity() {
-    // At three quarters of the cells, a key would have to find all its four buckets full.
+    // At capacity, three quarters of the cells are used. A filter refuses a key only if all four
+    // buckets of the key are full.
     for (buckets, filters) in [(1, 50), (2, 50), (10, 50), (100, 50), (1_000, 20), (20_000, 2)] {
         for seed in seeds(filters) {
             let mut filter = DLeft::with_shape(buckets, 14, seed).unwrap();
@@ -257,7 +257,8 @@ fn a_scalable_filter_keeps_its_fpr_as_it_grows_a_thousandfold() {
                 filter
             })
             .collect();
-        // The bound is P <= P0 / (1 - r).
+        // The FPR is at most P0 / (1 - r), where P0 is the FPR of the first stage and r the
+        // tightening.
         let first = 0.02 / ratio;
         for filter in &filled {
             let expected = (0..).map(|i| (-(first * tightening.powi(i)).log2()).ceil() as u32);
@@ -275,7 +276,8 @@ fn a_scalable_filter_keeps_its_fpr_as_it_grows_a_thousandfold() {
 
 #[test]
 fn a_dynamic_count_filter_has_the_widths_of_the_paper() {
-    // x = log2(insertions / keys) and y = floor(log2(largest overflow)) + 1.
+    // In the paper, a counter has x = log2(insertions / keys) base bits and y = floor(log2(largest
+    // overflow)) + 1 overflow bits.
     for (mean_count, most) in [(2u64, 100u64), (8, 8), (16, 5_000)] {
         let mut filter = DynamicCounting::with_rate(1_000, 0.001, mean_count, HashSeed(1)).unwrap();
         assert_eq!(filter.base_bits(), mean_count.ilog2());

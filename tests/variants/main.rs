@@ -1,4 +1,5 @@
-//! Tests of the in-memory filters: against a model, against the literature, and in files.
+//! Tests of the filters of the module `variants`: against a model, against the literature, and in
+//! files.
 #![cfg(feature = "variants")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

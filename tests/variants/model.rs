@@ -28,7 +28,7 @@ trait Subject: Membership {
         None
     }
 
-    /// Returns an upper bound of the key's count.
+    /// Returns an upper bound of the key's count, or `None` if the filter does not count.
     fn count(&self, _: KeyHash) -> Option<u64> {
         None
     }
@@ -111,7 +111,8 @@ fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
         ("Counting, 2 bits", counting(CounterBits::Two)),
         ("Counting, 4 bits", counting(CounterBits::Four)),
         ("Counting, 8 bits", counting(CounterBits::Eight)),
-        // Remainders so short that keys often coincide, and space for two thirds of the keys.
+        // The first filter has remainders so short that keys often coincide. The second has 64
+        // cells for 120 keys.
         ("DLeft, short", Box::new(DLeft::with_shape(3, 3, SEED).unwrap())),
         ("DLeft, overfull", Box::new(DLeft::with_shape(2, 12, SEED).unwrap())),
         ("DLeft", Box::new(DLeft::with_rate(120, 0.01, SEED).unwrap())),
@@ -186,8 +187,8 @@ impl Pair {
         }
     }
 
-    /// Removes a present key. An absent key is removed only if the filter knows that it is absent,
-    /// as the API demands.
+    /// Removes a key from the filter and the model. Does nothing if the key is absent and the
+    /// filter answers "maybe", because the API forbids such a removal.
     fn remove(&mut self, key: u8) {
         let count = self.model.get(&key).copied().unwrap_or(0);
         if count == 0 && self.filter.may_contain_hash(hash(key)) {
@@ -210,7 +211,10 @@ impl Pair {
             let (wanted, answer) = (self.model.get(&key).copied().unwrap_or(0), self.filter.may_contain_hash(hash));
             assert!(answer || wanted == 0, "{name} denies key {key}, which was added {wanted} times");
             if let Some(estimate) = self.filter.count(hash) {
-                assert!(estimate >= wanted, "{name} counts key {key} {estimate} times instead of {wanted}");
+                assert!(
+                    estimate >= wanted,
+                    "{name} estimates {estimate} for key {key}, which was added {wanted} times"
+                );
                 assert_eq!(estimate > 0, answer, "{name}: {key}");
             }
             if let Some(block) = &block {
@@ -236,7 +240,7 @@ proptest! {
         }
     }
 
-    /// The stable filter forgets, but neither the last keys nor more than documented.
+    /// The stable filter forgets keys, but never the last `2^cell_bits - 1`.
     #[test]
     fn a_stable_filter_keeps_the_most_recent_keys(
         keys in prop::collection::vec(0..KEYS, 1..300),
@@ -248,8 +252,8 @@ proptest! {
         for (i, &key) in keys.iter().enumerate() {
             let was_there = filter.may_contain_hash(hash(key));
             assert_eq!(filter.insert_hash(hash(key)), !was_there);
-            // Each key decrements a cell at most once. A key therefore survives as many other keys
-            // as a cell can count.
+            // A key sets its cells to their maximum, and each later key decrements a cell at most
+            // once. So the filter still knows as many of the last keys as a cell can count.
             for &recent in keys[..=i].iter().rev().take((1 << cell_bits) - 1) {
                 assert!(filter.may_contain_hash(hash(recent)), "{shape:?} forgets the recent key {recent}");
             }

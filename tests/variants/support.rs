@@ -34,7 +34,7 @@ pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len() as f64
 }
 
-/// Returns the sample standard deviation of the mean.
+/// Returns the standard deviation of the mean of the samples, estimated from the samples.
 pub fn deviation(samples: &[f64]) -> f64 {
     let (mean, n) = (mean(samples), samples.len() as f64);
     (samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (n - 1.0) / n).sqrt()
@@ -49,7 +49,7 @@ pub fn assert_agrees(what: &str, samples: &[f64], expected: f64, rounded_by: f64
     assert!((mean - expected).abs() <= 5.0 * deviation + rounded_by, "{what}: {mean} +- {deviation} for {expected}");
 }
 
-/// Asserts that a number agrees with the published digits.
+/// Asserts that `found` differs from the published number by at most the share `relative`.
 pub fn assert_digits(what: &str, found: f64, expected: f64, relative: f64) {
     assert!((found / expected - 1.0).abs() <= relative, "{what}: {found} for {expected}");
 }

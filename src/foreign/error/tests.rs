@@ -28,8 +28,13 @@ fn each_message_says_what_to_do_next() {
         ),
         (
             Error::Unsupported { field: Field::Compression, found: 3 },
-            "compression 3 is not supported by this version of filterblock; use a newer version, or let the engine \
-             write the file with another compression",
+            "compression 3, or its dictionary, is not supported by this version of filterblock; use a newer version, \
+             or let the engine write the file with another compression and without a dictionary",
+        ),
+        (
+            Error::Unsupported { field: Field::IndexKind, found: 9 },
+            "index type 9 is not supported by this version of filterblock; use a newer version, or let the engine \
+             write the file with another index type",
         ),
         (
             Error::Unsupported { field: Field::FileMetadata, found: 0x4552_4150 },

@@ -1,10 +1,10 @@
 //! LevelDB's Bloom filter, `leveldb.BuiltinBloomFilter2`: an array of bits, then one byte with the
 //! number of probes.
 //!
-//! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits`, with a hash of 32
-//! bits. If two keys differ only in the last byte of an aligned word, the low bits of hash and step
-//! are the same. So a filter of consecutive numbers answers "maybe" for many numbers near them.
-//! docs/FOREIGN.md has an example.
+//! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits` for probe `i`. The
+//! hash has 32 bits. If two keys differ only in the last byte of an aligned word of four bytes,
+//! their hashes have the same low bits, and so do their steps. So a filter of consecutive numbers
+//! answers "maybe" for many absent numbers near them. docs/FOREIGN.md has an example.
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
@@ -53,7 +53,7 @@ impl<'a> LevelDbBloom<'a> {
         Self { rule, len: bytes.len() }
     }
 
-    /// Whether `key` may be among the keys that were added.
+    /// Returns whether `key` may be among the keys that were added.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -76,7 +76,8 @@ impl<'a> LevelDbBloom<'a> {
         }
     }
 
-    /// Answers for many keys, in their order. It stops at the end of the shorter slice.
+    /// Writes to `answers` whether each key may be among the added keys, in the order of `keys`. It
+    /// stops at the end of the shorter slice.
     pub fn may_contain_batch(&self, keys: &[&[u8]], answers: &mut [bool]) {
         let mut hashes = [0; BATCH];
         for (keys, answers) in keys.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
@@ -92,7 +93,7 @@ impl<'a> LevelDbBloom<'a> {
         }
     }
 
-    /// Describes the filter. This reads all its bytes.
+    /// Returns the filter's properties. This reads all bytes of the filter.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         const KIND: &str = "leveldb-bloom";
@@ -116,7 +117,8 @@ pub struct LevelDbBloomBuilder {
 }
 
 impl LevelDbBloomBuilder {
-    /// Starts a filter of `bits_per_key` bits per key.
+    /// Starts a filter of `bits_per_key` bits per key. The filter has at least 64 bits, and 1 to 30
+    /// probes.
     #[must_use]
     pub fn new(bits_per_key: u32) -> Self {
         Self { bits_per_key, hashes: Vec::new() }

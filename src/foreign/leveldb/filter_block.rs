@@ -28,8 +28,8 @@ pub struct LevelDbFilterBlock<'a> {
 }
 
 impl<'a> LevelDbFilterBlock<'a> {
-    /// Reads the block in `bytes`. If the end of the block is invalid, it has no filters and
-    /// answers "maybe".
+    /// Reads the block in `bytes`. If `bytes` are too short or the offset of the offsets is
+    /// invalid, the block has no filters and answers "maybe".
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self::parse(bytes).unwrap_or(Self { filters: &[], offsets: &[], base: BASE })
@@ -48,15 +48,16 @@ impl<'a> LevelDbFilterBlock<'a> {
         (self.offsets.len() / 4).saturating_sub(1)
     }
 
-    /// Whether there are no filters.
+    /// Returns whether there are no filters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the data block at the file offset `block_offset` may contain `key`, by LevelDB's
-    /// rules. A filter that ends where it begins holds no key. The answer is "maybe" if the data
-    /// block has no filter, or if the stored start and end of the filter are not a valid range.
+    /// Returns whether the data block at the file offset `block_offset` may contain `key`, by
+    /// LevelDB's rules. A filter whose stored start and end are equal holds no key. The answer is
+    /// "maybe" if the data block has no filter, or if the filter's start and end differ and are not
+    /// a valid range.
     #[must_use]
     pub fn may_contain(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.number(block_offset).and_then(|number| self.bounds(number)) {
@@ -68,8 +69,8 @@ impl<'a> LevelDbFilterBlock<'a> {
         }
     }
 
-    /// Whether the data block at `block_offset` has a filter. LevelDB answers "maybe" for any other
-    /// data block.
+    /// Returns whether the data block at `block_offset` has a filter. LevelDB answers "maybe" for
+    /// any other data block.
     pub(super) fn reaches(&self, block_offset: u64) -> bool {
         self.number(block_offset).is_some_and(|number| number < self.len())
     }
@@ -90,8 +91,8 @@ impl<'a> LevelDbFilterBlock<'a> {
         Some((bound(number)?, bound(number + 1)?))
     }
 
-    /// Returns the range of filter `number` in the block, or `None` if there is no such filter or
-    /// its offsets are invalid.
+    /// Returns the range of filter `number` in the bytes of the block, or `None` if there is no
+    /// such filter or its offsets are invalid.
     #[must_use]
     pub fn range(&self, number: usize) -> Option<Range<usize>> {
         let (start, limit) = self.bounds(number)?;
@@ -104,7 +105,8 @@ impl<'a> LevelDbFilterBlock<'a> {
         self.filters.get(self.range(number)?).map(LevelDbBloom::new)
     }
 
-    /// Returns the range of file offsets of the data blocks that filter `number` covers.
+    /// Returns the range of file offsets at which the data blocks of filter `number` begin. An end
+    /// that exceeds 64 bits is [`u64::MAX`].
     #[must_use]
     pub fn covers(&self, number: usize) -> Range<u64> {
         let edge = |number: u64| {
@@ -127,17 +129,18 @@ pub struct LevelDbFilterBlockBuilder {
 }
 
 impl LevelDbFilterBlockBuilder {
-    /// Starts a block of filters of `bits_per_key` bits per key.
+    /// Starts a block of filters of `bits_per_key` bits per key, as [`LevelDbBloomBuilder::new`]
+    /// makes them.
     #[must_use]
     pub fn new(bits_per_key: u32) -> Self {
         Self { filters: Vec::new(), offsets: Vec::new(), pending: LevelDbBloomBuilder::new(bits_per_key) }
     }
 
-    /// Starts the data block at `offset` in the file. Keys that are added later belong to it. Start
-    /// the blocks in ascending order of their offsets.
+    /// Starts the data block at `offset` in the file. Keys that are added later belong to this data
+    /// block. Start the data blocks in ascending order of their offsets.
     ///
     /// # Errors
-    /// Returns `Invalid` if the filters exceed 4 GiB.
+    /// Returns `Invalid` if the filters exceed 4 GiB. The block cannot be finished then.
     pub fn start_block(&mut self, offset: u64) -> Result<()> {
         while (self.offsets.len() as u64) < offset >> BASE {
             self.end_filter()?;

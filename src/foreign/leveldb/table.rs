@@ -68,9 +68,9 @@ struct Reading {
 pub struct LevelDbFilterRange {
     /// The offset of the filter in the file.
     pub offset: u64,
-    /// The length of the filter. An empty filter holds no key.
+    /// The length of the filter in bytes. An empty filter holds no key.
     pub len_bytes: u64,
-    /// The range of file offsets of the data blocks that the filter covers.
+    /// The range of file offsets at which the data blocks of the filter begin.
     pub data_blocks: Range<u64>,
 }
 
@@ -79,7 +79,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     ///
     /// # Errors
     /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, index or filter block are
-    /// damaged, and `Unsupported` if one of them has an unknown compression.
+    /// damaged. Returns `Unsupported` if one of them has an unknown compression, or if the table is
+    /// of RocksDB's `format_version` 0.
     pub fn open(bytes: D) -> Result<Self> {
         let mut table = Self::open_unread(bytes)?;
         table.readings = table.find_readings()?;
@@ -160,8 +161,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         if cursor.advance()? { cursor.handle().map(Some) } else { Ok(None) }
     }
 
-    /// Whether the keys of the first data block ascend. It returns an error if the block cannot be
-    /// read.
+    /// Returns whether the keys of the first data block ascend. It returns an error if the block
+    /// cannot be read.
     fn first_keys_ascend(&self, form: KeyForm) -> Result<bool> {
         let Some(handle) = self.first_handle()? else { return Ok(true) };
         let (mut last, mut is_ascending) = (None::<Vec<u8>>, true);
@@ -175,14 +176,15 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(is_ascending)
     }
 
-    /// Returns the form, and whether the keys ascend in it. If the first block cannot be read, the
-    /// keys count as not ascending.
+    /// Returns the form, and whether the keys of the index and of the first data block ascend in
+    /// it. If the first block cannot be read, the keys count as not ascending.
     fn reading(&self, form: KeyForm) -> Result<Reading> {
         let is_ascending = self.check_index(form)?.is_ascending && self.first_keys_ascend(form).unwrap_or(false);
         Ok(Reading { form, is_ascending })
     }
 
-    /// Returns the forms that nothing rules out. An unreadable first block rules out no form.
+    /// Returns the forms that neither the index, nor the first data block, nor its filter rules
+    /// out. A first block that cannot be read rules out no form.
     fn find_readings(&self) -> Result<Vec<Reading>> {
         let mut looks_internal = true;
         check_index(self.index()?, KeyForm::User, 0, self.footer_offset as u64, |cursor| {
@@ -211,9 +213,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(readings)
     }
 
-    /// Whether the table may contain `user_key`, as LevelDB answers with its bytewise comparator. A
-    /// key after the last data block is absent. For any other key, the filter of the data block
-    /// that would hold the key answers. An error is never "absent".
+    /// Returns whether the table may contain `user_key`, as LevelDB answers with its bytewise
+    /// comparator. A key after the last data block is absent. For any other key, the filter of the
+    /// data block that would hold the key answers. An error is never "absent".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))
@@ -245,8 +247,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
 
     fn ask_all(&self, user_key: &[u8]) -> bool {
         let Some(block) = self.filter_block() else { return true };
-        // Blocks are in the order of their offsets: if the last block has a filter, all blocks have
-        // one.
+        // The filters cover the file from its start: if the last block has a filter, all blocks
+        // have one.
         !block.reaches(self.last_block_offset)
             || (0..block.len()).any(|number| block.filter(number).is_none_or(|filter| filter.may_contain(user_key)))
     }
@@ -257,7 +259,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.bytes.as_ref().get(self.filter.clone()?).map(LevelDbFilterBlock::new)
     }
 
-    /// Returns the name of the filter policy, known or not, or `None` if there are no filters.
+    /// Returns the name of the filter policy, known or unknown, or `None` if the table names none.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
@@ -288,8 +290,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.bytes.as_ref()
     }
 
-    /// Returns the location of each filter, empty filters too, in file order.
-    /// [`LevelDbFilterBlock::filter`] returns the filters.
+    /// Returns the location of each filter, empty filters too, in file order. It skips filters with
+    /// invalid offsets. [`LevelDbFilterBlock::filter`] returns the filters.
     pub fn filters(&self) -> impl Iterator<Item = LevelDbFilterRange> {
         let place = self.filter.clone().unwrap_or_default();
         self.filter_block().into_iter().flat_map(move |block| {
@@ -305,8 +307,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// once.
     ///
     /// # Errors
-    /// Returns an error if a data block is damaged or the form of the keys is unknown, and any
-    /// error that `each` returns.
+    /// Returns an error if a data block is damaged, `Invalid` unless [`Self::key_form`] is known,
+    /// and any error that `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.readings.len() > 1 {
             // In the wrong form every key is another key. A filter of such keys would deny present
@@ -318,8 +320,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.for_each_version(once(each)).map(|_| ())
     }
 
-    /// Calls `each` with every user key, once per stored version. Returns the number of data
-    /// blocks.
+    /// Calls `each` with every user key, once per stored version, in the first possible form.
+    /// Returns the number of data blocks.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
             form_unknown("its filter denies a key of the first data block in every form; use --key-form or open_as()")
@@ -336,7 +338,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(blocks)
     }
 
-    /// Reads every block, and asks the table for every key in it.
+    /// Reads every block, and asks the table for every key of the data blocks. If both forms of
+    /// keys are possible, it takes the keys as those of a database.
     ///
     /// # Errors
     /// Returns the error of the first damaged block, and `Invalid` if [`Self::key_forms`] returns
@@ -353,7 +356,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     }
 }
 
-/// Whether a file ends with the magic of a table.
+/// Returns whether a file ends with the magic of a table.
 pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }

@@ -20,10 +20,11 @@ const SEEK_TAG: u64 = u64::MAX << 8 | 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelDbTableOptions {
-    /// The length of a data block. A block ends with the entry that reaches this length.
+    /// The length of a data block in bytes, without its trailer. A block ends with the entry that
+    /// reaches this length.
     pub block_size_bytes: usize,
     /// The number of entries of a data block from one restart point, which stores its key in full,
-    /// to the next.
+    /// to the next. 0 counts as 1.
     pub restart_interval: usize,
     /// The bits per key of the filters, or `None` for a table without filters.
     pub bits_per_key: Option<u32>,
@@ -72,9 +73,11 @@ impl<W: Write> LevelDbTableWriter<W> {
     /// Adds an entry. The key must have the form that [`LevelDbTableOptions::keys`] names.
     ///
     /// # Errors
-    /// Returns `OutOfOrder` if the key does not come after the previous key, `Invalid` if the key
-    /// does not have the form or the table exceeds the limits of the format, and any error of
-    /// `out`.
+    /// * `OutOfOrder`: the key does not come after the previous key. The table is unchanged.
+    /// * `Invalid`: the key does not have the form, or its data block or the index would exceed
+    ///   4 GiB. The table is unchanged.
+    /// * `Invalid`: the filters exceed 4 GiB. The table cannot be finished.
+    /// * Any error of `out`. The table is incomplete; write it again.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let form = self.options.keys;
         let user_key = form.user_key(key).ok_or_else(|| {
@@ -85,8 +88,11 @@ impl<W: Write> LevelDbTableWriter<W> {
         if self.last_key.as_ref().is_some_and(|last| form.order(last, key).is_ge()) {
             return Err(Error::OutOfOrder);
         }
-        if let (Some(handle), Some(last)) = (self.unindexed.take(), &self.last_key) {
+        // Check the space before any change, so that a refused entry changes nothing.
+        self.data.check_space(key, value)?;
+        if let (Some(handle), Some(last)) = (self.unindexed, &self.last_key) {
             add_to_index(&mut self.index, &separator(form, last, key), handle)?;
+            self.unindexed = None;
         }
         if let Some(filter) = &mut self.filter {
             filter.add(user_key);
@@ -107,10 +113,10 @@ impl<W: Write> LevelDbTableWriter<W> {
         self.filter.as_mut().map_or(Ok(()), |filter| filter.start_block(self.offset))
     }
 
-    /// Ends the table. Returns `out` and the table's length.
+    /// Ends the table. Returns `out` and the table's length in bytes.
     ///
     /// # Errors
-    /// Returns any error of `out`, and `Invalid` if the table exceeds the limits of the format.
+    /// Returns any error of `out`, and `Invalid` if the index or the filters exceed 4 GiB.
     pub fn finish(mut self) -> Result<(W, u64)> {
         self.end_block()?;
         let mut metaindex = BlockBuilder::new(self.options.restart_interval);
@@ -226,5 +232,26 @@ mod tests {
         writer.add(&[b"k", &u64_bytes(2 << 8 | 1)[..]].concat(), b"").unwrap();
         writer.add(&[b"k", &u64_bytes(1 << 8 | 1)[..]].concat(), b"").unwrap();
         assert!(matches!(writer.add(&[b"k", &u64_bytes(3 << 8 | 1)[..]].concat(), b""), Err(Error::OutOfOrder)));
+    }
+
+    #[cfg(all(feature = "mmap", target_pointer_width = "64"))]
+    #[test]
+    fn an_entry_over_the_block_limit_changes_nothing() {
+        // No code reads these 4 GiB of zeros. A system that refuses to map them skips the test.
+        let Ok(too_long) = memmap2::MmapOptions::new().len(1 << 32).no_reserve_swap().map_anon() else { return };
+        let write = |tries_too_long| {
+            // Each entry ends its block, so the index still lacks the first block at the next
+            // entry.
+            let options =
+                LevelDbTableOptions { keys: KeyForm::User, block_size_bytes: 1, ..LevelDbTableOptions::default() };
+            let mut writer = LevelDbTableWriter::new(Vec::new(), options);
+            writer.add(b"a", b"1").unwrap();
+            if tries_too_long {
+                assert!(matches!(writer.add(b"b", &too_long), Err(Error::Invalid { .. })));
+            }
+            writer.add(b"b", b"2").unwrap();
+            writer.finish().unwrap().0
+        };
+        assert!(write(true) == write(false), "the tables differ");
     }
 }

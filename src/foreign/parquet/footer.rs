@@ -20,9 +20,9 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// The magic of a file with encrypted metadata.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
-/// The least length of a column chunk in the metadata, with its mandatory fields. It limits the
-/// memory for hostile metadata: a chunk without fields would take one byte in the file, but many
-/// bytes in memory.
+/// The minimum length in bytes of a column chunk in the metadata, with its mandatory fields. It
+/// limits the memory for hostile metadata: a chunk without fields would take one byte in the file,
+/// but many bytes in memory.
 const MIN_CHUNK_LEN_BYTES: u64 = 16;
 
 /// The physical type of a column. It decides how a value is encoded before it is hashed.
@@ -75,7 +75,7 @@ pub struct ParquetColumnChunk {
     pub physical_type: Option<PhysicalType>,
     /// The number of values, nulls included.
     pub num_values: u64,
-    /// The location of the filter, or `None` if the chunk has no filter, is encrypted or lies in
+    /// The location of the filter. It is `None` if the chunk has no filter, is encrypted or lies in
     /// another file.
     pub filter: Option<ParquetFilterRange>,
 }
@@ -85,7 +85,7 @@ pub struct ParquetColumnChunk {
 pub struct ParquetFilterRange {
     /// The offset of the header in the file.
     pub offset: u64,
-    /// The length of header and bits, or `None` in files of older writers, which do not store it.
+    /// The length of header and bits in bytes, or `None` if an older writer did not store it.
     pub len_bytes: Option<u64>,
 }
 
@@ -134,7 +134,7 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// Returns the filter of a chunk, or `None` if the chunk has none.
+    /// Returns the filter of a chunk, or `None` if [`ParquetColumnChunk::filter`] is `None`.
     ///
     /// # Errors
     /// Returns `Corrupt` if the location or the header is invalid, and `Unsupported` for another
@@ -152,8 +152,8 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         parsed.map(Some).map_err(|error| error.moved_by(place.offset))
     }
 
-    /// Whether a chunk may contain a value, given in the plain encoding. An error is never
-    /// "absent".
+    /// Returns whether a chunk may contain a value, given in the plain encoding. If the chunk has
+    /// no filter, or the filter cannot be read, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, chunk: &ParquetColumnChunk, plain_value: &[u8]) -> bool {
         self.filter(chunk).ok().flatten().is_none_or(|filter| filter.may_contain(plain_value))
@@ -188,7 +188,7 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     }
 }
 
-/// Whether a file begins and ends with a magic of Parquet.
+/// Returns whether a file begins and ends with a magic of Parquet.
 pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     [MAGIC, MAGIC_ENCRYPTED].iter().any(|magic| file.starts_with(*magic) && file.ends_with(*magic))
 }

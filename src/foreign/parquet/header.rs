@@ -20,8 +20,9 @@ const KNOWN: i16 = 1;
 /// Splits `bytes` after the header. Returns the bits and the length of the header.
 ///
 /// # Errors
-/// Returns `Corrupt` if the header is truncated, a part is missing, or the bits are not whole
-/// blocks or incomplete. Returns `Unsupported` for another algorithm, hash or compression.
+/// Returns `Corrupt` if the header is truncated or lacks a part, if a union has several members, or
+/// if the bits are incomplete or not whole blocks. Returns `Unsupported` for another algorithm,
+/// hash or compression.
 pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     let mut reader = Reader::new(bytes, 0, Field::FilterHeader);
     let (mut last, mut len) = (0, None);

@@ -52,7 +52,7 @@ kernels! {
         all_set(simd, blocks, hash)
     }
 
-    /// Answers for many hashes. It stops at the end of the shorter slice.
+    /// Writes the answer for each hash to `answers`. It stops at the end of the shorter slice.
     fn may_contain_batch(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64], answers: &mut [bool]) {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
             *answer = all_set(simd, blocks, hash);
@@ -60,7 +60,8 @@ kernels! {
     }
 }
 
-/// Whether a value's bit is set in every lane of its block. Without blocks the answer is "maybe".
+/// Returns whether a value's bit is set in every lane of its block. Without blocks the answer is
+/// "maybe".
 #[inline(always)]
 fn all_set(simd: impl Simd, blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool {
     let Some(block) = blocks.get(block_number(hash, blocks.len())) else { return true };
@@ -77,7 +78,8 @@ pub struct ParquetBloom<'a> {
 }
 
 impl<'a> ParquetBloom<'a> {
-    /// Reads the filter in `bits`, without a header. Bits that are not whole blocks answer "maybe".
+    /// Reads the filter in `bits`, without a header. If `bits` are empty, are not whole blocks of
+    /// 32 bytes, or have 2 GiB or more, every answer is "maybe".
     #[must_use]
     pub fn new(bits: &'a [u8]) -> Self {
         let (blocks, rest) = bits.as_chunks();
@@ -85,8 +87,8 @@ impl<'a> ParquetBloom<'a> {
         Self { blocks, len: bits.len(), kernel: Kernel::new(Isa::detect()) }
     }
 
-    /// Reads the header at the start of `bytes` and the filter after it. It ignores the bytes
-    /// behind the filter.
+    /// Reads the header at the start of `bytes` and the filter after it. It ignores the bytes after
+    /// the filter.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the header is invalid or the bits are incomplete, and
@@ -96,8 +98,8 @@ impl<'a> ParquetBloom<'a> {
         Ok(Self { len: header_len + bits.len(), ..Self::new(bits) })
     }
 
-    /// Whether the chunk may contain the value with this plain encoding: the bytes of a byte array
-    /// without the length, or the little-endian bytes of a number.
+    /// Returns whether the chunk may contain the value with this plain encoding: the bytes of a
+    /// byte array without the length, or the little-endian bytes of a number.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, plain_encoded_value: &[u8]) -> bool {
@@ -109,7 +111,8 @@ impl<'a> ParquetBloom<'a> {
         self.kernel.may_contain(self.blocks, hash)
     }
 
-    /// Answers for many values, in their order. It stops at the end of the shorter slice.
+    /// Writes to `answers` whether the chunk may contain each value, in the order of the values. It
+    /// stops at the end of the shorter slice.
     pub fn may_contain_batch(&self, plain_encoded_values: &[&[u8]], answers: &mut [bool]) {
         let mut hashes = [0; BATCH];
         for (values, answers) in plain_encoded_values.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
@@ -122,13 +125,13 @@ impl<'a> ParquetBloom<'a> {
         }
     }
 
-    /// Returns the bits without the header.
+    /// Returns the bits without the header. They are empty if every answer is "maybe".
     #[must_use]
     pub fn bits(&self) -> &'a [u8] {
         self.blocks.as_flattened()
     }
 
-    /// Describes the filter. This reads all its bytes.
+    /// Returns the filter's properties. This reads all bytes of the filter.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         const KIND: &str = "parquet-split-block";
@@ -149,7 +152,7 @@ impl ParquetBloomBuilder {
     /// Starts a filter of `num_blocks` blocks of 32 bytes. The known writers use powers of two.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for no blocks, and for 2 GiB or more.
+    /// Returns [`Error::Invalid`] for zero blocks, and for 2 GiB or more.
     pub fn with_blocks(num_blocks: usize) -> Result<Self> {
         if !(1..=MAX_BLOCKS).contains(&num_blocks) {
             return Err(Error::invalid(
@@ -161,8 +164,9 @@ impl ParquetBloomBuilder {
         Ok(Self { blocks: vec![[0; BLOCK_LEN_BYTES]; num_blocks] })
     }
 
-    /// Starts a filter for `num_values` different values with a false-positive rate of `rate`. Its
-    /// length is rounded up to a power of two, from 32 bytes to 128 MiB.
+    /// Starts a filter for `num_values` distinct values with a false-positive rate of about `rate`.
+    /// Its length is rounded up to a power of two, 32 bytes to 128 MiB. If the values need more
+    /// than 128 MiB, the rate is higher.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless the rate is above 0 and below 1.
@@ -201,10 +205,10 @@ impl ParquetBloomBuilder {
     /// Halves the filter repeatedly, as long as its estimated false-positive rate stays at most
     /// `rate`. A filter with an odd number of blocks cannot be halved. The estimate takes all
     /// blocks as equally full. At small rates the true rate is somewhat higher, because some blocks
-    /// are fuller.
+    /// are fuller than others.
     ///
-    /// Halving joins neighbours, because the block number is the high half of the hash times the
-    /// number of blocks. The result is the filter that a smaller builder would have made.
+    /// Halving joins neighbouring blocks, because the block number is the high half of the hash
+    /// times the number of blocks. The result is the filter that a smaller builder would have made.
     pub fn fold(&mut self, rate: f64) {
         let ones: u64 = self.blocks.as_flattened().iter().map(|byte| u64::from(byte.count_ones())).sum();
         let clear = 1.0 - ones as f64 / (self.blocks.len() * BLOCK_LEN_BYTES * 8) as f64;
@@ -225,7 +229,7 @@ impl ParquetBloomBuilder {
         self.blocks = joined.collect();
     }
 
-    /// Returns header and bits.
+    /// Returns the bytes of the filter: the header and the bits.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         let bits = self.blocks.as_flattened();

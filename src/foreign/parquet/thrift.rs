@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         self.cursor.offset()
     }
 
-    /// Returns an error for the value just read.
+    /// Returns `Corrupt` with the offset of the next value.
     pub(super) fn corrupt(&self) -> Error {
         self.cursor.corrupt(self.part).into()
     }

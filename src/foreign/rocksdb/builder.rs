@@ -14,19 +14,24 @@ const MOST_BITS_PER_KEY: f64 = 100.0;
 /// The options of a filter. They mean the same as in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RocksDbFilterOptions {
-    /// The layout. For few keys a ribbon filter becomes a Bloom filter, as in RocksDB.
+    /// The layout. As in RocksDB, a ribbon filter becomes a `FastLocalBloom` filter for few keys if
+    /// that is shorter, and for more than 950 million keys.
     pub kind: RocksDbFilterKind,
-    /// Bits per key, as given to RocksDB's policy. Like RocksDB, this builder limits the value to 1
-    /// to 100 and rounds it to a thousandth. For a value below 0.5, RocksDB writes no filter, and
-    /// this builder returns an always-maybe filter. A ribbon filter has the false-positive rate of
-    /// a Bloom filter with this many bits per key, and uses fewer bits.
+    /// Bits per key, as given to RocksDB's policy. As in RocksDB, a value from 0.5 to 1 counts as
+    /// 1, and a value above 100 or a NaN counts as 100. For a value below 0.5, RocksDB writes no
+    /// filter, and this builder returns an always-maybe filter.
+    ///
+    /// `FastLocalBloom` rounds the value to a thousandth, and `LegacyBloom` to a whole number. A
+    /// ribbon filter has the false-positive rate of a `FastLocalBloom` filter with this many bits
+    /// per key, and uses fewer bits.
     pub bits_per_key: f64,
-    /// `optimize_filters_for_memory`, the default from RocksDB 9.2 on: a Bloom filter has the
-    /// number of probes that suits its length after rounding. If RocksDB's allocator reports the
+    /// `optimize_filters_for_memory`, the default from RocksDB 9.2 on: the number of probes of a
+    /// `FastLocalBloom` filter suits its length after rounding. If RocksDB's allocator reports the
     /// usable size of memory, RocksDB also changes the length. This builder does not.
     pub optimize_for_memory: bool,
     /// Whether a Bloom filter without keys has a trailer. RocksDB 7.8.3 writes only the trailer
-    /// (`true`). RocksDB 11.8.1 writes no bytes (`false`).
+    /// (`true`). RocksDB 11.8.1 writes no bytes (`false`). A ribbon filter without keys has no
+    /// bytes in either case.
     pub trailer_without_keys: bool,
 }
 
@@ -41,7 +46,7 @@ impl Default for RocksDbFilterOptions {
     }
 }
 
-/// Builds a full filter or one partition.
+/// Builds a full filter or one partition as RocksDB does, byte for byte.
 #[derive(Debug, Clone)]
 pub struct RocksDbFilterBuilder {
     options: RocksDbFilterOptions,
@@ -78,10 +83,10 @@ impl RocksDbFilterBuilder {
     /// Returns the filter's bytes with its trailer, and resets the builder to no keys and the same
     /// options.
     ///
-    /// If no memory is left for a ribbon filter, or none of the 256 seeds has a solution, this
-    /// builds a Bloom filter. [`RocksDbFilter::kind`](super::RocksDbFilter::kind) tells which kind
-    /// it is. If no memory is left for the hashes or for a Bloom filter, the process aborts, as
-    /// with any `Vec`.
+    /// If there is no memory for a ribbon filter, or none of the 256 seeds has a solution, the
+    /// result is a Bloom filter. [`RocksDbFilter::kind`](super::RocksDbFilter::kind) tells which
+    /// kind it is. If there is no memory for the hashes or for a Bloom filter, the process aborts,
+    /// as with any `Vec`.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
         let Some(bits_per_key) = clamped(self.options.bits_per_key) else {

@@ -45,7 +45,7 @@ kernels! {
         all_set(simd, lines, probes, hash)
     }
 
-    /// Answers for many hashes. It stops at the end of the shorter slice.
+    /// Writes the answer for each hash to `answers`. It stops at the end of the shorter slice.
     fn may_contain_batch(lines: &[[u8; LINE_LEN_BYTES]], probes: u32, hashes: &[u64], answers: &mut [bool]) {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
             *answer = all_set(simd, lines, probes, hash);
@@ -53,7 +53,8 @@ kernels! {
     }
 }
 
-/// Whether all probed bits are set in the line of a key. Without lines the answer is "maybe".
+/// Returns whether all probed bits are set in the line of a key. Without lines the answer is
+/// "maybe".
 #[inline(always)]
 fn all_set(simd: impl Simd, lines: &[[u8; LINE_LEN_BYTES]], probes: u32, hash: u64) -> bool {
     let Some(line) = lines.get(line_number(hash, lines.len())) else { return true };
@@ -71,9 +72,10 @@ pub(super) struct FastLocalBloom<'a> {
 }
 
 impl<'a> FastLocalBloom<'a> {
-    /// Returns the filter in `payload`. Returns `None` if a line does not have 64 bytes, if the
-    /// payload has no line or more bytes than RocksDB supports, or if the number of probes is not 1
-    /// to 30. It ignores bytes behind the last whole line.
+    /// Returns the filter in `payload`. It ignores bytes after the last whole line.
+    ///
+    /// Returns `None` in three cases: a line does not have 64 bytes; the payload has no whole line,
+    /// or 4 GiB or more; or the number of probes is not 1 to 30.
     pub(super) fn new(payload: &'a [u8], line_and_probes: u8) -> Option<Self> {
         // The upper three bits are the length of a line, 0 for 64 bytes. So a longer line reads as
         // too many probes.
@@ -101,7 +103,7 @@ impl<'a> FastLocalBloom<'a> {
         self.kernel.may_contain(self.lines, self.probes.into(), hash)
     }
 
-    /// Answers for many hashes. It stops at the end of the shorter slice.
+    /// Writes the answer for each hash to `answers`. It stops at the end of the shorter slice.
     #[inline]
     pub(super) fn may_contain_batch(&self, hashes: &[u64], answers: &mut [bool]) {
         self.kernel.may_contain_batch(self.lines, self.probes.into(), hashes, answers);
@@ -132,7 +134,8 @@ fn line_number(hash: u64, lines: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * lines as u64) >> 32) as usize
 }
 
-/// Returns the total length of all lines, in bytes, for `num_keys` keys.
+/// Returns the total length of all lines, in bytes, for `num_keys` keys. It is a multiple of a
+/// line's length, and at most [`MAX_LEN_BYTES`].
 pub(super) fn payload_len_bytes(num_keys: u64, millibits_per_key: u32) -> u64 {
     let bytes = u128::from(num_keys) * u128::from(millibits_per_key);
     let bytes = u64::try_from(bytes.div_ceil(8000)).unwrap_or(u64::MAX).min(MAX_LEN_BYTES);
@@ -162,8 +165,8 @@ pub(super) fn build(hashes: &[u64], millibits_per_key: u32, optimize_for_memory:
         Some(millibits) if optimize_for_memory => probes(millibits),
         _ => probes(millibits_per_key.into()),
     };
-    // The allocator refuses a length beyond the address space just as it refuses one that is merely
-    // too long.
+    // A length beyond the address space becomes `usize::MAX`, which `vec!` refuses like any length
+    // that is too long.
     let mut filter = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     let (lines, _) = filter.as_chunks_mut::<LINE_LEN_BYTES>();
     let num_lines = lines.len();

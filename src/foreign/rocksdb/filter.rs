@@ -71,8 +71,8 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// Whether `key` may be among the keys that were added. `key` is a user key without timestamp,
-    /// or a prefix if the table's filter has prefixes.
+    /// Returns whether `key` may be among the keys that were added. `key` is a user key without
+    /// timestamp, or a prefix if the table's filter has prefixes.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -85,7 +85,8 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// Answers for many keys, in their order. It stops at the end of the shorter slice.
+    /// Writes to `answers` whether each key may be among the added keys, in the order of `keys`. It
+    /// stops at the end of the shorter slice.
     pub fn may_contain_batch(&self, keys: &[&[u8]], answers: &mut [bool]) {
         match self.rule {
             Rule::No => answers.iter_mut().zip(keys).for_each(|(answer, _)| *answer = false),
@@ -114,7 +115,7 @@ impl<'a> RocksDbFilter<'a> {
         }
     }
 
-    /// Describes the filter. This reads all its bytes.
+    /// Returns the filter's properties. This reads all bytes of the filter.
     #[must_use]
     pub fn info(&self) -> ForeignFilterInfo {
         match self.rule {

@@ -31,7 +31,7 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
 /// The first version with context checksums.
 const FIRST_WITH_CONTEXT: u32 = 6;
 
-/// Whether a file ends with the magic of a block-based table.
+/// Returns whether a file ends with the magic of a block-based table.
 pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     file.last_chunk().is_some_and(|magic| u64_from(magic) == MAGIC)
 }

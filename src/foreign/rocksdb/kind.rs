@@ -1,6 +1,6 @@
 //! The layouts of a full filter, and the first bytes of their trailers.
 
-/// The length of a trailer.
+/// The length of a filter's trailer.
 pub(super) const TRAILER_LEN_BYTES: usize = 5;
 /// The first byte of the trailer of a [`RocksDbFilterKind::FastLocalBloom`] filter.
 pub(super) const NEW_BLOOM: u8 = 0xff;
@@ -10,8 +10,8 @@ pub(super) const RIBBON: u8 = 0xfe;
 /// The layouts of a full filter in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RocksDbFilterKind {
-    /// The Bloom filter of Pebble and of tables of `format_version` 4 and older: lines of 64 bytes,
-    /// and a hash of 32 bits.
+    /// The Bloom filter of Pebble and of tables of `format_version` 4 and older. Its line is the
+    /// cache line of the machine that wrote it, mostly 64 bytes. Its hash has 32 bits.
     LegacyBloom,
     /// `FastLocalBloom`: the Bloom filter of tables of `format_version` 5 and newer, in lines of 64
     /// bytes.

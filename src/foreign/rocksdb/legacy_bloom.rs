@@ -28,8 +28,8 @@ pub(super) struct LegacyBloom<'a> {
 }
 
 impl<'a> LegacyBloom<'a> {
-    /// Returns the filter in `payload`. Returns `None` unless the payload consists of whole lines
-    /// whose length in bytes is a power of two.
+    /// Returns the filter in `payload`, or `None` if there are no lines or if the length of a line
+    /// in bytes is not a power of two.
     pub(super) fn new(payload: &'a [u8], probes: u8, lines: [u8; 4]) -> Option<Self> {
         let lines = u32_from(&lines);
         let line = Remainder::by(lines.into())?;
@@ -82,11 +82,11 @@ impl<'a> LegacyBloom<'a> {
     /// of random bits: 0.28 % instead of 0.03 % at 18 bits per key.
     ///
     /// There are two reasons. First, with a step that is a multiple of `2^j`, the probes return to
-    /// the first bit after `m / 2^j` probes in a line of `m` bits. Such a key has only that many
-    /// different bits. Second, a line of `m` bits has only `m^2` pairs of first bit and step. A
-    /// present key also lets pass the pair that visits its bits from the end. For each of the two
-    /// pairs it also lets pass pairs that begin a few steps away, if their other bits are set by
-    /// chance.
+    /// the first bit after `m / 2^j` probes in a line of `m` bits. Such a key has only `m / 2^j`
+    /// distinct bits. Second, a line of `m` bits has only `m^2` pairs of first bit and step. The
+    /// pair of a present key always passes, and so does the pair that visits the same bits in
+    /// reverse order. A pair that begins a few steps before or after one of these two pairs passes
+    /// if its other bits are set by chance.
     fn line_rate(&self, line: &[u8], keys: f64) -> f64 {
         let bits = line.len() as u64 * 8;
         let ones = line.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();

@@ -17,7 +17,7 @@ pub(super) struct PartitionIndex {
     offset: u64,
     values: Values,
     keys: KeyForm,
-    /// Whether keys ascend bytewise. If not, a query asks all partitions.
+    /// Whether the keys of the index ascend bytewise. If not, a query asks all partitions.
     is_searchable: bool,
     len: u64,
     last: Option<BlockHandle>,
@@ -57,9 +57,9 @@ impl PartitionIndex {
         self.len
     }
 
-    /// Whether the filters may contain `entry`, a key or a prefix. `key` selects the partition. For
-    /// a key after the last partition, the last partition answers, because the prefix may be in it.
-    /// Without partitions the answer is "maybe".
+    /// Returns whether the filters may contain `entry`, a key or a prefix. `key` selects the
+    /// partition. For a key after the last partition, the last partition answers, because the
+    /// prefix may be in it. Without partitions the answer is "maybe".
     pub(super) fn may_contain(&self, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
         self.ask(file, entry, key).unwrap_or(true)
     }
@@ -83,8 +83,8 @@ impl PartitionIndex {
         Ok(false)
     }
 
-    /// Calls `each` with the range of every partition and the last user key that it covers, until
-    /// `each` returns `false`.
+    /// Calls `each` with the range of every partition in the file and the user key of its index
+    /// entry, until `each` returns `false`.
     pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8]) -> bool) -> Result<()> {
         let mut cursor = self.block(file)?.cursor();
         while cursor.advance()? {

@@ -1,7 +1,7 @@
 //! The prefixes of keys that RocksDB adds to filters for prefix seeks.
 
 /// A prefix extractor that RocksDB provides. The rules of an application's own extractor are
-/// unknown, so its filters answer "maybe".
+/// unknown, so the answer for its prefixes is always "maybe".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RocksDbPrefixExtractor {

@@ -16,11 +16,11 @@ const BYTEWISE: &str = "leveldb.BytewiseComparator";
 const TIMESTAMP_SUFFIX: &str = ".u64ts";
 const TIMESTAMP_LEN_BYTES: usize = 8;
 
-/// The property with the sequence number of an ingested table. Ingestion writes it over zeros after
-/// the block's checksum was computed.
+/// The property with the sequence number of an ingested table. Ingestion writes the number over
+/// zeros after the checksum of the block was computed.
 const GLOBAL_SEQUENCE: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 
-/// The kind of index of a table.
+/// The kind of a table's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RocksDbIndexKind {
@@ -52,7 +52,7 @@ pub struct RocksDbProperties {
     pub num_filter_entries: u64,
     /// The number of data blocks.
     pub num_data_blocks: u64,
-    /// The total length of all filters.
+    /// The total length of all filters in bytes.
     pub filter_len_bytes: u64,
     /// The kind of index.
     pub index_kind: RocksDbIndexKind,
@@ -84,7 +84,7 @@ impl RocksDbProperties {
     }
 
     /// Reads the properties of a table that got a sequence number after it was written. Returns
-    /// `None` if the checksum is wrong even with zeros in place of the sequence number.
+    /// `None` if the checksum is wrong even with zeros instead of the sequence number.
     fn read_ingested(blocks: &Blocks<'_>, handle: BlockHandle) -> Option<Result<Self>> {
         let (stored, covered, checksum) = blocks.split(handle).ok()?;
         let mut place = None;
@@ -166,8 +166,8 @@ impl RocksDbProperties {
         RocksDbPrefixExtractor::from_name(&self.prefix_extractor).filter(|_| self.prefix_filtering)
     }
 
-    /// Whether no query can use the filters: they contain prefixes only, and the extractor is
-    /// unknown.
+    /// Returns whether no query can use the filters: they contain no whole keys, and no prefixes of
+    /// a known extractor.
     #[must_use]
     pub fn knows_no_entry(&self) -> bool {
         !self.whole_key_filtering && self.extractor().is_none()

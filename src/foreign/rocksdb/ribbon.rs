@@ -72,7 +72,7 @@ kernels! {
     struct Kernel[];
     |simd|
 
-    /// Whether the payload gives the row's fingerprint.
+    /// Returns whether the payload gives the row's fingerprint.
     fn holds(layout: &RibbonLayout, payload: &[u8], row: &RibbonRow) -> bool {
         layout.holds(simd, payload, row)
     }
@@ -91,8 +91,8 @@ pub(super) struct Ribbon<'a> {
 }
 
 impl<'a> Ribbon<'a> {
-    /// Returns the filter in `payload`, or `None` for fewer than two blocks: these numbers are
-    /// reserved.
+    /// Returns the filter in `payload`, or `None` for fewer than two blocks: RocksDB reserves these
+    /// numbers.
     ///
     /// The number of columns is the number of words in the payload divided by the blocks, rounded
     /// up. Words beyond 32 columns are ignored.

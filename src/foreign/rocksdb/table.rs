@@ -62,8 +62,8 @@ pub enum RocksDbFilterLayout {
     Partitioned(u64),
     /// Each data block has a filter. RocksDB no longer reads these: all keys are "maybe".
     BlockBased,
-    /// The filter has an application's policy, with this name in the metaindex: all keys are
-    /// "maybe".
+    /// The filter has an unknown policy, for example an application's own, with this name in the
+    /// metaindex: all keys are "maybe".
     Unknown(String),
 }
 
@@ -73,10 +73,11 @@ pub enum RocksDbFilterLayout {
 pub struct RocksDbFilterRange<'a> {
     /// The offset of the filter in the file.
     pub offset: u64,
-    /// The length of the filter.
+    /// The length of the filter in bytes, with its own trailer and without the block's trailer.
     pub len_bytes: u64,
-    /// The last user key that a partition covers, or `None` for a filter of the whole table. The
-    /// last partition also answers for keys above its last key.
+    /// The user key up to which a partition answers, or `None` for a filter of the whole table. It
+    /// is the last key of the partition, or a key between that key and the next partition. The last
+    /// partition also answers for keys above it.
     pub up_to: Option<&'a [u8]>,
 }
 
@@ -116,8 +117,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(Self { footer, properties, index, has_dictionary, filter, bytes })
     }
 
-    /// Whether the table may contain `user_key` (without timestamp), as a read of one key in
-    /// RocksDB answers: by the whole key if the filters have whole keys, else by its prefix. An
+    /// Returns whether the table may contain `user_key` (without timestamp), as a read of one key
+    /// in RocksDB answers: by the whole key if the filters have whole keys, else by its prefix. An
     /// error is never "absent".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
@@ -137,8 +138,9 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// Whether the table may contain a key with the prefix of `seek_key`, as RocksDB answers for a
-    /// prefix seek. The answer is "maybe" if the key has no prefix or the filters have no prefixes.
+    /// Returns whether the table may contain a key with the prefix of `seek_key`, as RocksDB
+    /// answers for a prefix seek. The answer is "maybe" if the key has no prefix or the filters
+    /// have no prefixes.
     #[must_use]
     pub fn prefix_may_match(&self, seek_key: &[u8]) -> bool {
         let prefix = self.properties.extractor().and_then(|extractor| extractor.prefix(seek_key));
@@ -165,9 +167,9 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         self.bytes.as_ref().get(start..end).map(RocksDbFilter::new)
     }
 
-    /// Calls `each` with each filter's location, in key order, until it returns `false`. The
-    /// locations are not collected: a hostile index of a few bytes per partition may expand to very
-    /// long keys.
+    /// Calls `each` with each filter's location, in key order, until `each` returns `false`. It
+    /// does not collect the locations: a hostile index of a few bytes per partition may expand to
+    /// very long keys.
     pub fn for_each_filter(&self, mut each: impl FnMut(RocksDbFilterRange<'_>) -> bool) {
         match &self.filter {
             Place::Nowhere(_) => {}
@@ -272,7 +274,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(found.len)
     }
 
-    /// Reads every block, and asks the table for every key in it.
+    /// Reads every block, and asks the table for every key of the data blocks.
     ///
     /// # Errors
     /// Returns the error of the first block that is damaged or has an unsupported layout or
@@ -368,7 +370,8 @@ impl Metaindex {
     }
 }
 
-/// Returns the uncompressed content of a block. A dictionary is not supported.
+/// Returns the uncompressed content of a block. If the file has a dictionary, only Snappy and
+/// uncompressed blocks are supported.
 fn unpack(stored: StoredBlock<'_>, has_dictionary: bool) -> Result<Content> {
     let unsupported = || Error::Unsupported { field: Field::Compression, found: u64::from(stored.compression) };
     let codec = match stored.compression {

@@ -7,8 +7,8 @@
 //! neighbouring segments, and no sort is needed.
 //!
 //! Whether all keys can be removed depends on the number of slots and on luck. The published sizes
-//! fail for 20 to 40 % of the seeds at some numbers of keys (11,480 to 11,521 with segments of
-//! 512). This builder first tries another seed, which costs a little time, and then more slots,
+//! fail for 20 to 40 % of the seeds at some numbers of keys (11,480 to 11,521, with segments of
+//! 1,024). This builder first tries another seed, which costs a little time, and then more slots,
 //! which cost a little space.
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
@@ -116,7 +116,7 @@ const AHEAD: usize = 32;
 /// The number of hashes in a cache line.
 const HASHES_IN_A_LINE: usize = 8;
 
-/// The scratch memory of peeling: 13.5 bytes per slot. We rejected two layouts that are slower. One
+/// The scratch memory of peeling: 13 bytes per slot. We rejected two layouts that are slower. One
 /// keeps the removed keys in a separate array (9 bytes per slot and 9 per key) and needs more new
 /// memory pages. The other keeps key numbers instead of hashes in the slots (8 bytes per slot), and
 /// each lookup of a hash is then a second cache miss.
@@ -128,13 +128,14 @@ struct Peeling {
     /// For each slot, the number of hashes that use it.
     counts: Vec<u8>,
     /// The slots through which keys were removed, in order, followed by the slots that were found
-    /// with a single key, in that order. The number of keys of a slot only falls, so each slot is
-    /// found at most once, and the room suffices.
+    /// with a single key, in the order of finding. The number of keys of a slot only falls, so each
+    /// slot is found at most once, and the room suffices.
     order: Vec<u32>,
 }
 
 impl Peeling {
-    /// Removes all keys from the `slots` slots. Returns `false` if some keys are left.
+    /// Removes all keys from the `slots` slots. Returns `false` if some keys are left, or if a slot
+    /// has more than [`MAX_COUNT`] keys.
     fn peel(&mut self, geometry: &Geometry, hashes: &[KeyHash], slots: u32) -> Result<bool, NoMemory> {
         let slots = index(slots.into());
         self.hashes.clear();
@@ -155,7 +156,7 @@ impl Peeling {
             let slots = geometry.place(hash).slots;
             let [_, _, last] = slots;
             if index(last) >= self.hashes.len() {
-                self.extend(index(last | u64::from(geometry.segment - 1)) + 1);
+                self.extend(index(last | (geometry.segment() - 1)) + 1);
             }
             for slot in slots {
                 let slot = index(slot);
@@ -189,7 +190,7 @@ impl Peeling {
         reason = "no slot is found twice, and the order has room for all slots and more"
     )]
     fn take_all(&mut self, geometry: &Geometry) -> usize {
-        let (segment, mut num_taken) = (index(geometry.segment.into()), 0);
+        let (segment, mut num_taken) = (index(geometry.segment()), 0);
         for first in (0..self.counts.len()).step_by(segment) {
             let mut num_alone = num_taken;
             for (slot, &count) in self.counts.iter().enumerate().skip(first).take(segment) {

@@ -33,10 +33,10 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{self, Simd};
 
-/// The multiplier that mixes the hash. It is odd: output 33 of the generator that [`super::bloom`]
-/// names.
+/// The multiplier that mixes the hash: output 33 of the generator that [`super::bloom`] names, made
+/// odd.
 const FUSE_MIX: u64 = 0x59e3_0611_bde6_b295;
-/// The difference between one seed's salt and the next. It is odd: output 34.
+/// The difference between one seed's salt and the next: output 34, made odd.
 const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
 
 /// The widths of fingerprints, in bits.
@@ -50,7 +50,7 @@ const MAX_SEGMENT_LOG2: u32 = 18;
 const BATCH: usize = 16;
 
 /// The width of a slot. The type has only three values, so the compiler can store the enum tag of
-/// [`super::Geometry`] in the unused ones.
+/// [`super::Geometry`] in the unused values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Width {
@@ -69,7 +69,7 @@ impl Width {
 pub(super) struct BinaryFuse;
 
 impl BinaryFuse {
-    /// Returns the width of a budget's fingerprints.
+    /// Returns the width of a budget's fingerprints, or `None` if no width has that many bits.
     fn width(budget: Budget) -> Option<Width> {
         Width::new(budget.millibits / 1000)
     }
@@ -91,7 +91,7 @@ impl Kind for BinaryFuse {
     /// Plans the filter that results if the first seed succeeds.
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         const TOO_MANY: &str =
-            "a binary fuse filter has at most 2^32 slots, enough for 3.8 billion keys; use another kind";
+            "a binary fuse filter has fewer than 2^32 slots, enough for 3.8 billion keys; use another kind";
         let width = Self::width(budget).ok_or(TOO_MANY)?;
         let geometry = build::geometries(width, num_keys).next().ok_or(TOO_MANY)?;
         let slots = u32::try_from(geometry.slots()).map_err(|_| TOO_MANY)?;
@@ -106,8 +106,7 @@ impl Kind for BinaryFuse {
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
         let Some(width) = Self::width(budget) else { return Ok(None) };
         let Some((geometry, payload)) = build::build(width, hashes)? else { return Ok(None) };
-        #[expect(clippy::cast_possible_truncation, reason = "at most 18")]
-        let params = [geometry.segment.ilog2() as u8, width as u8, geometry.seed];
+        let params = [geometry.segment_log2, width as u8, geometry.seed];
         Ok(Some((Shape { kind: FilterKind::BinaryFuse, params, layers: Vec::new() }, payload)))
     }
 
@@ -125,10 +124,7 @@ impl Kind for BinaryFuse {
 pub(crate) struct Geometry {
     width: Width,
     seed: u8,
-    /// The seed, spread over 64 bits. It is XORed into the hash.
-    salt: u64,
-    /// The number of slots of a segment, a power of two.
-    segment: u32,
+    segment_log2: u8,
     /// The number of possible first slots of a key: all slots but those of the last two segments.
     starts: u64,
 }
@@ -141,17 +137,23 @@ struct Place {
 
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, segment, starts, .. } = self;
-        let (bits, slots) = (self.bits(), starts + 2 * u64::from(*segment));
+        let (seed, segment, bits, slots) = (self.seed, self.segment(), self.bits(), self.slots());
         write!(f, "segments of {segment} slots, {bits} bits per slot, seed {seed}; {slots} slots")
     }
 }
 
 impl Geometry {
-    /// `slots` must be a multiple of the segment, and at least three segments.
+    /// Makes the geometry of `slots` slots, which must be at least three whole segments.
     fn of(width: Width, segment_log2: u32, slots: u64, seed: u8) -> Self {
-        let salt = u64::from(seed).wrapping_mul(FUSE_SEED);
-        Self { width, seed, salt, segment: 1 << segment_log2, starts: slots - (2 << segment_log2) }
+        #[expect(clippy::cast_possible_truncation, reason = "at most MAX_SEGMENT_LOG2")]
+        let log2 = segment_log2 as u8;
+        Self { width, seed, segment_log2: log2, starts: slots - (2 << segment_log2) }
+    }
+
+    /// Returns the number of slots of a segment.
+    #[inline]
+    fn segment(self) -> u64 {
+        1 << self.segment_log2
     }
 
     /// Reads the parameters (logarithm of the segment's slots, width, seed) for a payload of
@@ -194,14 +196,15 @@ impl Geometry {
     }
 
     fn slots(&self) -> u64 {
-        self.starts + 2 * u64::from(self.segment)
+        self.starts + 2 * self.segment()
     }
 
     #[inline]
     fn place(&self, hash: KeyHash) -> Place {
-        let product = (hash.raw() ^ self.salt).wrapping_mul(FUSE_MIX);
+        let salt = u64::from(self.seed).wrapping_mul(FUSE_SEED);
+        let product = (hash.raw() ^ salt).wrapping_mul(FUSE_MIX);
         let first = reduce(hash.raw(), self.starts);
-        let segment = u64::from(self.segment);
+        let segment = self.segment();
         let mask = segment - 1;
         // Adding whole segments moves a slot to a later segment. XORing less than a segment keeps
         // it in that segment.
@@ -238,7 +241,7 @@ impl Geometry {
         (first ^ second ^ third ^ fingerprint) & mask::<BITS>() == 0
     }
 
-    /// Starts to bring the three slots of a key into the cache.
+    /// Prefetches the three slots of a key.
     #[inline]
     fn prefetch(&self, payload: &[u8], hash: KeyHash) {
         self.place(hash).slots.into_iter().for_each(|slot| simd::prefetch(payload, self.byte_of(slot)));
@@ -320,7 +323,7 @@ mod tests {
     /// bits of a fingerprint.
     fn place(geometry: &Geometry, hash: u64) -> u128 {
         let Place { slots: [first, second, third], fingerprint } = geometry.place(KeyHash::from_raw(hash));
-        let segment = u64::from(geometry.segment);
+        let segment = geometry.segment();
         let (second, third) = (second ^ (first + segment), third ^ (first + 2 * segment));
         u128::from(second) | u128::from(third) << 18 | u128::from(fingerprint) << 36
     }

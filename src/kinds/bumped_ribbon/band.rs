@@ -17,6 +17,7 @@ use super::layer::Starts;
 use super::{BUCKET_STARTS, THRESHOLDS};
 use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
+use crate::simd::{Isa, kernels};
 
 /// The slots of a shard, which share scratch memory: as many as stay in the second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
@@ -74,6 +75,7 @@ impl Rows {
     ///
     /// The order of insertion differs from the order of `equations`, but the result does not depend
     /// on it. The taken rows, a contradiction and the solution depend only on the set of equations.
+    #[inline(always)]
     pub(super) fn insert_all(
         &mut self,
         mut equations: impl Iterator<Item = Moving>,
@@ -196,6 +198,7 @@ pub(super) struct Keys<'a> {
 }
 
 impl Keys<'_> {
+    #[inline(always)]
     fn equation(&self, key: usize, base: usize) -> Moving {
         let hash = self.hashes.get(key).map_or(0, |hash| hash.raw());
         Moving {
@@ -207,6 +210,7 @@ impl Keys<'_> {
 
     /// Returns the index of the first key whose start is at least `start`, or the number of keys if
     /// there is none.
+    #[inline(always)]
     pub(super) fn first_of(&self, start: u64) -> usize {
         let least = self.starts.least_hash(start).unwrap_or(u64::MAX);
         self.hashes.partition_point(|hash| hash.raw() < least)
@@ -214,6 +218,7 @@ impl Keys<'_> {
 
     /// Returns the index of the first key, from `key` on, whose start is at least `start`, or the
     /// number of keys if there is none.
+    #[inline(always)]
     fn first_from(&self, key: usize, start: u64) -> usize {
         let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
         let mut key = self.stride_to(key, least);
@@ -224,6 +229,7 @@ impl Keys<'_> {
     }
 
     /// Advances from `key` in strides, over hashes that are all below `least`.
+    #[inline(always)]
     fn stride_to(&self, mut key: usize, least: u64) -> usize {
         const STRIDE: usize = 16;
         while self.hashes.get(key + STRIDE - 1).is_some_and(|hash| hash.raw() < least) {
@@ -267,6 +273,11 @@ impl Stretch {
 
     /// Places or bumps all keys of the stretch.
     pub(super) fn run(&mut self, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
+        Band::new(Isa::detect()).run(self, keys, rows)
+    }
+
+    #[inline(always)]
+    fn run_here(&mut self, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
         self.bumps.try_reserve_exact(self.buckets.len())?;
         let mut behind = keys.first_of((self.buckets.start * BUCKET_STARTS) as u64);
         let mut placed = Vec::new();
@@ -301,6 +312,17 @@ impl Stretch {
             self.bumps.push(bits);
         }
         Ok(())
+    }
+}
+
+kernels! {
+    /// Banding, compiled for this processor: counting zeros and shifting by a variable take fewer
+    /// instructions on newer processors.
+    struct Band[];
+    |_simd|
+
+    fn run(stretch: &mut Stretch, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
+        stretch.run_here(keys, rows)
     }
 }
 

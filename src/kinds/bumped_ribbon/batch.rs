@@ -74,7 +74,7 @@ impl Geometry {
         }
         if groups > 1 {
             for (i, answer) in answers.iter_mut().take(KEYS).enumerate().filter(|(_, answer)| **answer) {
-                *answer = self.others_hold(simd, bytes, KeyHash::from_raw(raw[i]), groups);
+                *answer = self.others_hold(simd, bytes, raw[i], groups);
             }
         }
         while bumped != 0 {

@@ -1,7 +1,7 @@
 //! The equation of a key.
 
 use super::hashes::{coefficients, fingerprint};
-use super::{BLOCK_SLOTS, GROUP_COLUMNS, MAX_COLUMNS};
+use super::{GROUP_COLUMNS, MAX_COLUMNS};
 
 /// The maximum number of column groups.
 pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
@@ -24,7 +24,12 @@ impl Equation {
     /// Returns the coefficients of the slots in the block of the start, and in the next block.
     #[inline(always)]
     pub(super) fn split(&self) -> (u64, u64) {
-        let shift = self.start % BLOCK_SLOTS;
-        (self.coefficients << shift, (self.coefficients >> 1) >> (BLOCK_SLOTS - 1 - shift))
+        // The shift and the rotation count modulo 64, so the start needs no remainder. The shift
+        // drops the bits that cross into the next block, and the rotation moves them to the low
+        // end. The XOR of both leaves only these bits.
+        #[expect(clippy::cast_possible_truncation, reason = "only the start modulo 64 counts")]
+        let shift = self.start as u32;
+        let low = self.coefficients.wrapping_shl(shift);
+        (low, self.coefficients.rotate_left(shift % u64::BITS) ^ low)
     }
 }

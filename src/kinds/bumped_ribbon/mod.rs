@@ -31,6 +31,7 @@ mod band;
 mod batch;
 mod build;
 mod equation;
+mod flat;
 mod hashes;
 #[cfg(test)]
 mod hashes_tests;
@@ -39,13 +40,17 @@ mod layer;
 mod plan;
 mod queries;
 mod read;
+mod shrink;
+#[cfg(test)]
+mod shrink_tests;
 mod small;
 mod solve;
 #[cfg(test)]
 mod tests;
 
+pub(super) use flat::{Blockwise, Flat, FlatQuery, Form, Groups, Lines, Words};
 pub(super) use inline::Unread;
-pub(super) use read::{Geometry, Plain};
+pub(super) use read::Geometry;
 
 use super::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE_FOR_MEMORY};
 use super::shape::{Effort, Shape};

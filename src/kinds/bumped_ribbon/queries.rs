@@ -1,7 +1,8 @@
 //! The implementation of [`Query`] for bumped ribbons.
 
 use super::batch::KEYS;
-use super::read::{Geometry, Plain};
+use super::flat::{Blockwise, Flat, FlatQuery};
+use super::read::Geometry;
 use super::{BumpedRibbon, Columns};
 use crate::hash::KeyHash;
 use crate::kinds::guard::{Guard, or_maybe};
@@ -78,49 +79,42 @@ impl Query for BumpedRibbon {
     }
 }
 
-/// For filters of eight columns. The single query has fewer instructions; the other queries call
-/// [`BumpedRibbon`].
-impl Query for Plain {
-    type Asked<'a> = (Plain, &'a Geometry);
+/// For filters whose first layer is [`Flat`]. Batches of one filter call [`BumpedRibbon`].
+impl<F: Blockwise> Query for FlatQuery<F> {
+    type Asked<'a> = (Flat, &'a Geometry);
 
     #[inline(always)]
-    fn may_contain(
-        simd: impl Simd,
-        (plain, ribbon): (Plain, &Geometry),
-        padded: &[u8],
-        _: usize,
-        hash: KeyHash,
-    ) -> bool {
-        plain.ask(ribbon, simd, padded, hash)
+    fn may_contain(simd: impl Simd, (flat, whole): (Flat, &Geometry), padded: &[u8], _: usize, hash: KeyHash) -> bool {
+        flat.ask::<F>(whole, simd, padded, hash.raw())
     }
 
     #[inline(always)]
     fn may_contain_batch(
         simd: impl Simd,
-        (_, ribbon): (Plain, &Geometry),
+        (_, whole): (Flat, &Geometry),
         padded: &[u8],
         len: usize,
         hashes: &[KeyHash],
         answers: &mut [bool],
     ) {
-        BumpedRibbon::may_contain_batch(simd, ribbon, padded, len, hashes, answers);
+        BumpedRibbon::may_contain_batch(simd, whole, padded, len, hashes, answers);
     }
 
     #[inline(always)]
-    fn prefetch((_, ribbon): (Plain, &Geometry), padded: &[u8], len: usize, hash: KeyHash) {
-        BumpedRibbon::prefetch(ribbon, padded, len, hash);
+    fn prefetch((flat, _): (Flat, &Geometry), padded: &[u8], _: usize, hash: KeyHash) {
+        flat.prefetch::<F>(padded, hash.raw());
     }
 
     #[inline]
     fn may_contain_guarded(
         ask: impl FnOnce() -> bool,
-        (_, ribbon): (Plain, &Geometry),
+        (_, whole): (Flat, &Geometry),
         padded: &[u8],
         len: usize,
         hash: KeyHash,
         columns: Columns,
         guard: &impl Guard,
     ) -> bool {
-        BumpedRibbon::may_contain_guarded(ask, ribbon, padded, len, hash, columns, guard)
+        BumpedRibbon::may_contain_guarded(ask, whole, padded, len, hash, columns, guard)
     }
 }

@@ -1,7 +1,6 @@
 //! The geometry of a payload, and the queries of its layers.
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::ops::DerefMut;
 
 use super::equation::{Equation, MAX_GROUPS};
@@ -52,17 +51,6 @@ impl Layers for Vec<Layer> {
     }
 }
 
-/// The numbers that most queries need of a filter of eight columns. The type is small enough to be
-/// kept without a pointer. With thousands of filters, following a pointer would be one more cache
-/// miss per query.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Plain {
-    /// The last start of the first layer. The payload begins with this layer's blocks of eight
-    /// columns.
-    last: NonZeroU32,
-    bumps: u32,
-}
-
 /// A layer that bumps keys.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Layer {
@@ -95,25 +83,6 @@ impl Asked {
     #[inline(always)]
     fn bumped(&self, bytes: &[u8], start: usize) -> Option<bool> {
         Some(is_bumped(*bytes.get(self.bumps + bump_byte(start))?, start))
-    }
-}
-
-impl Plain {
-    /// Answers like [`Geometry::ask`] with half the instructions. It uses `whole` only for keys
-    /// that were bumped.
-    #[inline(always)]
-    pub(super) fn ask(self, whole: &Geometry, simd: impl Simd, bytes: &[u8], hash: KeyHash) -> bool {
-        let start = Starts::with_last(self.last.get().into()).of(hash.raw());
-        let asked = bytes.get(self.bumps as usize + bump_byte(start));
-        if asked.is_none_or(|&byte| is_bumped(byte, start)) {
-            return whole.ask_slowly(simd, bytes, hash, 1);
-        }
-        let equation = Equation::new(start, hash.raw());
-        let (low, high) = equation.split();
-        let block = start / BLOCK_SLOTS;
-        // With the bound counted in cache lines, the bounds check is one comparison.
-        let Some([first, second]) = bytes.as_chunks().0.get(block..block + 2) else { return true };
-        simd.parities_of_64(first, second, low, high) == column_group(equation.sum, 0)
     }
 }
 
@@ -280,7 +249,20 @@ impl<L: Layers> Geometry<L> {
         if groups == 1 {
             return holds;
         }
-        if holds { self.others_hold(simd, bytes, hash, groups) } else { false }
+        if holds { self.others_hold(simd, bytes, hash.raw(), groups) } else { false }
+    }
+
+    /// Answers for a key that the first layer bumped.
+    ///
+    /// One key in 25 gets here, and each step may be a cache miss. So a filter of one layer asks its
+    /// last system at once, without a look at the layer.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ask_bumped(&self, simd: impl Simd, bytes: &[u8], hash: u64) -> bool {
+        match &self.last {
+            Some(last) if self.layers.len() == 1 => last.ask(simd, self.columns, bytes, remix(hash), self.groups()),
+            _ => self.ask_slowly(simd, bytes, KeyHash::from_raw(hash), self.groups()),
+        }
     }
 
     /// Answers like [`Geometry::ask`] for a key that the first layer bumped, or if there is no
@@ -295,8 +277,9 @@ impl<L: Layers> Geometry<L> {
                 None => return true,
                 Some(true) => hash = remix(hash),
                 Some(false) => {
-                    return layer.asked.group.holds(simd, bytes, Equation::new(start, hash))
-                        && (groups == 1 || layer.others_hold(simd, self.columns, bytes, start, hash, groups));
+                    let equation = Equation::new(start, hash);
+                    return layer.asked.group.holds(simd, bytes, equation)
+                        && (groups == 1 || layer.others_hold(simd, self.columns, bytes, equation, groups));
                 }
             }
         }
@@ -306,16 +289,16 @@ impl<L: Layers> Geometry<L> {
     /// Returns whether the equation of a key that the first layer did not bump holds in the groups
     /// after the first. One absent key in 256 gets here.
     #[inline(never)]
-    pub(super) fn others_hold(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
+    pub(super) fn others_hold(&self, simd: impl Simd, bytes: &[u8], hash: u64, groups: usize) -> bool {
         self.layers.first().is_none_or(|layer| {
-            let start = layer.asked.starts.of(hash.raw());
-            layer.others_hold(simd, self.columns, bytes, start, hash.raw(), groups)
+            let equation = Equation::new(layer.asked.starts.of(hash), hash);
+            layer.others_hold(simd, self.columns, bytes, equation, groups)
         })
     }
 
     /// Returns the number of column groups.
     #[inline(always)]
-    pub(super) fn groups(&self) -> usize {
+    pub(in crate::kinds) fn groups(&self) -> usize {
         self.columns.groups()
     }
 
@@ -356,14 +339,6 @@ impl Geometry {
     pub(in crate::kinds) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
     }
-
-    /// Returns the short form, or `None` unless the filter has exactly eight columns in all blocks
-    /// and at least one layer.
-    pub(in crate::kinds) fn plain(&self) -> Option<Plain> {
-        let first = self.layers.first().filter(|layer| self.groups() == 1 && layer.asked.group.is_lines())?;
-        let (last, bumps) = (first.asked.starts.last(), first.asked.bumps);
-        Some(Plain { last: NonZeroU32::new(u32::try_from(last).ok()?)?, bumps: u32::try_from(bumps).ok()? })
-    }
 }
 
 impl Layer {
@@ -388,16 +363,7 @@ impl Layer {
 
     /// Returns whether the equation holds in the groups after the first.
     #[inline]
-    fn others_hold(
-        &self,
-        simd: impl Simd,
-        columns: Columns,
-        bytes: &[u8],
-        start: usize,
-        hash: u64,
-        groups: usize,
-    ) -> bool {
-        let equation = Equation::new(start, hash);
+    fn others_hold(&self, simd: impl Simd, columns: Columns, bytes: &[u8], equation: Equation, groups: usize) -> bool {
         let (low, high) = equation.split();
         self.groups.iter().enumerate().take(groups).skip(1).all(|group| {
             let (from, used) = self.words(columns, equation.start / BLOCK_SLOTS, group);

@@ -38,7 +38,7 @@ impl Small {
     }
 
     /// Returns the number of slots in the short block.
-    fn tail(&self) -> usize {
+    pub(super) fn tail(&self) -> usize {
         self.slots % BLOCK_SLOTS
     }
 
@@ -58,8 +58,9 @@ impl Small {
     pub(super) fn ask(&self, simd: impl Simd, columns: Columns, bytes: &[u8], hash: u64, groups: usize) -> bool {
         let equation = self.equation(seeded(hash, self.seed));
         let is_whole = equation.start / BLOCK_SLOTS + 1 < self.blocks.count;
-        if is_whole && groups == 1 {
-            return self.first.holds(simd, bytes, equation);
+        if is_whole {
+            return self.first.holds(simd, bytes, equation)
+                && (groups == 1 || self.ask_slowly(columns, bytes, equation, groups));
         }
         self.ask_slowly(columns, bytes, equation, groups)
     }

@@ -5,24 +5,42 @@ use super::hashes::column_group;
 use super::layer::{Blocks, Columns};
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::codec::put_u64;
-use crate::simd::parities;
+use crate::simd::{Isa, Simd, kernels};
 
 /// The 64 slots from the last solved slot on. In the word of column `j`, bit `i` is slot `i`.
 pub(super) type State = [u64; GROUP_COLUMNS as usize];
 
-/// Solves the rows before the solved rows. `rows[i]` holds the coefficients of slot `i` and the
-/// next 63 slots, or 0 if no key determines the slot.
-pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
-    for row in rows.iter().rev() {
-        let sum = column_group(row.sum, group);
-        for word in state.iter_mut() {
-            *word <<= 1;
-        }
-        let bits = parities(&state.map(|word| word & row.coefficients)) ^ sum;
-        for (j, word) in state.iter_mut().enumerate() {
-            *word |= u64::from(bits >> j & 1);
-        }
+kernels! {
+    /// Back-substitution, compiled for this processor.
+    struct Solve[];
+    |simd|
+
+    /// Solves the rows before the solved rows. `rows[i]` holds the coefficients of slot `i` and the
+    /// next 63 slots, or 0 if no key determines the slot.
+    fn solve(rows: &[Row], group: usize, state: &mut State) {
+        simd.substitute(state, Steps { rows: rows.iter(), group });
     }
+}
+
+/// The steps that solve rows, the last row first. A `map` with a closure would not be inlined.
+struct Steps<'a> {
+    rows: std::slice::Iter<'a, Row>,
+    group: usize,
+}
+
+impl Iterator for Steps<'_> {
+    type Item = (u64, u8);
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "a group has eight columns")]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.rows.next_back().map(|row| (row.coefficients, column_group(row.sum, self.group) as u8))
+    }
+}
+
+/// Solves the rows before the solved rows: see [`Solve::solve`].
+pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
+    Solve::new(Isa::detect()).solve(rows, group, state);
 }
 
 /// Solves whole blocks and writes their words of one group.

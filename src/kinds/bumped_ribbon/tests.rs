@@ -20,14 +20,14 @@ use crate::kinds::kernels::{BatchKernel, Kernel};
 use crate::kinds::{Effort, FilterKind, FilterView, Geometry, Rounding, Shape};
 use crate::simd::{Isa, Portable};
 
-fn splitmix(state: &mut u64) -> u64 {
+pub(super) fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-fn random_hashes(n: usize, seed: u64) -> Vec<KeyHash> {
+pub(super) fn random_hashes(n: usize, seed: u64) -> Vec<KeyHash> {
     let mut state = seed;
     let mut hashes: Vec<_> = (0..n).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
     hashes.sort_unstable();
@@ -172,6 +172,8 @@ fn every_kernel_agrees_with_the_portable_one() {
                     .map(|_| [splitmix(&mut state), splitmix(&mut state) & splitmix(&mut state), 0][density] as u8)
                     .collect();
                 let hashes: Vec<_> = (0..300).map(|_| KeyHash::from_raw(splitmix(&mut state))).collect();
+                let view = FilterView::new(&geometry, Kernel::of(&geometry), &payload, ribbon.payload_len);
+                hashes.iter().for_each(|&hash| view.prefetch(hash));
                 for groups in [1, columns.groups()] {
                     let ask = |isa, hash| {
                         if groups == columns.groups() {

@@ -22,9 +22,9 @@ const MAX_SEEDS: u8 = 64;
 const GROWTH: u64 = 5;
 
 /// Returns the number of spare slots of the first try, in ten-thousandths of the number of keys.
-/// With this number, at most one try in twenty fails. The authors measured, for rows of 128 bits,
-/// 2.2 to 2.8 % from 256 to 16,384 keys, and 0.38 percentage points more for each doubling (RocksDB,
-/// util/ribbon_config.cc).
+/// With this number, at most one try in twenty fails. For this rate of failures and rows of 128
+/// bits, the authors measured 2.2 to 2.8 % spare slots from 256 to 16,384 keys, and 0.38 percentage
+/// points more for each doubling (RocksDB, util/ribbon_config.cc).
 fn spare_slots(num_keys: u64) -> u64 {
     let doublings = u64::from(num_keys.max(1).ilog2()).saturating_sub(13);
     240 + 38 * doublings
@@ -49,7 +49,8 @@ pub(super) fn geometries(budget: Budget, num_keys: u64) -> impl Iterator<Item = 
     })
 }
 
-/// Sets as many columns as the total of `millibits` thousandths of a bit allows.
+/// Sets as many columns as the total of `millibits` thousandths of a bit allows, but 1 to
+/// [`MAX_COLUMNS`].
 fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
     let blocks = geometry.blocks;
     let words = u64::try_from(millibits / (1000 * u128::from(WIDTH))).unwrap_or(u64::MAX);
@@ -67,7 +68,7 @@ fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
     let share = (rate / least - 1.0).clamp(0.0, 1.0);
     let starts = geometry.starts();
     let narrow = (share * (starts + 2 * SMASH) as f64 - SMASH as f64) / WIDTH as f64;
-    // For a share of one, this is a quarter block more than all blocks but one.
+    // For a share of 1, this is `blocks - 0.74`, which rounds down to all blocks but one.
     let narrow = if columns > 1 { narrow.max(0.0) as u64 } else { 0 };
     Geometry { columns, narrow, ..geometry }
 }

@@ -8,10 +8,10 @@
 //! the system:  for each key and column, the coefficients select bits of slots s .. s + 127; their XOR is the fingerprint's bit
 //! the payload: blocks of 128 slots, one 128-bit word per column; a query reads one or two adjacent blocks
 //! ```
-//! The filter takes 2.4 % more space than the fingerprints up to 16 thousand keys, and 0.4 % more
-//! for each doubling. The reason is that one system needs spare slots everywhere, in case keys
-//! crowd somewhere. This kind is a baseline, in the form that RocksDB gave it.
-//! [`super::bumped_ribbon`] has no such loss.
+//! The filter takes 2.4 % more space than the fingerprints up to 16 thousand keys, and 0.4
+//! percentage points more for each doubling. The reason is that one system needs spare slots
+//! everywhere, in case keys crowd somewhere. This kind is a baseline, in the form that RocksDB gave
+//! it. [`super::bumped_ribbon`] has no such loss.
 //!
 //! Budgets may lie between whole columns: the first `narrow` blocks have one column less, so that
 //! any size is used up. A key is tested in the columns of the block in which it starts, and no
@@ -43,13 +43,13 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{Simd, prefetch};
 
-/// The multiplier that mixes the hash. It is odd: output 35 of the generator that [`super::bloom`]
-/// names.
+/// The multiplier that mixes the hash: output 35 of the generator that [`super::bloom`] names, made
+/// odd.
 const RIBBON_MIX: u64 = 0x2d4a_4005_97be_a439;
-/// The difference between one seed's salt and the next. It is odd: output 36.
+/// The difference between one seed's salt and the next: output 36, made odd.
 const RIBBON_SEED: u64 = 0x7f62_3976_a617_690b;
-/// Multipliers for the lower and the upper half of the coefficients and for the fingerprint. They
-/// are odd: outputs 37 to 39.
+/// Multipliers for the lower and the upper half of the coefficients and for the fingerprint:
+/// outputs 37 to 39, made odd.
 const RIBBON_ROWS: [u64; 3] = [0xaab5_86f6_a24f_068b, 0xc18d_bce4_72c3_ad95, 0x194c_3510_e83a_8851];
 
 /// The slots of a block, and the coefficients of a row.
@@ -74,7 +74,8 @@ impl Kind for Ribbon {
         "the lowest FPR of ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = false;
 
-    /// Each column halves the FPR. The rest of a ribbon is small and depends on the number of keys.
+    /// Each column halves the FPR. The spare slots do not count, because their share depends on the
+    /// number of keys.
     fn rate_of_many(millibits: u32) -> f64 {
         (-f64::from(millibits.min(MAX_COLUMNS * 1000)) / 1000.0).exp2()
     }
@@ -148,7 +149,7 @@ impl Query for Ribbon {
     }
 }
 
-/// The positions of the rows, and their columns.
+/// The layout of a ribbon's payload, and the seed of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     columns: u32,
@@ -192,8 +193,8 @@ impl Geometry {
         }
         let mut record = Cursor::new(record, 0);
         let blocks = record.take_varint(Field::Extension)?;
-        // Any number of blocks whose slots can be counted. The length of the payload then bounds
-        // it.
+        // A number of blocks is valid if its slots can be counted in 64 bits. Below, the length of
+        // the payload bounds the number.
         if !record.is_empty() || !(1..=u64::MAX / WIDTH / 2).contains(&blocks) {
             return Err(corrupt(Field::Extension));
         }

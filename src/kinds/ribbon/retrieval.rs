@@ -1,5 +1,6 @@
-//! A static function stored in a ribbon: each key has a value of up to 32 bits. The function takes
-//! 2 to 5 % more space than the values. For a key without a value, it returns an arbitrary value.
+//! A static function stored in a ribbon: each key has a value of up to 32 bits. Up to a million
+//! keys, the function takes 2 to 5 % more space than the values. For a key without a value, it
+//! returns an arbitrary value.
 
 use super::{Geometry, MAX_COLUMNS, Row, banding};
 use crate::bits::NoMemory;

@@ -33,7 +33,7 @@ const SPARE_CELLS: u64 = 32;
 /// The difference between the salts of two attempts. It is odd, the 41st output of the generator
 /// named in [`crate::kinds::bloom`].
 const TRY: u64 = 0x2aaa_d448_59ed_3411;
-/// The number of attempts. Each attempt has 1 % more cells for each key.
+/// The number of attempts. Each attempt has 0.01 cells per key more than the previous one.
 const TRIES: u64 = 64;
 
 /// A map whose keys are fixed and whose values may change; see [`Bloomier`](super::Bloomier).
@@ -70,11 +70,12 @@ impl MutableBloomier {
         mask_bits: u32,
         seed: HashSeed,
     ) -> Result<Self> {
-        let widths = Widths::new(value_bits, mask_bits)?;
-        if mask_bits < 2 {
+        // Check the mask first, so that the error for 0 bits does not name a fingerprint.
+        if !(2..=32).contains(&mask_bits) {
             let reason = "expected 2 to 32 bits, as one bit cannot tell three cells apart; try 8";
             return Err(Error::invalid("width of a mask", mask_bits, reason));
         }
+        let widths = Widths::new(value_bits, mask_bits)?;
         let entries = hashed(entries, widths, seed)?;
         let len = entries.len() as u64;
         for number in 0..TRIES {
@@ -179,8 +180,8 @@ impl MutableBloomier {
         Ok((order.len() == entries.len()).then_some(order))
     }
 
-    /// Removes keys from the `open` cells as long as one of these cells holds a single key. Returns
-    /// `None` if memory runs out.
+    /// Removes the key of each `open` cell that holds a single key, until no cell is open. A
+    /// removal opens each cell that then holds a single key. Returns `None` if memory runs out.
     fn take_all(
         &self,
         entries: &[(KeyHash, u64)],

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! [low, low + range)   |======= one =======|========== zero ==========|      each bit selects its part;
-//!                      low          low + bound             low + range      final bytes are written out
+//!                      low          low + bound             low + range      a narrow interval writes a byte
 //! ```
-//! The interval is 56 to 64 bits wide and the probability has 32 bits. Rounding therefore costs
-//! less than 2^-24 bits per coded bit.
+//! The width of the interval has 57 to 64 bits, and the probability has 32 bits. Rounding therefore
+//! costs less than 2^-24 bits per coded bit.
 
-/// The minimum width of the interval. Below it, the first byte is final.
+/// The minimum width of the interval. If the interval is narrower, its top byte is written out.
+/// Only a carry can still change that byte.
 const LEAST: u64 = 1 << 56;
 
 /// The share of ones among the bits, in units of 2^-32. It is neither 0 nor 1, so that both bits
@@ -62,7 +63,7 @@ impl Encoder {
         let (low, carries) = self.low.overflowing_add(part);
         self.low = low;
         if carries {
-            // The interval never exceeds 1, so a byte of this stream absorbs the carry.
+            // The coded number is a fraction below 1, so a byte of this stream absorbs the carry.
             for byte in self.out.iter_mut().rev() {
                 *byte = byte.wrapping_add(1);
                 if *byte != 0 {
@@ -80,7 +81,8 @@ impl Encoder {
     /// Writes one final byte, which selects a number inside the interval. The decoder reads zeros
     /// after the end.
     pub(super) fn finish(mut self) -> Vec<u8> {
-        // The interval is wider than the added number, and the next byte is then not below `low`.
+        // `low + LEAST - 1` lies in the interval. Its top byte alone, followed by zeros, is not
+        // below `low`, so it lies in the interval too.
         self.add(LEAST - 1);
         self.shift();
         self.out

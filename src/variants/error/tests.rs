@@ -29,7 +29,7 @@ fn of_bytes() -> Vec<Told> {
         ),
         (
             Error::Unsupported { field: Field::Version, found: 9 },
-            "format version 9 is not supported by this version of filterblock; open it with a newer version",
+            "format version 9 is not supported by this version of filterblock; open the filter with a newer version",
         ),
         (
             Error::invalid("capacity", 0, "expected one key or more; try 1000"),
@@ -38,6 +38,10 @@ fn of_bytes() -> Vec<Told> {
         (
             Error::TooLarge { what: "a filter" },
             "a filter of this size does not fit in memory; make it smaller, or free memory",
+        ),
+        (
+            Error::TooLarge { what: "the filter has more bits than the limit; pass a larger limit" },
+            "the filter has more bits than the limit; pass a larger limit",
         ),
     ]
 }
@@ -66,15 +70,16 @@ fn of_filters() -> Vec<Told> {
         (
             Error::Displaced { reason: "was truncated or overwritten" },
             "the filter's file was truncated or overwritten while it was open for writing, so new keys may be in \
-             memory only; put the file back and sync again, or copy the filter to a new file",
+             memory only; copy the filter to a new file, or put the unchanged file back and try again",
         ),
         (
             Error::Poisoned { reason: "disk gone".into() },
-            "the filter refuses writes after an earlier failure (disk gone); open its file again to recover",
+            "the filter refuses writes after an earlier failure (disk gone); drop the filter, open its file again, \
+             and insert the keys since the last sync",
         ),
         (
-            Error::LengthUnknown { reason: "a page of the file is damaged" },
-            "the number of keys is unknown: a page of the file is damaged; count the keys elsewhere, or use \
+            Error::LengthUnknown { reason: "a page of the file was damaged" },
+            "the number of keys is unknown: a page of the file was damaged; count the keys elsewhere, or use \
              to_bloom().estimated_keys()",
         ),
         (

@@ -47,24 +47,26 @@ impl FileFilter {
     /// filter, open for writing.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] for any other text, even if only a page is damaged, and the
-    /// errors of [`FileFilter::create`].
+    /// Returns [`Error::Corrupt`] for any other text, even if only a page is damaged, and
+    /// [`Error::Unsupported`] for a text of a newer version. Returns the errors of
+    /// [`FileFilter::create`] too. The offset of an invalid digit is that in the text, and every
+    /// other offset is that in the decoded bytes.
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
-        let Image { header, length, bloom, damaged_pages, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
-        // Refuse damaged pages here: the sender still has the original text.
-        if damaged_pages > 0 {
-            return Err(Error::Corrupt { field: Field::Page, offset: 0 });
+        let Image { header, length, bloom, first_damage, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
+        // Unlike a file, a text with damaged pages is refused: the sender can send the text again.
+        if let Some(offset) = first_damage {
+            return Err(Error::Corrupt { field: Field::Page, offset });
         }
         Self::make(path.as_ref(), header, length, bloom)
     }
 
-    /// Adds the keys of `other`. They are in the file after [`sync`](Self::sync). The number of
-    /// keys is unknown afterwards.
+    /// Adds the keys of `other`. They are in memory until [`sync`](Self::sync) writes them to the
+    /// file. The number of keys is unknown afterwards.
     ///
     /// # Errors
-    /// Returns [`Error::Unlike`] if the size, the number of probes or the seed differs, and
-    /// [`Error::ReadOnly`].
+    /// Returns [`Error::ReadOnly`] if this filter was opened for reading only, and
+    /// [`Error::Unlike`] if the size, the number of probes or the seed differs.
     pub fn union_with(&self, other: &Self) -> Result<()> {
         self.writer()?;
         self.bloom.check_alike(&other.bloom)?;
@@ -79,16 +81,15 @@ impl FileFilter {
         Ok(())
     }
 
-    /// Keeps only the keys that `other` holds too. It writes a new file that replaces this one, and
-    /// is durable when it returns. The number of keys is unknown afterwards.
+    /// Keeps only the keys that `other` holds too. A new file replaces this one, and is durable
+    /// when this function returns. The number of keys is unknown afterwards.
     ///
     /// # Errors
-    /// Returns the errors of [`FileFilter::union_with`], and [`Error::Displaced`] as
-    /// [`sync`](Self::sync) does. I/O errors pass through. After an error the filter is unchanged
-    /// and no new file is left.
+    /// Returns the errors of [`FileFilter::union_with`] and of [`FileFilter::sync`]. After an error
+    /// the filter is unchanged and no new file is left.
     ///
-    /// A failed rename is an exception, because it is unknown which file has the name. All writes
-    /// then fail with [`Error::Poisoned`] until the file is opened again.
+    /// A failed rename is an exception, because it is unknown which file has the name. All later
+    /// writes then fail with [`Error::Poisoned`] until the file is opened again.
     pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
         let bloom = self.bloom.intersection(&other.bloom)?;
         self.replace(bloom, Length::Combined)

@@ -12,17 +12,18 @@ impl FileFilter {
     /// crash, keys since the last complete sync are not counted.
     ///
     /// # Errors
-    /// Returns [`Error::LengthUnknown`] after a union or an intersection, and if a page is damaged.
+    /// Returns [`Error::LengthUnknown`] after a union or an intersection, and if a page was
+    /// damaged. The number is known again after [`clear`](Self::clear).
     pub fn len(&self) -> Result<u64> {
         let reason = match self.length() {
             Length::Known(added) => return Ok(added),
             Length::Combined => "the filter was united or intersected with another",
-            Length::Damaged => "a page of the file is damaged",
+            Length::Damaged => "a page of the file was damaged",
         };
         Err(Error::LengthUnknown { reason }.in_file(&self.path))
     }
 
-    /// Returns whether no key was ever added.
+    /// Returns whether no bit is set. The filter then holds no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bloom.count_ones() == 0
@@ -70,11 +71,12 @@ impl FileFilter {
         &self.path
     }
 
-    /// Returns the number of pages that were damaged when the file was opened.
+    /// Returns the number of pages that failed their checksum when the file was opened: pages of
+    /// bits, and the state page.
     ///
-    /// All 4,032 bits of a damaged page count as set. The next key with a bit in that page writes
-    /// them to the file. The number of keys then stays unknown. [`clear`](Self::clear) repairs
-    /// damaged pages.
+    /// All 4,032 bits of a damaged page of bits count as set. After a key with a bit in that page
+    /// was added, the next sync writes the page with all bits set. [`len`](Self::len) stays
+    /// unknown. [`clear`](Self::clear) removes the damage and all keys.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         self.damaged_pages

@@ -83,13 +83,16 @@ pub(super) struct Image {
     pub(super) state_page: Page,
     pub(super) length: Length,
     pub(super) bloom: Bloom,
-    /// The number of damaged pages: the state page, or pages of bits, whose bits are all set.
+    /// The number of damaged pages: the state page and pages of bits. The bits of a damaged page
+    /// are all set in `bloom`.
     pub(super) damaged_pages: u64,
+    /// The offset of the first of these pages.
+    pub(super) first_damage: Option<u64>,
 }
 
-/// Returns a random number that no other file has.
+/// Returns a random number of 64 bits. Two files have the same number with negligible probability.
 pub(super) fn new_id() -> u64 {
-    // `RandomState` is seeded by the system's entropy and differs at each call.
+    // The system's entropy seeds `RandomState`, and each call of `new` changes its keys.
     RandomState::new().build_hasher().finish()
 }
 
@@ -219,8 +222,9 @@ pub(super) fn write(out: &mut impl Write, header: &Header, state: &State, bloom:
 /// Reads a whole file of `len_bytes`. It checks the length before it allocates memory for the bits.
 ///
 /// # Errors
-/// Returns [`Error::Corrupt`] if the header is damaged or the length differs from the header, and
-/// [`Error::Unsupported`] for a newer version. Errors of the reader pass through.
+/// Returns [`Error::Corrupt`] if the header is damaged or the length differs from the header,
+/// [`Error::Unsupported`] for a newer version, and [`Error::TooLarge`] if the bits do not fit in
+/// memory. Errors of the reader pass through.
 pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
     let corrupt_length = Error::Corrupt { field: Field::Length, offset: len_bytes };
     let mut page = [0; PAGE_LEN_BYTES];
@@ -237,6 +241,7 @@ pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
     let state = Length::decode(header.id, header.shape.cells, &page);
     let mut length = state.unwrap_or(Length::Damaged);
     let mut damaged_pages = u64::from(state.is_none());
+    let mut first_damage = state.is_none().then_some(STATE_OFFSET);
     let bloom = Bloom::of_shape(header.shape, header.seed)?;
     for index in 0..usize::try_from(header.num_pages()).unwrap_or(usize::MAX) {
         file.read_exact(&mut page)?;
@@ -249,9 +254,10 @@ pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
             None => {
                 (0..WORDS_PER_PAGE).for_each(|i| bloom.or_word(first + i, u64::MAX));
                 damaged_pages += 1;
+                first_damage = first_damage.or(Some(page_offset(index)));
                 length = Length::Damaged;
             }
         }
     }
-    Ok(Image { header, state_page, length, bloom, damaged_pages })
+    Ok(Image { header, state_page, length, bloom, damaged_pages, first_damage })
 }

@@ -1,8 +1,8 @@
 //! Two locks that protect a filter's file from a second writer, and a check of the file's name.
 //!
-//! A writer holds `PATH.lock` and the file itself. Either can be renamed or removed, so one of them
-//! alone does not keep out a second writer. No lock call waits, so the order of the locks cannot
-//! cause a deadlock.
+//! A writer locks `PATH.lock` and, on Unix, the file itself. Either file can be renamed or removed,
+//! so one lock alone does not keep out a second writer. No lock call waits, so the order of the
+//! locks cannot cause a deadlock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -20,7 +20,11 @@ impl Locked {
         try_lock(&file, path).map(|()| Self(file))
     }
 
-    /// Locks a filter's file that was opened at `path`, on systems whose locks do not stop readers.
+    /// Locks a filter's file that was opened at `path`; see [`try_lock_filter`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Locked`] if another writer holds the lock, or if `path` no longer
+    /// names the file.
     pub(super) fn of_filter(file: File, path: &Path) -> Result<Self> {
         try_lock_filter(&file, path)?;
         let file = Self(file);
@@ -70,7 +74,8 @@ pub(super) fn try_lock_filter(file: &File, path: &Path) -> Result<()> {
 pub(super) struct NameLock {
     path: PathBuf,
     file: Locked,
-    /// If set, a drop removes the lock file, because no filter was created.
+    /// If set, a drop removes the lock file on Unix, because no filter was created. Elsewhere the
+    /// lock file stays, because `is_at` cannot tell files apart.
     is_new: bool,
 }
 
@@ -107,14 +112,14 @@ impl Drop for NameLock {
     }
 }
 
-/// Opens the file at `path`, but never follows a symbolic link there. Returns whether the file is
-/// new.
+/// Opens or creates the file at `path`. Returns the file, and whether it is new. If `path` is a
+/// symbolic link, it returns an error.
 fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => Ok((file, true)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             if !path.symlink_metadata()?.is_file() {
-                return Err(io::Error::new(error.kind(), "not a regular file; remove it, or choose another name"));
+                return Err(io::Error::new(error.kind(), "not a regular file"));
             }
             Ok((OpenOptions::new().write(true).open(path)?, false))
         }
@@ -122,8 +127,8 @@ fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Returns whether `path` is a name of `file` and not a symbolic link. On systems without inode
-/// numbers, any regular file passes.
+/// Returns whether `path` is a name of `file` and not a symbolic link. On systems other than Unix,
+/// it returns `true` for any regular file.
 pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {
         Ok(found) => is_same(file, &found),

@@ -19,7 +19,7 @@ pub(super) struct NewFile(NamedTempFile);
 
 impl NewFile {
     /// Writes a file under a random name in the directory of `path`, locks it and makes it durable.
-    /// If it will replace a file, it gets that file's owner and mode.
+    /// If it will replace the file `replaced`, it gets that file's owner and mode.
     pub(super) fn write(
         path: &Path,
         replaced: Option<&File>,
@@ -74,8 +74,8 @@ impl NewFile {
     }
 }
 
-/// Creates a file where nothing exists, not even a symbolic link. A private file is accessible only
-/// to its user.
+/// Creates a file where nothing exists, not even a symbolic link. On Unix, only the owner can open
+/// a private file. A file that will replace another starts private, until it has that file's mode.
 fn create(path: &Path, is_private: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
@@ -113,7 +113,8 @@ fn keep_owner(_: &File, _: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the rename durable, on systems where directories can be opened.
+/// Makes a rename to `path` durable. On systems other than Unix it does nothing, because they
+/// cannot open a directory as a file.
 fn sync_dir(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir_of(path))?.sync_all() } else { Ok(()) }
 }

@@ -22,10 +22,10 @@ pub(super) struct Writer {
     shown: Page,
     /// The state page of a failed write. The file may show it instead of `shown`.
     tried: Option<Page>,
-    /// The length that this writer made durable in the state page. `None` if the disk's state is
-    /// unknown.
+    /// The length that this writer made durable in the state page, or `None` if the content of the
+    /// disk is unknown.
     durable: Option<Length>,
-    /// The reason why all writes are refused.
+    /// The reason why all writes are refused, or `None` if they are not.
     poisoned: Option<String>,
     _lock: NameLock,
 }
@@ -48,7 +48,8 @@ impl Writer {
         Ok((image, Self::new(place, file, header, shown, lock)))
     }
 
-    /// Creates a file at `path`, where no file exists. After an error, no part of it is left.
+    /// Creates a file at `path`. Returns an error if `path` exists. After an error, no part of the
+    /// new file is left.
     pub(super) fn create(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<Self> {
         let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
         let place = dir_of(path).canonicalize()?.join(name);
@@ -145,8 +146,9 @@ impl Writer {
         std::mem::replace(&mut self.file, file)
     }
 
-    /// Checks that the file is as this writer left it, by its length, header and state. A writer
-    /// must not add its pages to another filter, nor to an older copy, which lacks synced keys.
+    /// Checks that no earlier failure forbids writes, and that the file's length, header and state
+    /// are as this writer left them. A writer must not add its pages to another filter, nor to an
+    /// older copy, which lacks synced keys.
     fn check(&mut self) -> Result<()> {
         if let Some(reason) = &self.poisoned {
             return Err(Error::Poisoned { reason: reason.clone() });

@@ -28,7 +28,7 @@ fn a_failed_sync_loses_no_key() {
     assert_eq!(found.len().unwrap(), new + 1);
 }
 
-/// After a failed sync, a system may show bits that the disk never had until it crashes.
+/// After a failed sync, a system may show bits that the disk lacks. A crash loses these bits.
 #[test]
 fn a_key_whose_bits_were_found_in_the_file_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -67,8 +67,8 @@ fn a_failed_rename_stops_all_later_writes() {
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
 }
 
-/// Another writer replaces the file between its open and its lock. The locked file is then no
-/// filter any more.
+/// Another writer replaces the file between its open and its lock. The locked file then no longer
+/// has the filter's name.
 #[cfg(unix)]
 #[test]
 fn a_file_that_lost_its_name_before_its_lock_is_refused() {

@@ -136,8 +136,8 @@ pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
     bytes
 }
 
-/// Returns a table of RocksDB and one of LevelDB whose index has a key of 100 kB, then entries that
-/// each repeat it.
+/// Returns a table of RocksDB and one of LevelDB. Their index has `partitions` entries: the first
+/// stores a key of 100 kB, and each further entry repeats this key in a few bytes.
 pub fn repeating(partitions: u64) -> [Vec<u8>; 2] {
     let key = vec![b'k'; 100_000];
     let mut forge = Forge::default();

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub const FOLDERS: [&str; 5] = ["leveldb", "rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1", "parquet"];
 
-/// Returns a file of the golden data.
+/// Returns the content of a file of the golden data.
 pub fn file(folder: &str, name: &str) -> Vec<u8> {
     let path = path(folder, name);
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -159,7 +159,7 @@ impl Case {
         self.answers_in("absent")
     }
 
-    /// Returns the answers for seeks under a prefix.
+    /// Returns the answers for seeks under a prefix, in the form of [`Self::answers`].
     pub fn prefix_answers(&self) -> Vec<u8> {
         self.answers_in("prefix")
     }

@@ -57,7 +57,7 @@ fn num_slots(num_keys: u64) -> u64 {
     slots.next_multiple_of(BLOCK_SLOTS).max(2 * BLOCK_SLOTS)
 }
 
-/// Returns the largest number of keys for which RocksDB takes at most this many slots.
+/// Returns the largest number of keys for which RocksDB uses at most this many slots.
 pub(super) fn most_keys(slots: u64) -> u64 {
     let (mut fits, mut too_many) = (0, slots + 1);
     while fits + 1 < too_many {
@@ -111,8 +111,8 @@ impl RibbonSizes {
         Some(Self { slots, words: blocks * columns + blocks.saturating_sub(narrow) })
     }
 
-    /// Whether RocksDB writes a Bloom filter of this length (with trailer) instead of the ribbon
-    /// filter.
+    /// Returns whether RocksDB writes a Bloom filter of this length (with trailer) instead of the
+    /// ribbon filter.
     pub(in super::super) fn lose_to(&self, bloom_len_bytes: u64) -> bool {
         self.slots < SMALL_SLOTS && bloom_len_bytes < self.len_bytes()
     }

@@ -114,7 +114,7 @@ fn every_try_has_a_new_seed_and_every_second_more_slots() {
     for n in [2_000u64, 100_000, 10_000_000] {
         let first = slots_per_1024_keys(n);
         for (i, geometry) in (0..).zip(geometries(Width::Eight, n)) {
-            let segment = u64::from(geometry.segment);
+            let segment = geometry.segment();
             let wanted = (n * (first + i / 2 * 24) / 1024).div_ceil(segment) * segment;
             assert_eq!((u64::from(geometry.seed), geometry.slots()), (i, wanted), "{n} keys");
         }
@@ -124,7 +124,7 @@ fn every_try_has_a_new_seed_and_every_second_more_slots() {
 
 #[test]
 fn short_segments_are_used_for_few_keys_if_they_save_slots() {
-    let segments = |n| geometries(Width::Eight, n).map(|geometry| geometry.segment).collect::<Vec<_>>();
+    let segments = |n| geometries(Width::Eight, n).map(|geometry| geometry.segment()).collect::<Vec<_>>();
     assert!(segments(999).contains(&64) && segments(999).contains(&128));
     assert_eq!(segments(1_000), [128; 32]);
 }

@@ -1,0 +1,218 @@
+//! A set of filters under a budget drops columns where they save the fewest reads.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use super::query_counts::COUNTED_ONE_IN;
+use super::reader::FilterBlock;
+use super::set::{FilterSet, FilterSlot};
+use super::shared_bytes::SharedBytes;
+use super::shrink::Drop;
+use super::table_filter::TableFilter;
+use crate::error::Result;
+
+/// How [`FilterSet::shrink_to`] drops columns of filters in memory maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IfMapped {
+    /// The filter keeps its map and whole groups of eight columns: see
+    /// [`FilterBlock::shrink_in_place`]. A filter that is verified on first touch stays whole.
+    InPlace,
+    /// A copy on the heap replaces the filter: see [`FilterBlock::shrunk_to`].
+    Copy,
+}
+
+/// The result of [`FilterSet::shrink_to`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterSetShrunk {
+    /// The bytes of all filters of the set after shrinking: see [`FilterSet::len_bytes`]. More than
+    /// the limit if the filters cannot drop enough columns.
+    pub len_bytes: u64,
+    /// The filters that lost columns.
+    pub num_shrunk: usize,
+    /// The filters that should have lost columns, but are whole: a page is damaged, there is no
+    /// memory for the copy, or the filter is a memory map that is verified on first touch.
+    pub num_failed: usize,
+}
+
+impl<E> FilterSet<E> {
+    /// Makes the set estimate how often each filter is asked for a whole key: see
+    /// [`FilterSet::queries`].
+    #[must_use]
+    pub fn counting_queries(mut self) -> Self {
+        self.queries.is_on = true;
+        self
+    }
+
+    /// Returns an estimate of the number of keys for which the filter at `slot` was asked. It is 0
+    /// if the set does not count ([`FilterSet::counting_queries`]), and for a slot of another set.
+    ///
+    /// The set counts a random sample of one query in 64. So an estimate of `n` has a standard
+    /// deviation of about `8 * sqrt(n)`.
+    #[must_use]
+    pub fn queries(&self, slot: FilterSlot) -> u64 {
+        self.index(slot).map_or(0, |index| self.queries.of(index))
+    }
+
+    /// Adds to the count of a filter. Use this to carry the counts of an earlier set over to a new
+    /// one. If old queries should count less than new ones, carry a half. A slot of another set
+    /// changes nothing.
+    pub fn add_queries(&self, slot: FilterSlot, queries: u64) {
+        if let Some(index) = self.index(slot) {
+            self.queries.add(index, queries);
+        }
+    }
+
+    /// Returns the bytes of the blocks of all usable filters. The set, the descriptions of the
+    /// filters and the allocator take some 500 bytes more for each filter.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.blocks().map(|(_, block)| block.metadata().block_len_bytes).fold(0, u64::saturating_add)
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = (usize, &FilterBlock<SharedBytes>)> {
+        let filters = self.filters.iter().enumerate();
+        filters.filter_map(|(index, entry)| entry.filter.ready().map(|block| (index, block)))
+    }
+
+    /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together. It
+    /// drops first the columns that cause the fewest false positives per byte: those of filters
+    /// that are seldom asked ([`FilterSet::queries`]), of large filters, and of filters with many
+    /// columns. If the set counts no queries, all filters count as asked equally often.
+    ///
+    /// A filter on the heap is replaced by a copy with at least one column
+    /// ([`FilterBlock::shrunk_to`]). `if_mapped` says what happens to mapped filters.
+    ///
+    /// Bytes are freed when the host drops its own references, so it should keep the filters that
+    /// [`FilterSet::filter`] returns after this call. A shrunk filter does not grow: to get its
+    /// columns back, open it again for the next set.
+    pub fn shrink_to(&mut self, max_len_bytes: u64, if_mapped: IfMapped) -> FilterSetShrunk {
+        let mut len_bytes = self.len_bytes();
+        if len_bytes <= max_len_bytes {
+            return FilterSetShrunk { len_bytes, ..FilterSetShrunk::default() };
+        }
+        let mut num_failed = 0;
+        // Columns that a filter fails to drop are dropped by the others in another round.
+        let mut failed = vec![false; self.len()];
+        let mut shrunk = vec![false; self.len()];
+        loop {
+            let plan = self.plan((max_len_bytes, len_bytes), if_mapped, &failed);
+            let failures_before = num_failed;
+            for (index, planned) in plan.into_iter().enumerate().filter_map(|(i, planned)| Some((i, planned?))) {
+                let is_done = self.replace(index, planned).is_some();
+                num_failed += usize::from(!is_done);
+                let of = if is_done { &mut shrunk } else { &mut failed };
+                of.get_mut(index).into_iter().for_each(|it| *it = true);
+            }
+            len_bytes = self.len_bytes();
+            if len_bytes <= max_len_bytes || num_failed == failures_before {
+                let num_shrunk = shrunk.iter().filter(|&&it| it).count();
+                return FilterSetShrunk { len_bytes, num_shrunk, num_failed };
+            }
+        }
+    }
+
+    /// Chooses a smaller number of columns for as many filters as necessary.
+    fn plan(
+        &self,
+        (max_len_bytes, mut len_bytes): (u64, u64),
+        if_mapped: IfMapped,
+        failed: &[bool],
+    ) -> Vec<Option<Planned>> {
+        let mut plan = vec![None; self.len()];
+        let mut steps = BinaryHeap::new();
+        for (index, block) in self.blocks().filter(|&(index, _)| !failed.get(index).copied().unwrap_or(true)) {
+            let Some(columns) = block.droppable_columns() else { continue };
+            let how = match if_mapped {
+                IfMapped::InPlace if block.data.is_mapped() => Drop::InPlace,
+                IfMapped::InPlace | IfMapped::Copy => Drop::ByCopy,
+            };
+            let (rate, len) = (block.expected_false_positive_rate(), block.metadata().block_len_bytes);
+            // Filters that were not asked yet count as asked once per sample.
+            let queries = self.queries.of(index).saturating_add(COUNTED_ONE_IN.into()) as f64;
+            steps.extend(Step { index, how, columns, rate, len, queries }.next(block));
+        }
+        while len_bytes > max_len_bytes {
+            let Some(Reverse((_, _, Next { step, saved }))) = steps.pop() else { break };
+            len_bytes = len_bytes.saturating_sub(saved);
+            if let Some(planned) = plan.get_mut(step.index) {
+                *planned = Some(Planned { columns: step.columns, how: step.how });
+            }
+            let block = self.filters.get(step.index).and_then(|entry| entry.filter.ready());
+            steps.extend(block.and_then(|block| step.next(block)));
+        }
+        plan
+    }
+
+    /// Returns `None` if the filter stays as it was.
+    fn replace(&mut self, index: usize, Planned { columns, how }: Planned) -> Option<()> {
+        let block = self.filters.get(index)?.filter.ready()?;
+        let smaller: Result<Option<FilterBlock<SharedBytes>>> = match how {
+            Drop::InPlace => block.shared_in_place(columns),
+            Drop::ByCopy => block.copy_of_columns(columns),
+        };
+        let smaller = smaller.ok()??;
+        self.set(index, Arc::new(TableFilter::Ready(smaller)));
+        Some(())
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Planned {
+    columns: u32,
+    how: Drop,
+}
+
+/// The state of a filter while columns are chosen.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    index: usize,
+    how: Drop,
+    columns: u32,
+    rate: f64,
+    len: u64,
+    queries: f64,
+}
+
+/// The state after the next step, and the bytes that the step saves.
+#[derive(Debug, Clone, Copy)]
+struct Next {
+    step: Step,
+    saved: u64,
+}
+
+impl Step {
+    /// Returns the next step, behind its order: the false positives that it causes for each byte.
+    fn next<D: AsRef<[u8]>>(self, block: &FilterBlock<D>) -> Option<Reverse<(u64, usize, Next)>> {
+        let columns = self.how.next_below(self.columns)?;
+        let len = block.len_with(columns)?;
+        let saved = self.len.saturating_sub(len);
+        let rate = 0.5f64.powi(columns.cast_signed());
+        let cost = self.queries * (rate - self.rate).max(0.0) / saved.max(1) as f64;
+        // The bits of numbers that are not negative have the order of the numbers. The index makes
+        // the order the same in each run.
+        Some(Reverse((cost.to_bits(), self.index, Next { step: Self { columns, rate, len, ..self }, saved })))
+    }
+}
+
+/// Steps of equal cost and index are the same step.
+impl PartialEq for Next {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Next {}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Next {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}

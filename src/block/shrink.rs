@@ -1,0 +1,232 @@
+//! Filters that shrink after they were built. A bumped ribbon answers with fewer of its columns, so
+//! a host with little memory keeps a weaker filter instead of none.
+//!
+//! Each dropped column doubles the FPR. A shrunk filter denies no key that the whole filter does
+//! not deny, so it denies no present key.
+
+use super::aligned::AlignedBytes;
+use super::expected::Expected;
+use super::layout::{Content, Trailer, block_len_bytes};
+use super::locked::LockedBlock;
+use super::part::Verify;
+use super::reader::FilterBlock;
+use super::shared_bytes::SharedBytes;
+use crate::bits::NoMemory;
+use crate::error::Result;
+
+/// What [`FilterBlock::shrink_in_place`] or [`FilterBlock::shrunk_to`] did.
+///
+/// Only [`Shrunk::Smaller`] is a change. In all other cases the filter stays as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shrunk<T> {
+    /// Columns were dropped. The filter is within the limit, or it has the fewest columns possible:
+    /// one in a copy, eight in place.
+    Smaller(T),
+    /// The filter is within the limit.
+    Fits,
+    /// The filter is above the limit, but it has the fewest columns possible.
+    Smallest,
+    /// The filter is above the limit, and its kind has no columns to drop. Only bumped ribbons
+    /// ([`FilterKind::BumpedRibbon`](crate::FilterKind::BumpedRibbon)) have.
+    NoColumns,
+    /// The filter is above the limit, and it is in partitions, or a single partition. Load and
+    /// unload partitions instead: see [`PartitionIndex`](super::PartitionIndex).
+    Partitioned,
+}
+
+impl<T> Shrunk<T> {
+    /// Returns the result of [`Shrunk::Smaller`], and `None` if nothing changed.
+    #[must_use]
+    pub fn smaller(self) -> Option<T> {
+        match self {
+            Self::Smaller(filter) => Some(filter),
+            Self::Fits | Self::Smallest | Self::NoColumns | Self::Partitioned => None,
+        }
+    }
+}
+
+/// How columns are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drop {
+    /// Groups of eight columns. The bytes stay where they are.
+    InPlace,
+    /// Single columns. The others are copied.
+    ByCopy,
+}
+
+impl Drop {
+    /// Returns the next smaller number of columns, or `None` if there is none.
+    pub(super) fn next_below(self, columns: u32) -> Option<u32> {
+        let next = match self {
+            Self::InPlace => columns.saturating_sub(1) / 8 * 8,
+            Self::ByCopy => columns.saturating_sub(1),
+        };
+        (next > 0).then_some(next)
+    }
+}
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// Opens a block and drops columns in place until it is at most `max_len_bytes` long: see
+    /// [`FilterBlock::shrink_in_place`]. If the filter cannot shrink that far, it keeps the fewest
+    /// columns possible, or all.
+    ///
+    /// [`Verify::AtOpen`] verifies only the pages that hold kept columns. So opening a memory map
+    /// reads no other page of the payload. The map must not read its pages in advance: use
+    /// [`Populate::No`](super::Populate::No).
+    ///
+    /// # Errors
+    /// Returns the errors of [`FilterBlock::open`].
+    pub fn open_within(data: D, expected: &Expected<'_>, verify: Verify, max_len_bytes: u64) -> Result<Self> {
+        let mut block = Self::open(data, expected, Verify::OnFirstTouch)?;
+        // What the filter cannot drop stays: the caller reads the length from the metadata.
+        let _: Shrunk<()> = block.shrink_in_place(max_len_bytes);
+        match verify {
+            Verify::OnFirstTouch => Ok(block),
+            Verify::AtOpen => {
+                block.verify_pages()?;
+                Ok(block.without_page_states())
+            }
+        }
+    }
+
+    /// Drops groups of eight columns until the block is at most `max_len_bytes` long, in place.
+    ///
+    /// The bytes stay where they are, but neither queries nor [`FilterBlock::verify_pages`] read
+    /// the pages that hold only dropped columns. This is for blocks in memory maps: the kernel can
+    /// evict these pages. It frees no memory of other bytes. The block always keeps the first eight
+    /// columns; [`FilterBlock::shrunk_to`] can drop these, too.
+    ///
+    /// [`Metadata::block_len_bytes`](super::Metadata::block_len_bytes) counts the kept bytes, and
+    /// is compared with the limit.
+    #[must_use = "not every filter can shrink"]
+    pub fn shrink_in_place(&mut self, max_len_bytes: u64) -> Shrunk<()> {
+        let columns = match self.columns_within(max_len_bytes, Drop::InPlace) {
+            Shrunk::Smaller(columns) => columns,
+            Shrunk::Fits => return Shrunk::Fits,
+            Shrunk::Smallest => return Shrunk::Smallest,
+            Shrunk::NoColumns => return Shrunk::NoColumns,
+            Shrunk::Partitioned => return Shrunk::Partitioned,
+        };
+        if self.keep_in_place(columns) { Shrunk::Smaller(()) } else { Shrunk::Smallest }
+    }
+
+    /// Returns a copy with as many columns as fit in `max_len_bytes`, and at least one column.
+    ///
+    /// The copy is a whole block on the heap: payload, page checksums and trailer. Its checksum
+    /// differs from that of the original. Keep the original in the SST: dropped columns cannot be
+    /// computed again, and [`Expected::with_checksum`] refuses the copy.
+    ///
+    /// Reads only the pages that hold kept columns, and a column group of eight as a whole. Pages
+    /// that were not verified at open are verified now. To load a part of a filter from a file,
+    /// open a memory map with [`Verify::OnFirstTouch`], take a copy, and close the map.
+    ///
+    /// # Errors
+    /// Returns [`Error::ChecksumMismatch`](crate::Error::ChecksumMismatch) if a page that the copy
+    /// needs is damaged, and [`Error::TooLarge`](crate::Error::TooLarge) if there is no memory.
+    pub fn shrunk_to(&self, max_len_bytes: u64) -> Result<Shrunk<FilterBlock<SharedBytes>>> {
+        Ok(match self.columns_within(max_len_bytes, Drop::ByCopy) {
+            Shrunk::Smaller(columns) => match self.copy_of_columns(columns)? {
+                Some(copy) => Shrunk::Smaller(copy),
+                None => Shrunk::Smallest,
+            },
+            Shrunk::Fits => Shrunk::Fits,
+            Shrunk::Smallest => Shrunk::Smallest,
+            Shrunk::NoColumns => Shrunk::NoColumns,
+            Shrunk::Partitioned => Shrunk::Partitioned,
+        })
+    }
+
+    /// Returns the number of columns that fit in `max_len_bytes`, or the fewest columns possible.
+    fn columns_within(&self, max_len_bytes: u64, how: Drop) -> Shrunk<u32> {
+        if self.metadata().block_len_bytes <= max_len_bytes {
+            return Shrunk::Fits;
+        }
+        // A partition that was opened alone denies no key with any columns.
+        if self.partitions().is_some() || self.trailer.place != 0 {
+            return Shrunk::Partitioned;
+        }
+        let Some(all) = self.filter.geometry.columns() else { return Shrunk::NoColumns };
+        let mut columns = all;
+        while let Some(fewer) = how.next_below(columns) {
+            columns = fewer;
+            if self.len_with(columns).is_some_and(|len| len <= max_len_bytes) {
+                break;
+            }
+        }
+        if columns == all { Shrunk::Smallest } else { Shrunk::Smaller(columns) }
+    }
+
+    /// Returns the number of columns, if the filter can drop columns.
+    pub(super) fn droppable_columns(&self) -> Option<u32> {
+        if self.partitions().is_some() || self.trailer.place != 0 { None } else { self.filter.geometry.columns() }
+    }
+
+    /// Returns the length of the block with only the first `columns` columns. `None` if it has no
+    /// more columns than that.
+    pub(super) fn len_with(&self, columns: u32) -> Option<u64> {
+        let payload_len = self.filter.geometry.with_columns(columns)?.asked_len(self.filter.len);
+        self.len_with_payload(payload_len)
+    }
+
+    /// Returns the length of the block if its payload had `payload_len` bytes.
+    pub(super) fn len_with_payload(&self, payload_len: usize) -> Option<u64> {
+        let record_len = match &self.trailer.content {
+            Content::Filter { shape, .. } => shape.layers.len(),
+            Content::PartitionIndex => 0,
+        };
+        let len = block_len_bytes(payload_len as u64, record_len)?;
+        len.checked_add(self.trailer.extension_len_bytes() as u64)
+    }
+
+    /// Drops all columns after the first `columns`, which must be a multiple of eight. Returns
+    /// `false` if there are no more columns than that.
+    fn keep_in_place(&mut self, columns: u32) -> bool {
+        debug_assert!(columns.is_multiple_of(8), "only whole groups stay where they are");
+        self.filter.geometry.with_columns(columns).is_some_and(|geometry| {
+            self.filter.set_geometry(geometry);
+            true
+        })
+    }
+
+    /// Returns a block with only the first `columns` columns, or `None` if it has no more.
+    pub(super) fn copy_of_columns(&self, columns: u32) -> Result<Option<FilterBlock<SharedBytes>>> {
+        let Content::Filter { shape, .. } = &self.trailer.content else { return Ok(None) };
+        let Some(geometry) = self.filter.geometry.with_columns(columns) else { return Ok(None) };
+        let bytes = self.as_bytes();
+        let (shape, mut copy) = self.filter.geometry.copy_columns(shape, self.filter.payload(bytes), &geometry)?;
+        // The copy gets checksums of its own. So the pages are verified after the copy, even if they
+        // were verified at open: a memory map may have read a page again, and may have found it
+        // damaged. Only a block that was verified and then shrunk in place is not verified again,
+        // because the host may have dropped its checksums.
+        let is_whole = self.filter.geometry.asked_len(self.filter.len) == self.filter.len;
+        if is_whole || self.filter.states.is_some() {
+            // The columns of a group lie mixed, so the copy read whole groups.
+            let groups = self.filter.geometry.with_columns(columns.next_multiple_of(8));
+            let len = groups.unwrap_or_else(|| self.filter.geometry.clone()).asked_len(self.filter.len);
+            let checked = self.filter.check_pages_before(len, bytes, &self.trailer.table_id, self.trailer.place);
+            checked.map_err(|error| error.moved_by(self.offset))?;
+        }
+        let payload_len_bytes = copy.len() as u64;
+        let content = Content::Filter { shape, geometry };
+        let trailer = Trailer { content, payload_len_bytes, ..Trailer::clone(&self.trailer) };
+        trailer.append_to(&mut copy).map_err(NoMemory::of("a shrunk filter"))?;
+        let copy = SharedBytes::from(AlignedBytes::copy_of(&copy)?);
+        LockedBlock::open(copy, Verify::AtOpen)?.unlock_with(&self.hasher).map(Some)
+    }
+}
+
+impl FilterBlock<SharedBytes> {
+    /// Returns a block with only the first `columns` columns, which shares the bytes of this block
+    /// and does not read them. `columns` must be a multiple of eight. Returns `None` if there are
+    /// no more columns than that, or if the block is verified on first touch.
+    pub(super) fn shared_in_place(&self, columns: u32) -> Result<Option<Self>> {
+        if self.filter.states.is_some() || self.droppable_columns().is_none() {
+            return Ok(None);
+        }
+        // This block has verified its pages.
+        let block = LockedBlock::open(self.data.clone(), Verify::OnFirstTouch)?.unlock_with(&self.hasher)?;
+        let mut block = FilterBlock { offset: self.offset, ..block.without_page_states() };
+        Ok(block.keep_in_place(columns).then_some(block))
+    }
+}

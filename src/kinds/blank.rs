@@ -1,0 +1,155 @@
+//! Builds the kinds that only set bits. Their hashes may come in any order and repeatedly.
+//!
+//! The order in which bits are set does not matter, so the hashes are not sorted. But the size of a
+//! filter follows from the number of *distinct* hashes, and to sort them only for this number would
+//! take several times as long as setting the bits. Instead, the bits tell. If a hash comes again,
+//! all its bits are set already. Few other hashes have this property, about as few as the filter
+//! has false positives. So the first pass notes these hashes as suspects, and a second pass counts
+//! how often the suspects occur.
+
+use super::kind::FilterKind;
+use super::shape::Shape;
+use crate::bits::{try_push, try_zeros};
+use crate::hash::KeyHash;
+use crate::simd::{Isa, RESIDENT_LEN_BYTES, Simd, kernels};
+
+/// How a kind sets the bits of a hash.
+pub(super) trait SetBits {
+    /// Sets the bits of a hash in the whole payload. Returns whether all of them were set before.
+    fn set(simd: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool;
+
+    /// Prefetches the cache lines that have the bits of a hash.
+    fn prefetch(probes: u32, payload: &[u8], hash: KeyHash);
+}
+
+/// The number of hashes between the prefetch of a hash and the setting of its bits.
+const DISTANCE: usize = 16;
+
+kernels! {
+    /// Sets the bits of hashes, compiled for this processor.
+    struct Fill[K: SetBits];
+    |simd|
+
+    /// Sets the bits of all hashes and adds to `suspects` the hashes whose bits were all set
+    /// before. Returns `false` as soon as there are too many suspects.
+    fn fill(probes: u32, payload: &mut [u8], hashes: &[KeyHash], suspects: &mut Suspects) -> bool {
+        let is_large = payload.len() > RESIDENT_LEN_BYTES;
+        for (i, &hash) in hashes.iter().enumerate() {
+            if is_large && let Some(&later) = hashes.get(i + DISTANCE) {
+                K::prefetch(probes, payload, later);
+            }
+            if K::set(simd, probes, payload, hash) && !suspects.add(hash) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// A filter without keys of a kind that only sets bits.
+#[derive(Debug)]
+pub(crate) struct Blank {
+    kind: FilterKind,
+    probes: u32,
+    payload: Vec<u8>,
+    fill: Fill,
+}
+
+impl Blank {
+    /// `payload` has the length that the kind plans, and is all zero.
+    pub(super) fn new<K: SetBits>(kind: FilterKind, probes: u32, payload: Vec<u8>) -> Self {
+        Self { kind, probes, payload, fill: Fill::new::<K>(Isa::detect()) }
+    }
+
+    /// Sets the bits of all hashes. Returns `None` if there are too many suspects.
+    pub(super) fn filled(mut self, hashes: &[KeyHash], suspects: &mut Suspects) -> Option<(Shape, Vec<u8>)> {
+        #[expect(clippy::cast_possible_truncation, reason = "at most MAX_BLOOM_PROBES")]
+        let probes = self.probes as u8;
+        let is_filled = self.fill.fill(self.probes, &mut self.payload, hashes, suspects);
+        is_filled.then(|| (Shape::plain(self.kind, probes), self.payload))
+    }
+
+    /// Sets the bits of distinct hashes.
+    pub(super) fn filled_by_distinct(self, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
+        self.filled(hashes, &mut Suspects::ignored())
+    }
+}
+
+/// The hashes that may be repetitions: all their bits were set before.
+#[derive(Debug)]
+pub(super) struct Suspects {
+    found: Vec<KeyHash>,
+    /// The most suspects to note; `None` to note none.
+    most: Option<usize>,
+}
+
+impl Suspects {
+    /// With more than one suspect in so many hashes, the hashes repeat often or most bits are set.
+    /// Then a sort takes hardly more time than the second pass.
+    const HASHES_PER_SUSPECT: usize = 16;
+    /// The second pass looks up each hash in a table of so many bits per suspect.
+    const TABLE_BITS: usize = 128;
+
+    pub(super) fn of(hashes: usize) -> Self {
+        Self { found: Vec::new(), most: Some(hashes / Self::HASHES_PER_SUSPECT) }
+    }
+
+    fn ignored() -> Self {
+        Self { found: Vec::new(), most: None }
+    }
+
+    /// Notes a suspect. Returns `false` if there are too many, or if there is no memory for it.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, hash: KeyHash) -> bool {
+        self.most.is_none_or(|most| self.found.len() < most && try_push(&mut self.found, hash).is_ok())
+    }
+
+    /// Counts the hashes that repeat an earlier one. Returns `None` if there is no memory for the
+    /// table.
+    pub(super) fn repetitions(mut self, hashes: &[KeyHash]) -> Option<u64> {
+        if self.found.is_empty() {
+            return Some(0);
+        }
+        self.found.sort_unstable();
+        self.found.dedup();
+        let table = Table::of(&self.found)?;
+        let occurrences =
+            hashes.iter().filter(|hash| table.has(**hash) && self.found.binary_search(hash).is_ok()).count();
+        // Each suspect occurs at least once.
+        Some((occurrences - self.found.len()) as u64)
+    }
+}
+
+/// A set of hashes without most of the other hashes: one bit for the low bits of each hash. Only
+/// the speed depends on how well these bits are spread.
+struct Table {
+    words: Vec<u64>,
+    /// One less than the number of words, which is a power of two.
+    mask: u64,
+}
+
+impl Table {
+    fn of(hashes: &[KeyHash]) -> Option<Self> {
+        let words = (hashes.len() * Suspects::TABLE_BITS / 64).next_power_of_two();
+        let mut table = Self { words: try_zeros(words).ok()?, mask: words as u64 - 1 };
+        for &hash in hashes {
+            let at = table.word_of(hash);
+            if let Some(word) = table.words.get_mut(at) {
+                *word |= 1 << (hash.raw() % 64);
+            }
+        }
+        Some(table)
+    }
+
+    #[inline(always)]
+    fn word_of(&self, hash: KeyHash) -> usize {
+        (hash.raw() >> 6 & self.mask) as usize
+    }
+
+    /// Returns whether the set may have the hash.
+    #[inline(always)]
+    fn has(&self, hash: KeyHash) -> bool {
+        self.words.get(self.word_of(hash)).is_none_or(|word| word >> (hash.raw() % 64) & 1 == 1)
+    }
+}

@@ -1,0 +1,172 @@
+//! A set under a budget drops columns of the filters that are asked least, and denies no present
+//! key.
+
+use crate::support::{SEED, TABLE, block_of, hash, partitioned};
+use filterblock::{
+    AlignedBytes, Answer, Error, Expected, FilterBlock, FilterSet, FilterSlot, IfMapped, KeyHasher, SharedBytes,
+    TableFilter, Verify,
+};
+use std::ops::Range;
+use std::sync::Arc;
+
+static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
+
+fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Arc<TableFilter<SharedBytes>> {
+    Arc::new(FilterBlock::open(bytes.into(), &Expected::of_table(TABLE, &HASHER), verify).into())
+}
+
+fn heap(spec: &str, keys: Range<usize>) -> Arc<TableFilter<SharedBytes>> {
+    opened(AlignedBytes::copy_of(&block_of(spec, keys, TABLE)).unwrap(), Verify::AtOpen)
+}
+
+fn columns(set: &FilterSet, slot: FilterSlot) -> u32 {
+    set.filter(slot).unwrap().ready().unwrap().metadata().probes
+}
+
+fn assert_finds(set: &FilterSet, slot: FilterSlot, keys: Range<usize>) {
+    let hashes: Vec<_> = keys.map(hash).collect();
+    assert!(hashes.iter().all(|&hash| set.ask(slot, hash) != Answer::No));
+    let mut answers = vec![false; hashes.len()];
+    set.ask_batch(slot, &hashes, &mut answers);
+    assert!(answers.iter().all(|&answer| answer));
+}
+
+#[test]
+fn queries_are_counted_by_filter() {
+    let filter = heap("bumped-ribbon:8", 0..1_000);
+    let (mut silent, mut set) = (FilterSet::new(&HASHER), FilterSet::new(&HASHER).counting_queries());
+    // A fixed distance between counted queries would always count the same of 64 filters.
+    let slots: Vec<_> = (0..64).map(|_| set.insert(filter.clone())).collect();
+    let silent_slot = silent.insert(filter.clone());
+    for i in 0..400_000 {
+        let _ = silent.ask(silent_slot, hash(i));
+        // The first 32 filters are asked once in each round, the others three times.
+        let slot = slots[i % 64];
+        for _ in 0..if i % 64 < 32 { 1 } else { 3 } {
+            let _ = set.ask(slot, hash(i));
+        }
+    }
+    assert_eq!((silent.queries(silent_slot), set.queries(silent_slot), silent.queries(slots[0])), (0, 0, 0));
+    for (i, &slot) in slots.iter().enumerate() {
+        let asked = if i < 32 { 6_250.0 } else { 3.0 * 6_250.0 };
+        let off = (set.queries(slot) as f64 - asked) / (8.0 * f64::sqrt(asked));
+        assert!(off.abs() < 5.0, "filter {i}: {off} standard deviations");
+    }
+    let hashes: Vec<_> = (0..100).map(hash).collect();
+    let (before, mut answers) = (set.queries(slots[0]), [false; 100]);
+    (0..1_000).for_each(|_| assert!(set.ask_batch(slots[0], &hashes, &mut answers)));
+    let counted = set.queries(slots[0]) - before;
+    assert!((90_000..130_000).contains(&counted), "{counted}");
+    set.add_queries(slots[1], u64::MAX);
+    set.add_queries(slots[1], 7);
+    assert_eq!(set.queries(slots[1]), u64::MAX);
+}
+
+#[test]
+fn filters_that_are_asked_least_lose_most_columns() {
+    let mut set = FilterSet::new(&HASHER);
+    let ranges: Vec<_> = (0..6).map(|i| i * 10_000..(i + 1) * 10_000).collect();
+    let slots: Vec<_> = ranges.iter().map(|keys| set.insert(heap("bumped-ribbon:12", keys.clone()))).collect();
+    for (i, &slot) in slots.iter().enumerate() {
+        set.add_queries(slot, 1_000 << (2 * i));
+    }
+    let whole = set.len_bytes();
+    assert_eq!(set.shrink_to(whole, IfMapped::InPlace).num_shrunk, 0);
+    for share in [9, 7, 5, 3, 1] {
+        let limit = whole * share / 10;
+        let done = set.shrink_to(limit, IfMapped::InPlace);
+        assert!(done.len_bytes <= limit && done.len_bytes + 1_300 > limit, "{share}: {done:?} {limit}");
+        assert_eq!((done.len_bytes, done.num_failed), (set.len_bytes(), 0));
+        let found: Vec<_> = slots.iter().map(|&slot| columns(&set, slot)).collect();
+        println!("{share} tenths: {found:?}");
+        assert!(found.is_sorted(), "{found:?}");
+        // A filter that is asked four times as often keeps two columns more.
+        let may_differ = |pair: &[u32]| (1..=3).contains(&(pair[1] - pair[0])) || pair[0] == 1 || pair[1] == 12;
+        assert!(found.windows(2).all(may_differ), "{found:?}");
+        slots.iter().zip(&ranges).for_each(|(&slot, keys)| assert_finds(&set, slot, keys.clone()));
+    }
+    let least = set.shrink_to(0, IfMapped::InPlace);
+    assert!(slots.iter().all(|&slot| columns(&set, slot) == 1) && least.len_bytes > 0);
+    assert_eq!(set.shrink_to(0, IfMapped::InPlace).num_shrunk, 0);
+    slots.iter().zip(&ranges).for_each(|(&slot, keys)| assert_finds(&set, slot, keys.clone()));
+    // One column denies about half of the absent keys.
+    let denied = (70_000..80_000).filter(|&i| set.ask(slots[0], hash(i)) == Answer::No).count();
+    assert!((4_600..5_400).contains(&denied), "{denied}");
+}
+
+#[test]
+fn filters_that_cannot_shrink_stay_as_they_are() {
+    let mut set = FilterSet::new(&HASHER);
+    let n = 10_000;
+    let mut damaged = block_of("bumped-ribbon:12", 0..n, TABLE);
+    damaged[100] ^= 1;
+    let other = KeyHasher::xxh3(filterblock::HashSeed(99));
+    let mut foreign = filterblock::FilterBuilder::new("bumped-ribbon:12".parse().unwrap(), &other).with_table_id(TABLE);
+    (0..n).for_each(|i| foreign.add(&crate::support::key(i)));
+    let foreign = AlignedBytes::copy_of(&foreign.finish().unwrap()).unwrap();
+    let foreign = FilterBlock::open(foreign.into(), &Expected::of_table(TABLE, &other), Verify::AtOpen);
+    let filters = [
+        heap("blocked-bloom:12", 0..n),
+        opened(partitioned("bumped-ribbon:12", n, 3_000), Verify::AtOpen),
+        opened(damaged, Verify::OnFirstTouch),
+        Arc::new(TableFilter::Absent),
+        Arc::new(TableFilter::Degraded(Error::Invalid { what: "test", given: String::new(), reason: "".into() })),
+        Arc::new(foreign.into()),
+        opened(block_of("bumped-ribbon:12", 0..n, TABLE), Verify::OnFirstTouch),
+        heap("bumped-ribbon:12", 0..n),
+    ];
+    let slots = filters.clone().map(|filter| set.insert(filter));
+    let before = set.counts();
+    let done = set.shrink_to(0, IfMapped::InPlace);
+    assert_eq!((done.num_failed, done.num_shrunk), (1, 3), "{done:?}");
+    assert_eq!((set.counts().ready, set.counts().other_hasher), (before.ready, before.other_hasher));
+    for (i, (&slot, filter)) in slots.iter().zip(&filters).enumerate() {
+        assert_eq!(Arc::ptr_eq(set.filter(slot).unwrap(), filter), i < 5, "filter {i}");
+        assert_finds(&set, slot, 0..n);
+    }
+    assert_eq!(set.ask(slots[5], hash(1)), Answer::Unfiltered);
+    // The bytes of the caller's filters did not change.
+    assert_eq!(filters[7].ready().unwrap().metadata().probes, 12);
+}
+
+#[test]
+fn a_filter_that_fails_leaves_the_budget_to_the_others() {
+    let mut set = FilterSet::new(&HASHER);
+    let mut damaged = block_of("bumped-ribbon:12", 0..10_000, TABLE);
+    damaged[100] ^= 1;
+    let _ = set.insert(opened(damaged, Verify::OnFirstTouch));
+    let sound = set.insert(heap("bumped-ribbon:12", 0..10_000));
+    let limit = set.len_bytes() * 3 / 4;
+    let done = set.shrink_to(limit, IfMapped::InPlace);
+    assert!(done.num_shrunk == 1 && done.num_failed == 1 && done.len_bytes <= limit, "{done:?}");
+    assert!(columns(&set, sound) < 7);
+}
+
+#[cfg(feature = "mmap")]
+#[test]
+fn mapped_filters_keep_whole_groups_and_their_map() {
+    use filterblock::Mapped;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    std::fs::write(&path, block_of("bumped-ribbon:20", 0..10_000, TABLE)).unwrap();
+    let mut set = FilterSet::new(&HASHER);
+    let slot = set.insert(opened(Mapped::open(&path).unwrap(), Verify::AtOpen));
+    let lazy = set.insert(opened(Mapped::open(&path).unwrap(), Verify::OnFirstTouch));
+    let start = |set: &FilterSet| set.filter(slot).unwrap().ready().unwrap().as_bytes().as_ptr();
+    let (whole, at) = (set.len_bytes(), start(&set));
+    for wanted in [16, 8, 8] {
+        let done = set.shrink_to(set.len_bytes() - 1, IfMapped::InPlace);
+        assert_eq!((columns(&set, slot), columns(&set, lazy)), (wanted, 20));
+        // The first step of both filters costs the same, and the first filter is the first in order.
+        assert_eq!(done.num_failed, usize::from(wanted == 8));
+        assert_eq!(start(&set), at);
+        assert_finds(&set, slot, 0..10_000);
+    }
+    assert!(set.len_bytes() < whole * 3 / 4);
+    // Copies verify the pages that were not verified yet, and take no more than the limit.
+    let limit = whole / 4;
+    let done = set.shrink_to(limit, IfMapped::Copy);
+    assert!(done.len_bytes <= limit && done.num_failed == 0 && start(&set) != at, "{done:?}");
+    assert_finds(&set, slot, 0..10_000);
+    assert_finds(&set, lazy, 0..10_000);
+}
