@@ -14,7 +14,8 @@ fn key(i: u64) -> [u8; 16] {
     let mix = |x: u64| (x ^ (x >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut key = [0; 16];
     for (half, part) in key.chunks_mut(8).zip([mix(mix(i + 1)), mix(mix(!i))]) {
-        // Big-endian order spreads the keys over the key space.
+        // The high bits of `part` are mixed best. They come first, so that the keys are spread over
+        // the key space.
         for (byte, shift) in half.iter_mut().zip((0..64).step_by(8).rev()) {
             *byte = u8::try_from(part >> shift & 0xff).unwrap();
         }

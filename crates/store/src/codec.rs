@@ -1,5 +1,5 @@
-//! Encodes integers to bytes and decodes them. No other module does that. All integers on disk are
-//! little endian.
+//! Encodes the integers of the file formats and decodes them. All integers on disk are little
+//! endian.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -126,10 +126,11 @@ impl<'a> Cursor<'a> {
         usize::try_from(self.take_varint(field)?).map_err(|_| Error::Corrupt { field, offset })
     }
 
-    /// Reads a byte string that follows its length as a varint.
+    /// Reads a length (a varint), then that many bytes, and returns the bytes.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if fewer bytes are left than the length says.
+    /// Returns [`Error::Corrupt`] if the length is malformed, or if fewer bytes are left than it
+    /// says.
     pub fn take_bytes(&mut self, field: Field) -> Result<&'a [u8]> {
         let len = self.take_varint_usize(field)?;
         self.take(len, field)
@@ -156,6 +157,11 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     out.push(value as u8);
+}
+
+/// Returns the number of bytes that [`put_varint`] appends.
+pub fn varint_len_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// Appends the length of `bytes` to `out` as a varint, then `bytes`.
@@ -186,7 +192,8 @@ pub fn u64_from(bytes: &[u8; 8]) -> u64 {
     LittleEndian::read_u64(bytes)
 }
 
-/// Decodes the 32-bit integer at `offset`, or returns `None` if the bytes end before it does.
+/// Decodes the 32-bit integer at `offset`, or returns `None` if fewer than four bytes are left
+/// there.
 #[must_use]
 #[inline]
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {

@@ -24,7 +24,8 @@ pub enum Error {
     Corrupt {
         /// The invalid field.
         field: Field,
-        /// Where the field lies, in bytes from the start of the block or file.
+        /// Where the field lies, in bytes from the start of the block or file; 0 if the damage has
+        /// no place in the file.
         offset: u64,
     },
     /// The bytes are damaged: the stored checksum differs from the computed one.
@@ -76,16 +77,16 @@ pub enum Error {
         /// The earlier failure.
         reason: String,
     },
-    /// The free disk space is below the reserve that is kept for deletes and for the compactions
-    /// that free space. Nothing was written.
+    /// The free disk space is below the space that the store keeps for deletes, for the log and for
+    /// the compactions that free space. The refused write or compaction changed nothing.
     NoSpace {
         /// The free disk space in bytes.
         free_bytes: u64,
-        /// The reserve in bytes.
+        /// The space to keep free, in bytes.
         kept_bytes: u64,
     },
     /// A background task fails for a reason that may be temporary, and is retried. A write returns
-    /// this error if the memtables are full until the task succeeds; nothing was written.
+    /// this error while the memtables are full; the refused batch was not written.
     BackgroundFails {
         /// The failure of the background task.
         reason: String,
@@ -98,7 +99,7 @@ pub enum Error {
         /// The last number in use.
         last: u64,
     },
-    /// An object does not fit in this machine's memory, or its size does not fit in 64 bits.
+    /// An object does not fit in the memory or the address space of this machine.
     TooLarge {
         /// The object.
         what: &'static str,
@@ -126,8 +127,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the reader has no secret or a different one. The bytes themselves may be
-    /// sound.
+    /// Returns whether the reader lacks the secret, or has another secret, hash kind or hash seed
+    /// than the writer. The bytes themselves may be sound.
     #[must_use]
     pub fn is_secret_mismatch(&self) -> bool {
         matches!(self.root(), Self::Filter(error) if error.is_secret_mismatch())
@@ -146,8 +147,8 @@ impl Error {
 
     /// Returns whether the bytes are damaged, or were not written by this crate.
     ///
-    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes are
-    /// sound, and a repair would destroy them.
+    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes may be
+    /// sound, so a repair must not replace them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
@@ -170,9 +171,9 @@ const REPAIR_FILTER: &str = "no key is lost, and reads do not need the filter; r
 fn next_step(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as Kind;
     match kind {
-        Kind::NotFound => "check the path",
+        Kind::NotFound => "check the path, or restore the file from a backup",
         Kind::PermissionDenied => "check the permissions",
-        Kind::AlreadyExists => "choose another name, or remove it first",
+        Kind::AlreadyExists => "remove the existing file, or choose another name",
         Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => "free disk space, and try again",
         Kind::OutOfMemory => "free memory, and try again",
         _ => "check the device and its limits, and try again",
@@ -182,13 +183,13 @@ fn next_step(kind: std::io::ErrorKind) -> &'static str {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The message of this crate names its own next step.
+            // A message that contains "; " names its next step itself, as those of this crate do.
             Self::Io(error) if error.get_ref().is_some_and(|own| own.to_string().contains("; ")) => {
                 write!(f, "{error}")
             }
             Self::Io(error) => write!(f, "{error}; {}", next_step(error.kind())),
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Corrupt { field, offset } => write_invalid(f, "damaged", field, *offset, REPAIR),
+            Self::Corrupt { field, offset } => write_corrupt(f, *field, *offset),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 write_mismatch(f, "damaged", field, *offset, (*stored, *computed), REPAIR)
             }
@@ -239,16 +240,34 @@ impl fmt::Display for Error {
                  to a new store"
             ),
             Self::TooLarge { what } => {
-                write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
+                write!(f, "{what} of this size does not fit in memory; free memory, and try again")
             }
-            Self::Filter(filterblock::Error::Corrupt { field, offset }) => {
-                write_invalid(f, "filter block damaged", field, *offset, REPAIR_FILTER)
-            }
-            Self::Filter(filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => {
-                write_mismatch(f, "filter block damaged", field, *offset, (*stored, *computed), REPAIR_FILTER)
-            }
-            Self::Filter(error) => write!(f, "{error}"),
+            Self::Filter(error) => write_filter_error(f, error),
         }
+    }
+}
+
+/// Writes an error of the core. Damage gets the advice that suits a filter inside an SST file.
+fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) -> fmt::Result {
+    use filterblock::Error as Core;
+    const DAMAGED: &str = "filter block damaged";
+    match error {
+        Core::Corrupt { field, offset } => write_invalid(f, DAMAGED, field, *offset, REPAIR_FILTER),
+        Core::ChecksumMismatch { field: filterblock::Field::Checksum, offset, stored, computed } => {
+            write_mismatch(f, DAMAGED, &"trailer", *offset, (*stored, *computed), REPAIR_FILTER)
+        }
+        Core::ChecksumMismatch { field, offset, stored, computed } => {
+            write_mismatch(f, DAMAGED, field, *offset, (*stored, *computed), REPAIR_FILTER)
+        }
+        _ => write!(f, "{error}"),
+    }
+}
+
+fn write_corrupt(f: &mut fmt::Formatter<'_>, field: Field, offset: u64) -> fmt::Result {
+    match field {
+        // The store reports a missing log like one without a header.
+        Field::LogHeader => write!(f, "damaged: the write-ahead log is missing or has no header; {REPAIR}"),
+        _ => write_invalid(f, "damaged", &field, offset, REPAIR),
     }
 }
 
@@ -295,11 +314,13 @@ impl From<std::io::Error> for Error {
 }
 
 impl From<filterblock::Error> for Error {
-    /// Keeps the variants that both crates have, and wraps all others in [`Error::Filter`].
+    /// Converts `Io`, `InFile` and `TooLarge` to the variants of this crate, and wraps all others
+    /// in [`Error::Filter`].
     fn from(error: filterblock::Error) -> Self {
         match error {
             filterblock::Error::Io(error) => Self::Io(error),
             filterblock::Error::InFile { path, source } => Self::from(*source).in_file(&path),
+            filterblock::Error::TooLarge { what } => Self::TooLarge { what },
             other => Self::Filter(other),
         }
     }

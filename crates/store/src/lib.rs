@@ -37,8 +37,8 @@
 //!        └─ Answer::Unfiltered  search the SST; counted as unfiltered or degraded
 //! ```
 //!
-//! **An unusable filter never loses a key**: a read answers "maybe" instead, and
-//! [`Stats`](lsm::Stats) counts and reports it. With [`Options::strict_filters`] it is an error.
+//! **An unusable filter never loses a key**: reads search its SST, and [`Stats`](lsm::Stats) counts
+//! and reports the filter. With [`Options::strict_filters`] an unusable filter is an error.
 //!
 //! # Modules
 //!

@@ -1,5 +1,6 @@
-//! The atomics and locks of the code that loom tests. They come from the standard library, or from
-//! loom, which runs a test in all orders that the memory model allows.
+//! The atomics and locks of the code that loom tests. With `--cfg loom` they come from loom, which
+//! runs a test in all orders that the memory model allows. Otherwise they come from the standard
+//! library and from `arc_swap`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;
@@ -19,8 +20,9 @@ use std::sync::PoisonError;
 
 /// Locks `mutex`, also after a thread panicked while it held the lock.
 ///
-/// Code that a panic may interrupt protects itself: the WAL then refuses all calls, and a panic of
-/// a background thread or of a leading writer fails the store.
+/// A poisoned lock is not an error, because code that a panic may interrupt protects its state:
+/// after a panic during a write the WAL refuses all calls, and a panic of a background thread or of
+/// a leading writer fails the store.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -32,8 +34,8 @@ mod stand_in {
     use super::atomic::{AtomicUsize, Ordering};
 
     /// Replaces `arc_swap::ArcSwap`, whose accesses loom cannot observe. It gives the same ordering
-    /// and no more: a store happens before the loads that see it. All values live as long as the
-    /// stand-in.
+    /// and no more: a swap happens before the loads that see its value. All values live as long as
+    /// the stand-in.
     #[derive(Debug)]
     pub(crate) struct ArcSwap<T> {
         all: std::sync::Mutex<Vec<Arc<T>>>,

@@ -9,8 +9,8 @@ macro_rules! variants {
     ($($variant:ident),* $(,)?) => {
         const VARIANTS: &[&str] = &[$(stringify!($variant)),*];
 
-        /// Names the variant. A new variant compiles only once it is listed above, and the test
-        /// fails until a message of it is listed.
+        /// Returns the name of the variant. A new variant compiles only after it is added to the
+        /// list below, and the test fails until a message of that variant is listed.
         fn name(error: &Error) -> &'static str {
             match error { $(Error::$variant { .. } => stringify!($variant),)* }
         }
@@ -57,6 +57,11 @@ fn file_messages() -> Vec<Message> {
         (
             Error::Corrupt { field: Field::Footer, offset: 12 },
             "damaged: invalid footer at offset 12; run \"filterblock db repair\", or restore the file from a backup",
+        ),
+        (
+            Error::Corrupt { field: Field::LogHeader, offset: 0 },
+            "damaged: the write-ahead log is missing or has no header; run \"filterblock db repair\", or restore the \
+             file from a backup",
         ),
         (
             mismatch,
@@ -115,7 +120,7 @@ fn store_messages() -> Vec<Message> {
         ),
         (
             Error::TooLarge { what: "a memtable" },
-            "a memtable of this size does not fit in memory; make it smaller, or free memory",
+            "a memtable of this size does not fit in memory; free memory, and try again",
         ),
         (
             Error::from(filterblock::Error::ChecksumMismatch {
@@ -128,15 +133,32 @@ fn store_messages() -> Vec<Message> {
              no key is lost, and reads do not need the filter; run \"filterblock db repair\"",
         ),
         (
+            Error::from(filterblock::Error::ChecksumMismatch {
+                field: filterblock::Field::Checksum,
+                offset: 90,
+                stored: 1,
+                computed: 2,
+            }),
+            "filter block damaged: wrong checksum of trailer at offset 90 (stored 0x00000001, computed 0x00000002); \
+             no key is lost, and reads do not need the filter; run \"filterblock db repair\"",
+        ),
+        (
             Error::from(filterblock::Error::Corrupt { field: filterblock::Field::Params, offset: 70 }),
             "filter block damaged: invalid filter parameters at offset 70; no key is lost, and reads do not need \
              the filter; run \"filterblock db repair\"",
         ),
         (
             Error::from(filterblock::Error::TooLarge { what: "a filter block" }),
-            "a filter block of this size does not fit in memory; make it smaller, or free memory",
+            "a filter block of this size does not fit in memory; free memory, and try again",
         ),
     ]
+}
+
+/// A store retries a load that failed for lack of memory, so it must see that in its own errors.
+#[test]
+fn lack_of_memory_in_the_core_is_too_large() {
+    let error = Error::from(filterblock::Error::TooLarge { what: "a filter" }.in_file(Path::new("t.sst")));
+    assert!(matches!(error.root(), Error::TooLarge { what: "a filter" }), "{error:?}");
 }
 
 #[test]

@@ -21,7 +21,8 @@ impl Work {
 }
 
 impl Shared {
-    /// Records the result of an attempt at a background task.
+    /// Records the result of an attempt at a background task. After a success, it also removes
+    /// files that could not be removed before, and reopens SSTs whose filter could not be loaded.
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         self.files.reclaimer.reclaim();
         let Err(error) = result else {
@@ -53,7 +54,23 @@ impl Shared {
     }
 }
 
+/// A caller that waits until nothing is left to do. Its drop ends the wait.
+pub(super) struct IdleWaiter<'a>(&'a Background);
+
+impl Drop for IdleWaiter<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.work).idle_waiters -= 1;
+    }
+}
+
 impl Background {
+    /// Lets level 0 be compacted without waiting for more SSTs until the returned guard is dropped.
+    pub(super) fn wait_for_idleness(&self) -> IdleWaiter<'_> {
+        lock(&self.work).idle_waiters += 1;
+        self.changed.notify_all();
+        IdleWaiter(self)
+    }
+
     /// Makes the next attempt at a task due now. Returns the number of attempts at it that have
     /// failed since the store was opened.
     pub(super) fn hurry(&self, task: Task) -> u64 {
@@ -79,8 +96,8 @@ impl Background {
 
 impl Shared {
     /// Removes unneeded files, which may be missing. The caller must keep the store open. The lock
-    /// is not held while a file is deleted: this may take long, and a reader that releases an SST
-    /// needs the lock.
+    /// of `Files::closed` is not held while a file is deleted: the deletion may take long, and a
+    /// reader that releases an SST needs the lock.
     pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
         let storage = self.options.storage.as_ref();
         let stays = |path: &PathBuf| {

@@ -1,7 +1,7 @@
 //! Batches of writes that take effect together. A batch is encoded as it is filled, and its bytes
 //! are the payload of a log record.
 
-use crate::codec::{Cursor, MAX_VARINT_LEN_BYTES, put_bytes};
+use crate::codec::{Cursor, MAX_VARINT_LEN_BYTES, put_bytes, varint_len_bytes};
 use crate::error::{Error, Field, Result};
 
 /// The maximum length of a key: 64 KiB.
@@ -43,7 +43,7 @@ impl WriteBatch {
             let reason = format!("{} bytes exceed the limit of {MAX_VALUE_LEN_BYTES}; split the value", value.len());
             return Err(Error::InvalidArgument { what: "value", reason });
         }
-        self.check(key, value.len())?;
+        check(self.encoded.len(), key, Some(value.len()))?;
         // Reserve once instead of in the three steps below: most batches contain one write.
         self.encoded.reserve(key.len() + value.len() + 2 * MAX_VARINT_LEN_BYTES);
         self.encoded.push(OP_PUT);
@@ -58,21 +58,10 @@ impl WriteBatch {
     /// # Errors
     /// Returns [`Error::KeyTooLong`] or [`Error::InvalidArgument`] as [`Self::put`] does.
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.check(key, 0)?;
+        check(self.encoded.len(), key, None)?;
         self.encoded.push(OP_DELETE);
         put_bytes(&mut self.encoded, key);
         self.len += 1;
-        Ok(())
-    }
-
-    fn check(&self, key: &[u8], value_len: usize) -> Result<()> {
-        if key.len() > MAX_KEY_LEN_BYTES {
-            return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_KEY_LEN_BYTES });
-        }
-        if self.encoded.len() + key.len() + value_len > MAX_BATCH_LEN_BYTES {
-            let reason = format!("it would exceed {MAX_BATCH_LEN_BYTES} bytes; write it and start another one");
-            return Err(Error::InvalidArgument { what: "batch", reason });
-        }
         Ok(())
     }
 
@@ -111,6 +100,20 @@ impl WriteBatch {
     pub fn iter(&self) -> BatchOps<'_> {
         BatchOps::new(&self.encoded, 0)
     }
+}
+
+/// Checks that a write fits into a batch of `len_bytes` encoded bytes. `value_len` is `None` for a
+/// deletion.
+fn check(len_bytes: usize, key: &[u8], value_len: Option<usize>) -> Result<()> {
+    if key.len() > MAX_KEY_LEN_BYTES {
+        return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_KEY_LEN_BYTES });
+    }
+    let encoded_len = |len: usize| varint_len_bytes(len as u64) + len;
+    if len_bytes + 1 + encoded_len(key.len()) + value_len.map_or(0, encoded_len) > MAX_BATCH_LEN_BYTES {
+        let reason = format!("the batch would exceed {MAX_BATCH_LEN_BYTES} bytes; write it, and start another batch");
+        return Err(Error::InvalidArgument { what: "batch", reason });
+    }
+    Ok(())
 }
 
 /// One write of a batch.
@@ -250,6 +253,24 @@ mod tests {
         assert_eq!(batch, before);
         batch.put(&key[1..], b"").unwrap();
         assert_eq!(batch.iter().last().unwrap().unwrap().key().len(), MAX_KEY_LEN_BYTES);
+    }
+
+    #[test]
+    fn the_limit_of_a_batch_counts_every_encoded_byte() {
+        let (key, value) = ([b'k'; 300], [b'v'; 20_000]);
+        for value in [None, Some(&value[..0]), Some(&value[..1]), Some(&value[..])] {
+            for key in [&key[..0], &key[..127], &key[..128], &key[..]] {
+                let mut batch = WriteBatch::new();
+                match value {
+                    Some(value) => batch.put(key, value).unwrap(),
+                    None => batch.delete(key).unwrap(),
+                }
+                let room = MAX_BATCH_LEN_BYTES - batch.len_bytes();
+                check(room, key, value.map(<[u8]>::len)).unwrap();
+                let error = check(room + 1, key, value.map(<[u8]>::len)).unwrap_err();
+                assert!(matches!(error, Error::InvalidArgument { what: "batch", .. }), "{error}");
+            }
+        }
     }
 
     #[test]

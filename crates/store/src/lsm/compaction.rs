@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::file_name::table_name;
 use super::flush::table_meta;
@@ -43,6 +44,7 @@ fn levels_of(version: &Version) -> Levels<'_> {
 pub(super) fn picker(options: &Options) -> Picker {
     Picker::new(Limits {
         l0_trigger: options.l0_compaction_trigger,
+        l0_limit: options.l0_slowdown(),
         base_bytes: options.level_base_bytes,
         size_ratio: options.size_ratio(),
     })
@@ -80,7 +82,7 @@ impl Compaction {
     /// Returns the inputs of the merge, newest first: each SST of level 0 by itself, a deeper level
     /// as one run.
     fn sources(&self) -> Vec<Source> {
-        let run = |tables: Vec<Arc<StoredTable>>| Source::Run(RunCursor::new(tables, None));
+        let run = |tables: Vec<Arc<StoredTable>>| Source::Run(RunCursor::new(tables, None).reading_ahead());
         let mut sources: Vec<Source> = match self.level {
             0 => self.upper.iter().map(|table| run(vec![Arc::clone(table)])).collect(),
             _ => vec![run(self.upper.clone())],
@@ -107,8 +109,13 @@ pub(super) fn run_compactions(shared: &Shared) {
         if let Some(last) = compaction.upper.last() {
             lock(&shared.background.picker).note_begin(compaction.level, &last.meta.largest);
         }
-        let result = shared.compact(&compaction);
-        lock(&shared.background.picker).note_end(compaction.level, result.is_err());
+        let start = Instant::now();
+        let compacted = shared.compact(&compaction);
+        if let Ok(written) = compacted {
+            lock(&shared.background.pace).note_end(compaction.level, written, start);
+        }
+        lock(&shared.background.picker).note_end(compaction.level, compacted.is_err());
+        let result = compacted.map(drop);
         match &result {
             // Nothing has changed, and sound SSTs are still usable. A retry would find the same
             // damage.
@@ -134,22 +141,39 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
             continue;
         }
         if !work.compacting && work.callers_waiting == 0 {
-            if let Some(compaction) = shared.pick_compaction() {
+            let is_idle = work.idle_waiters > 0;
+            let spare_bytes = if is_idle { u64::MAX } else { lock(&shared.background.pace).spare_bytes() };
+            if let Some(compaction) = shared.pick_compaction(spare_bytes) {
                 work.compacting = true;
                 return Some(compaction);
             }
             // The compaction that failed is not needed any more.
             work.compactions.succeed();
+            if let Some(delay) = shared.level_0_delay(spare_bytes) {
+                work = shared.background.wait_at_most(work, delay);
+                continue;
+            }
         }
         work = shared.background.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
 impl Shared {
-    /// Returns whether a background compaction is due. Always `false` without
+    /// Returns whether a background compaction is due while no writes come. Always `false` without
     /// [`Options::auto_compaction`].
     pub(super) fn needs_compaction(&self) -> bool {
-        self.pick_compaction().is_some()
+        self.pick_compaction(u64::MAX).is_some()
+    }
+
+    /// Returns how long level 0 has yet to wait for its compaction. `None` if it does not wait, or if
+    /// `spare_bytes` suffice but the compaction could not be picked: an SST is left out.
+    fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
+        if !self.options.auto_compaction {
+            return None;
+        }
+        let version = Arc::clone(&self.reading.state.load().version);
+        let bytes = lock(&self.background.picker).waits_for(&levels_of(&version), spare_bytes)?;
+        Some(lock(&self.background.pace).delay(bytes))
     }
 
     /// Keeps the input that `error` names out of background compactions until the store is
@@ -180,13 +204,14 @@ impl Shared {
     }
 
     /// Returns the most urgent compaction, or `None` if no compaction is due or automatic
-    /// compaction is off.
-    fn pick_compaction(&self) -> Option<Compaction> {
+    /// compaction is off. A compaction of level 0 may write `spare_bytes` although it could be
+    /// cheaper later.
+    fn pick_compaction(&self, spare_bytes: u64) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
         }
         let version = Arc::clone(&self.reading.state.load().version);
-        let pick = lock(&self.background.picker).pick(&levels_of(&version))?;
+        let pick = lock(&self.background.picker).pick(&levels_of(&version), spare_bytes)?;
         Compaction::of(&version, &pick)
     }
 
@@ -241,7 +266,8 @@ impl Shared {
         Ok(())
     }
 
-    fn compact(&self, compaction: &Compaction) -> Result<()> {
+    /// Compacts, and returns the bytes written.
+    fn compact(&self, compaction: &Compaction) -> Result<u64> {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
         // Do not move a filter that was chosen for a small level: it would be too large for the
@@ -255,10 +281,12 @@ impl Shared {
             ..VersionEdit::default()
         };
         let written = if is_move { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
-        self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {})?;
-        self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
-        Ok(())
+        self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {
+            // Count before the state changes: whoever sees the new SSTs also sees them counted.
+            self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
+            self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
+        })?;
+        Ok(written)
     }
 
     /// Returns the shape of the SSTs that a compaction writes, for the filter policy.

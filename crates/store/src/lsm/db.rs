@@ -15,6 +15,7 @@ use super::read_state::ReadState;
 use super::scan::{RunCursor, Scan, Source};
 use super::shared::Shared;
 use super::stats::{LevelStats, ScanReads, Stats, Task};
+use super::table_reads::Pairs;
 use crate::sync::lock;
 
 use super::version_edit::NUM_LEVELS;
@@ -49,7 +50,7 @@ pub struct Db {
     _lock: StoreLock,
 }
 
-/// Keeps other processes out of the directory while it exists.
+/// The lock of the directory. While this value exists, no other handle can open the store.
 struct StoreLock(#[expect(dead_code, reason = "held, not used")] Box<dyn Send + Sync>);
 
 impl std::fmt::Debug for StoreLock {
@@ -63,7 +64,8 @@ impl Db {
     ///
     /// An open flushes acknowledged writes that are only in logs to SST files, and removes the
     /// leftovers of a crash. The store keeps working in this directory until it is closed, even if
-    /// the directory is renamed. If opening an existing store fails, the directory is unchanged.
+    /// the directory is renamed. If opening an existing store fails, the store keeps all writes,
+    /// and the next open removes files that the failed one left.
     ///
     /// # Errors
     /// Errors that concern the directory:
@@ -72,17 +74,19 @@ impl Db {
     /// * [`Error::ForeignFile`]: a file of another program has the name of a store's file.
     /// * [`Error::Locked`]: the store is open elsewhere, or another engine holds its lock.
     /// * [`Error::Unsupported`]: the store has a newer format.
+    /// * An I/O error of kind `NotFound`: there is no store, and [`Options::create_if_missing`] is
+    ///   not set, or the manifest or an SST is missing.
     /// * Damage of the manifest, a log or an SST: the error names the file, the field and the
     ///   offset.
     ///
     /// A damaged filter is an error only if [`Options::strict_filters`] is set. I/O errors pass
     /// through.
     ///
-    /// Errors that concern the options, reported before anything but the manifest is read:
+    /// Errors that concern the options, reported before any SST or log is read:
     ///
     /// * [`filterblock::Error::Secret`]: [`Options::secret`] is missing or wrong.
     /// * [`filterblock::Error::Unexpected`]: [`Options::hash`] is not the store's hash kind.
-    /// * [`filterblock::Error::Invalid`]: [`Options::secret`] is set, but the store uses none.
+    /// * [`filterblock::Error::Invalid`]: [`Options::secret`] is set, but the hash kind takes none.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let dir = open::named(path.as_ref());
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
@@ -126,19 +130,20 @@ impl Db {
         self.write(batch)
     }
 
-    /// Writes a batch. Readers and crashes see all of it or nothing.
+    /// Writes a batch. Readers see all of the batch or nothing, also after a crash.
     ///
     /// # Errors
-    /// After an I/O error of the log, the store refuses writes with [`Error::Poisoned`] until it is
-    /// reopened. Reopening finds out whether the failed write was kept. Returns
-    /// [`Error::OutOfNumbers`] after about 4.6 * 10^18 writes, or if the manifest claims as many.
+    /// After an I/O error of the log or the manifest, or a failed sync of the directory, the store
+    /// refuses writes with [`Error::Poisoned`] until it is reopened. Reopening finds out whether
+    /// the failed write was kept. Returns [`Error::OutOfNumbers`] after about 4.6 * 10^18 writes,
+    /// or if the manifest claims as many.
     ///
     /// These errors are temporary, and nothing was written:
     ///
-    /// * [`Error::NoSpace`]: the batch contains a put, and less than [`Options::reserve_bytes`] is
-    ///   free on the disk.
+    /// * [`Error::NoSpace`]: the batch contains a put, and the free disk space is below
+    ///   [`Options::reserve_bytes`] plus the space that the batch and the writes in memory need.
     /// * [`Error::BackgroundFails`]: memory is full of writes that cannot be flushed.
-    /// * An I/O error of creating a new log: it names a file other than the log of earlier writes.
+    /// * An I/O error that names a new log file: the log could not be created.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.shared.write(batch, self.shared.options.durability)
     }
@@ -154,8 +159,8 @@ impl Db {
     /// Returns the value of `key`, or `None` if `key` does not exist.
     ///
     /// # Errors
-    /// Returns an error if a data or index block that must be read is damaged. I/O errors pass
-    /// through.
+    /// Returns an error if a data or index block that must be read is damaged, and, with
+    /// [`Options::strict_filters`], if a filter is damaged. I/O errors pass through.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.shared.reading.state.moment();
         self.shared.get(&state, key, sequence)
@@ -171,7 +176,7 @@ impl Db {
         self.shared.multi_get(&state, keys, sequence)
     }
 
-    /// Returns a snapshot of the current content. Its reads see no later writes and never wait. The
+    /// Returns a snapshot of the current content. Reads of the snapshot see no later writes. The
     /// snapshot keeps its files and memory until it is dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -195,8 +200,8 @@ impl Db {
         self.snapshot().scan(range)
     }
 
-    /// Writes the memtables to SST files and waits for the result. While level 0 has
-    /// [`Options::l0_stall_trigger`] SSTs, it first waits for a compaction, as writes do.
+    /// Writes the memtables to SST files and waits for the result. If level 0 holds at least
+    /// [`Options::l0_stall_trigger`] SSTs, this call first waits for a compaction, as writes do.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
@@ -210,8 +215,8 @@ impl Db {
     /// Merges all SSTs that hold keys of a range into one sorted run, and drops entries that no
     /// read can see.
     ///
-    /// It also rebuilds SSTs whose filter the policy would now choose differently: more than 1 %
-    /// smaller, more than 25 % larger, or of another kind.
+    /// It also rebuilds SSTs of the range whose filter the policy would now choose differently:
+    /// more than 1 % smaller, more than 25 % larger, or of another kind.
     ///
     /// # Errors
     /// Returns the errors of [`Db::flush`], and errors for damaged SSTs. Returns [`Error::NoSpace`]
@@ -229,12 +234,15 @@ impl Db {
         self.shared.compact_range(from, to)
     }
 
-    /// Waits until nothing is left to flush or to compact.
+    /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
+    /// It does not flush the current memtable. Level 0 is then compacted from
+    /// [`Options::l0_compaction_trigger`] on, although it might grow cheaper to compact later.
     ///
     /// # Errors
-    /// Returns [`Error::Poisoned`] after a failure in the background. Returns
-    /// [`Error::BackgroundFails`] for a temporary failure that happened again during this call.
+    /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
+    /// a flush or a compaction fails during this call for a reason that may be temporary.
     pub fn wait_idle(&self) -> Result<()> {
+        let _waiter = self.shared.background.wait_for_idleness();
         let num_failed = self.shared.background.hurry(Task::Compaction);
         loop {
             self.shared.wait_for_flushes(|state| state.immutable.is_empty())?;
@@ -251,22 +259,23 @@ impl Db {
             if !self.shared.needs_compaction() && self.shared.reading.state.load().immutable.is_empty() {
                 return Ok(());
             }
-            // The compaction is due but has not begun.
+            // The compaction is due, and the background thread has not begun it yet.
             std::thread::yield_now();
         }
     }
 
-    /// Creates a second store with the current content in a new directory. It uses hard links if
-    /// the file system supports them.
+    /// Creates a second store with the current content in a missing or empty directory. It uses
+    /// hard links if the file system supports them.
     ///
     /// The copy keeps the store's id, its hash seed and the numbers of its SSTs, because every SST
-    /// file contains them. The numbers of its new files begin at a random offset far ahead. No new
-    /// file of one store can thus pass for a file of the other.
+    /// file contains them. The numbers of the copy's new files begin at a random offset, almost
+    /// always far ahead. A new file of one store is then never taken for a file of the other.
     ///
     /// # Errors
-    /// Returns [`Error::NotAStore`] if `dir` holds anything but a free lock file. Returns
-    /// [`Error::OutOfNumbers`] as [`Db::write`] does, and the errors of [`Db::flush`]. I/O errors
-    /// pass through. An unfinished checkpoint does not open as a store.
+    /// Returns [`Error::NotAStore`] if `dir` holds anything but a lock file, and [`Error::Locked`]
+    /// if that lock is taken. Returns [`Error::OutOfNumbers`] as [`Db::write`] does, and the errors
+    /// of [`Db::flush`]. I/O errors pass through. A failed checkpoint never opens as a store with
+    /// only a part of the content, because `CURRENT` is written last.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
         let (source, outside) = (self.shared.options.storage.as_ref(), self.shared.files.outside.as_ref());
@@ -299,14 +308,14 @@ impl Db {
             storage.link_or_copy(&table.path, &dir.join(table_name(table.meta.number)))?;
         }
         storage.sync_dir(dir)?;
-        // The source's logs stay behind. A random offset of 40 bits exceeds the number of files of
-        // any store and stays far below the limit of file numbers.
+        // The source's logs stay behind. A random offset of 40 bits almost always exceeds the
+        // number of files that a store creates, and it is far below the limit of file numbers.
         state.log_number = 0;
         state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 
-    /// Returns the content of the store, and its counters since it was opened or
+    /// Returns the sizes of the store, and its counters since it was opened or
     /// [`Db::reset_stats`] was called.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -325,6 +334,9 @@ impl Db {
                 TableFilter::Degraded(_) => true,
                 TableFilter::Ready(filter) => filter.damaged_pages() > 0,
             });
+        }
+        for (level, stats) in levels.iter_mut().enumerate() {
+            stats.filter_memory_bytes = state.version.filter_memory_bytes(level);
         }
         let used = levels.iter().rposition(|level| level.tables > 0 || level.probes > 0).map_or(0, |last| last + 1);
         levels.truncate(used);
@@ -346,6 +358,8 @@ impl Db {
             scan_block_read_bytes,
             write_stalls: read(&counters.write_stalls),
             write_stall_nanos: counters.write_stall_nanos(),
+            write_delays: read(&counters.write_delays),
+            write_delay_nanos: read(&counters.write_delay_nanos),
             flushes: read(&counters.flushes),
             flushed_bytes: read(&counters.flushed_bytes),
             compactions: read(&counters.compactions),
@@ -356,13 +370,24 @@ impl Db {
         }
     }
 
-    /// Resets the counters of [`Db::stats`]. Sizes and reports stay.
+    /// Divides [`Options::filter_memory_budget`] anew among the filters, by the reads so far. Filters
+    /// that are asked often get dropped columns back. Without a budget, does nothing.
+    ///
+    /// Flushes and compactions only drop columns. Call this from time to time if the SSTs that are
+    /// read most change. It copies up to the budget's bytes, and the old copies stay until no read
+    /// uses them.
+    pub fn rebalance_filters(&self) {
+        self.shared.rebalance_filters();
+    }
+
+    /// Resets the counters of [`Db::stats`]. The sizes, the reports, the running retries and the
+    /// number of background errors stay.
     pub fn reset_stats(&self) {
         self.shared.reading.counters.reset();
     }
 
-    /// Closes the store. It flushes the memtable to an SST file, so that the next open has no log
-    /// to read.
+    /// Closes the store. It flushes the memtable to an SST file, so that the next open finds no
+    /// writes in the log.
     ///
     /// # Errors
     /// Returns the error of the last flush, or [`Error::Poisoned`] after an earlier failure. The
@@ -477,10 +502,11 @@ impl Shared {
         }
         let context = self.read_context();
         let mut values = vec![None; keys.len()];
+        let mut pairs = Pairs::default();
         for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
             let mut batch = Batch::new(keys, &self.identity.hasher);
             state.get_batch_from_memory(&mut batch, values, sequence, recorder);
-            state.version.get_batch(&mut batch, values, &context, recorder)?;
+            state.version.get_batch(&mut batch, values, &context, recorder, &mut pairs)?;
         }
         Ok(values)
     }

@@ -22,7 +22,7 @@ pub enum FileName {
     Current,
     /// The lock file.
     Lock,
-    /// A file that a crash left before it got its final name.
+    /// A file that does not have its final name yet. A crash may leave such a file.
     Temporary,
 }
 
@@ -66,7 +66,8 @@ pub fn number_in(name: &str) -> Option<u64> {
     }
 }
 
-/// Returns the kind of the file called `name`, or `None` if no store writes such a name.
+/// Returns the kind of the file called `name`, or `None` if a store has no file of that name. An
+/// SST that was set aside is no file of the store any more.
 #[must_use]
 pub fn parse(name: &str) -> Option<FileName> {
     match name {

@@ -130,18 +130,22 @@ impl LogWriter {
         }
     }
 
-    /// Appends one record whose payload is the concatenation of `parts`. The record is only in the
-    /// memory of the process until [`Self::flush`].
+    /// Appends one record whose payload is the concatenation of `parts`. Until [`Self::flush`], the
+    /// record may be only in the memory of the process.
     ///
     /// `sequence` is the sequence number of the record's first write. Sequence numbers have no
-    /// gaps: it must be one more than the number of the last write in the record before. This
-    /// function only refuses a number that is certainly used. The reader finds all other errors.
+    /// gaps: `sequence` must be one more than the number of the last write in the record before.
+    /// This function only refuses a number that is certainly used. The reader finds all other
+    /// errors.
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`], before anything is written, for an empty payload, for a
-    /// payload of 4 GiB or more, and for a sequence number that does not exceed that of the record
-    /// before. Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass
-    /// through.
+    /// Returns [`Error::InvalidArgument`], before anything is written, for:
+    ///
+    /// * an empty payload, or a payload of 4 GiB or more;
+    /// * a `sequence` that does not exceed that of the record before;
+    /// * a `sequence` below the log's first sequence number.
+    ///
+    /// Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
     pub fn append(&mut self, sequence: u64, parts: &[&[u8]]) -> Result<()> {
         self.check_usable()?;
         let invalid = |what, reason: &str| Err(Error::InvalidArgument { what, reason: reason.to_owned() });
@@ -203,7 +207,7 @@ impl LogWriter {
         })
     }
 
-    /// Returns the number of appended bytes, including those in the buffer.
+    /// Returns the length of the file in bytes, including the bytes in the buffer.
     pub(super) fn len_bytes(&self) -> u64 {
         self.file.len() + self.buffer.len() as u64
     }
@@ -243,7 +247,7 @@ impl LogWriter {
     }
 }
 
-/// The file of [`LogWriter::none`]. No call reaches it.
+/// The file of [`LogWriter::none`]. No write or sync reaches it.
 #[derive(Debug)]
 struct NoFile;
 

@@ -2,12 +2,15 @@
 //!
 //! After the first unsound record, the reader searches the rest of the file for a sound one:
 //!
-//! * There is none: a crash tore the tail. The tail is cut off and reported.
+//! * There is none: a crash tore the tail. The tail is cut off and reported. The one exception is a
+//!   damaged header of the file, which is an error.
 //! * There is one, but a sector before it is blank, and no sound record says that this sector was
 //!   synced. This is a crash, too: a crash may keep later sectors and lose earlier ones. The tail
 //!   is cut off and reported.
-//! * In every other case, bytes are lost that had been durable. This is an error. Under
-//!   [`LogRecovery::Salvage`] the damage is skipped and reported.
+//! * In every other case, bytes may be lost that had been durable. This is an error.
+//!
+//! Under [`LogRecovery::Salvage`], no case is an error. The reader skips to the next sound record
+//! and reports the skipped bytes.
 
 use std::fmt;
 use std::ops::Range;
@@ -56,10 +59,10 @@ pub struct LogRecord<'a> {
 /// The end of a log, as the reader found it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogEnd {
-    /// The length of the file up to the end of the last delivered record.
+    /// The offset where the torn tail begins. Without a torn tail, this is the length of the file.
     pub valid_len_bytes: u64,
-    /// Number of bytes after the last delivered record. A crash left them, or no sound record
-    /// follows.
+    /// The length of the torn tail: bytes at the end of the file that a crash left, or that are
+    /// damaged and not followed by a sound record.
     pub torn_tail_bytes: u64,
     /// Whether the tail lacks bytes at its end, or contains sectors that were never written.
     pub is_tail_cut: bool,
@@ -69,12 +72,13 @@ pub struct LogEnd {
     pub skipped: Vec<(u64, u64)>,
     /// The number of delivered records.
     pub num_records: u64,
-    /// The sequence number that the next record must have. `None` if the header is missing.
+    /// The sequence number that the next record must have. `None` if neither the header nor a
+    /// record is sound.
     pub next_sequence: Option<u64>,
 }
 
 impl LogEnd {
-    /// Returns whether the whole file was delivered.
+    /// Returns whether the header is sound and all bytes after it were delivered as records.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.torn_tail_bytes == 0 && self.skipped.is_empty() && self.next_sequence.is_some()
@@ -101,9 +105,9 @@ pub struct LogTail {
     pub len_bytes: u64,
     /// Whether bytes are missing at the end, or sectors were never written.
     ///
-    /// `true` is the torn tail of an unacknowledged write. `false` means that the last record has
-    /// its full length and fails its checksum. Either a crash interrupted the device in a write, or
-    /// a write that may have been acknowledged is damaged. The file cannot tell these cases apart,
+    /// `true` means that a crash interrupted a write that was not synced. `false` means that the
+    /// last record has its full length and fails its checksum. Either a crash interrupted the
+    /// device in a write, or a synced write is damaged. The file cannot tell these cases apart,
     /// because only the next record says what was synced. The file also cannot tell whether a cut
     /// removed whole records.
     pub is_cut: bool,
@@ -119,7 +123,9 @@ impl fmt::Display for LogTail {
         )?;
         f.write_str(match is_cut {
             true => "a crash cut this write short",
-            false => "no byte is missing, so they are damaged, or a crash interrupted the device while it wrote them",
+            false => {
+                "no byte is missing, so these bytes are damaged, or a crash interrupted the device during the write"
+            }
         })
     }
 }
@@ -182,8 +188,8 @@ impl<'a> Reader<'a> {
                         offset = HEADER_LEN_BYTES;
                         continue;
                     }
-                    // The header's checksum is right, so the file is sound and belongs to another
-                    // log.
+                    // The header's checksum is right, so the header belongs to another log, or has
+                    // a newer format.
                     Err(error) if !is_unsound(&error) => return Err(error),
                     Err(error) => error,
                 }
@@ -237,7 +243,8 @@ impl<'a> Reader<'a> {
         Ok(first_sequence)
     }
 
-    /// Returns the record at `offset` if it is sound and in sequence.
+    /// Returns the record at `offset` if it is sound and in sequence. A salvage also accepts a
+    /// record after a gap in the sequence, and notes the gap in `end.skipped`.
     fn expected_record_at(&self, offset: usize, end: &mut LogEnd) -> Result<LogRecord<'a>> {
         let record = self.record_at(offset)?;
         let Some(expected) = end.next_sequence else { return Ok(record) };
@@ -303,6 +310,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Returns whether the file is long enough for a header, and the header is not all zeros.
     fn has_other_header(&self) -> bool {
         self.bytes.get(..HEADER_LEN_BYTES).is_some_and(|header| header.iter().any(|&byte| byte != 0))
     }
@@ -324,9 +332,9 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Returns whether the range contains a sector of zeros, as an allocated and never written
-    /// sector has. The first sector is only checked from the start of the range: the bytes before
-    /// may be an older state of the same sector.
+    /// Returns whether the range contains a sector of zeros. An allocated sector that was never
+    /// written reads as zeros. The first sector is only checked from the start of the range,
+    /// because the bytes before may be an older state of the same sector.
     fn has_blank_sector(&self, range: Range<usize>) -> bool {
         let mut start = range.start;
         while start < range.end {
@@ -359,8 +367,9 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Returns whether the file ends before the end of the record at `offset`. Returns an error if
-    /// the file ends within the record's header.
+    /// Returns whether the file ends before the end of the record at `offset`, or, at offset 0,
+    /// before the end of the file's header. Returns an error if the file ends within the record's
+    /// header.
     fn is_short(tail: &[u8], offset: u64, expected: Option<u64>) -> Result<bool> {
         let mut cursor = Cursor::new(tail, offset);
         if offset == 0 {

@@ -295,8 +295,8 @@ fn a_sync_record_behind_other_records_and_damage_is_found() {
     }
     writer.flush().unwrap();
     let sound = memory.read(path()).unwrap();
-    // Only the last record says that the blank sector had been synced. Six records, sound or
-    // damaged, lie between them.
+    // Only the last record says that the blank sector had been synced. Five records, sound or
+    // damaged, lie between that sector and the last record.
     for more_damage in [None, Some(3), Some(6)] {
         let mut bytes = sound.clone();
         bytes[512..1024].fill(0);
@@ -439,6 +439,6 @@ fn a_crash_that_keeps_any_unsynced_sectors_leaves_a_prefix() {
     }
     assert!(
         cut_before_kept_records > 100 && delivered_unsynced > 100,
-        "{cut_before_kept_records} {delivered_unsynced}"
+        "too few cases: {cut_before_kept_records} cuts before kept records, {delivered_unsynced} with unsynced records"
     );
 }

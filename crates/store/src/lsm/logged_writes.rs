@@ -1,8 +1,8 @@
 //! Iterates over the writes of a log in key order, for writing them to an SST. It sorts positions
 //! in the log and copies no keys or values.
 //!
-//! The memory for sorting is bounded for any number of writes. If more keys exist than fit,
-//! each further pass over the log handles the keys after the last one.
+//! The memory for sorting is bounded for any number of writes. If not all keys fit, each further
+//! pass over the log handles keys that follow those of the pass before.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl<'a> LoggedWrites<'a> {
     }
 
     /// Adds the writes of the next record, except the first `num_known`. Returns the number of
-    /// writes in the record, including those.
+    /// writes in the record, including the excepted ones.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] for a payload that is not a batch. None of its writes is added

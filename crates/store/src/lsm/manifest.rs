@@ -29,8 +29,8 @@ pub struct Manifest {
     may_be_in_force: bool,
 }
 
-/// A manifest longer than this, and longer than twice its length after the first edit, is replaced
-/// by a new one that begins with a snapshot of the state.
+/// The length above which a manifest is replaced by a new one that begins with a snapshot of the
+/// state. A manifest is never replaced before it is longer than twice its first edit.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 /// The content of a manifest.
@@ -38,12 +38,13 @@ const LIMIT_BYTES: u64 = 1 << 20;
 pub struct RecoveredManifest {
     /// The number in the file name.
     pub number: u64,
-    /// The state after all edits, without SSTs whose file is missing.
+    /// The state after all edits, without SSTs whose file is known to be missing.
     pub state: StoreState,
-    /// The number of one SST whose file is missing, or `None` if no file is missing.
+    /// The number of one SST whose file is missing, or `None` if no file is missing or the reader
+    /// did not look for files.
     pub missing: Option<u64>,
-    /// The end of the log. After a torn tail the last edit may be missing, so an unknown SST is not
-    /// certainly garbage.
+    /// The end of the manifest. After a torn tail the last edit may be missing, so an SST that the
+    /// manifest does not name may still be needed.
     pub end: LogEnd,
 }
 
@@ -80,7 +81,8 @@ impl Manifest {
     ///
     /// # Errors
     /// Returns an I/O error, also if a manifest with this number exists. After an error, the
-    /// previous manifest is in force. Both files are removed if the storage allows it.
+    /// previous manifest is in force. The files that this call created are removed if the storage
+    /// allows it.
     pub(super) fn prepare(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         let name = manifest_name(self.number);
         let path = dir.join(&name);
@@ -125,14 +127,14 @@ impl Manifest {
         self.may_be_in_force
     }
 
-    /// Reads the manifest in force. If `files` is given, an SST that is not in `files` is reduced
-    /// to its number. Most of these SSTs are removed by later edits, and a hostile edit can name
-    /// one in eleven bytes.
+    /// Reads the manifest in force. If `files` is given, the reader keeps only the number of an SST
+    /// that is not in `files`. This bounds the memory: later edits remove most of these SSTs, and a
+    /// hostile manifest can name an SST in a dozen bytes.
     ///
     /// # Errors
     /// Returns an I/O error of kind `NotFound` with the path if `CURRENT` or the manifest is
-    /// missing. Damage of either file is an error with file, field and offset; a torn tail is not
-    /// an error. Returns [`Error::Unsupported`] for edits of a newer version.
+    /// missing. Damage of either file is an error with file, field and offset; a torn tail after
+    /// the first edit is not an error. Returns [`Error::Unsupported`] for edits of a newer version.
     pub fn recover(storage: &dyn Storage, dir: &Path, files: Option<&BTreeSet<u64>>) -> Result<RecoveredManifest> {
         Self::read(storage, dir, read_current(storage, dir)?, files)
     }

@@ -1,6 +1,7 @@
 //! The memtable holds the newest writes in memory. It is a skip list in key order, newest version
 //! first. A small filter in front of the list saves most misses the search.
 
+use std::hint::black_box;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ const ENTRY_LEN_BYTES: usize = 128;
 /// Without a maximum, the filter would take all memory if the write buffer's size is set to "no
 /// limit".
 const MAX_FILTER_WORDS: usize = 1 << 21;
+
+/// The number of entries that a walk loads into the cache together.
+const WALK_LEN: usize = 32;
 
 /// A Bloom filter that can be read while keys are inserted. It sets four bits per key in one 64-bit
 /// word.
@@ -157,12 +161,24 @@ impl Memtable {
     pub(super) fn for_each_newest(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<()>) -> Result<()> {
         let mut last: Option<&[u8]> = None;
         let mut node = self.list.first();
-        while let Some(version) = node.and_then(|node| self.list.version(node)) {
-            if last != Some(version.key()) {
-                visit(version.key(), version.value())?;
-                last = Some(version.key());
+        let mut versions = Vec::with_capacity(WALK_LEN);
+        while node.is_some() {
+            versions.clear();
+            while let Some(found) = node
+                && versions.len() < WALK_LEN
+            {
+                versions.extend(self.list.version(found));
+                node = self.list.after(found);
             }
-            node = node.and_then(|node| self.list.after(node));
+            // Neighbours in the list are far apart in memory. These loads do not depend on each
+            // other, so the processor waits for all of them at once.
+            black_box(versions.iter().fold(0, |sum: u8, version| sum.wrapping_add(version.touch())));
+            for version in &versions {
+                if last != Some(version.key()) {
+                    visit(version.key(), version.value())?;
+                    last = Some(version.key());
+                }
+            }
         }
         Ok(())
     }

@@ -5,11 +5,12 @@
 //! get ─▶ hash the key once ─▶ memtables ─▶ SSTs, newest first: range? filter? index, data block
 //! ```
 //!
-//! * Newer writes always lie above older ones, and an SST holds at most one version of a key.
+//! * Of two versions of a key, the newer one always lies above the older one. An SST holds at most
+//!   one version of a key.
 //! * A snapshot keeps the SSTs and memtables of its moment alive. Compaction therefore never has to
 //!   keep old versions.
-//! * Readers never wait. Writers wait for their turn and for the log. If memory or level 0 is
-//!   full, they also wait for a flush or a compaction.
+//! * Readers never wait for writes, flushes or compactions. Writers wait for their turn and for the
+//!   log. If memory or level 0 is full, writers also wait for a flush or a compaction.
 
 mod attempts;
 mod background;
@@ -21,6 +22,7 @@ mod db;
 mod document_tests;
 mod entry;
 mod file_name;
+mod filter_budget;
 mod flush;
 mod log_file;
 mod log_reader;
@@ -32,8 +34,10 @@ mod number_tests;
 #[cfg(all(test, loom))]
 mod obsolete_loom_tests;
 mod open;
+mod open_tables;
 mod options;
 mod ownership;
+mod pace;
 pub(crate) mod parts;
 mod picking;
 mod read_state;
@@ -45,6 +49,7 @@ mod shared;
 mod skiplist;
 mod space;
 mod stats;
+mod table_reads;
 mod verify;
 mod version;
 mod version_edit;

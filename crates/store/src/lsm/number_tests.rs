@@ -1,5 +1,5 @@
 //! Tests of stores whose file or sequence numbers are close to the limit. Acknowledged writes must
-//! be there at the next open.
+//! survive the next open.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::path::Path;

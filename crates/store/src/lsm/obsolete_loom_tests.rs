@@ -1,5 +1,5 @@
-//! Loom tests for the file of an SST that a compaction replaced. They run every order of its last
-//! readers, the compaction and the close of the store.
+//! Loom tests for the file of an SST that a compaction replaced. They run the last readers of the
+//! file, the compaction and the close of the store in every order.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -8,25 +8,25 @@ use super::file_name::{CURRENT, FileName, LOCK, manifest_name, number_in, parse,
 use super::log_file::LogWriter;
 use super::manifest::Manifest;
 use super::memtable::Memtable;
+use super::open_tables::open_tables;
 use super::options::Options;
 use super::ownership::{self, Ownership};
 use super::read_state::{Published, ReadState};
 use super::recovery::{Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
 use super::reports::Reports;
 use super::shared::{
-    Background, Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Work, Writing,
-    open_table,
+    Background, Catalogue, Files, Identity, LogState, MAX_WAITING_BYTES, Reading, Registry, Shared, Writing, open_table,
 };
 use super::stats::Counters;
 use super::version::Version;
-use super::version_edit::{MAX_NUMBER, StoreState, first_overlap};
+use super::version_edit::{MAX_NUMBER, StoreState, TableMeta, first_overlap};
 use super::write_queue::WriteQueue;
 use crate::codec::{u64_bytes, u64_from};
 use crate::error::{Error, Field, Result};
 use crate::sstable::BlockCache;
 use crate::storage::Storage;
+use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
-use crate::sync::{Condvar, Mutex};
 use filterblock::Reclaimer;
 use filterblock::{HashKind, HashSeed, KeyHasher};
 
@@ -34,9 +34,7 @@ use filterblock::{HashKind, HashSeed, KeyHasher};
 /// is dropped.
 ///
 /// # Errors
-/// Returns [`Error::NotAStore`], [`Error::ForeignFile`] or [`Error::Locked`] if the directory
-/// cannot be used. Damage to the manifest, an SST or a log is an error that names the file. I/O
-/// errors pass through.
+/// Returns the errors of [`super::Db::open`].
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
     if !check_dir(options.storage.as_ref(), dir, options.create_if_missing)? {
         // Report a missing secret before the directory is created.
@@ -60,7 +58,8 @@ pub(crate) fn named(path: &Path) -> &Path {
 /// holds a store.
 ///
 /// # Errors
-/// Returns [`Error::NotAStore`], [`Error::ForeignFile`] or an I/O error.
+/// Returns [`Error::ForeignFile`] or an I/O error, and the errors of [`check_may_create`] if there
+/// is no store.
 fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<bool> {
     let is_there = storage.exists(&dir.join(CURRENT))?;
     if is_there {
@@ -101,9 +100,10 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let state = &found.registry.state;
     let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher: found.hasher };
     let files = Files { outside, closed: Arc::default(), reclaimer: Reclaimer::with_limit(MAX_WAITING_BYTES) };
-    let open = |meta: &_| open_table(&options, &identity, &files, &reports, Clone::clone(meta));
-    let levels: Result<Vec<Vec<_>>> = state.levels.iter().map(|level| level.iter().map(open).collect()).collect();
-    let version = Version::new(levels?, &identity.hasher);
+    let open = |meta: &TableMeta| open_table(&options, &identity, &files, &reports, meta.clone());
+    let mut opened = open_tables(&state.levels.iter().flatten().collect::<Vec<_>>(), open)?.into_iter();
+    let levels = state.levels.iter().map(|level| opened.by_ref().take(level.len()).collect()).collect();
+    let version = Version::new(levels, &identity.hasher, options.filter_memory_budget);
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
     let logs = read_logs(&site, state.log_number)?;
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
@@ -130,8 +130,8 @@ pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()
     };
     created.into_iter().try_for_each(sync_name)?;
     found.into_iter().try_for_each(|path| match sync_name(path) {
-        // If the process may not sync this directory, it either created no name in it or cannot
-        // make the name durable.
+        // If the process may not sync a directory, then an earlier attempt created no name there,
+        // or that name cannot be made durable.
         Err(error) if is_refused(&error) => Ok(()),
         result => result,
     })
@@ -143,7 +143,12 @@ fn is_refused(error: &Error) -> bool {
         if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | Unsupported | InvalidInput))
 }
 
-/// Refuses to create a store in a directory that holds files of other programs.
+/// Checks that a store may be created in `dir`, which has no `CURRENT`: the options allow it, and
+/// the directory is missing or holds nothing but leftovers of an interrupted creation.
+///
+/// # Errors
+/// Returns [`Error::NotAStore`] or [`Error::ForeignFile`] for a directory with other files. Returns
+/// an I/O error of kind `NotFound` if `create_if_missing` is not set.
 fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<()> {
     let missing = || {
         let reason = "there is no store here; set create_if_missing to create one";
@@ -152,7 +157,7 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     if !storage.exists(dir)? {
         return if create_if_missing { Ok(()) } else { Err(missing()) };
     }
-    // These files are left by a crash during the first creation. None of them can hold data.
+    // A crash during the creation of a store leaves these files. None of them can hold data.
     let is_ours =
         |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
     let judged = Ownership::judge(storage, dir)?;
@@ -192,7 +197,7 @@ pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHas
 
 /// The content of the manifest of a store that is being opened.
 struct Found {
-    /// The manifest of an existing store is only planned, not created yet.
+    /// The new manifest of an existing store is only planned: its file does not exist yet.
     registry: Registry,
     hasher: KeyHasher,
     /// Whether the last edits of the manifest may be lost.
@@ -201,7 +206,7 @@ struct Found {
 
 fn create_registry(options: &Options, dir: &Path) -> Result<Found> {
     let storage = options.storage.as_ref();
-    // A crash left these manifests before the first one came into force.
+    // A crash left these files before the first manifest came into force.
     for name in storage.list(dir)? {
         if matches!(parse(&name), Some(FileName::Manifest(_) | FileName::Temporary)) {
             storage.remove(&dir.join(name))?;
@@ -261,7 +266,9 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
         }
     }
     if let Some(number) = recovered.missing {
-        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let reason = "the manifest names this SST, but the file is missing; restore the file from a backup, or run \
+                      \"filterblock db repair\"";
+        let missing = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
         return Err(Error::Io(missing).in_file(&dir.join(table_name(number))));
     }
     let is_torn = !recovered.end.is_clean();
@@ -289,7 +296,6 @@ fn build(
     let memtable = Arc::new(Memtable::new(0, options.write_buffer_bytes));
     let state = ReadState { memtable, immutable: Vec::new(), version: Arc::new(version) };
     let log = LogState { log: LogWriter::none(), last_sequence };
-    let picker = Mutex::new(picker(&options));
     let cache = (options.block_cache_bytes > 0).then(|| Arc::new(BlockCache::new(options.block_cache_bytes)));
     let state = Published::new(state, last_sequence);
     Arc::new(Shared {
@@ -297,7 +303,7 @@ fn build(
         files,
         writing: Writing { queue: WriteQueue::default(), log: Mutex::new(log) },
         catalogue: Catalogue { registry: Mutex::new(registry), next_file_number: AtomicU64::new(next_file_number) },
-        background: Background { work: Mutex::new(Work::default()), changed: Condvar::new(), picker },
+        background: Background::new(picker(&options)),
         reading: Reading { state, cache, counters: Counters::new(), reports },
         options,
     })

@@ -44,6 +44,7 @@ const ENGINE_LOG: &str = "a log or manifest of LevelDB or RocksDB";
 const ENGINE_CURRENT: &str = "a CURRENT of LevelDB or RocksDB";
 const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB";
 const UNKNOWN: &str = "a file of neither filterblock nor a program that filterblock recognizes";
+const BLANK: &str = "a file that is empty, all zeros or cut short, so its content does not show who wrote it";
 
 /// Who wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +56,8 @@ enum Owner {
     /// A damaged file of a store, or a file of a program that is not known here; the text says what
     /// it looks like.
     Unknown(&'static str),
-    /// The file is empty, all zeros, or the beginning of a magic. A crash may leave a new file like
-    /// this.
+    /// The file is empty, all zeros, or only the beginning of a magic or of a `CURRENT.tmp`. A
+    /// crash may leave a new file like this.
     Blank,
 }
 
@@ -74,7 +75,8 @@ impl Ownership {
     /// Judges every file of `dir` that has the name of a store's file. It changes nothing.
     ///
     /// # Errors
-    /// Returns I/O errors. A file that cannot be read is not judged.
+    /// Returns I/O errors, also for a file that cannot be read. A file that disappears meanwhile is
+    /// not judged.
     pub(crate) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
         let mut judged = Self::default();
         let names: Vec<(FileName, String)> =
@@ -111,12 +113,12 @@ impl Ownership {
         Ok(())
     }
 
-    /// Refuses a directory without a file that certainly belongs to a store, and a directory whose
-    /// `CURRENT` certainly belongs to another engine.
+    /// Refuses a directory whose `CURRENT` or `CURRENT.tmp` another program certainly wrote. Also
+    /// refuses a directory whose files have names of a store's files, if none of them certainly
+    /// belongs to a store. A directory without such files passes.
     ///
     /// # Errors
-    /// Returns [`Error::ForeignFile`] with the first file that speaks against a store, if there is
-    /// such a file.
+    /// Returns [`Error::ForeignFile`] with the first file that speaks against a store.
     pub(crate) fn require_store(&self, dir: &Path) -> Result<()> {
         // The store's new manifest would replace both files.
         let is_current = |(name, _): &&(String, &str)| [CURRENT, CURRENT_TEMPORARY].contains(&name.as_str());
@@ -127,7 +129,7 @@ impl Ownership {
             return Ok(());
         }
         self.require_nothing_foreign(dir)?;
-        self.blank.as_ref().map_or(Ok(()), |name| Err(foreign(dir, name, UNKNOWN)))
+        self.blank.as_ref().map_or(Ok(()), |name| Err(foreign(dir, name, BLANK)))
     }
 
     /// Refuses a directory with any file that belongs neither to a store nor to a store's
@@ -149,8 +151,8 @@ fn foreign(dir: &Path, name: &str, what: &'static str) -> Error {
     Error::ForeignFile { what }.in_file(&dir.join(name))
 }
 
-/// Refuses a foreign `CURRENT` in a directory that is not a store. A damaged `CURRENT` of a store
-/// passes.
+/// Refuses a `CURRENT` or `CURRENT.tmp` that another program certainly wrote, and an invalid
+/// `CURRENT` in a directory without files of a store. A damaged `CURRENT` of a store passes.
 ///
 /// # Errors
 /// Returns [`Error::ForeignFile`] or an I/O error.
@@ -170,8 +172,9 @@ pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the reason to keep an unneeded file: it does not certainly belong to a store. `None`
-/// means that the file may be removed.
+/// Returns the reason to keep an unneeded file: another program wrote it, or nobody can tell who
+/// wrote it. `None` means that the file may be removed: it belongs to a store, is blank, or is a
+/// temporary file of unknown origin.
 ///
 /// # Errors
 /// Returns I/O errors.
@@ -302,7 +305,8 @@ fn begins_with_engine_record(file: &dyn ReadAt) -> Result<bool> {
 enum Content {
     /// All zeros, or empty.
     Zeros,
-    /// Text without control characters. The headers of all files of a store contain some.
+    /// UTF-8 text without control characters other than white space. Logs, manifests and SSTs of a
+    /// store contain others.
     Text,
     Binary,
 }

@@ -81,8 +81,11 @@ impl<'a> Levels<'a> {
         sum(self.tables(level), |table| table.len_bytes)
     }
 
+    /// Returns the SSTs of a level below 0 that overlap a range.
     fn overlapping(&self, level: usize, keys: Keys<'a>) -> impl Iterator<Item = TableFacts<'a>> + Clone {
-        self.tables(level).iter().copied().filter(move |table| table.overlaps(keys))
+        let tables = self.tables(level);
+        let start = tables.partition_point(|table| table.largest < keys.smallest);
+        tables.get(start..).unwrap_or_default().iter().copied().take_while(move |table| table.overlaps(keys))
     }
 
     /// Returns whether no level below `level` holds keys of the range.
@@ -163,11 +166,29 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
     RangePicks { picks, goes_on }
 }
 
+/// Of the next SSTs of a level in turn, as many are compared as this. The one that overlaps least of
+/// the next level is compacted.
+const CANDIDATES: usize = 16;
+
+/// Returns the bytes of `below` that are rewritten for each byte of an SST that is merged into it.
+fn rewritten_per_byte(levels: &Levels<'_>, table: TableFacts<'_>, below: usize) -> f64 {
+    let keys = Keys { smallest: table.smallest, largest: table.largest };
+    let bytes = levels.overlapping(below, keys).fold(0u64, |sum, table| sum.saturating_add(table.len_bytes));
+    bytes as f64 / table.len_bytes.max(1) as f64
+}
+
+/// Returns the bytes that a compaction of level 0 writes.
+fn merge_bytes(levels: &Levels<'_>) -> u64 {
+    levels.bytes(0).saturating_add(levels.bytes(1))
+}
+
 /// The limits above which a level needs a compaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// The number of SSTs in level 0 that starts a compaction.
+    /// The number of SSTs in level 0 that starts a compaction, if level 0 has waited long enough.
     pub(super) l0_trigger: usize,
+    /// The number of SSTs in level 0 that starts a compaction in any case.
+    pub(super) l0_limit: usize,
     /// The size of level 1.
     pub(super) base_bytes: u64,
     /// The size ratio between a level and the level above it.
@@ -192,9 +213,10 @@ impl Picker {
         Self { limits, cursors: vec![Vec::new(); NUM_LEVELS], failed_level: None, left_out: BTreeSet::new() }
     }
 
-    /// Returns the most urgent compaction, if any.
-    pub(super) fn pick(&self, levels: &Levels<'_>) -> Option<Pick> {
-        let due = self.due_levels(levels).into_iter().find_map(|level| self.pick_of(levels, level));
+    /// Returns the most urgent compaction, if any. `spare_bytes` says how much a compaction of level 0
+    /// may write although it could be cheaper later; see [`Picker::is_level_0_due`].
+    pub(super) fn pick(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<Pick> {
+        let due = self.due_levels(levels, spare_bytes).into_iter().find_map(|level| self.pick_of(levels, level));
         due.or_else(|| self.pick_tombstones(levels))
     }
 
@@ -234,9 +256,9 @@ impl Picker {
     /// The most urgent level exceeds its limit by the largest factor. A fixed order would starve a
     /// level: while writes go on, level 0 is always due, and each of its merges rewrites all of
     /// level 1.
-    fn due_levels(&self, levels: &Levels<'_>) -> Vec<usize> {
-        let mut due: Vec<(f64, usize)> =
-            self.is_level_0_due(levels).then(|| (self.excess_of_level_0(levels), 0)).into_iter().collect();
+    fn due_levels(&self, levels: &Levels<'_>, spare_bytes: u64) -> Vec<usize> {
+        let excess_of_level_0 = self.is_level_0_due(levels, spare_bytes).then(|| self.excess_of_level_0(levels));
+        let mut due: Vec<(f64, usize)> = excess_of_level_0.map(|excess| (excess, 0)).into_iter().collect();
         let mut limit = self.limits.base_bytes;
         for level in 1..NUM_LEVELS - 1 {
             let bytes = levels.bytes(level);
@@ -252,16 +274,30 @@ impl Picker {
     }
 
     fn excess_of_level_0(&self, levels: &Levels<'_>) -> f64 {
-        levels.tables(0).len() as f64 / self.limits.l0_trigger.max(1) as f64
+        let by_bytes = levels.bytes(0) as f64 / self.limits.base_bytes.max(1) as f64;
+        by_bytes.max(levels.tables(0).len() as f64 / self.limits.l0_limit.max(1) as f64)
     }
 
-    /// Returns whether level 0 needs a compaction.
+    /// Returns whether level 0 needs a compaction. From its trigger on, there are three reasons:
     ///
-    /// Rejected: to wait until level 0 has as many bytes as the level 1 that the merge rewrites. In a
-    /// simulation, a load of 2.4 GB then compacts 5.3 bytes per byte instead of 7.9. But a store of a
-    /// million keys keeps five runs instead of one, and a miss reads 0.0129 blocks instead of 0.0095.
-    fn is_level_0_due(&self, levels: &Levels<'_>) -> bool {
-        levels.tables(0).len() >= self.limits.l0_trigger.max(1)
+    /// * It has as many bytes as level 1, or as level 1 may have: then the merge writes at most two
+    ///   bytes per byte of level 0.
+    /// * The merge writes at most `spare_bytes`. A store that is small, or whose level 0 has waited
+    ///   long, keeps few runs.
+    /// * Level 0 has so many SSTs that writers will soon have to wait.
+    fn is_level_0_due(&self, levels: &Levels<'_>, spare_bytes: u64) -> bool {
+        let num_tables = levels.tables(0).len();
+        num_tables >= self.limits.l0_trigger.max(1)
+            && (levels.bytes(0) >= levels.bytes(1).min(self.limits.base_bytes)
+                || merge_bytes(levels) <= spare_bytes
+                || num_tables >= self.limits.l0_limit)
+    }
+
+    /// Returns the bytes that a compaction of level 0 would write, if it is not due only because they
+    /// exceed `spare_bytes`.
+    pub(super) fn waits_for(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<u64> {
+        let waits = !self.is_level_0_due(levels, spare_bytes) && self.is_level_0_due(levels, u64::MAX);
+        waits.then(|| merge_bytes(levels))
     }
 
     /// Returns the next compaction of a level: level 0 as a whole, or one SST of a deeper level.
@@ -272,8 +308,12 @@ impl Picker {
         let after = self.cursors.get(level).map_or(&[][..], Vec::as_slice);
         let is_next = |table: &&TableFacts<'_>| table.smallest > after;
         let (next, rest) = levels.tables(level).iter().partition::<Vec<_>, _>(is_next);
-        let in_turn = next.into_iter().chain(rest);
-        in_turn.filter_map(|&table| Pick::down(levels, level, &[table])).find(|pick| self.is_left_in(pick))
+        let in_turn = next.into_iter().chain(rest).filter_map(|&table| {
+            let pick = Pick::down(levels, level, &[table]).filter(|pick| self.is_left_in(pick))?;
+            Some((rewritten_per_byte(levels, table, level + 1), pick))
+        });
+        // Of equal candidates, the first in turn is taken.
+        in_turn.take(CANDIDATES).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, pick)| pick)
     }
 
     fn is_left_in(&self, pick: &Pick) -> bool {

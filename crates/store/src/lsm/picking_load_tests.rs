@@ -59,16 +59,24 @@ impl Load {
                 self.levels[0].insert(0, flushed);
                 num_flushed += 1;
             } else {
-                assert!(self.picker.pick(&self.facts()).is_some(), "writers wait for a compaction that is not due");
+                assert!(self.picker.pick(&self.facts(), 0).is_some(), "writers wait for a compaction that is not due");
                 self.stalls += 1;
             }
             let earned = speed * self.flush_bytes as i64;
             credit_bytes = (credit_bytes + earned).min(earned);
             while credit_bytes > 0 {
-                let Some(pick) = self.picker.pick(&self.facts()) else { break };
+                let Some(pick) = self.picker.pick(&self.facts(), 0) else { break };
                 credit_bytes -= self.compact(&pick) as i64;
             }
         }
+    }
+
+    /// Compacts until nothing is due in an idle store. Returns the number of sorted runs.
+    fn settle(&mut self) -> usize {
+        while let Some(pick) = self.picker.pick(&self.facts(), u64::MAX) {
+            self.compact(&pick);
+        }
+        self.levels[0].len() + self.levels[1..].iter().filter(|tables| !tables.is_empty()).count()
     }
 
     /// Replaces the SSTs of a pick with the result of their merge. Returns the bytes written.
@@ -110,7 +118,7 @@ impl Load {
 }
 
 fn default_limits() -> (Limits, usize) {
-    (Limits { l0_trigger: 4, base_bytes: 256 * MB, size_ratio: 10 }, 20)
+    (Limits { l0_trigger: 4, l0_limit: 30, base_bytes: 256 * MB, size_ratio: 10 }, 40)
 }
 
 /// With a fixed order of levels, level 1 grew to 92 times its limit here, and a byte was written 37
@@ -121,6 +129,7 @@ fn level_1_does_not_starve_under_a_lasting_load() {
         let mut load = Load::new(default_limits(), 16 * MB, 64 * MB);
         load.run(1_500, speed);
         let (amplification, excess) = (load.write_amplification(1_500), load.level_1_excess);
+        println!("speed {speed}: {amplification:.1} bytes compacted per byte, level 1 at {excess:.1} limits");
         assert!(amplification < 13.0 && excess < 7.0, "speed {speed}: {amplification:.1}, {excess:.1}");
     }
 }
@@ -134,21 +143,56 @@ fn tiny_levels_do_not_starve_either() {
     assert!(amplification < 12.0 && excess < 9.0, "{amplification:.1}, {excess:.1}");
 }
 
-/// 150 flushes of 16 MiB are about 20 million entries of 116 bytes.
+/// 240 flushes of 10 MiB are about 20 million entries of 116 bytes. If level 0 was compacted at its
+/// trigger, 8.4 bytes were written per byte.
 #[test]
-fn a_load_of_20_million_keys_compacts_a_byte_at_most_8_times() {
+fn a_load_of_20_million_keys_writes_a_byte_at_most_6_5_times() {
     for speed in [6, 12, 30] {
-        let mut load = Load::new(default_limits(), 16 * MB, 64 * MB);
-        load.run(150, speed);
-        let amplification = load.write_amplification(150);
-        assert!(amplification <= 8.0 && load.stalls == 0, "speed {speed}: {amplification:.2}, {} stalls", load.stalls);
+        let mut load = Load::new(default_limits(), 10 * MB, 64 * MB);
+        load.run(240, speed);
+        let (stalls, at_end) = (load.stalls, load.write_amplification(240) + 1.0);
+        let runs = load.settle();
+        let settled = load.write_amplification(240) + 1.0;
+        println!("speed {speed}: {at_end:.2} bytes written per byte, {settled:.2} when settled in {runs} runs");
+        assert!(
+            settled <= 6.5 && stalls == 0 && runs <= 5,
+            "speed {speed}: {settled:.2}, {stalls} stalls, {runs} runs"
+        );
     }
+}
+
+#[test]
+fn level_0_waits_for_more_tables_unless_the_store_is_idle() {
+    let mut load = Load::new(default_limits(), 10 * MB, 64 * MB);
+    load.run(60, 30);
+    load.settle();
+    load.levels[0].clear();
+    let level_1 = load.facts().bytes(1);
+    assert!(level_1 > 100 * MB, "{level_1}");
+    for num_tables in 1..30 {
+        let flushed = load.table(0, u32::MAX, 10 * MB);
+        load.levels[0].insert(0, flushed);
+        let (level_0, facts) = (num_tables * 10 * MB, load.facts());
+        let is_picked = |spare_bytes| load.picker.pick(&facts, spare_bytes).is_some();
+        let is_large = level_0 >= level_1;
+        assert_eq!(is_picked(0), num_tables >= 4 && is_large, "{num_tables} SSTs");
+        assert_eq!(is_picked(level_0 + level_1 - 1), num_tables >= 4 && is_large, "{num_tables} SSTs");
+        assert_eq!(is_picked(level_0 + level_1), num_tables >= 4, "{num_tables} SSTs");
+        let waits_for = (num_tables >= 4 && !is_large).then_some(level_0 + level_1);
+        assert_eq!(load.picker.waits_for(&facts, 0), waits_for, "{num_tables} SSTs");
+        assert_eq!(load.picker.waits_for(&facts, level_0 + level_1), None, "{num_tables} SSTs");
+    }
+    let tiny = load.table(0, u32::MAX, 1);
+    load.levels[0] = vec![tiny; 30];
+    assert!(load.picker.pick(&load.facts(), 0).is_some(), "writers would soon wait for these SSTs");
 }
 
 #[test]
 fn writers_never_wait_for_a_compaction_that_is_not_due() {
     for (l0_trigger, l0_stall_trigger) in [(1, 1), (2, 2), (4, 4), (4, 5), (5, 20), (20, 20), (8, 4)] {
-        let limits = (Limits { l0_trigger, ..default_limits().0 }, l0_stall_trigger.max(l0_trigger));
+        let l0_limit = l0_stall_trigger.max(l0_trigger) - l0_stall_trigger.max(l0_trigger) / 4;
+        let limits = Limits { l0_trigger, l0_limit: l0_limit.max(l0_trigger), ..default_limits().0 };
+        let limits = (limits, l0_stall_trigger.max(l0_trigger));
         let mut load = Load::new(limits, 16 * MB, 64 * MB);
         load.run(100, 2);
         // `run` panics if writers wait while nothing is due.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: Limits = Limits { l0_trigger: 4, base_bytes: 100, size_ratio: 2 };
+const LIMITS: Limits = Limits { l0_trigger: 4, l0_limit: 4, base_bytes: 100, size_ratio: 2 };
 
 /// SSTs whose keys have one byte.
 type Store = Vec<Vec<TableMeta>>;
@@ -56,7 +56,8 @@ fn picks_of_hand_made_levels_are_the_expected_ones() {
         (
             "the upper of two full levels",
             vec![vec![], vec![large(1, 1, 2), large(2, 3, 4)], vec![large(3, 1, 1), large(4, 2, 4), large(5, 5, 9)]],
-            down(1, &[1], &[3, 4], true),
+            // SST 2 overlaps less of the next level than SST 1.
+            down(1, &[2], &[4], true),
         ),
         (
             "level 0 if it exceeds its trigger by more than level 1 its limit",
@@ -74,7 +75,7 @@ fn picks_of_hand_made_levels_are_the_expected_ones() {
     ];
     for (what, mut store, wanted) in cases {
         store.resize(NUM_LEVELS, Vec::new());
-        assert_eq!(Picker::new(LIMITS).pick(&levels(&store)), wanted, "{what}");
+        assert_eq!(Picker::new(LIMITS).pick(&levels(&store), u64::MAX), wanted, "{what}");
     }
 }
 
@@ -117,7 +118,7 @@ fn tombstones_are_merged_down_and_dropped_at_the_bottom() {
     ];
     for (what, mut store, wanted) in cases {
         store.resize(NUM_LEVELS, Vec::new());
-        assert_eq!(Picker::new(LIMITS).pick(&levels(&store)), wanted, "{what}");
+        assert_eq!(Picker::new(LIMITS).pick(&levels(&store), u64::MAX), wanted, "{what}");
     }
 }
 
@@ -125,7 +126,7 @@ fn tombstones_are_merged_down_and_dropped_at_the_bottom() {
 fn the_lowest_level_is_never_due() {
     let mut store: Store = vec![Vec::new(); NUM_LEVELS];
     store[NUM_LEVELS - 1] = vec![table(1, 1, 2, u64::MAX), table(2, 3, 4, u64::MAX)];
-    assert_eq!(Picker::new(LIMITS).pick(&levels(&store)), None);
+    assert_eq!(Picker::new(LIMITS).pick(&levels(&store), u64::MAX), None);
 }
 
 #[test]
@@ -216,7 +217,7 @@ proptest! {
         let levels = levels(&store);
         let mut picker = Picker::new(LIMITS);
         (0..NUM_LEVELS).for_each(|level| picker.note_begin(level, &[cursor]));
-        for pick in picker.pick(&levels).iter().chain(&picker.pick_level_0(&levels)) {
+        for pick in picker.pick(&levels, u64::MAX).iter().chain(&picker.pick_level_0(&levels)) {
             check(&store, pick)?;
             prop_assert_eq!(pick.to, pick.level + 1);
         }
@@ -242,7 +243,7 @@ proptest! {
         }
         let mut picker = Picker::new(Limits { base_bytes: u64::MAX, ..LIMITS });
         let mut num_picks = 0;
-        while let Some(pick) = picker.pick(&levels(&store)) {
+        while let Some(pick) = picker.pick(&levels(&store), u64::MAX) {
             check(&store, &pick)?;
             num_picks += 1;
             prop_assert!(num_picks < 1_000, "picks do not end: {pick:?}");
@@ -270,17 +271,23 @@ proptest! {
     }
 
     #[test]
-    fn cursors_visit_each_sst_of_a_level_in_turn(store in stores(), level in 1..NUM_LEVELS - 1) {
+    fn the_sst_that_overlaps_least_of_the_next_in_turn_is_picked(
+        store in stores(), level in 1..NUM_LEVELS - 1, cursor in any::<u8>(),
+    ) {
         let levels = levels(&store);
         let mut picker = Picker::new(LIMITS);
-        let all: Vec<u64> = store[level].iter().map(|one| one.number).collect();
-        // Two rounds, in key order, with each SST once per round.
-        for number in all.iter().chain(&all) {
-            let pick = picker.pick_of(&levels, level).unwrap();
-            prop_assert_eq!(&pick.upper, &[*number]);
-            let last = find(&store, level, &pick.upper)[0];
-            picker.note_begin(level, &last.largest);
-        }
+        picker.note_begin(level, &[cursor]);
+        let is_next = |one: &&TableMeta| one.smallest.as_slice() > &[cursor][..];
+        let (next, rest): (Vec<&TableMeta>, Vec<_>) = store[level].iter().partition(is_next);
+        let in_turn: Vec<&TableMeta> = next.into_iter().chain(rest).take(CANDIDATES).collect();
+        let keys = |one: &TableMeta| (one.smallest[0], one.largest[0]);
+        let ratio = |one: &TableMeta| {
+            let below = store[level + 1].iter().filter(|other| overlap(keys(other), keys(one)));
+            below.map(|other| other.len_bytes).sum::<u64>() as f64 / one.len_bytes as f64
+        };
+        let least = in_turn.iter().map(|one| ratio(one)).fold(f64::MAX, f64::min);
+        let wanted = in_turn.iter().find(|one| ratio(one) <= least).map(|one| vec![one.number]);
+        prop_assert_eq!(picker.pick_of(&levels, level).map(|pick| pick.upper), wanted);
     }
 
     #[test]
@@ -291,7 +298,7 @@ proptest! {
         let numbers: BTreeSet<u64> = (0u64..).zip(&out).filter(|(_, out)| **out).map(|(number, _)| number).collect();
         picker.leave_out(numbers.iter().copied());
         prop_assert_eq!(picker.leaves_nothing_out(), numbers.is_empty());
-        let pick = picker.pick(&levels);
+        let pick = picker.pick(&levels, u64::MAX);
         prop_assert!(pick.iter().flat_map(Pick::inputs).all(|number| !numbers.contains(&number)));
         // The pick is for the first due level that can be compacted without the left-out SSTs.
         let possible = |&level: &usize| {
@@ -302,23 +309,23 @@ proptest! {
             let is_sound = |pick: &Pick| pick.inputs().all(|number| !numbers.contains(&number));
             uppers.iter().any(|upper| Pick::down(&levels, level, upper).as_ref().is_some_and(is_sound))
         };
-        prop_assert_eq!(pick.map(|pick| pick.level), picker.due_levels(&levels).into_iter().find(possible));
+        prop_assert_eq!(pick.map(|pick| pick.level), picker.due_levels(&levels, u64::MAX).into_iter().find(possible));
     }
 
     #[test]
     fn a_level_that_failed_is_compacted_last(store in stores(), failed in 0..NUM_LEVELS) {
         let levels = levels(&store);
         let mut picker = Picker::new(LIMITS);
-        let before = picker.due_levels(&levels);
+        let before = picker.due_levels(&levels, u64::MAX);
         picker.note_end(failed, true);
-        let after = picker.due_levels(&levels);
+        let after = picker.due_levels(&levels, u64::MAX);
         let others: Vec<usize> = before.iter().copied().filter(|&level| level != failed).collect();
         prop_assert_eq!(&after[..others.len()], &others[..]);
         prop_assert_eq!(after.len(), before.len());
         // The failed level is still compacted if nothing else is due. After a success it has its
         // normal rank again.
-        prop_assert_eq!(picker.pick(&levels).is_some(), !before.is_empty());
+        prop_assert_eq!(picker.pick(&levels, u64::MAX).is_some(), !before.is_empty());
         picker.note_end(failed, false);
-        prop_assert_eq!(picker.due_levels(&levels), before);
+        prop_assert_eq!(picker.due_levels(&levels, u64::MAX), before);
     }
 }

@@ -25,7 +25,8 @@ use crate::sync::lock;
 /// The minimum memory for sorting writes, however small the write buffer is.
 const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
 
-/// If failed opens left more manifests than this, the next open removes them first.
+/// If failed opens left more manifests than this, the next open removes them before it creates
+/// files.
 const MAX_STALE_MANIFESTS: usize = 8;
 
 /// The parts of the store that log recovery needs.
@@ -53,8 +54,9 @@ pub(super) struct Replayed<'a> {
 /// first.
 ///
 /// # Errors
-/// Returns an error if the log that the manifest names is missing, unless the options say to
-/// salvage. I/O errors pass through.
+/// Returns [`Error::Corrupt`] if the log that the manifest names is missing, and
+/// [`Error::ForeignFile`] for a later log of another program, unless the options say to salvage.
+/// I/O errors pass through.
 pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64, Vec<u8>)>> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
@@ -71,10 +73,11 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
             if site.options.recovery == LogRecovery::Strict {
                 // This file may have replaced the store's last log, and nothing else would show
                 // that writes are missing.
-                let what = "a log of another program, which may have replaced a log of the store; a salvage ignores it";
+                let what = "a log of another program, which may have replaced a log of the store (to ignore this log, \
+                            use LogRecovery::Salvage or --salvage)";
                 return Err(Error::ForeignFile { what }.in_file(&path));
             }
-            site.reports.add(format!("{}: another program wrote it; left as it is", path.display()));
+            site.reports.add(format!("{}: another program wrote this file; it stays unchanged", path.display()));
         } else {
             own.push(number);
         }
@@ -86,11 +89,12 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
     numbers.into_iter().map(|number| Ok((number, storage.read(&site.dir.join(log_name(number)))?))).collect()
 }
 
-/// Returns the writes in `logs` after the write `last_sequence`.
+/// Returns the writes in `logs` whose sequence numbers are above `last_sequence`.
 ///
 /// # Errors
 /// Returns an error for damage in the middle of a log, and for writes missing between two logs,
-/// unless the options say to salvage. The error names the file and the offset.
+/// unless the options say to salvage. Returns an error for a sequence number above [`MAX_NUMBER`],
+/// also in a salvage. Each error names the file and the offset.
 pub(super) fn replay<'a>(
     site: &Site<'_>,
     logs: &'a [(u64, Vec<u8>)],
@@ -113,8 +117,9 @@ pub(super) fn replay<'a>(
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
-        // A manifest that names the first of these SSTs gives up the writes missing before it. No
-        // later recovery or repair can know that they were missing.
+        // Write all SSTs before the manifest names the first of them. From then on, the missing
+        // writes before that SST count as given up, and no later recovery or repair can report
+        // them.
         let tables = write_tables(shared, &replayed.groups)?;
         begin_manifest(shared, &replayed, &tables, is_torn)?;
         shared.change_state(|state| {
@@ -166,12 +171,13 @@ fn remove_files(shared: &Shared, is_stale: impl Fn(FileName) -> bool) {
     }
 }
 
-/// Removes a file that certainly belongs to a store. Keeps and reports any other file.
+/// Removes a file of a store. Keeps and reports a file that may belong to another program
+/// ([`ownership::reason_to_keep`]).
 fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Reports) {
     let removed = ownership::reason_to_keep(storage, path, file).and_then(|reason| match reason {
         None => storage.remove(path),
         Some(what) => {
-            reports.add(format!("{}: {what}; left as it is", path.display()));
+            reports.add(format!("{}: {what}; the file stays unchanged", path.display()));
             Ok(())
         }
     });
@@ -198,8 +204,8 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     let set_aside = if is_torn || replayed.has_gap {
         // The missing writes may be in an SST whose edit was lost. Set such SSTs aside after the
         // new manifest is written, because writing it may fail and a repair finds an SST by its
-        // name. Set them aside before the manifest is in force, because the next open would not
-        // know about them.
+        // name. Set them aside before the manifest is in force, because after a crash the next open
+        // would remove them.
         let known = if replayed.has_gap { before } else { replayed.last_sequence };
         set_aside_unnamed(shared, &state, known, &mut moved)
     } else {
@@ -245,8 +251,8 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
     // The memory for sorting grows with the log, so the number of passes over a log of any length
     // is bounded.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
-    // For more keys than this, each under 16 bytes, the hashes would take more than half the log's
-    // length.
+    // For more writes than this, each under 16 bytes, the hashes for the filter would take more
+    // memory than half the log's length. The SST then gets no filter.
     let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
     let with_filter = group.num_writes() <= max_hashes as u64;
     shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {
@@ -255,7 +261,7 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
 }
 
 impl Site<'_> {
-    /// Reports a missing log.
+    /// Reports a missing or empty log.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] with the path of the log, unless the options say to salvage.
@@ -284,20 +290,23 @@ impl<'a> Replay<'a, '_> {
         self.found.groups.pop_if(|group| group.is_empty());
         site.reports.add_tail(end.tail(&path));
         for (offset, len) in &end.skipped {
-            site.reports.add(format!("{}: {len} damaged bytes at offset {offset} were skipped", path.display()));
+            site.reports.add(match len {
+                0 => format!("{}: log records are missing before offset {offset}", path.display()),
+                _ => format!("{}: {len} damaged bytes at offset {offset} were skipped", path.display()),
+            });
         }
         if end.next_sequence.is_none() && end.skipped.is_empty() {
             // The header of this log was durable before the manifest named the log. A younger log
-            // without a header may be left by a crash during a rotation. If it held more, the next
-            // log shows the gap.
+            // without a header may be left by a crash during a rotation. If that log held writes,
+            // the next log shows the gap.
             if number == oldest_needed {
                 site.missing_log(number)?;
             } else if end.torn_tail_bytes == 0 {
                 site.reports.add(format!("{}: the log is empty; a crash cut off its creation", path.display()));
             }
         }
-        // A log without records still says which write it begins with. This shows when a manifest
-        // has lost its last edits without a trace.
+        // A log without records still says which write it begins with. This number reveals a
+        // manifest that has lost its last edits without a trace.
         let next = end.next_sequence.unwrap_or(0);
         if end.is_clean() && end.num_records == 0 {
             self.found.empty_logs.push(number);
@@ -305,7 +314,12 @@ impl<'a> Replay<'a, '_> {
         self.check_gap(next, end.valid_len_bytes, &path).map_err(|error| error.in_file(&path))
     }
 
-    /// Checks that all writes before `next` are known.
+    /// Checks that all writes before the sequence number `next` are known. A salvage reports the
+    /// missing writes and gives them up.
+    ///
+    /// # Errors
+    /// Returns [`Error::Corrupt`] for missing writes, unless the options say to salvage, and for a
+    /// number above [`MAX_NUMBER`].
     fn check_gap(&mut self, next: u64, offset: u64, path: &Path) -> Result<()> {
         if next <= self.found.last_sequence + 1 {
             return Ok(());
@@ -314,7 +328,8 @@ impl<'a> Replay<'a, '_> {
             return Err(Error::Corrupt { field: Field::LogSequence, offset });
         }
         let missing = next - self.found.last_sequence - 1;
-        self.site.reports.add(format!("{}: {missing} writes are missing before offset {offset}", path.display()));
+        let writes = if missing == 1 { "1 write is".to_owned() } else { format!("{missing} writes are") };
+        self.site.reports.add(format!("{}: {writes} missing before offset {offset}", path.display()));
         self.found.has_gap = true;
         self.found.last_sequence = next - 1;
         Ok(())
@@ -344,9 +359,9 @@ impl<'a> Replay<'a, '_> {
 /// such an SST may be the only file that holds its writes. Under its old name, the next open would
 /// remove it as unneeded. The new names are durable on return.
 ///
-/// An SST whose writes are all `known` keeps its name and is removed with the unneeded files: other
-/// SSTs hold its writes. This check is only possible now. Later, the numbers of given-up writes
-/// count as known.
+/// An SST that holds no write above the sequence number `known` keeps its name and is removed with
+/// the unneeded files: other SSTs hold its writes. This check is only possible now. Later, the
+/// numbers of given-up writes count as known, too. A file of another program keeps its name.
 ///
 /// `moved` receives the old and the new path of each renamed SST, even if the function fails.
 ///
@@ -370,14 +385,14 @@ fn set_aside_unnamed(
         }
         if holds_only(storage, &path, shared.identity.table_id(number), known) {
             shared.reading.reports.add(format!(
-                "{}: the manifest does not name it, and other SSTs hold its writes; it will be removed",
+                "{}: the manifest does not name this SST, and other SSTs hold its writes; the open removes the file",
                 path.display()
             ));
             continue;
         }
         let aside = free_name(storage, dir, &name)?;
         shared.reading.reports.add(format!(
-            "{}: the manifest does not name it, and it may hold the only copy of some writes; renamed to {}",
+            "{}: the manifest does not name this SST, which may hold the only copy of some writes; renamed to {}",
             path.display(),
             aside.display()
         ));
@@ -387,7 +402,7 @@ fn set_aside_unnamed(
     storage.sync_dir(dir)
 }
 
-/// Returns an unused name: `unnamed-NNNNNN.sst`, or the same with a number appended. An earlier
+/// Returns an unused path: `unnamed-NNNNNN.sst`, or the same with a number appended. An earlier
 /// open may have set aside an SST with the same number.
 fn free_name(storage: &dyn Storage, dir: &Path, table: &str) -> Result<PathBuf> {
     let mut free = dir.join(format!("unnamed-{table}"));
@@ -427,8 +442,8 @@ pub(super) fn undo(shared: &Shared) {
     }
 }
 
-/// Removes manifests that are not in force, if there are many. They come from opens that failed
-/// when their manifest may already have been in force.
+/// Removes manifests that are not in force, if there are more than [`MAX_STALE_MANIFESTS`]. They
+/// come from opens that failed when their manifest may already have been in force.
 ///
 /// A few such manifests stay until a manifest of this open is in force, because only then the name
 /// of the manifest in force is certainly durable. Here, the sync of the directory only makes it

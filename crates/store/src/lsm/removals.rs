@@ -8,9 +8,8 @@ use crate::storage::Storage;
 /// The state of file deletion in the store's directory.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    /// Whether the store's handle is closed. The store must not change the directory any more,
-    /// because another process may have files with the same names there. Snapshots may outlive the
-    /// handle.
+    /// Whether the store's handle is closed. Snapshots may outlive the handle, but they must not
+    /// change the directory, because another store may have files with the same names there.
     pub(super) is_closed: bool,
     /// Files that could not be removed.
     pub(super) left: Vec<PathBuf>,
@@ -18,6 +17,7 @@ pub(super) struct Removals {
 
 impl Removals {
     /// Removes a file if it exists. If that fails, the file is removed later, or at the next open.
+    /// After the store is closed, this function does nothing.
     pub(super) fn remove(&mut self, storage: &dyn Storage, path: PathBuf) {
         if self.is_closed {
             return;
@@ -29,6 +29,7 @@ impl Removals {
     }
 }
 
+/// Returns the result of removing a file, and treats a missing file as removed.
 pub(super) fn removed(result: Result<()>) -> Result<()> {
     let is_gone =
         |error: &Error| matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::NotFound);

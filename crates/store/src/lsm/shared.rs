@@ -10,18 +10,20 @@ use super::log_file::{LogId, LogKind, LogWriter};
 use super::manifest::Manifest;
 use super::memtable::Memtable;
 use super::options::Options;
+use super::pace::Pace;
 use super::picking::Picker;
 use super::read_state::{Published, ReadState};
 use super::removals::{Removals, is_taken};
 use super::reports::Reports;
 use super::stats::Counters;
-use super::version::{ReadContext, StoredTable};
+use super::table_reads::ReadContext;
+use super::version::StoredTable;
 use super::version_edit::{StoreState, TableMeta, VersionEdit};
 use super::write_queue::WriteQueue;
 use crate::error::{Error, Field, Result};
-use crate::sstable::{BlockCache, Table, TableId, TableReadOptions};
+use crate::sstable::{BlockCache, FilterMemory, Table, TableId, TableReadOptions};
 use crate::storage::Storage;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::lock;
 use crate::sync::{Condvar, Mutex};
 use filterblock::{KeyHasher, Reclaimer};
@@ -49,9 +51,11 @@ pub(super) struct Work {
     pub(super) failure: Option<String>,
     /// Whether a compaction is running, in the background or for a caller.
     pub(super) compacting: bool,
-    /// Number of callers that wait to compact. They go before the background, which always finds
-    /// more work.
+    /// Number of callers that wait to compact. They go before the background thread, which may
+    /// always find more work.
     pub(super) callers_waiting: usize,
+    /// Number of callers that wait until nothing is left to do.
+    pub(super) idle_waiters: usize,
     pub(super) flushes: Attempts,
     pub(super) compactions: Attempts,
 }
@@ -61,7 +65,7 @@ pub(super) struct Work {
 pub(super) struct Identity {
     pub(super) dir: PathBuf,
     pub(super) store_id: [u8; 16],
-    /// Hashes each key once.
+    /// The hash function for keys. A read or write hashes each key once, for all filters.
     pub(super) hasher: KeyHasher,
 }
 
@@ -73,8 +77,8 @@ impl Identity {
     }
 }
 
-/// Bytes of filters that may wait for a background thread to free them. Above this limit, readers
-/// free them.
+/// The total length in bytes of the dropped filters that may wait for a background thread to free
+/// them. The thread whose drop exceeds this limit frees them all.
 pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
 /// Shared state for creating and removing files. [`Options::storage`] holds the directory open.
@@ -112,12 +116,25 @@ impl Catalogue {
 #[derive(Debug)]
 pub(super) struct Background {
     pub(super) work: Mutex<Work>,
-    /// Notified of every change of `work` and of [`Reading::state`].
+    /// Whether `work` has a failure. Every write reads it, and a lock would cost more.
+    has_failed: AtomicBool,
+    /// Notified after each change of `work` or of [`Reading::state`] that a thread may wait for.
     pub(super) changed: Condvar,
     pub(super) picker: Mutex<Picker>,
+    pub(super) pace: Mutex<Pace>,
 }
 
 impl Background {
+    pub(super) fn new(picker: Picker) -> Self {
+        Self {
+            work: Mutex::new(Work::default()),
+            has_failed: AtomicBool::new(false),
+            changed: Condvar::new(),
+            picker: Mutex::new(picker),
+            pace: Mutex::new(Pace::new()),
+        }
+    }
+
     /// Wakes all threads that wait for a change of `work` or of the state.
     fn wake_all(&self) {
         // Take the lock once: no thread can then be between its check and its wait.
@@ -133,7 +150,14 @@ impl Background {
     /// Records a failure. The store accepts no writes afterwards.
     pub(super) fn fail(&self, error: &Error) {
         log::error!("{error}");
-        lock(&self.work).failure.get_or_insert_with(|| error.to_string());
+        self.fail_because(|| error.to_string());
+    }
+
+    fn fail_because(&self, reason: impl FnOnce() -> String) {
+        let mut work = lock(&self.work);
+        work.failure.get_or_insert_with(reason);
+        self.has_failed.store(true, Ordering::Release);
+        drop(work);
         self.changed.notify_all();
     }
 
@@ -142,6 +166,9 @@ impl Background {
     /// # Errors
     /// Returns [`Error::Poisoned`] after a failure.
     pub(super) fn check_writable(&self) -> Result<()> {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
         match &lock(&self.work).failure {
             None => Ok(()),
             Some(reason) => Err(Error::Poisoned { reason: reason.clone() }),
@@ -149,7 +176,8 @@ impl Background {
     }
 }
 
-/// Shared state for readers. Readers take a lock only to report damage.
+/// Shared state for readers. Apart from the cache, a read takes a lock only to report damage, and
+/// once per thread for its counters.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) state: Published,
@@ -164,16 +192,19 @@ pub(super) struct Reading {
 /// A thread that holds a lock takes only locks further to the right:
 /// ```text
 /// Writing::log ─┐
-///               ├─▶ Published::change ─▶ Background::work ─▶ Background::picker ─▶ Files::closed
+///               ├─▶ Published::change ─▶ Background::work ─▶ Background::picker, pace ─▶ Files::closed
 /// registry ─────┘
 /// ```
 /// No thread holds [`Writing::log`] and [`Catalogue::registry`] at the same time. The locks of the
-/// write queue and of a ticket are held only briefly, and never with another lock; the one
-/// exception is a ticket's lock under the queue's lock. The lock of the reports comes last. No file
-/// is written or synced under `work`, `picker` or the queue's lock.
+/// write queue and of a ticket are held only briefly. A ticket's lock may be taken under the
+/// queue's lock, but neither is held with any other lock. No file is written or synced under
+/// `work`, `picker` or the queue's lock.
 ///
-/// A thread that reads a state under `work` may drop the last reference to it, and thereby remove
-/// replaced files. This is why `closed` comes last.
+/// Four locks may be taken under any other lock: those of the reports, of the replaced states, of
+/// the stall counters and of the reclaimer. No lock is taken under them.
+///
+/// A thread that reads a state under `work` may drop the last reference to that state, and thereby
+/// remove replaced files. This is why `closed` stands to the right of `work`.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// The storage in these options holds the directory open and serves only paths in
@@ -203,8 +234,9 @@ impl Shared {
         open_table(&self.options, &self.identity, &self.files, &self.reading.reports, meta)
     }
 
-    /// Reopens SSTs whose filter could not be loaded when they were opened. It may be loadable now.
-    /// Otherwise reads would do without it until the store is reopened.
+    /// Reopens SSTs whose filter could not be loaded when they were opened, because the filter may
+    /// be loadable now. Without this, reads would search these SSTs without a filter until the
+    /// store is reopened.
     pub(super) fn fetch_filters(&self) {
         let version = Arc::clone(&self.reading.state.load().version);
         for (level, old) in version.all_tables().filter(|(_, table)| table.lacks_filter()) {
@@ -227,13 +259,26 @@ impl Shared {
         }
     }
 
+    /// Divides the memory budget of the filters anew.
+    pub(super) fn rebalance_filters(&self) {
+        if self.options.filter_memory_budget.is_none() {
+            return;
+        }
+        // The lock keeps other threads from replacing SSTs.
+        let registry = lock(&self.catalogue.registry);
+        let version = Arc::new(self.reading.state.load().version.with_rebalanced_filters());
+        self.change_state(|state| state.version = version);
+        drop(registry);
+        self.reading.state.drop_replaced();
+    }
+
     /// Starts a new log and a new memtable. If the old memtable holds entries, it becomes immutable
     /// and waits for its flush.
     ///
     /// # Errors
     /// Returns the error of the old log's sync; the store then refuses writes until it is reopened.
-    /// Returns the error of creating the new log; nothing has changed then, and the caller may try
-    /// again.
+    /// Returns the error of creating the new log. The old log and memtable then stay in use, and
+    /// the caller may try again, unless the sync of the directory failed.
     pub(super) fn rotate(&self, log: &mut LogState) -> Result<()> {
         // Sync the old log first. If a power failure kept the new log and lost the end of the old
         // one, writes would be missing in the middle. The sync takes a few ms; filling a memtable
@@ -308,8 +353,9 @@ impl Shared {
     /// one stays in use.
     ///
     /// # Errors
-    /// Returns an error if it is unknown which of the two manifests is in force. The store then
-    /// refuses writes until it is reopened.
+    /// Returns an error if the sync of the directory fails, or if the new manifest cannot be put in
+    /// force; it may then be unknown which of the two manifests is in force. The store refuses
+    /// writes until it is reopened.
     fn replace_manifest(&self, registry: &mut Registry) -> Result<()> {
         let storage = self.options.storage.as_ref();
         let old = manifest_name(registry.manifest.number());
@@ -333,8 +379,8 @@ impl Shared {
     }
 }
 
-/// Fails the store and wakes all waiting threads if a panic drops it, for example a panic in a
-/// filter policy or a storage.
+/// A guard that fails the store and wakes all waiting threads if it is dropped before
+/// [`Alarm::disarm`], for example by a panic in a filter policy or a storage.
 pub(super) struct Alarm<'a>(&'a Background);
 
 impl Alarm<'_> {
@@ -346,9 +392,7 @@ impl Alarm<'_> {
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
-        let reason = "a thread panicked while it worked on the store";
-        lock(&self.0.work).failure.get_or_insert_with(|| reason.to_owned());
-        self.0.changed.notify_all();
+        self.0.fail_because(|| "a thread panicked while it worked on the store".to_owned());
     }
 }
 
@@ -391,7 +435,12 @@ pub(super) fn open_table(
     let read_options = TableReadOptions {
         io: options.io,
         verify: options.verify,
-        filter_memory: options.filter_memory,
+        // The copies of a filter with fewer columns would save no memory if the whole filter stayed
+        // on the heap.
+        filter_memory: match options.filter_memory_budget {
+            Some(_) => FilterMemory::Mapped,
+            None => options.filter_memory,
+        },
         strict: options.strict_filters,
         hasher: Some(identity.hasher.clone()),
         table_id: Some(identity.table_id(meta.number)),

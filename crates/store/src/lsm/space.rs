@@ -19,8 +19,8 @@ use crate::sync::lock;
 /// page.
 const SMALL_FILES_BYTES: u64 = 64 << 10;
 
-/// A new SST file leaves at least this much free space to the log, if that much was free before. A
-/// log on a full disk refuses all writes.
+/// New SST files leave this much free space to the log, or a quarter of the free space if that is
+/// less. A log on a full disk refuses all writes.
 const LOG_ROOM_BYTES: u64 = 4 << 20;
 
 /// The free space and its planned uses.
@@ -48,8 +48,8 @@ impl Shared {
     /// progress, in this store or in other programs.
     ///
     /// # Errors
-    /// Returns [`Error::NoSpace`] for a batch that contains a put if the free space is below the
-    /// reserve.
+    /// Returns [`Error::NoSpace`] for a batch that contains a put if the free space is below
+    /// [`Room::needed`]. Returns [`Error::Poisoned`] after an earlier failure.
     pub(super) fn check_space(&self, batch: &WriteBatch) -> Result<()> {
         if self.options.reserve_bytes == Some(0) {
             return Ok(());
@@ -72,8 +72,8 @@ impl Shared {
             self.writing.queue.space.allow(MAX_UNSEEN_BYTES, false);
             return Ok(());
         };
-        // A full memtable needs as much space again, and later it may be too late: flush now. Do
-        // not flush a few bytes, because each flush creates an SST.
+        // Flush now: the SST of the memtable takes about as much space as the memtable, and later
+        // this space may be gone. Do not flush a few bytes, because each flush creates an SST.
         let is_worth_it = room.in_memory > 0 && room.in_memory >= room.free / 32;
         if room.free < room.needed(len) && is_worth_it && !lock(&self.background.work).flushes.is_failing() {
             // Deletions continue as long as the log accepts them. The check below judges puts by
@@ -116,10 +116,11 @@ impl Shared {
             manifest += 64 + (table.meta.smallest.len() + table.meta.largest.len()) as u64;
         }
         if !self.options.auto_compaction {
-            // The owner decides how large level 0 grows, so a merge of level 0 has no bound.
+            // The caller decides when to compact, so level 0 and its merge have no bound.
             return manifest;
         }
-        // One SST of a level overlaps about this many of the next level. Level 0 is merged whole.
+        // One SST of a level, together with the SSTs of the next level that it overlaps, has about
+        // this length. Level 0 is merged whole.
         let of_one_table = self.options.table_size_bytes.saturating_mul(self.options.size_ratio().saturating_add(3));
         let merges = bytes.windows(2).enumerate().map(|(level, pair)| {
             let both = pair.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
@@ -128,8 +129,9 @@ impl Shared {
         merges.max().unwrap_or(0).saturating_add(manifest)
     }
 
-    /// Returns the length up to which new SST files may grow. They must leave space for the log: a
-    /// merge without space is retried, but a log without space refuses all writes.
+    /// Returns the total length up to which new SST files may grow. They must leave space for the
+    /// log: a merge without space is retried, but a log without space refuses all writes. There is
+    /// no limit if [`super::Options::reserve_bytes`] is 0 or the free space is unknown.
     pub(super) fn table_allowance(&self) -> TableAllowance<'_> {
         let is_judged = self.options.reserve_bytes != Some(0);
         let free = if is_judged { self.options.storage.free_bytes(&self.identity.dir).ok().flatten() } else { None };
@@ -147,7 +149,7 @@ pub(super) struct TableAllowance<'a> {
 }
 
 impl TableAllowance<'_> {
-    /// Checks the length of a new SST file.
+    /// Checks the total length of the new SST files.
     ///
     /// # Errors
     /// Returns [`Error::NoSpace`] if `len_bytes` exceeds the allowance.

@@ -43,11 +43,13 @@ pub(super) struct Tally {
     pub(super) true_negatives: u64,
     pub(super) false_positives: u64,
     pub(super) true_positives: u64,
-    /// SSTs searched because their filter was damaged.
+    /// SSTs searched because their filter is unusable, or because a filter with damaged pages
+    /// answered "maybe" for an absent key.
     pub(super) degraded: u64,
     /// SSTs searched because they have no filter, or because filters are not used.
     pub(super) unfiltered: u64,
-    /// The expected FPRs of the filters that were queried for absent keys, in units of 2^-32.
+    /// The sum of the expected FPRs of the filters that were queried for absent keys, in units of
+    /// 2^-32.
     pub(super) expected: u64,
     pub(super) block_reads: u64,
     pub(super) block_read_bytes: u64,
@@ -99,6 +101,8 @@ struct Shard {
 pub(super) struct Counters {
     shards: Box<[Shard]>,
     pub(super) write_stalls: AtomicU64,
+    pub(super) write_delays: AtomicU64,
+    pub(super) write_delay_nanos: AtomicU64,
     /// The time of the stalls that have ended.
     ended_stall_nanos: AtomicU64,
     /// The beginnings of the stalls that go on.
@@ -134,7 +138,17 @@ impl ScanReads {
     }
 }
 
-/// A write that waits. Its drop ends the wait.
+/// A write that is slowed down. Its drop ends the wait.
+#[derive(Debug)]
+pub(super) struct Delay<'a>(&'a Counters, Instant);
+
+impl Drop for Delay<'_> {
+    fn drop(&mut self) {
+        self.0.write_delay_nanos.fetch_add(nanos_since(self.1), Ordering::Relaxed);
+    }
+}
+
+/// A write or a flush that waits. Its drop ends the wait.
 #[derive(Debug)]
 pub(super) struct Stall<'a>(&'a Counters, Instant);
 
@@ -163,9 +177,9 @@ pub(super) struct Recorder<'a> {
 const NO_SLOT: usize = usize::MAX;
 
 thread_local! {
-    /// Has no destructor, so that reading it costs one load.
+    /// The index of the thread's shard. It has no destructor, so that reading it costs one load.
     static SLOT: Cell<usize> = const { Cell::new(NO_SLOT) };
-    /// Returns the slot when the thread ends.
+    /// Its destructor returns the thread's slot when the thread ends.
     static OWNED: SlotOwner = const { SlotOwner };
 }
 
@@ -224,6 +238,8 @@ impl Counters {
         Self {
             shards: (0..NUM_SHARDS).map(|_| Shard::default()).collect(),
             write_stalls: none(),
+            write_delays: none(),
+            write_delay_nanos: none(),
             ended_stall_nanos: none(),
             stalls: Mutex::default(),
             scans: none(),
@@ -235,12 +251,18 @@ impl Counters {
         }
     }
 
-    /// Counts a write that begins to wait.
+    /// Counts a write or a flush that begins to wait.
     pub(super) fn begin_stall(&self) -> Stall<'_> {
         let start = Instant::now();
         self.write_stalls.fetch_add(1, Ordering::Relaxed);
         lock(&self.stalls).push(start);
         Stall(self, start)
+    }
+
+    /// Counts a write that is slowed down.
+    pub(super) fn begin_delay(&self) -> Delay<'_> {
+        self.write_delays.fetch_add(1, Ordering::Relaxed);
+        Delay(self, Instant::now())
     }
 
     /// Returns the total time of all stalls in ns, including those that go on.
@@ -284,7 +306,7 @@ impl Counters {
         }
         let written = [&self.flushes, &self.flushed_bytes, &self.compactions, &self.compacted_bytes];
         let reads = [&self.scans, &self.scan_reads.blocks, &self.scan_reads.bytes];
-        let stalls = [&self.write_stalls, &self.ended_stall_nanos];
+        let stalls = [&self.write_stalls, &self.ended_stall_nanos, &self.write_delays, &self.write_delay_nanos];
         for counter in stalls.into_iter().chain(written).chain(reads) {
             counter.store(0, Ordering::Relaxed);
         }
@@ -309,7 +331,7 @@ impl Recorder<'_> {
     }
 }
 
-/// The content of one level, and the counts of reads on it since the store was opened or the counts
+/// The sizes of one level, and the counts of reads on it since the store was opened or the counts
 /// were reset.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
@@ -324,9 +346,12 @@ pub struct LevelStats {
     pub bytes: u64,
     /// Bytes of the filter blocks.
     pub filter_bytes: u64,
-    /// Number of SSTs with an unusable filter.
+    /// Bytes of the usable filters in memory. Less than `filter_bytes` if filters have lost columns:
+    /// see [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
+    pub filter_memory_bytes: u64,
+    /// Number of SSTs whose filter is unusable or has damaged pages.
     pub degraded_tables: u64,
-    /// Number of filter queries.
+    /// Number of filter queries, without those that count as `degraded`.
     pub probes: u64,
     /// Number of "absent" answers. Each saved a search of an SST.
     pub true_negatives: u64,
@@ -334,8 +359,8 @@ pub struct LevelStats {
     pub true_positives: u64,
     /// Number of "maybe" answers for keys that the SST lacks.
     pub false_positives: u64,
-    /// Number of SST searches because the filter is unusable, or because a damaged part of it
-    /// answered "maybe" for an absent key.
+    /// Number of SST searches because the filter is unusable, or because a filter with damaged
+    /// pages answered "maybe" for an absent key.
     pub degraded: u64,
     /// Number of SST searches because the SST has no filter, or because filters are not used.
     pub unfiltered: u64,
@@ -390,6 +415,7 @@ impl LevelStats {
         self.keys = self.keys.saturating_add(other.keys);
         self.bytes += other.bytes;
         self.filter_bytes += other.filter_bytes;
+        self.filter_memory_bytes += other.filter_memory_bytes;
         self.degraded_tables += other.degraded_tables;
         self.probes += other.probes;
         self.true_negatives += other.true_negatives;
@@ -417,17 +443,18 @@ pub struct Retry {
     pub reason: String,
 }
 
-/// The content and the counters of a store.
+/// The sizes and the counters of a store.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Statistics of each level, from level 0 to the last level that holds an SST or was read.
+    /// Statistics of each level, from level 0 to the last level that holds an SST or whose filters
+    /// were queried.
     pub levels: Vec<LevelStats>,
     /// The total of all levels.
     pub total: LevelStats,
-    /// Number of reads of single keys.
+    /// Number of keys read by `get` and `multi_get`.
     pub gets: u64,
-    /// Number of reads answered from memtables.
+    /// Number of these keys that were found in a memtable.
     pub memory_hits: u64,
     /// Number of entries in memtables.
     pub memory_entries: u64,
@@ -437,10 +464,16 @@ pub struct Stats {
     pub scan_block_reads: u64,
     /// Bytes of these data blocks.
     pub scan_block_read_bytes: u64,
-    /// Number of times that a writer had to wait for a flush or a compaction.
+    /// Number of times that a write or [`super::Db::flush`] had to wait for a flush or a
+    /// compaction.
     pub write_stalls: u64,
     /// Total time of these waits in ns, including waits that go on.
     pub write_stall_nanos: u64,
+    /// Number of times that a writer was slowed down because flushes or compactions fall behind. Each
+    /// is a wait of at most 32 ms.
+    pub write_delays: u64,
+    /// Total time of these waits in ns.
+    pub write_delay_nanos: u64,
     /// Number of memtables written to SST files.
     pub flushes: u64,
     /// Bytes of these SST files.
@@ -458,16 +491,16 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Returns the write amplification since the store was opened: bytes of all new SST files per
-    /// flushed byte. `None` without a flush.
+    /// Returns the write amplification since the store was opened or the counters were reset: bytes
+    /// that flushes and compactions wrote per flushed byte. `None` without a flush.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let written = self.flushed_bytes.saturating_add(self.compacted_bytes);
         (self.flushed_bytes > 0).then(|| written as f64 / self.flushed_bytes as f64)
     }
 
-    /// Returns the space amplification: bytes of all SST files per byte of the lowest level with SST
-    /// files. The lowest level holds each key once. `None` without SST files.
+    /// Returns the space amplification: bytes of all SST files per byte of the lowest level with
+    /// SST files. That level holds each key once, unless it is level 0. `None` without SST files.
     #[must_use]
     pub fn space_amplification(&self) -> Option<f64> {
         let lowest = self.levels.iter().rfind(|level| level.bytes > 0)?;

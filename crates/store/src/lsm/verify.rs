@@ -26,8 +26,9 @@ pub struct VerifyReport {
     pub data_blocks: u64,
     /// Number of keys that the filter of their own SST denies. It must be 0.
     pub filter_false_negatives: u64,
-    /// All problems found: damage, files of a newer format version, and missing files. Each error
-    /// names the file. An error about damage also names the field and the offset.
+    /// All problems found: damage, files of a newer format version, missing files, and a log that
+    /// cannot be flushed. Each error names the file. An error about damage also names the field and
+    /// the offset.
     pub damage: Vec<Error>,
     /// The torn tails that this handle cut off logs and the manifest when it opened the store. The
     /// files themselves are gone.
@@ -52,7 +53,7 @@ impl VerifyReport {
     }
 
     /// Returns whether a cut-off tail may have been damaged, rather than torn by a crash
-    /// ([`LogTail::is_cut`]). An acknowledged write may then be missing. A device that kept only
+    /// ([`LogTail::is_cut`]). A synced write may then be missing. A device that kept only
     /// some bytes of the last write leaves the same traces.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
@@ -112,8 +113,9 @@ impl Db {
             let storage = self.shared.options.storage.as_ref();
             let is_there = storage.exists(&stored.path)? || stored.is_obsolete();
             if !is_there {
-                let error = Error::Io(std::io::ErrorKind::NotFound.into());
-                report.damage.push(error.in_file(&stored.path));
+                let reason = "another program removed this file of an open store; restore the file from a backup";
+                let error = std::io::Error::new(std::io::ErrorKind::NotFound, reason);
+                report.damage.push(Error::Io(error).in_file(&stored.path));
             } else if !storage.is_named(&stored.path, stored.table.file())? && !stored.is_obsolete() {
                 // Another file has this name now, and the next open would read that file.
                 let other = report.note(self.shared.open_table(stored.meta.clone()))?;

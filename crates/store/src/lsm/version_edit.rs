@@ -40,9 +40,11 @@ pub struct TableMeta {
     pub smallest: Vec<u8>,
     /// The last key.
     pub largest: Vec<u8>,
-    /// The sequence number of the oldest write.
+    /// The smallest sequence number of the writes that the SST was made from. A merge takes the
+    /// smallest number of all its inputs, so the SST itself may hold only newer writes.
     pub smallest_sequence: u64,
-    /// The sequence number of the newest write.
+    /// The largest sequence number of the writes that the SST was made from, determined in the same
+    /// way.
     pub largest_sequence: u64,
 }
 
@@ -72,15 +74,16 @@ pub struct VersionEdit {
     /// The hash kind and the secret's fingerprint, for a store with a secret. Without this field,
     /// the store uses XXH3 without a secret.
     pub keyed_hash: Option<(HashKind, Fingerprint)>,
-    /// The oldest log whose writes are not all in SSTs.
+    /// The number of the oldest log whose writes are not all in SSTs; 0 if there is no such log.
     pub log_number: Option<u64>,
     /// The number for the next new file.
     pub next_file_number: Option<u64>,
-    /// The last sequence number whose write is in an SST.
+    /// The sequence number of the last write that is in an SST, or that a salvage has given up.
     pub last_sequence: Option<u64>,
-    /// New SSTs with their levels.
+    /// The level and the metadata of each SST that enters its level.
     pub added: Vec<(u8, TableMeta)>,
-    /// Levels and numbers of SSTs that are no longer needed.
+    /// The level and the number of each SST that leaves its level. If `added` has the same number,
+    /// the SST moves. Otherwise it is no longer needed.
     pub removed: Vec<(u8, u64)>,
 }
 
@@ -135,8 +138,9 @@ impl VersionEdit {
     /// Decodes the payload of a manifest record. The payload lies at `offset` in its file.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] with `ManifestTag` for a field of a newer version. Returns
-    /// [`Error::Corrupt`] for bytes that are not an edit, and for a repeated single value.
+    /// Returns [`Error::Unsupported`] with `ManifestTag` for a field of a newer version, and with
+    /// `HashId` for an unknown hash function. Returns [`Error::Corrupt`] for bytes that are not an
+    /// edit, and for a repeated single value.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<Self> {
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         let edit = Self::decode_with(bytes, offset, &mut |step| {
@@ -296,7 +300,7 @@ impl StoreState {
     /// * a number that another SST has;
     /// * keys or sequence numbers in the wrong order;
     /// * more tombstones than entries;
-    /// * another store's id, or another secret's fingerprint.
+    /// * another store's id, or another hash kind or fingerprint after one is set.
     ///
     /// After an error the state is unusable.
     pub fn apply(&mut self, edit: &VersionEdit, offset: u64) -> Result<()> {

@@ -5,6 +5,7 @@
 //! waiting ones. A writer without competition pays two uncontended locks.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use super::batch::WriteBatch;
 use super::options::Durability;
@@ -15,6 +16,16 @@ use crate::error::{Error, Field, Result};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::sync::{Mutex, MutexGuard};
+
+/// The wait before each step of writes when level 0 reaches `Options::l0_slowdown`. A step of 64 KiB
+/// takes about half a millisecond without it.
+const FIRST_DELAY: Duration = Duration::from_micros(250);
+/// The longest of these waits. A writer that waits behind another one then waits for at most two of
+/// them. Writes go on at 2 MB/s, so level 0 hardly grows any more.
+const MAX_DELAY: Duration = Duration::from_millis(32);
+/// The wait before each step of writes while memtables wait for their flush: a flush needs about as
+/// long per step.
+const FLUSH_DELAY: Duration = Duration::from_micros(500);
 
 /// The right to write. Its drop passes the right on, even if the leader panics.
 struct Leader<'a> {
@@ -117,6 +128,7 @@ impl Shared {
     /// Writes several batches as one record. Only the leader calls this.
     fn write_group(&self, batches: &[&WriteBatch], sync: bool) -> Result<()> {
         self.make_room()?;
+        self.slow_down(batches.iter().map(|batch| batch.len_bytes() as u64).sum());
         let mut log = lock(&self.writing.log);
         let first = log.last_sequence + 1;
         self.append(&mut log, batches, first, sync).inspect_err(|error| self.background.fail(error))?;
@@ -197,6 +209,37 @@ impl Shared {
         refused
     }
 
+    /// Waits a little if flushes or compactions fall behind, so that writers need not wait long at
+    /// once. Only the leader calls this, before it takes a lock. `len_bytes` is the length of its
+    /// batches.
+    fn slow_down(&self, len_bytes: u64) {
+        if !self.writing.queue.is_step_done(len_bytes) {
+            return;
+        }
+        let delay = self.delay_of_step();
+        if !delay.is_zero() {
+            let counted = self.reading.counters.begin_delay();
+            std::thread::sleep(delay);
+            drop(counted);
+        }
+    }
+
+    /// Returns how long a writer waits before each step of its writes: twice as long for each SST
+    /// of level 0 above the limit.
+    fn delay_of_step(&self) -> Duration {
+        let state = self.reading.state.load();
+        let num_tables = state.version.tables(0).count();
+        // The last memtable before the limit fills while the others are flushed.
+        let num_free = self.options.max_waiting_buffers.saturating_sub(state.immutable.len());
+        let late_flush = if state.immutable.len() > 1 && num_free < 2 { FLUSH_DELAY } else { Duration::ZERO };
+        let excess = (num_tables + 1).saturating_sub(self.options.l0_slowdown());
+        if excess == 0 || !self.compacts_level_0(&state.version, &lock(&self.background.work)) {
+            return late_flush;
+        }
+        let doubled = u32::try_from(excess - 1).ok().and_then(|excess| 1u32.checked_shl(excess));
+        doubled.map_or(MAX_DELAY, |factor| FIRST_DELAY.saturating_mul(factor)).clamp(late_flush, MAX_DELAY)
+    }
+
     fn is_memory_full(&self) -> bool {
         self.reading.state.load().immutable.len() >= self.options.max_waiting_buffers.max(1)
     }
@@ -205,8 +248,7 @@ impl Shared {
     /// any settings, a writer must not wait for a compaction that will not happen.
     fn is_level_0_full(&self, work: &Work) -> bool {
         let state = self.reading.state.load();
-        let limit = self.options.l0_stall_trigger.max(self.options.l0_compaction_trigger).max(1);
-        state.version.tables(0).count() >= limit && self.compacts_level_0(&state.version, work)
+        state.version.tables(0).count() >= self.options.l0_stall() && self.compacts_level_0(&state.version, work)
     }
 }
 

@@ -14,14 +14,33 @@ const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
 /// At most this many bytes are written before the free space is checked again, because other
 /// programs may write, too.
 pub(super) const MAX_UNSEEN_BYTES: u64 = 1 << 20;
+
+/// At least this many bytes are written between two checks, so that deletions on a full disk do not
+/// check at each write.
 const MIN_UNSEEN_BYTES: u64 = 4 << 10;
 
-/// Writers that wait for the leader.
+/// Writers that wait for the leader, and the result of the last check of the free space.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     pub(super) inner: Mutex<Queue>,
     pub(super) changed: Condvar,
     pub(super) space: Space,
+    /// Bytes written since the last step.
+    in_step: AtomicU64,
+}
+
+/// Writers are slowed down in steps of this many bytes.
+const STEP_LEN_BYTES: u64 = 64 << 10;
+
+impl WriteQueue {
+    /// Counts bytes that the leader will write. Returns whether they complete a step.
+    pub(super) fn is_step_done(&self, len_bytes: u64) -> bool {
+        // Only the leader changes the counter.
+        let in_step = self.in_step.load(Ordering::Relaxed).saturating_add(len_bytes);
+        let is_done = in_step >= STEP_LEN_BYTES;
+        self.in_step.store(if is_done { 0 } else { in_step }, Ordering::Relaxed);
+        is_done
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +65,7 @@ impl Queue {
     }
 }
 
+/// The batch of a waiting writer. The leader stores the result of the write here.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) batch: WriteBatch,

@@ -72,13 +72,14 @@ impl Listing {
 pub(super) struct ManifestEvidence {
     /// The last state that could be read. Its store id is zero if no manifest could be read.
     pub(super) state: StoreState,
-    /// Whether this is the complete state of the store: the manifest is readable from its start to
-    /// an end that a crash can leave.
+    /// Whether `state` is the complete state of the store: its manifest is readable from its start
+    /// to an end that a crash can leave.
     pub(super) is_whole: bool,
-    /// Whether the edit that names an SST may be in a torn tail, so that an unnamed SST may
-    /// belong to the store.
+    /// Whether the manifest has a torn tail. The edit that names an SST may be in it, so an unnamed
+    /// SST may belong to the store.
     pub(super) is_torn: bool,
-    /// Whether `CURRENT` names this manifest, so that the manifest can stay in force.
+    /// Whether `is_whole` is true and `CURRENT` names the manifest of `state`. The manifest can
+    /// then stay in force.
     pub(super) is_in_force: bool,
     /// SSTs that an edit removed. They no longer belong to the store.
     pub(super) removed: BTreeSet<u64>,
@@ -224,7 +225,8 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
 }
 
 pub(super) fn missing(path: &Path) -> Error {
-    Error::Io(std::io::Error::from(std::io::ErrorKind::NotFound)).in_file(path)
+    let reason = "no such file or directory; check the path";
+    Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(path)
 }
 
 /// An SST on the disk with the facts that its own bytes prove.

@@ -23,7 +23,7 @@ pub(super) struct LogEvidence {
     pub(super) damaged: Vec<PathBuf>,
     /// The WALs with which no store opens, even with [`LogRecovery::Salvage`].
     pub(super) unusable: Vec<PathBuf>,
-    /// The number of the oldest needed WAL, for the manifest.
+    /// The number of the oldest needed WAL, for the manifest; 0 if all WALs are needed.
     pub(super) log_number: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<
     Ok(None)
 }
 
-/// The range of sequence numbers of the writes that one WAL holds.
+/// The sequence numbers of the writes that one WAL holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogSpan {
     number: u64,
@@ -135,7 +135,7 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     Some(oldest.first..end)
 }
 
-/// Returns the lowest sequence number of a write in the WALs, or `None` without WALs.
+/// Returns the lowest [`LogSpan::earliest`], or `None` without usable WALs.
 pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
     spans.iter().map(|span| span.earliest).min()
 }

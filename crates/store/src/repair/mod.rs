@@ -1,14 +1,16 @@
 //! Repairs a store: keeps the sound parts of its files, sets the rest aside and lists the losses.
 //!
 //! ```text
-//! sound manifest, all its SSTs exist ─▶ SSTs and levels of the manifest ─┐
+//! sound manifest that fits the SSTs ─▶ SSTs and levels of the manifest ──┐
 //! anything else ─▶ all SSTs, ordered by their own properties (`order`) ──┘
 //!   ─▶ damaged SSTs are rewritten from their sound blocks
 //!   ─▶ damaged files are copied to lost/ ─▶ a new manifest ─▶ the store opens and salvages the WALs
 //! ```
-//! The repair removes only files that have a copy in `lost/`, and set-aside SSTs whose entries
-//! the store all holds (`unnamed`). Until the new manifest is in force, the store is unchanged, so
-//! an interrupted repair can be repeated.
+//! A manifest does not fit if SSTs that it does not name show that it lost edits.
+//!
+//! The repair itself removes only files that have a copy in `lost/`, and set-aside SSTs whose
+//! entries are all in the store (`unnamed`). Until the new manifest is in force, the content of the
+//! store is unchanged, so an interrupted repair can be repeated.
 //!
 //! With a sound manifest, no deleted key comes back unless its tombstone is lost. The report gives
 //! the range of the keys whose tombstones may be lost. Without a sound manifest, the SSTs' own
@@ -50,11 +52,12 @@ pub enum RepairMode {
     /// The repair changes the store.
     #[default]
     Write,
-    /// The repair changes nothing, and reports what it would do.
+    /// The repair reports what it would do. It changes no file, but creates `LOCK` if it is
+    /// missing.
     DryRun,
 }
 
-/// The result of [`Db::repair`].
+/// The result of [`Db::repair`]. After a dry run it says what the repair would do.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
@@ -62,9 +65,10 @@ pub struct RepairReport {
     pub tables_kept: u64,
     /// The number of damaged SSTs whose sound blocks were written to a new SST.
     pub tables_rewritten: u64,
-    /// The number of SSTs without any readable entry.
+    /// The number of SSTs that are missing or have no readable entry.
     pub tables_lost: u64,
-    /// The number of entries in the SSTs of the repaired store.
+    /// The number of entries in the kept and rewritten SSTs. It does not count entries that only
+    /// the WALs hold.
     pub entries: u64,
     /// Whether a new manifest was needed.
     pub new_manifest: bool,
@@ -80,7 +84,7 @@ pub struct RepairReport {
     /// all their entries. A dry run does not look for them.
     pub removed: Vec<PathBuf>,
     /// Files of another program that have the name of a store's file, with a description. A repair
-    /// neither reads nor changes them.
+    /// neither uses nor changes them.
     pub left_alone: Vec<(PathBuf, &'static str)>,
 }
 
@@ -107,7 +111,9 @@ impl fmt::Display for RepairReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.losses.iter().try_for_each(|loss| writeln!(f, "{loss}"))?;
         self.doubts.iter().try_for_each(|doubt| writeln!(f, "in doubt: {doubt}"))?;
-        self.set_aside.iter().try_for_each(|(from, to)| writeln!(f, "{}: kept as {}", from.display(), to.display()))?;
+        self.set_aside
+            .iter()
+            .try_for_each(|(from, to)| writeln!(f, "{}: a copy goes to {}", from.display(), to.display()))?;
         self.removed
             .iter()
             .try_for_each(|path| writeln!(f, "{}: removed, because the store holds all its entries", path.display()))?;
@@ -124,13 +130,14 @@ impl Db {
     /// # Errors
     /// * [`Error::NotAStore`] if no file in the directory has the name of a store's file.
     /// * [`Error::ForeignFile`] if no file certainly belongs to a store, if `CURRENT` or
-    ///   `CURRENT.tmp` belongs to another program, or if a file of another program has a number above
-    ///   the limit for file numbers.
+    ///   `CURRENT.tmp` belongs to another program, or if a file of another program has a number
+    ///   above the limit for file numbers.
     /// * [`Error::Locked`] if the store is open, or if another engine holds the lock.
     /// * [`Secret`](filterblock::Error::Secret) and the other errors of a wrong secret, as for
     ///   [`Db::open`].
     /// * [`Error::Unsupported`] for files of a newer version.
-    /// * I/O errors. A file that cannot be read does not count as lost.
+    /// * I/O errors, among them `NotFound` for a missing or empty directory. A file that cannot be
+    ///   read does not count as lost.
     ///
     /// Damage is not an error. The report lists it.
     pub fn repair(path: impl AsRef<Path>, options: Options, mode: RepairMode) -> Result<RepairReport> {
@@ -344,8 +351,8 @@ fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf>
     Ok(lost.join(name))
 }
 
-/// Sets the store id in the state if the manifest does not give it, and returns the hasher of the
-/// store's keys. Without a manifest, both come from the SSTs and the WALs.
+/// Returns the hasher of the store's keys. If no manifest gives the store id and the hash identity,
+/// sets both in `state`, from the SSTs and the WALs as far as possible.
 fn identify(
     dir: &Path,
     options: &Options,

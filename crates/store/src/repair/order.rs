@@ -82,6 +82,8 @@ pub(super) struct Candidate {
     pub(super) meta: TableMeta,
     /// The number that orders the SST: the number of the original file if the SST is a copy.
     pub(super) number: u64,
+    /// The number of the file that the repair found.
+    pub(super) found: u64,
     pub(super) place: Option<Place>,
 }
 
@@ -176,6 +178,7 @@ mod tests {
         let candidate = |&(number, level, smallest_sequence, largest_sequence): &_| Candidate {
             meta: TableMeta { number, ..TableMeta::default() },
             number,
+            found: number,
             place: Some(Place { level, smallest_sequence, largest_sequence, is_exact: false }),
         };
         let ordered = newest_first(tables.iter().map(candidate).collect());

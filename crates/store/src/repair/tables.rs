@@ -128,7 +128,7 @@ impl Tables<'_> {
             if let Some(meta) = self.examine(evidence.state.store_id, table, level, meta)? {
                 let is_exact = place.is_some_and(|place| place.is_exact);
                 let number = if is_exact { table.number } else { table.first_number() };
-                candidates.push(Candidate { meta, number, place });
+                candidates.push(Candidate { meta, number, found: table.number, place });
             }
         }
         let is_there = |number: &u64| found.iter().any(|table| table.number == *number);
@@ -151,10 +151,10 @@ impl Tables<'_> {
         }
         let ordered = newest_first(candidates);
         for (newer, older) in doubtful(&ordered) {
-            let how = if newer.overlaps(older) { "which overlaps it" } else { "which it seems to replace" };
-            let (newer, older) = (self.path(newer.number), self.path(older.number));
+            let how = if newer.overlaps(older) { "whose key range overlaps" } else { "which it seems to replace" };
+            let (newer, older) = (self.path(newer.found), self.path(older.found));
             let doubt = format!(
-                "{}: taken as newer than {}, {how}; if that is wrong, keys of both have old values or are back",
+                "{}: taken as newer than {}, {how}; if this order is wrong, old values or deleted keys are back",
                 newer.display(),
                 older.display()
             );

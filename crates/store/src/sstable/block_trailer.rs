@@ -4,8 +4,9 @@
 //! stored bytes | compression (u8) | CRC-32 (u32)
 //! ```
 //! The checksum covers the table id, the block's offset in the file (u64), the stored bytes and the
-//! compression. A block that was swapped, left over or copied from another file therefore fails its
-//! checksum. A compressed block stores the length of its content (u32) and an LZ4 block.
+//! compression. A block from another offset or from another file therefore fails its checksum.
+//!
+//! The stored bytes of a compressed block are the length of its content (u32) and an LZ4 block.
 
 use super::layout::{Compression, TableId};
 use crate::checksum::Crc32;
@@ -46,8 +47,8 @@ pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, 
 }
 
 /// Appends the compressed block to `out`: the length of `content` and an LZ4 block. Appends
-/// nothing and returns `false` if that is not shorter than `content`, or if `content` has 4 GiB or
-/// more.
+/// nothing and returns `false` if the compressed block is not shorter than `content`, or if
+/// `content` has 4 GiB or more.
 fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
     let start = out.len();
     let Ok(content_len) = u32::try_from(content.len()) else { return false };

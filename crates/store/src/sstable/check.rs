@@ -44,8 +44,10 @@ impl Table {
     /// page of the filter. It also asks the filter for each key.
     ///
     /// # Errors
-    /// Returns I/O errors. Damage is not an error but part of the result, and the check continues
-    /// after a damaged block.
+    /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and
+    /// [`Secret`](filterblock::Error::Secret) if the filter needs a secret and the SST was opened
+    /// without a hasher. Damage is not an error but part of the result. The check continues after a
+    /// damaged data block. After damage of the index it reads no data blocks.
     pub fn verify(&self) -> Result<TableCheck> {
         self.verify_with(&mut |_| {})
     }
@@ -97,10 +99,14 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // The SST was opened, so the reader knows its format version and the hash of its
-            // filter. A filter under another secret, or a part of a newer version, therefore does
-            // not belong to this SST.
-            Err(error) if error.is_damage() || error.is_unsupported() || error.is_secret_mismatch() => {
+            // Opening the SST proved its format version, and whoever gives a hasher knows that it
+            // is the SST's: a store checks its secret before it opens an SST. A part of a newer
+            // version, or a filter under another secret, therefore does not belong to this SST.
+            Err(error)
+                if error.is_damage()
+                    || error.is_unsupported()
+                    || error.is_secret_mismatch() && self.options.hasher.is_some() =>
+            {
                 check.damage.push(error.in_file(&self.path));
                 Ok(None)
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::block_cache::{BlockCache, BlockContent};
 use super::data_block::{Block, EntryCursor};
-use super::reader::{BlockReads, Table};
+use super::reader::{BlockReads, ReadAhead, Table};
 use crate::error::{Error, Field, Result};
 
 /// A position among the entries of an SST. The cursor keeps the SST open.
@@ -14,6 +14,8 @@ use crate::error::{Error, Field, Result};
 pub struct TableCursor {
     table: Arc<Table>,
     cache: Option<Arc<BlockCache>>,
+    /// Bytes read in advance, for a cursor without a cache.
+    ahead: Option<ReadAhead>,
     /// The data block of the current position, its number and its offset.
     block: Option<(BlockContent, usize, u64)>,
     entry: EntryCursor,
@@ -29,6 +31,7 @@ impl Table {
         TableCursor {
             table: Arc::clone(self),
             cache,
+            ahead: None,
             block: None,
             entry: EntryCursor::default(),
             valid: false,
@@ -45,6 +48,11 @@ impl Table {
 }
 
 impl TableCursor {
+    /// Lets the cursor read 64 KiB at once, for a pass over the whole SST that does not use a cache.
+    pub(crate) fn reading_ahead(self) -> Self {
+        Self { ahead: Some(ReadAhead::default()), ..self }
+    }
+
     /// Returns whether the cursor has a position.
     #[must_use]
     #[inline]
@@ -79,7 +87,7 @@ impl TableCursor {
         &self.table
     }
 
-    /// Moves to the first entry.
+    /// Moves to the first entry. In an SST without entries the cursor has no position.
     ///
     /// # Errors
     /// Returns I/O errors and damage. Every error names the file.
@@ -91,7 +99,7 @@ impl TableCursor {
         })
     }
 
-    /// Moves to the last entry.
+    /// Moves to the last entry. In an SST without entries the cursor has no position.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::seek_to_first`].
@@ -146,8 +154,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Loads the data block `number` and moves to a position in it. Returns `false` if there is no
-    /// such block.
+    /// Loads the data block `number` and moves within it by `go`. Returns `false` if there is no
+    /// such block or `go` returns `false`.
     fn enter(&mut self, number: usize, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         if self.block.as_ref().is_none_or(|block| block.1 != number) {
             let index = self.table.index()?;
@@ -155,13 +163,17 @@ impl TableCursor {
                 return Ok(false);
             }
             let handle = index.handle(number)?;
-            let content = self.table.data_block(handle, self.cache.as_deref(), &mut self.reads)?;
+            let content = match &mut self.ahead {
+                Some(ahead) => self.table.data_block_ahead(handle, ahead, &mut self.reads)?,
+                None => self.table.data_block(handle, self.cache.as_deref(), &mut self.reads)?,
+            };
             self.block = Some((content, number, handle.offset));
         }
         self.within(go)
     }
 
-    /// Moves within the current block. Returns `false` if there is no block.
+    /// Moves within the current block by `go`. Returns `false` if there is no current block or `go`
+    /// returns `false`.
     fn within(&mut self, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         let Some((content, _, offset)) = &self.block else { return Ok(false) };
         go(&mut self.entry, &Block::parse(content, *offset)?)

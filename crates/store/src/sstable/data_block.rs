@@ -16,8 +16,8 @@ use std::ops::Range;
 use crate::codec::{Cursor, put_u32, put_varint, u32_at, u32_from};
 use crate::error::{Error, Field, Result};
 
-/// A block would exceed 4 GiB, the range of its 32-bit restart offsets. The caller knows whether it
-/// is a data block or the index block, and makes the [`Error`] of it.
+/// A block would exceed 4 GiB, the range of its 32-bit restart offsets. The caller turns this into
+/// an [`Error`] that says which block it is.
 #[derive(Debug)]
 pub(super) struct BlockTooLong;
 
@@ -49,13 +49,13 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Returns the length that the block would have without further entries, in bytes.
+    /// Returns the length in bytes that the content would have if the block ended now.
     pub(super) fn len_bytes(&self) -> usize {
         self.content.len() + 4 * self.restarts.len() + 4
     }
 
-    /// Returns an upper bound of the block's length, in bytes, after one more entry with this key
-    /// length and value length.
+    /// Returns an upper bound of [`Self::len_bytes`] after one more entry with this key length and
+    /// value length.
     pub(super) fn len_bytes_with(&self, key_len: usize, value_len: usize) -> usize {
         // Each of the three varints is below 2^35 and takes at most 5 bytes. The last 4 bytes are
         // a restart point.
@@ -208,8 +208,8 @@ impl<'a> Block<'a> {
         Ok(low)
     }
 
-    /// Finds the value of `key` without building any key. `None` means that the block has no entry
-    /// for `key`, and `Some(None)` is a tombstone.
+    /// Finds the value of `key`. It compares key suffixes, so it never assembles a whole key.
+    /// `None` means that the block has no entry for `key`, and `Some(None)` is a tombstone.
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Option<&'a [u8]>>> {
         let Some(run) =
             self.partition_restarts(0..self.num_restarts(), |restart_key| restart_key <= key)?.checked_sub(1)
@@ -217,8 +217,8 @@ impl<'a> Block<'a> {
             return Ok(None);
         };
         let mut at = self.restart(run)?;
-        // The previous entry is smaller than `key`, has `len` bytes and shares `matched` bytes with
-        // `key`.
+        // The key of the previous entry is smaller than `key`, has `len` bytes and shares its first
+        // `matched` bytes with `key`.
         let (mut matched, mut len) = (0, 0);
         while at < self.entries.len() {
             let entry = self.entry_at(at)?;
@@ -286,7 +286,7 @@ impl EntryCursor {
         &self.key
     }
 
-    /// Returns the value at the current position.
+    /// Returns the value at the current position, or `None` for a tombstone.
     pub(super) fn value<'a>(&self, block: &Block<'a>) -> Option<&'a [u8]> {
         block.entries.get(self.next.checked_sub(self.value_len?)?..self.next)
     }
@@ -307,12 +307,12 @@ impl EntryCursor {
         Ok(())
     }
 
-    /// Moves to the first entry.
+    /// Moves to the first entry. A block without entries is an error.
     pub(super) fn first(&mut self, block: &Block<'_>) -> Result<()> {
         self.load_restart(block, 0)
     }
 
-    /// Moves to the last entry.
+    /// Moves to the last entry. A block without entries is an error.
     pub(super) fn last(&mut self, block: &Block<'_>) -> Result<()> {
         self.load_restart(block, block.num_restarts().saturating_sub(1))?;
         while self.advance(block)? {}
@@ -356,8 +356,8 @@ impl EntryCursor {
         }
     }
 
-    /// Moves to the first entry whose key is at least `key`. Without one it returns `false` and
-    /// stays at the last entry.
+    /// Moves to the first entry whose key is at least `key` and returns `true`. Without such an
+    /// entry it moves to the last entry and returns `false`.
     pub(super) fn seek(&mut self, block: &Block<'_>, key: &[u8]) -> Result<bool> {
         let run = block.partition_restarts(0..block.num_restarts(), |restart_key| restart_key < key)?.saturating_sub(1);
         self.load_restart(block, run)?;

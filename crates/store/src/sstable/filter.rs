@@ -14,7 +14,8 @@ use filterblock::{
 pub enum FilterMemory {
     /// In a memory map of the file, whose pages the operating system can evict. Use this only if no
     /// process truncates or overwrites files in place. After such a change a query may end the
-    /// process by a signal (SIGBUS), or read zeros.
+    /// process by a signal (SIGBUS), or read zeros. A storage without files of the operating
+    /// system, such as [`Memory`](crate::storage::Memory), uses the heap instead.
     Mapped,
     /// In a copy on the heap. Later changes to the file do not reach the copy.
     #[default]

@@ -1,6 +1,7 @@
 //! The index block: for each data block, in order, a separator key and the position of the block.
 //!
-//! The index is a block with a restart point at each entry, so that a binary search needs no scan.
+//! The index is a block with a restart point at each entry, so that a binary search alone finds an
+//! entry.
 //! The value of an entry is the offset and the length of the data block, as varints. A separator
 //! is at least the last key of its block and less than the first key of the next block.
 
@@ -38,8 +39,10 @@ impl IndexBuilder {
     }
 }
 
-/// Returns the shortest prefix of `next` that is greater than `last` and less than `next` if that
-/// is shorter than `last`, and otherwise `last`.
+/// Returns a separator between a block that ends with `last` and a block that begins with `next`.
+///
+/// The separator is the shortest prefix of `next` that is greater than `last` and less than `next`.
+/// If there is no such prefix, or if it is not shorter than `last`, the separator is `last`.
 pub(super) fn separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
     let len = shared_len(last, next) + 1;
     match next.get(..len) {
@@ -143,7 +146,7 @@ impl IndexBlock {
         if inside && cursor.is_empty() { Ok((separator, handle)) } else { Err(corrupt()) }
     }
 
-    /// Checks the block's structure, for [`super::Table::verify`].
+    /// Decodes all entries and checks the restart points, as [`Block::check_restarts`] does.
     pub(super) fn check(&self) -> Result<()> {
         self.block()?.check_restarts()
     }

@@ -5,6 +5,8 @@
 //! data block .. data block | zeros | filter block | index block | properties | footer
 //! 0                 data_len        multiple of 4,096                  112 bytes, at the end
 //! ```
+//! A file without a filter has no zeros either.
+//!
 //! docs/STORE_FORMAT.md is the normative text. A test compares [`FOOTER_FIELDS`] with it.
 
 use crate::checksum::{Crc32, crc32};
@@ -25,15 +27,16 @@ pub const VERSION: u32 = 1;
 /// The length of the footer.
 pub const FOOTER_LEN_BYTES: usize = 112;
 
-/// The alignment of a filter block in the file, in bytes. A page of the block is therefore a page
-/// of memory in a memory map.
+/// The alignment of a filter block in the file, in bytes. On a system with memory pages of 4 KiB,
+/// each page of the block is therefore one page of a memory map.
 pub const FILTER_ALIGNMENT_BYTES: u64 = 4096;
 
-/// The largest length of a key and of a value in an SST file: 1 GiB.
+/// The largest length of a key or value that a [`TableWriter`](super::TableWriter) accepts, in
+/// bytes: 1 GiB.
 pub const MAX_ITEM_LEN_BYTES: usize = 1 << 30;
 
-/// The footer's fields: name, offset in the footer, length. Every version keeps the distance of
-/// format version and magic from the end.
+/// The footer's fields: name, offset in the footer and length, both in bytes. Every version of the
+/// format keeps the distance of format version and magic from the end.
 pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
     ("table id", 0, 16),
     ("data length", 16, 8),
@@ -96,17 +99,18 @@ impl std::fmt::Display for Compression {
     }
 }
 
-/// The position of a block in the file.
+/// The position of a part of the file: a data block, the filter block, the index block or the
+/// properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Handle {
     /// The offset from the start of the file.
     pub(super) offset: u64,
-    /// The length of the block, including its trailer.
+    /// The length of the part. For a data block it includes the trailer.
     pub(super) len_bytes: u64,
 }
 
 impl Handle {
-    /// Returns the offset of the first byte after the block, or `None` if it exceeds 64 bits.
+    /// Returns the offset of the first byte after the part, or `None` if it exceeds 64 bits.
     pub(super) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len_bytes)
     }
@@ -119,8 +123,8 @@ impl Handle {
         usize::try_from(self.len_bytes).map_err(|_| Error::Corrupt { field: Field::Handle, offset: self.offset })
     }
 
-    /// Returns a zeroed buffer of the block's length. The allocation can fail, because a sparse
-    /// file may be longer than the memory.
+    /// Returns a zeroed buffer of the part's length. The allocation can fail, because a sparse file
+    /// may be longer than the memory.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if the memory does not suffice.
@@ -129,7 +133,7 @@ impl Handle {
     }
 }
 
-/// The verified footer.
+/// The fields of a footer. [`Self::decode`] verifies them, [`Self::decode_fields`] does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) table_id: TableId,
@@ -139,8 +143,8 @@ pub(super) struct Footer {
     pub(super) index: Handle,
     pub(super) properties: Handle,
     pub(super) file_len_bytes: u64,
-    /// The checksum in the trailer of the filter block. An older filter of the same SST has
-    /// another checksum.
+    /// The checksum in the trailer of the filter block; 0 in a file without a filter. An older
+    /// filter of the same SST has another checksum.
     pub(super) filter_checksum: u32,
     pub(super) index_checksum: u32,
     pub(super) properties_checksum: u32,

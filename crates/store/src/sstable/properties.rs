@@ -25,15 +25,15 @@ pub const PROPERTY_TAGS: [(u64, &str); 12] = [
 /// The number of required tags. They precede the optional ones.
 const NUM_REQUIRED: usize = 10;
 
-/// Where a store put a file when it wrote the file. If the manifest is lost, a repair uses it to
-/// order the files by age.
+/// The level and the sequence numbers of a file at the time when a store wrote it. If the manifest
+/// is lost, a repair orders the files by their origins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOrigin {
     /// The level. The file may move to a deeper level later, but to a higher one only after a
-    /// repair without a manifest.
+    /// repair without a sound manifest.
     pub level: u8,
     /// The sequence number of the oldest write in the file or in its merge inputs, or a lower
-    /// number. 0 if a repair without a manifest had reset the numbers of a merge input.
+    /// number. 0 if a repair without a sound manifest had reset the numbers of a merge input.
     pub smallest_sequence: u64,
     /// The sequence number of the newest write in the file or in its merge inputs, or a higher
     /// number.
@@ -105,7 +105,7 @@ impl Properties {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if a property is malformed or missing, or contradicts another
-    /// one.
+    /// one. Returns [`Error::Unsupported`] for an unknown compression.
     pub(super) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
         let mut properties = Self::default();
         let mut cursor = Cursor::new(bytes, base);

@@ -1,5 +1,5 @@
-//! Reads an SST file. The cost to open it does not depend on the number of keys, and a lookup reads
-//! one data block.
+//! Reads an SST file. Opening a file reads the footer, the properties and the filter. The first
+//! lookup reads the index, and each lookup reads at most one data block.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -28,13 +28,13 @@ pub struct TableReadOptions {
     pub verify: Verify,
     /// Where the filter lies in memory.
     pub filter_memory: FilterMemory,
-    /// Whether an unusable filter makes [`Table::open`] fail. Otherwise such a filter answers
-    /// "maybe" for every key.
+    /// Whether an unusable filter makes [`Table::open`] fail. Otherwise such a filter is
+    /// [`filterblock::TableFilter::Degraded`] and denies no key.
     pub strict: bool,
     /// If given, a filter whose keys were hashed with another function, seed or secret is unusable.
     /// If `None`, a filter whose keys were hashed with a secret is unusable.
     pub hasher: Option<KeyHasher>,
-    /// If given, a file with another identity is refused.
+    /// If given, a file with another table id is refused as damaged.
     pub table_id: Option<TableId>,
     /// The background thread that frees the filter's bytes. If `None`, the thread that drops the
     /// last reference frees them.
@@ -82,6 +82,24 @@ struct Scratch {
     content: Vec<u8>,
 }
 
+/// A cursor that reads in advance reads this many bytes at once, or one block if it is longer.
+const READ_AHEAD_BYTES: u64 = 64 << 10;
+
+/// Consecutive bytes of a file that were read at once.
+#[derive(Debug, Default)]
+pub(super) struct ReadAhead {
+    bytes: Vec<u8>,
+    /// The offset of the bytes in the file.
+    offset: u64,
+}
+
+impl ReadAhead {
+    fn block(&self, handle: Handle) -> Option<&[u8]> {
+        let start = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
+        self.bytes.get(start..start.checked_add(handle.len_in_memory().ok()?)?)
+    }
+}
+
 /// The largest read buffer that a thread keeps for its next lookup. A larger buffer is freed after
 /// its use.
 const MAX_KEPT_SCRATCH_BYTES: usize = 256 << 10;
@@ -91,13 +109,15 @@ thread_local! {
 }
 
 impl Table {
-    /// Opens the file at `path` and reads the footer, the properties and, as the options say, the
-    /// filter.
+    /// Opens the file at `path`, reads footer and properties, and opens the filter as the options
+    /// say.
     ///
     /// # Errors
     /// Returns an I/O error, [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the footer or the
-    /// properties are damaged, or [`Error::Unsupported`] for a newer version. A damaged filter is
-    /// an error only with [`TableReadOptions::strict`]. Every error names the file.
+    /// properties are damaged, [`Error::Corrupt`] if the table id is not
+    /// [`TableReadOptions::table_id`], or [`Error::Unsupported`] for a newer version. A filter that
+    /// cannot be read or used is an error only with [`TableReadOptions::strict`]. Every error names
+    /// the file.
     pub fn open(storage: &dyn Storage, path: &Path, options: TableReadOptions) -> Result<Self> {
         let file = storage.open(path, options.io)?;
         Self::open_file(file, path, options).map_err(|error| error.in_file(path))
@@ -196,7 +216,8 @@ impl Table {
         self.footer.filter.len_bytes
     }
 
-    /// Looks `key` up: asks the filter, and reads a data block unless the filter says no.
+    /// Looks `key` up. It reads a data block only if `key` is in the SST's key range and the filter
+    /// does not deny it.
     ///
     /// # Errors
     /// Returns an I/O error, or damage of the index or of the data block. A damaged filter is never
@@ -231,8 +252,8 @@ impl Table {
             return lookup_in(&content, handle.offset, key);
         }
         SCRATCH.with(|scratch| {
-            // The scratch is taken, not borrowed: the storage may look up a key itself while it
-            // reads.
+            // The scratch is taken, not borrowed, because the storage of a host may itself look up
+            // a key while it reads.
             let mut taken = scratch.take();
             let outcome = self.find_in_file(handle, key, reads, &mut taken);
             if taken.sealed.len().max(taken.content.len()) <= MAX_KEPT_SCRATCH_BYTES {
@@ -280,6 +301,32 @@ impl Table {
             cache.insert(self.number, handle.offset, Arc::clone(&content));
         }
         Ok(content)
+    }
+
+    /// Returns the verified content of a data block, read together with the blocks behind it.
+    pub(super) fn data_block_ahead(
+        &self,
+        handle: Handle,
+        ahead: &mut ReadAhead,
+        reads: &mut BlockReads,
+    ) -> Result<BlockContent> {
+        if ahead.block(handle).is_none() {
+            let rest = self.footer.data_len_bytes.saturating_sub(handle.offset);
+            let len_bytes = handle.len_bytes.max(READ_AHEAD_BYTES.min(rest));
+            let wanted = Handle { len_bytes, ..handle };
+            if ahead.bytes.len() as u64 != len_bytes {
+                ahead.bytes = wanted.room()?;
+            }
+            ahead.offset = handle.offset;
+            if let Err(error) = self.file.read_exact_at(&mut ahead.bytes, handle.offset) {
+                ahead.bytes = Vec::new();
+                log::debug!("{}: reading in advance failed, so one block is read: {error}", self.path.display());
+            }
+        }
+        let Some(sealed) = ahead.block(handle) else { return self.data_block(handle, None, reads) };
+        reads.blocks += 1;
+        reads.bytes += handle.len_bytes;
+        Ok(Arc::new(block_trailer::unseal_owned(sealed.to_vec(), &self.footer.table_id, handle.offset)?))
     }
 
     pub(super) fn index(&self) -> Result<&IndexBlock> {

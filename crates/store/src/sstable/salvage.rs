@@ -5,9 +5,9 @@
 //!
 //! Without a sound index, a search finds the blocks by their checksums. Blocks follow one another
 //! from offset 0. From a known start, the search extends a candidate byte by byte until its
-//! checksum equals the four bytes after it. The checksum covers table id and offset, so nothing
-//! else matches. After a damaged block, the search tries as the next start every offset at which a
-//! block may begin.
+//! checksum equals the four bytes after it. The checksum covers table id and offset, so other bytes
+//! match only by chance (once in 2^32). After a damaged block, the search tries as the next start
+//! every offset at which a block may begin.
 
 use std::fmt;
 use std::ops::Bound;
@@ -24,7 +24,7 @@ use filterblock::HashIdentity;
 use filterblock::{LockedBlock, Verify};
 
 /// After a gap, the search for the end of a block covers twice the length of the block's first
-/// entry, and this many more bytes.
+/// entry (of a compressed block: twice the length of its content), and this many more bytes.
 const SEARCH_LEN_BYTES: usize = 256 << 10;
 
 /// The search may checksum this many bytes in addition to four times the length of the file, and
@@ -130,7 +130,8 @@ pub(crate) struct Peek {
     pub(crate) table_id: Option<TableId>,
     /// The properties, if they match the checksum in the footer. The footer itself may be damaged.
     pub(crate) properties: Option<Properties>,
-    /// How the keys of the filter were hashed, if the filter is sound.
+    /// How the keys of the filter were hashed, if the filter is sound and has the footer's table
+    /// id.
     pub(crate) hash: Option<HashIdentity>,
 }
 
@@ -166,12 +167,12 @@ fn checksummed(bytes: &[u8], handle: Handle, checksum: u32) -> Option<&[u8]> {
     part(bytes, handle).filter(|content| !content.is_empty() && crc32(content) == checksum)
 }
 
-/// Facts about a file from other sources, such as the manifest.
+/// Facts about an SST file from other sources, such as the manifest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
-    /// The number of its entries.
+    /// The number of entries.
     pub(crate) num_entries: Option<u64>,
-    /// Its first and its last key.
+    /// The first and the last key.
     pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -310,8 +311,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Returns an upper bound of the length of a block at `at`, or `None` if no block can begin
-    /// there.
+    /// Returns how many bytes the search for the end of a block at `at` covers, or `None` if no block
+    /// can begin there. A longer block is not found.
     fn plausible_len(&self, at: usize) -> Option<usize> {
         let rest = self.bytes.get(at..)?;
         let plain = || {
@@ -341,7 +342,7 @@ impl Walk<'_> {
     }
 
     /// Checks the whole block, from its checksum to the order of its keys. The keys must be greater
-    /// than all previous ones.
+    /// than those of the previous blocks, and at most `separator` if it is given.
     fn check(&self, sealed: &[u8], offset: u64, separator: Option<&[u8]>) -> Result<()> {
         let corrupt = || Error::Corrupt { field: Field::Key, offset };
         let mut scratch = Vec::new();

@@ -1,5 +1,5 @@
-//! Writes an SST file: create it, add keys in ascending order, then finish it, which gives it its
-//! final name.
+//! Writes an SST file: [`TableWriter::create`] opens a temporary file, [`TableWriter::add`] takes
+//! the keys in ascending order, and [`TableWriter::finish`] gives the file its final name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use filterblock::FilterSpec;
 use filterblock::{FilterBuilder, SelfCheck};
 use filterblock::{HashSeed, KeyHasher};
 
-/// The approximate size of each write to the file.
+/// The writer collects about this many bytes for each write to the file.
 const CHUNK_LEN_BYTES: usize = 256 << 10;
 
 /// How to write an SST file.
@@ -88,7 +88,8 @@ pub struct TableWriter<'s> {
     /// `None` after the file is closed.
     file: Option<Box<dyn WriteFile>>,
     renamed: bool,
-    /// The error after which nothing more is written, because the file's end is undefined.
+    /// The first error. After it the writer writes nothing more, because the end of the file is
+    /// undefined.
     failure: Option<String>,
     options: TableOptions,
     chunk: Vec<u8>,
@@ -148,11 +149,14 @@ impl<'s> TableWriter<'s> {
     /// Adds `key` with its value, or with a tombstone if the value is `None`.
     ///
     /// # Errors
-    /// Returns [`Error::OutOfOrder`] if the key is not greater than the last one. Returns
-    /// [`Error::KeyTooLong`] or [`Error::InvalidArgument`] if key or value exceed 1 GiB. None of
-    /// these errors changes the file. Returns [`Error::InvalidArgument`] if a block would exceed 4
-    /// GiB, or an I/O error. After either of these, every further call fails with
-    /// [`Error::Poisoned`].
+    /// Errors after which the writer stays usable, without this key:
+    /// * [`Error::OutOfOrder`] if the key is not greater than the last one.
+    /// * [`Error::KeyTooLong`] for a key above 1 GiB.
+    /// * [`Error::InvalidArgument`] for a value above 1 GiB.
+    ///
+    /// Errors after which every further call fails with [`Error::Poisoned`]:
+    /// * [`Error::InvalidArgument`] if a data block or the index block would exceed 4 GiB.
+    /// * I/O errors.
     pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.check_usable()?;
         let value_len = value.map_or(0, <[u8]>::len);
@@ -218,9 +222,10 @@ impl<'s> TableWriter<'s> {
     /// is replaced.
     ///
     /// # Errors
-    /// Returns an I/O error, or [`filterblock::Error::SelfCheckFailed`] if the filter denies one of
-    /// its keys. After an error, the final name is unchanged, unless the last step failed: the
-    /// sync of the directory after the rename.
+    /// Returns an I/O error, [`Error::InvalidArgument`] if the index block would exceed 4 GiB,
+    /// [`filterblock::Error::SelfCheckFailed`] if the filter denies one of its keys, or
+    /// [`Error::Poisoned`] after an earlier failure. After an error, the final name is unchanged,
+    /// unless the last step failed: the sync of the directory after the rename.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.check_usable()?;
         self.write_rest().map_err(|error| error.in_file(&self.path))?;

@@ -9,8 +9,8 @@ use super::system::in_file;
 use super::{ReadAt, WriteFile};
 use crate::error::{Error, Field, Result};
 
-/// The alignment of offsets, lengths and memory for `O_DIRECT`. It suffices for every file system
-/// with pages of at most 4 KiB.
+/// The alignment of offsets, lengths and memory for `O_DIRECT`. It suffices for every device with
+/// logical blocks of at most 4 KiB.
 const DIRECT_ALIGN_BYTES: usize = 4096;
 
 /// The largest single direct read. A longer read consists of several, so that each thread's buffer
@@ -152,8 +152,8 @@ impl DiskWriter {
         Ok(Self { file, path: path.to_path_buf(), len, home, failure: None })
     }
 
-    /// Checks that the file still has its name. Bytes that no name leads to are not durable, even
-    /// after a successful sync.
+    /// Checks that the file still has its name, if the directory is held open. Without a name the
+    /// bytes are lost when the file is closed, even after a successful sync.
     fn check_name(&self) -> io::Result<()> {
         #[cfg(unix)]
         if let Some(home) = &self.home

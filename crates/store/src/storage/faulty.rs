@@ -6,7 +6,7 @@
 //! * [`Faulty::set_capacity`] gives the disk a size.
 //! * [`Faulty::refuse`] makes chosen operations fail until the refusal ends.
 //!
-//! Random choices come from a seed. Short calls are errors, because a storage must continue them.
+//! Random choices come from a seed. Short calls are errors: a storage must continue them itself.
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]
 
@@ -53,16 +53,16 @@ impl Operation {
 }
 
 /// The way in which an operation fails.
+/// Except with `Late`, a failed sync loses its bytes: no later sync makes them durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// `EIO`; any operation can fail with it. A failed sync loses the bytes that it should have
-    /// made durable. No later sync makes them durable.
+    /// `EIO`; any operation can fail with it.
     Io,
-    /// `ENOSPC`, for operations that need space. Half of a write is done.
+    /// `ENOSPC`, for operations that need space. A write appends half of its bytes.
     NoSpace,
     /// `EINTR`; any operation can fail with it.
     Interrupted,
-    /// The operation makes its change and then returns an error.
+    /// The operation makes its change and then returns an error. Not for reads and locks.
     Late,
     /// A read stops half way with an error.
     ShortRead,
@@ -189,7 +189,7 @@ impl Faulty {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the next fault. It replaces an earlier one.
+    /// Sets the next fault. It replaces a fault that was set before.
     pub fn fail(&self, fault: Fault) {
         self.state().fault = Some(fault);
     }
@@ -212,7 +212,7 @@ impl Faulty {
         self.state().refusal = refusal;
     }
 
-    /// Returns the number of operations so far, which is the number of the next one.
+    /// Returns the number of the next operation. Refused operations have no number.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.state().operations
@@ -247,7 +247,7 @@ impl Faulty {
         Self::holding(self.state().drive.after(crash, &mut Random(seed)))
     }
 
-    /// Changes the bytes of a file. Open handles see the change.
+    /// Changes the bytes of a file. The change is durable, and open handles see it.
     ///
     /// # Errors
     /// Returns an error if the file is missing.

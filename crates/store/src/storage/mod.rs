@@ -1,9 +1,9 @@
 //! The storage layer. Every file access of a store goes through [`Storage`], so that tests can
 //! inject faults.
 //!
-//! Files are written once, front to back, and published by a rename. A file with its final name
-//! never changes. Every error names its file. The implementations are [`Disk`], [`Memory`] and, for
-//! tests, a file system that fails on demand.
+//! Files are written front to back. An SST file gets its final name by a rename and never changes
+//! after that; WALs and manifests grow under their final names. Every error names its file. The
+//! implementations are [`Disk`], [`Memory`] and, for tests, a file system that fails on demand.
 
 #[cfg(any(not(unix), test))]
 mod absolute;
@@ -34,7 +34,8 @@ pub enum IoMode {
     /// Through the operating system's page cache.
     #[default]
     Buffered,
-    /// Without the page cache (`O_DIRECT`). Linux only; other systems use `Buffered`.
+    /// Without the page cache (`O_DIRECT`). Linux only; other systems, and file systems without
+    /// direct reads, use `Buffered`.
     Direct,
 }
 
@@ -65,7 +66,8 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns an error if the file is missing or the directory is not writable.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Gives a file a second name with a hard link, or with a synced copy on another file system.
+    /// Gives a file a second name with a hard link. If the file system refuses the link, it makes a
+    /// synced copy under that name.
     ///
     /// # Errors
     /// Returns an error if the file is missing, `to` exists, or there is no space.
@@ -80,8 +82,8 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns whether a file or directory of that name exists.
     ///
     /// # Errors
-    /// Returns an error if the system cannot tell. Otherwise a store that only seems missing would
-    /// be created again over the old one.
+    /// Returns an error if the system cannot tell. If this were `false`, a store that only seems
+    /// missing would be created again over the old one.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// Returns the sorted names of the files and directories in a directory. Invalid UTF-8 is
@@ -97,7 +99,7 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns an error if a file has the name, or if a parent is not writable.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
-    /// Makes all created, changed and removed names in a directory durable.
+    /// Makes all new, renamed and removed names in a directory durable.
     ///
     /// # Errors
     /// Returns an error if the operating system reports a failure.
@@ -152,8 +154,8 @@ pub trait Storage: Debug + Send + Sync {
 
 /// A file that any number of threads can read at any offset.
 pub trait ReadAt: Debug + Send + Sync {
-    /// Returns the length in bytes that the file had when it was opened. Files of a store do not
-    /// change while they are read.
+    /// Returns the length in bytes that the file had when it was opened. Later appends do not
+    /// change it.
     fn len(&self) -> u64;
 
     /// Returns whether the file has no bytes.
@@ -165,7 +167,7 @@ pub trait ReadAt: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns [`crate::Error::Corrupt`] with `Field::Length` if the file ends before the buffer is
-    /// full.
+    /// full, and I/O errors.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 
     /// Returns the file of the operating system, if there is one. A memory map needs it.

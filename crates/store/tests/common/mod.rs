@@ -16,7 +16,8 @@ pub use random::Random;
 /// The directory of stores in memory.
 pub const DIR: &str = "/store";
 
-/// Returns options for a store in `storage` without automatic compaction.
+/// Returns options for a store in `storage` with a fixed hash seed and without automatic
+/// compaction.
 pub fn quiet(storage: &(impl Storage + Clone + 'static)) -> Options {
     Options { storage: Arc::new(storage.clone()), auto_compaction: false, hash_seed: Some(7), ..Options::default() }
 }

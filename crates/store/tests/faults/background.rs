@@ -117,7 +117,7 @@ fn options(storage: &Hooked, memory: &Memory) -> Options {
     Options { storage: Arc::new(storage.clone()), write_buffer_bytes: 4_000, ..quiet(memory) }
 }
 
-/// Runs `act` on its own thread, and fails if it takes longer than any wait may.
+/// Runs `act` on its own thread. Panics if `act` panics or takes longer than 20 seconds.
 fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(act()));
@@ -149,7 +149,7 @@ fn acknowledged_writes_survive_a_failing_flush_and_close() {
         for i in 0..60 {
             db.put(&key(i), &[b'v'; 100]).unwrap();
         }
-        // Only the close itself may write the memtable out.
+        // From now on every flush fails, so only the log can hold the writes after the close.
         is_blocked.store(false, Ordering::Relaxed);
         assert!(matches!(db.wait_idle().unwrap_err(), Error::BackgroundFails { .. }));
         if drops {
@@ -396,8 +396,8 @@ fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
     (memory, damaged)
 }
 
-/// Gives the second data block the largest possible key and corrects the checksum. Each block has
-/// one entry.
+/// Gives the second data block a key above all others and corrects its checksum. Each block has one
+/// entry.
 fn disorder(bytes: &mut [u8]) {
     let (block_len, footer) = (3 + 9 + 20 + 8 + 5, bytes.len() - 112);
     let table_id = bytes[footer..footer + 16].to_vec();

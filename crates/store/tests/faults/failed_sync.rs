@@ -68,8 +68,8 @@ fn a_recovery_from_unsynced_pages_survives_a_power_failure() {
         let durability = if i < 4 { Durability::Sync } else { Durability::Buffered };
         db.write_with(batch, durability).unwrap();
     }
-    // Passes the log to the operating system. From then on its end is only in the page cache, where
-    // a recovery finds it.
+    // `verify` passes the buffered records to the operating system. From then on, they are only in
+    // the page cache, where a recovery finds them.
     assert!(db.verify().unwrap().is_sound());
     storage.fail(Fault { from: storage.operations(), kind: FaultKind::Io, is_lasting: false });
     db.flush().unwrap_err();

@@ -1,5 +1,5 @@
-//! A writer process is killed during its work. The reopened store must hold all acknowledged
-//! writes.
+//! A writer process is killed during its work. The reopened store must hold all acknowledged writes
+//! with `Durability::Sync`, and a prefix of each writer's writes with `Durability::Buffered`.
 //!
 //! The test starts its own program again with an environment variable that makes the last test
 //! below a writer. `FILTERBLOCK_KILLS` sets the number of kills (default 20).
@@ -38,7 +38,8 @@ fn be_the_writer(dir: &Path, durability: Durability) {
     });
 }
 
-/// Returns the last acknowledged step of each writer before the kill.
+/// Runs the writer process in `dir` and kills it after the time `after`. Returns the last
+/// acknowledged step of each writer, or 0.
 fn run_and_kill(dir: &Path, mode: &str, after: Duration) -> [u64; WRITERS as usize] {
     let order = format!("{mode}:{}", dir.display());
     let mut child = this_program(&[], CHILD, &order).spawn().unwrap();

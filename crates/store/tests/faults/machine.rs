@@ -48,8 +48,8 @@ fn work(db: &Db, content: &mut Content, steps: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks the store after a failure: reads return the same values. Writes fail with a reason, or
-/// succeed if the failure was a compaction, which the store can do without.
+/// Checks the open store after a failure: reads return the acknowledged values. A write fails with
+/// a reason, or succeeds if only a compaction failed, which the store can do without.
 fn check_failed_store(db: &Db, content: &mut Content, what: &str) {
     match do_step(db, 0, content.steps + 1) {
         Ok(()) => content.advance(content.steps + 1),
@@ -62,7 +62,7 @@ fn check_failed_store(db: &Db, content: &mut Content, what: &str) {
     assert!(found == content.entries, "{what}: reads see the failed write, or miss another one");
 }
 
-/// Checks that the store continues after the failure, in this handle and in a new one.
+/// Opens the store after the failure, and checks that it accepts writes, closes and opens again.
 fn check_continues(dir: &Path, content: &mut Content, what: &str) {
     let db = stored(dir, content, what);
     work(&db, content, 8).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -70,7 +70,8 @@ fn check_continues(dir: &Path, content: &mut Content, what: &str) {
     drop(stored(dir, content, what));
 }
 
-/// Mounts a file system of `size_mib` MiB that only the child sees.
+/// Runs the case `child` in a process of its own, on a file system of `size_mib` MiB that only this
+/// process sees. Skips `test` if no file system can be mounted.
 fn in_a_mount(test: &str, child: &str, size_mib: u64) {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
@@ -139,7 +140,8 @@ fn on_a_full_disk(dir: &Path) {
         work(&db, &mut content, 10).unwrap();
         let filler = ballast(&dir.join("ballast"));
         filler.set_len(filler.metadata().unwrap().len() - free_pages * 4096).unwrap();
-        // The steps write the same few keys again and again, so with enough space they never end.
+        // The steps write the same few keys again and again, so with enough free pages they never
+        // fail.
         let Err(error) = work(&db, &mut content, 1_000) else { break };
         // A flush fails in a background thread. The caller receives its reason.
         let message = error.to_string();

@@ -64,7 +64,7 @@ fn child_process_of_open_files() {
     let (what, verify) = (number(), [Verify::AtOpen, Verify::OnFirstTouch][number()]);
     let dir = PathBuf::from(parts.next().unwrap());
     let db = Db::open(&dir, options(verify)).unwrap();
-    // The reader has verified some pages of the filter, and the index.
+    // These reads verify some pages of the filter, and the index.
     (0..KEYS).step_by(500).for_each(|i| assert_eq!(db.get(&key(i)).unwrap(), Some(key(i))));
     spoil(&files(&Disk, &dir, ".sst")[0], what);
     let mut failed = 0;

@@ -64,7 +64,7 @@ impl Known {
         written
     }
 
-    /// Compares a store after the fault is gone.
+    /// Asserts that a store without further faults holds a possible value of each pair.
     fn check(&self, db: &Db, what: &str) {
         let found: BTreeMap<_, _> = common::scan_all(db).into_iter().collect();
         for i in 0..PAIRS {
@@ -79,7 +79,8 @@ impl Known {
     }
 }
 
-/// Runs a store while any operation may fail. No answer may be wrong.
+/// Opens, uses and closes a store three times while any operation may fail. Asserts that no answer
+/// is wrong, and returns the result of every call.
 fn live(storage: &Faulty, known: &mut Known) -> Vec<Result<()>> {
     let mut results = Vec::new();
     let mut random = Random(1);

@@ -1,5 +1,6 @@
 //! Temporary failures in the background (no space, no descriptors, a file that cannot be synced).
-//! They do not refuse writes forever: the store retries the work, and a full store can be emptied.
+//! After them the store does not refuse writes forever: it retries the work, and a full store can
+//! be emptied.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,8 @@ use filterblock_store::lsm::{Durability, Task};
 use filterblock_store::storage::faulty::{Crash, Faulty, Operation};
 use filterblock_store::{Db, Error, Options};
 
-/// No space, no descriptors in the process or the system, no quota, a broken device, no memory.
+/// Error numbers of Linux: no space, too many open files in the process or in the system, quota
+/// exceeded, I/O error, no memory.
 const ERRORS: [i32; 6] = [28, 24, 23, 122, 5, 12];
 
 fn options(storage: &Faulty) -> Options {
@@ -27,7 +29,7 @@ fn options(storage: &Faulty) -> Options {
     }
 }
 
-/// Runs `act` on its own thread, and fails if it takes longer than any wait may.
+/// Runs `act` on its own thread. Panics if `act` panics or takes longer than a minute.
 fn in_time<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(act()));
@@ -46,12 +48,12 @@ fn is_table(path: &Path) -> bool {
     path.to_string_lossy().contains(".sst")
 }
 
-/// Makes an operation on SSTs fail.
+/// Makes the operation `refused` fail with the error number `errno` on every SST.
 fn refuse_tables(storage: &Faulty, refused: Operation, errno: i32) {
     storage.refuse(Some(Arc::new(move |operation, path| (operation == refused && is_table(path)).then_some(errno))));
 }
 
-/// The operations that create an SST.
+/// The operations by which the store writes a new SST and opens it.
 const TABLE_OPERATIONS: [Operation; 5] =
     [Operation::Create, Operation::Write, Operation::Sync, Operation::Rename, Operation::Open];
 
@@ -129,7 +131,7 @@ fn a_failing_flush_is_retried() {
         storage.refuse(None);
         let (db, stored) = in_time(move || {
             if errno == ERRORS[0] {
-                // The store retries without a call.
+                // The store retries by itself.
                 wait_until(|| db.put(b"later", b"").is_ok());
             } else {
                 db.flush().unwrap();
@@ -288,12 +290,14 @@ fn a_filter_that_could_not_be_read_is_read_later() {
     assert_eq!(db.stats().total.degraded_tables, 1);
     let snapshot = db.snapshot();
     storage.refuse(None);
-    // This write overlaps the SST.
+    // The flush makes the store open the SST again. The write overlaps the SST, so that the
+    // compaction below merges both.
     db.put(&key(5), b"").unwrap();
     db.flush().unwrap();
     wait_until(|| db.stats().total.degraded_tables == 0);
     assert!((0..1_000).all(|i| db.get(&key(i)).unwrap().is_some()));
-    // Both SSTs share one file, which is removed when no reader uses it.
+    // The snapshot's SST and the SST that was opened again share one file, which is removed when no
+    // reader uses it.
     db.compact_range(..).unwrap();
     assert_eq!(files(&storage, Path::new(DIR), ".sst").len(), 2);
     assert!((0..1_000).all(|i| snapshot.get(&key(i)).unwrap().is_some()));

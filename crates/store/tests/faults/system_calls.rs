@@ -1,6 +1,6 @@
-//! A process that is killed before a system call, or whose system call fails, for each call of its
-//! life. The reopened store holds all acknowledged writes. Errors are typed and name a file, and no
-//! answer is wrong.
+//! A process is killed before a system call, or the call fails, for each call of its life. The
+//! reopened store holds all durable writes. Errors are typed and name a file, and no answer is
+//! wrong.
 //!
 //! The test runs its own program again under `strace`, which kills the process or makes a call
 //! fail. `strace` counts the calls of each name per thread, so a place is a name and a number. Two
@@ -27,10 +27,10 @@ const STEPS_PER_RUN: u64 = 10;
 /// The number of steps that the store holds, in SSTs and in an unclosed log, when the process
 /// begins.
 const STEPS_BEFORE: u64 = 12;
-/// The thread of the workload first makes this many calls of each name that have no effect. A
-/// fault is given by the number of the call in its thread, and the first thread of the process
-/// makes calls with low numbers before the test begins. Without the extra calls, the faults at low
-/// numbers would all hit the loader.
+/// The thread of the workload first makes this many calls of each name that have no effect. A fault
+/// is given by the number of the call in its thread. The first thread of the process makes calls
+/// with low numbers before the test begins. Without the extra calls, faults at low numbers would
+/// only hit the loader.
 const BURNED: u64 = 40;
 
 fn burn() {
@@ -46,7 +46,8 @@ fn act<T: Send>(apart: bool, act: impl FnOnce() -> T + Send) -> T {
     if apart { std::thread::scope(|scope| scope.spawn(act).join().unwrap()) } else { act() }
 }
 
-/// Opens the store, uses all its functions and closes it. It prints what was acknowledged.
+/// Opens the store, writes to it, flushes, reads and closes it. Unless `apart`, this also compacts
+/// the store and makes a checkpoint. Prints each acknowledged step and each step that is durable.
 fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
     let db = act(apart, || Db::open(dir, options))?;
     let before = act(apart, || steps_in(&db, 0))?;
@@ -86,7 +87,7 @@ fn be_the_store(dir: &Path, durability: Durability, apart: bool) {
         let copy = dir.with_file_name(format!("copy{life}"));
         match live(dir, small_and_quiet(durability), &copy, apart) {
             Ok(()) => {}
-            // An error without a file must not concern a file.
+            // Every error names its file, except a refusal after an earlier error.
             Err(error @ (Error::InFile { .. } | Error::Poisoned { .. } | Error::BackgroundFails { .. })) => {
                 let is_refusal =
                     matches!(error.root(), Error::Io(_) | Error::Poisoned { .. } | Error::BackgroundFails { .. });
@@ -136,7 +137,8 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Leaves the files as a killed process does.
+/// Writes [`STEPS_BEFORE`] steps to a store and copies its files to `dir`, as a kill would leave
+/// them.
 fn leave_behind(dir: &Path) {
     let live = dir.with_file_name("live");
     let db = Db::open(&live, small_and_quiet(Durability::Sync)).unwrap();

@@ -77,7 +77,7 @@ fn damage_inside_a_log_is_an_error_with_file_and_offset() {
         assert_eq!(left, (0..10).filter(|&i| i != 3).map(key).collect::<Vec<_>>());
         let reports = db.stats().reports;
         assert!(reports.iter().any(|report| report.contains("skipped")), "{reports:?}");
-        assert!(reports.iter().any(|report| report.contains(": 1 writes are missing before")), "{reports:?}");
+        assert!(reports.iter().any(|report| report.contains(": 1 write is missing before")), "{reports:?}");
         assert!(reports.iter().all(|report| report.starts_with(log.to_str().unwrap())), "{reports:?}");
         db.close().unwrap();
         // After a salvage, the store is sound.
@@ -205,7 +205,8 @@ fn a_crash_at_any_step_of_a_creation_leaves_a_usable_directory() {
             crashed.remove(&dir.join(name)).unwrap();
         }
         if count == 4 {
-            // The log exists before the manifest names it in its second record.
+            // The manifest names the log in its second record, once the log exists. So without the
+            // log, the manifest has only its first record.
             change(&crashed, &dir.join("MANIFEST-000001"), |bytes| {
                 let payload_len = u32::from_le_bytes(bytes[48..52].try_into().unwrap());
                 bytes.truncate(48 + 24 + payload_len as usize);
@@ -303,7 +304,7 @@ fn a_copy_at_any_moment_holds_all_earlier_acknowledged_writes() {
         let db = Db::open(DIR, Options { storage: Arc::new(crashed.clone()), ..options() }).unwrap();
         for (i, k) in written[..len].iter().enumerate() {
             let (a, b) = (db.get(&key(*k)).unwrap().unwrap(), db.get(&key(k + 1000)).unwrap().unwrap());
-            assert_eq!(a, b, "half a batch");
+            assert_eq!(a, b, "only half of a batch is present");
             assert!(u64::from_le_bytes(a.try_into().unwrap()) >= i as u64);
         }
         assert!(db.verify().unwrap().is_sound());

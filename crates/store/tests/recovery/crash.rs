@@ -1,7 +1,8 @@
 //! Simulates a crash after every change that a store makes to its files. Unsynced changes are lost,
 //! kept, torn or reordered; or only the process ends, and unsynced changes can still be lost later.
 //! The reopened store must be in the state after some number of writes, including at least all
-//! acknowledged ones.
+//! durable ones. Acknowledged writes are durable with `Durability::Sync`, and others after a flush,
+//! a compaction, a checkpoint or a close.
 //!
 //! `FILTERBLOCK_CRASH_IMAGES` sets the number of simulated crashes; the default is 10,000.
 
@@ -121,7 +122,8 @@ impl Script {
         storage.moments()
     }
 
-    /// Opens the state after a crash and returns the number of writes in it.
+    /// Opens the state after a crash. Asserts that it is the state after a number of writes that
+    /// `mark` allows, and returns this number.
     fn check(&self, image: &Faulty, mark: u64, durability: Durability, what: &dyn Fn() -> String) -> usize {
         let (durable, begun) = ((mark >> 32) as usize, (mark & u64::from(u32::MAX)) as usize);
         let db = Db::open(DIR, options(image, durability)).unwrap_or_else(|error| panic!("{}: {error}", what()));

@@ -138,7 +138,7 @@ fn a_manifest_that_cannot_be_created_sets_no_sst_aside() {
         let faulty = Faulty::new();
         faulty.create_dir_all(Path::new(DIR)).unwrap();
         contents(&torn).iter().for_each(|(path, bytes)| replace(&faulty, path, bytes));
-        // The lock file always stays.
+        // A failed open leaves the lock file, so it must exist before.
         replace(&faulty, &Path::new(DIR).join("LOCK"), b"");
         let before = contents(&faulty);
         let is_it = move |done: Operation, path: &Path| {
@@ -271,8 +271,8 @@ fn an_sst_that_may_be_the_only_copy_is_set_aside() {
     }
 }
 
-/// Writes are missing between SST and log. Their numbers are given up, and the SST that holds them
-/// is kept.
+/// The manifest has lost the edit that named the SST, so the SST's ten writes are missing before
+/// the log. A salvage gives up their sequence numbers but keeps the SST.
 #[test]
 fn an_sst_behind_a_gap_stays_set_aside() {
     let storage = Memory::new();

@@ -14,8 +14,8 @@ fn on(storage: &Faulty) -> Options {
     Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
 }
 
-/// Returns a store with two SSTs in level 1, one SST of deletes in level 0, and more writes in a
-/// log. Every SST has a damaged block.
+/// Returns a killed store with SSTs in level 1, one SST of deletes and puts in level 0, and more
+/// writes in a log. Every SST has a damaged block.
 fn damaged_everywhere(with_manifest: bool) -> Faulty {
     let storage = Faulty::new();
     let db = Db::open(DIR, Options { table_size_bytes: 2_000, ..on(&storage) }).unwrap();

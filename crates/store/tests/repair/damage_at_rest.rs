@@ -2,8 +2,8 @@
 //! error or a report that names the file. It is never a wrong value or a key that is lost without a
 //! report. `Db::verify` finds all damage.
 //!
-//! `FILTERBLOCK_EVERY_DAMAGE=1` tries every bit, byte and length. By default the tests try only
-//! some of the changes to SSTs, and all changes to other files.
+//! `FILTERBLOCK_EVERY_DAMAGE=1` tries every bit, byte and length of every file. By default the
+//! tests try all of them for `CURRENT`, and some of them for SSTs, logs and manifests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,8 @@ fn is_kind(path: &Path, kind: &str) -> bool {
     path.to_str().unwrap().contains(kind)
 }
 
-/// Returns all changes that are tried on a file.
+/// Returns the names and functions of all changes that are tried on a file. `others` are the
+/// contents of the other files of its kind.
 fn edits(path: &Path, sound: &[u8], others: &[Vec<u8>]) -> Vec<(String, Edit<'static>)> {
     let is_all = std::env::var_os("FILTERBLOCK_EVERY_DAMAGE").is_some();
     let (bit_step, step) = match is_kind(path, ".sst") || is_kind(path, ".log") || is_kind(path, "MANIFEST") {
@@ -143,7 +144,8 @@ fn damages(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u
     })
 }
 
-/// Returns whether a log cut at this length ends with a whole record. Nothing can show such a cut.
+/// Returns whether `bytes` is the log `sound`, cut at the end of a record. Nothing can show such a
+/// cut.
 fn is_prefix_of_records(path: &Path, sound: &[u8], bytes: &[u8]) -> bool {
     let mut at = 48;
     while at < bytes.len() && at + 4 <= sound.len() {

@@ -15,7 +15,7 @@ fn on(storage: &Faulty) -> Options {
     Options { durability: Durability::Sync, block_size_bytes: 256, ..quiet(storage) }
 }
 
-/// Returns whether a doubt names one SST.
+/// Returns whether a doubt of the report names an SST.
 fn names_a_table(report: &RepairReport) -> bool {
     report.doubts.iter().any(|doubt| doubt.contains(".sst"))
 }
@@ -37,7 +37,7 @@ fn a_table_kept_by_a_snapshot_brings_no_key_back_silently() {
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let db = Db::open(DIR, quiet(&killed)).unwrap();
     let found = db.get(&key(5)).unwrap();
-    assert!(found.is_none() || names_a_table(&report), "{found:?} is back without a doubt in the report:\n{report}");
+    assert!(found.is_none() || names_a_table(&report), "{found:?} is back, but no doubt names an SST:\n{report}");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn an_isolated_merged_table_brings_no_key_back_silently() {
     forget_manifest(&killed);
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let found = Db::open(DIR, quiet(&killed)).unwrap().get(&key(5)).unwrap();
-    assert!(found.is_none() || !report.is_complete(), "{found:?} is back without a doubt in the report:\n{report}");
+    assert!(found.is_none() || !report.is_complete(), "{found:?} is back, but the report has no doubt:\n{report}");
 }
 
 /// Returns a store with forty writes in a log, and the path of an SST with the same writes. The
@@ -153,7 +153,7 @@ fn a_repeated_repair_puts_no_old_value_above_a_new_one() {
     assert!(old.len() == 1 && levels.len() > 2 && levels[1] == 1 && levels[0] == 0, "{old:?} {levels:?}");
     db.close().unwrap();
     forget_manifest(&storage);
-    // A block in the middle that holds none of the checked keys.
+    // The damaged block in the middle holds none of the checked keys.
     storage.damage(&old[0], |bytes| bytes[1_500] ^= 1).unwrap();
     storage.record();
     let whole = Db::repair(DIR, on(&storage), RepairMode::Write).unwrap();
@@ -240,5 +240,5 @@ fn a_merge_after_a_repair_restores_no_deleted_key_silently() {
     forget_manifest(&killed);
     let report = Db::repair(DIR, quiet(&killed), RepairMode::Write).unwrap();
     let found = Db::open(DIR, quiet(&killed)).unwrap().get(&key(5)).unwrap();
-    assert!(found.is_none() || names_a_table(&report), "{found:?} is back without a doubt in the report:\n{report}");
+    assert!(found.is_none() || names_a_table(&report), "{found:?} is back, but no doubt names an SST:\n{report}");
 }

@@ -98,8 +98,8 @@ fn is_named_damage(error: &Error) -> bool {
     true
 }
 
-/// Opens and reads damaged bytes in every way. Returns whether the open or `verify` noticed the
-/// damage.
+/// Opens and reads damaged bytes with both values of [`Verify`]. Returns whether the open or
+/// `Table::verify` noticed the damage in both cases.
 fn survive(bytes: &[u8], model: &Model) -> bool {
     let mut noticed = true;
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
@@ -183,7 +183,7 @@ fn swapped_data_blocks_are_noticed() {
     let table = open(&bad, TableReadOptions::default()).unwrap();
     let error = table.get(b"k000").unwrap_err();
     assert!(matches!(error.root(), Error::ChecksumMismatch { field: Field::DataBlock, offset: 0, .. }), "{error}");
-    assert_eq!(table.verify().unwrap().damage.len(), 2, "both swapped blocks are damaged, and nothing else");
+    assert_eq!(table.verify().unwrap().damage.len(), 2, "both swapped blocks must be damaged, and nothing else");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_filter_of_another_table_or_an_older_file_is_noticed() {
             let lenient = TableReadOptions { verify, ..TableReadOptions::default() };
             let table = open(&mixed, lenient.clone()).unwrap();
             assert!(matches!(table.filter(), TableFilter::Degraded(error) if error.is_damage()));
-            assert!(!read_all(&table, &ours), "every key is found without the filter");
+            assert!(!read_all(&table, &ours), "a read without the filter failed");
             assert!(!table.verify().unwrap().is_sound());
             let error = open(&mixed, TableReadOptions { strict: true, ..lenient }).unwrap_err();
             assert!(is_named_damage(&error));

@@ -90,7 +90,7 @@ fn properties_and_block_trailers_match_the_document() {
 #[test]
 fn the_dump_in_the_document_matches_the_writer() {
     let dump = dump(&tiny());
-    assert!(DOCUMENT.contains(&format!("```text\n{dump}```\n")), "the document should have:\n{dump}");
+    assert!(DOCUMENT.contains(&format!("```text\n{dump}```\n")), "docs/STORE_FORMAT.md must have:\n{dump}");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
 }
 
-/// Computes the checksums in the footer again, as a forger would.
+/// Recomputes the checksums of index, properties and footer, as a forger would.
 fn repair(bytes: &mut [u8]) {
     let footer = bytes.len() - FOOTER_LEN_BYTES;
     for (offset_at, checksum_at) in [(40, 84), (56, 88)] {

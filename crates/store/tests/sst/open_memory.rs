@@ -1,9 +1,9 @@
-//! Bounds on the memory that opening takes, for hostile files:
+//! Bounds on the memory that opening takes in release builds, for hostile files:
 //!
 //! * an SST: its size plus 8 KiB,
-//! * a log: twice its size plus the write buffers, for any writes in it; four times its size if a
-//!   damaged log is salvaged,
-//! * a manifest: four times its size, for any content.
+//! * a log: twice its size plus two write buffers and 512 KiB, for any writes in it; four times its
+//!   size plus 512 KiB if a damaged log is salvaged,
+//! * a manifest: four times its size plus 16 KiB, for any content.
 
 use std::fs;
 use std::path::Path;
@@ -92,7 +92,8 @@ fn tables_with_any_lengths_in_footers_open_within_their_size() {
     }
 }
 
-/// Builds a log or manifest with one record of any payload and valid checksums.
+/// Builds a log or manifest with one record of any payload and valid checksums. `payload_len` is
+/// the length that the record states, which may be false.
 fn log(magic: &[u8; 8], number: u64, store_id: [u8; 16], sequence: u64, payload: &[u8], payload_len: u32) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     bytes.extend(1u32.to_le_bytes());
@@ -205,15 +206,16 @@ fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
         fs::write(&path, &log).unwrap();
         let (db, peak) = peak_of(|| Db::open(dir, options.clone()).unwrap());
         println!("{what}: a peak of {peak} bytes for a log of {}", log.len());
-        // The positions for the sort take a quarter of the log or of the buffer, and the hashes for
-        // a filter take half of it. In addition there are the filter, the index and the chunk of
-        // the written file, twice while it grows.
+        // The positions for the sort take a quarter of the log or one write buffer, whichever is
+        // larger. The hashes for a filter take half of the log or one write buffer. In addition
+        // there are the filter, the index, and the chunk of the file that is written, twice while
+        // it grows.
         let bound = 2 * log.len() + 2 * options.write_buffer_bytes + (512 << 10);
         // In debug builds a hash takes 16 bytes instead of 8.
         let hashes = if cfg!(debug_assertions) { log.len() / 2 + options.write_buffer_bytes } else { 0 };
         let bound = bound + hashes;
         assert!(peak <= bound, "{what}: a peak of {peak} bytes for a log of {}, above {bound}", log.len());
-        // The first case has many writes but few keys.
+        // In the other cases, the hashes of all writes would exceed the memory for a filter.
         assert_eq!(db.stats().total.filter_bytes > 0, ["enough keys for a filter", "long values"].contains(&what));
         let mut model = std::collections::BTreeMap::new();
         for op in filterblock_store::lsm::BatchOps::new(&payload, 0).map(Result::unwrap) {

@@ -117,7 +117,8 @@ pub fn small(durability: Durability) -> Options {
     }
 }
 
-/// Returns the same options without automatic flushes and compactions.
+/// Returns the options of [`small`] without automatic compactions. The write buffer of 1 MiB is too
+/// large for automatic flushes in most tests.
 pub fn small_and_quiet(durability: Durability) -> Options {
     Options { auto_compaction: false, write_buffer_bytes: 1 << 20, ..small(durability) }
 }

@@ -122,7 +122,10 @@ fn a_newer_format_of_any_file_is_distinguished_from_damage() {
         let before = storage.read(&path).unwrap();
         let error = open_error(&storage);
         assert!(matches!(error.root(), Error::Unsupported { field: Field::Version, found: 2 }), "{error:?}");
-        assert!(error.is_unsupported() && !error.is_damage(), "a repair would destroy sound bytes: {error}");
+        assert!(
+            error.is_unsupported() && !error.is_damage(),
+            "a newer format must not count as damage, or a repair would destroy sound bytes: {error}"
+        );
         assert_names(&error, &path);
         assert!(error.to_string().contains("newer"), "{error}");
         assert_eq!(storage.read(&path).unwrap(), before, "the file must stay readable for the newer version");
@@ -281,7 +284,7 @@ fn fill_the_disk(disk: &Path) {
         assert!(message.contains(dir.to_str().unwrap()) && message.contains("space"), "{message}");
         assert!(acknowledged > 50, "{acknowledged}");
         for i in 0..acknowledged {
-            assert_eq!(db.get(&key(i)).unwrap(), Some(value(i)), "must be readable after the failure");
+            assert_eq!(db.get(&key(i)).unwrap(), Some(value(i)), "key {i} must be readable after the failure");
         }
         // A merge may release space, so the result of further writes is open. Acknowledged writes
         // may be in the log alone, which is enough.

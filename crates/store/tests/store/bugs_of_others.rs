@@ -11,14 +11,14 @@ fn tombstones_are_in_the_filter_so_deleted_keys_stay_deleted() {
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     (0..500).for_each(|i| db.put(&key(i), b"value").unwrap());
     db.flush().unwrap();
-    // An SST with only tombstones, above the SST with the values.
+    // This SST has only tombstones and lies above the SST with the values.
     (0..500).for_each(|i| db.delete(&key(i)).unwrap());
     db.flush().unwrap();
     db.reset_stats();
     assert!((0..500).all(|i| db.get(&key(i)).unwrap().is_none()));
     let stats = db.stats();
     assert_eq!((stats.total.true_positives, stats.total.probes), (500, 500), "the upper filter must let each key pass");
-    // The same, with tombstones and values that compactions moved to different levels.
+    // Now compactions move tombstones and values to different levels.
     db.compact_range(..).unwrap();
     (0..500).step_by(3).for_each(|i| db.put(&key(i), b"again").unwrap());
     db.compact_range(..).unwrap();

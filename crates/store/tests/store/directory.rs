@@ -127,7 +127,8 @@ fn a_renamed_store_can_be_copied_to_its_old_path() {
     }
 }
 
-/// Damages the lock file of an open store in one of four ways.
+/// Removes the lock file of a store. Puts an empty file, a dangling link, a directory or nothing in
+/// its place, as `how` says.
 fn harm_lock(lock: &Path, how: &str) {
     fs::remove_file(lock).unwrap();
     match how {

@@ -322,8 +322,9 @@ fn monkey_reads_fewer_blocks_with_the_same_memory() {
     assert!((0.98..=1.01).contains(&memory) && gain >= 2.5, "{gain} {memory}");
 }
 
-/// Returns the maximum of the filters' size while the keys are loaded, the size after a full
-/// compaction, and the number of compactions that a second full compaction runs.
+/// Loads keys under a memory budget. Returns the maximum size of all filters during the load and
+/// their size after a full compaction, both in bytes. The third number is how many compactions a
+/// second full compaction runs.
 fn filter_bytes_under(total: u64, keys: impl Iterator<Item = [u8; 16]>) -> (u64, u64, u64) {
     let storage = Memory::new();
     let budget = MemoryBudget::new(FilterKind::Bloom, total).unwrap();
@@ -341,7 +342,7 @@ fn filter_bytes_under(total: u64, keys: impl Iterator<Item = [u8; 16]>) -> (u64,
 #[test]
 fn a_memory_budget_holds_after_a_compaction_and_nearly_before() {
     const TOTAL: u64 = 100_000;
-    // The budget is 20 bits per key for 40,000 keys, minus the overhead of such small filters.
+    // The budget is 10 bits for each of 80,000 keys, including the overhead of such small filters.
     let (most, after, again) = filter_bytes_under(TOTAL, (0..80_000).map(mixed_key));
     println!("random order: at most {most}, {after} after a compaction, then {again} compactions");
     assert!(most <= TOTAL * 11 / 10 && (TOTAL * 3 / 4..=TOTAL).contains(&after) && again == 0);

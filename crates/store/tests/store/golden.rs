@@ -13,14 +13,14 @@ use filterblock::{HashKind, Secret};
 use filterblock_store::lsm::{Durability, WriteBatch};
 use filterblock_store::{Db, Error, Options};
 
-/// A store with default options, and a store whose keys are hashed with SipHash-1-3 and a secret.
+/// A store without a secret, and a store whose keys are hashed with SipHash-1-3 and a secret.
 const STORES: [&str; 2] = ["v1-store", "v1-store-siphash"];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Three generations of writes, each of which overwrites a part of the earlier ones. They lie in
+/// Three generations of writes. Each generation overwrites a part of the earlier ones. They lie in
 /// an SST of level 1, in an SST of level 0, and in the log. The number is the step between two keys
 /// of a generation.
 const GENERATIONS: [(&str, usize); 3] = [("level 1", 1), ("level 0", 3), ("log", 7)];
@@ -107,7 +107,7 @@ fn opens_with_every_key_and_its_log(name: &str) {
     copy(&golden(name), &path);
     let db = Db::open(&path, options(name)).unwrap();
     let levels: Vec<u64> = db.stats().levels.iter().map(|level| level.tables).collect();
-    assert_eq!(levels[..2], [2, 1], "one SST per level, and one SST for the log's writes");
+    assert_eq!(levels[..2], [2, 1], "expected one SST per level, and one SST for the log's writes");
     check(&db);
     let snapshot = db.snapshot();
     assert_eq!(snapshot.get(&key(7)).unwrap().as_ref(), expected().get(&key(7)));

@@ -10,9 +10,11 @@ mod common;
 #[cfg(unix)]
 mod directory;
 mod examples;
+mod filter_budget;
 mod filter_policies;
 mod filters;
 mod golden;
+mod load;
 mod model;
 #[cfg(unix)]
 mod odd_files;

@@ -249,7 +249,7 @@ fn replaced_files_stay_for_readers_and_go_with_the_last_one() {
     let second = db.snapshot();
     write(b"three");
     db.compact_range(..).unwrap();
-    assert_eq!(tables().len(), 3, "one SST per snapshot and the current one: {:?}", tables());
+    assert_eq!(tables().len(), 3, "expected one SST per snapshot and the current one: {:?}", tables());
     assert!(first.scan(..).all(|entry| entry.unwrap().1 == b"one"));
     assert!(second.scan(..).all(|entry| entry.unwrap().1 == b"two"));
     assert!(iterator.all(|entry| entry.unwrap().1 == b"one"));
@@ -319,7 +319,7 @@ fn snapshots_and_scans_continue_while_their_store_closes() {
             let snapshot = db.snapshot();
             let mut scan = snapshot.scan(..);
             assert_eq!(scan.by_ref().take(200).count(), 200);
-            // A reader whose channel is full gets no more snapshots.
+            // A reader whose channel is full gets no snapshot in this round.
             let _ = readers[round as usize % 3].try_send((snapshot, scan, round));
             match round % 3 {
                 0 => db.compact_range(..).unwrap(),
@@ -472,17 +472,17 @@ fn scans_count_the_blocks_that_they_read() {
     (0..1_000).for_each(|i| db.put(&key(i), &key(i)).unwrap());
     assert_eq!(db.scan(..).count(), 1_000);
     let in_memory = db.stats();
-    assert_eq!((in_memory.scans, in_memory.scan_block_reads), (1, 0), "all entries are in the memtable");
+    assert_eq!((in_memory.scans, in_memory.scan_block_reads), (1, 0), "a scan of the memtable must read no block");
     db.flush().unwrap();
     assert_eq!(db.scan(..).count(), 1_000);
     let all = db.stats();
     let blocks = all.scan_block_reads;
     assert!(blocks > 20 && all.scan_block_read_bytes > 1_000 * 10, "{all:?}");
     assert_eq!(db.scan(..).rev().count(), 1_000);
-    assert_eq!(db.stats().scan_block_reads, 2 * blocks, "each block once, in both directions");
+    assert_eq!(db.stats().scan_block_reads, 2 * blocks, "a scan in either direction must read each block once");
     assert_eq!(db.scan(&key(500)[..]..).take(1).count(), 1);
     assert_eq!(db.stats().scan_block_reads, 2 * blocks + 1);
-    assert_eq!(db.stats().total.block_reads, 0, "lookups have a count of their own");
+    assert_eq!(db.stats().total.block_reads, 0, "block reads of scans must not count as those of lookups");
     db.reset_stats();
     assert_eq!((db.stats().scans, db.stats().scan_block_reads), (0, 0));
 }

@@ -15,7 +15,7 @@ fn options(storage: &Memory, hash: Option<HashKind>, secret: Option<u8>) -> Opti
     Options { hash, secret, ..quiet(storage) }
 }
 
-/// Creates a store with keys in two SSTs and some writes only in the log.
+/// Creates and closes a store with SSTs of keys, of overwritten keys and of one deleted key.
 fn make(storage: &Memory, hash: HashKind) {
     let secret = hash.is_keyed().then_some(1);
     let db = Db::open(DIR, options(storage, Some(hash), secret)).unwrap();
@@ -144,7 +144,7 @@ fn seeds_are_random_for_each_store_unless_one_is_given() {
         db.flush().unwrap();
         db.close().unwrap();
         let table = storage.read(&files(&storage, Path::new(DIR), ".sst")[0]).unwrap();
-        // The seed lies 44 bytes before the end of the magic in the filter's trailer.
+        // The seed begins 40 bytes before the magic of the filter's trailer.
         let magic = table.windows(4).position(|window| window == b"\x89FLB").unwrap();
         u64::from_le_bytes(table[magic - 40..magic - 32].try_into().unwrap())
     };

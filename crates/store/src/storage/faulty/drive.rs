@@ -29,8 +29,8 @@ pub enum Crash {
     Dropped,
     /// All changes reached the disk.
     Kept,
-    /// All names reached the disk, but only a part of the bytes. Missing sectors of 512 bytes read
-    /// as zeros.
+    /// All names reached the disk, but only a part of the unsynced bytes. A file may end early, and
+    /// missing sectors of 512 bytes read as zeros.
     Torn,
     /// Each name and each file reaches the disk independently. A rename may survive without the
     /// earlier creation, and a file may survive without its name.

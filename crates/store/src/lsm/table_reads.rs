@@ -1,0 +1,287 @@
+//! The path of a read through the SSTs of a version: one key, or a batch of keys.
+
+use super::batch_read::{BATCH, Batch, Probe};
+use super::options::FilterUse;
+use super::reports::Reports;
+use super::stats::{Recorder, Tally};
+use super::version::{Level, Slot, Version};
+use super::version_edit::NUM_LEVELS;
+use crate::error::{Error, Result};
+use crate::sstable::{BlockCache, BlockReads, Lookup, TableFilter};
+use filterblock::{Answer, FilterSet, FilterSlot, KeyHash};
+
+/// The settings of a read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadContext<'a> {
+    pub(super) filter_use: FilterUse,
+    pub(super) strict: bool,
+    pub(super) cache: Option<&'a BlockCache>,
+    pub(super) reports: &'a Reports,
+}
+
+/// Up to this number of SSTs in a level, each filter is asked for many keys of a batch at once. With
+/// two SSTs, a key of a batch takes 37 ns in this way, and 48 ns in pairs.
+const FEW_SSTS: usize = 4;
+
+/// A key of a batch, and an SST of a deeper level that may hold it.
+#[derive(Debug, Clone, Copy)]
+struct Pair<'v> {
+    level: &'v Level,
+    slot: &'v Slot,
+    place: u32,
+}
+
+/// The pairs of a batch, in the order of the levels, with the queries of their filters and the
+/// answers. The vectors serve all batches of a read.
+#[derive(Debug, Default)]
+pub(super) struct Pairs<'v> {
+    pairs: Vec<Pair<'v>>,
+    queries: Vec<(FilterSlot, KeyHash)>,
+    answers: Vec<Answer>,
+}
+
+impl Version {
+    /// Returns the newest version of a key in the SSTs. The outer `None` means that no SST knows
+    /// the key; the inner `None` means that the key is deleted.
+    ///
+    /// # Errors
+    /// Returns an error for a damaged index or data block, and for a damaged filter if
+    /// `context.strict` is set. I/O errors pass through.
+    #[inline]
+    pub(super) fn get(
+        &self,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        recorder: Option<Recorder<'_>>,
+    ) -> Result<Option<Option<Vec<u8>>>> {
+        for level in &self.levels {
+            let mut tally = Tally::default();
+            let found = level.get(&self.filters, probe, context, &mut tally);
+            if let Some(recorder) = recorder {
+                recorder.level(level.number, &tally);
+            }
+            match found? {
+                Lookup::NotFound => {}
+                Lookup::Value(value) => return Ok(Some(Some(value))),
+                Lookup::Tombstone => return Ok(Some(None)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads many keys as [`Version::get`] does. The result for the `i`-th key goes to `values[i]`,
+    /// and its bit in `batch.open` is cleared.
+    ///
+    /// An SST of level 0, or of an upper level with few SSTs, covers many keys of a batch. Its filter
+    /// gets all of them in one query. A deeper level has about one key for each SST. So the filters
+    /// of all deeper levels get one list of pairs, and the cache lines of 32 pairs are prefetched
+    /// together.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Version::get`].
+    pub(super) fn get_batch<'v>(
+        &'v self,
+        batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
+        context: &ReadContext<'_>,
+        recorder: Option<Recorder<'_>>,
+        pairs: &mut Pairs<'v>,
+    ) -> Result<()> {
+        let mut tallies = [Tally::default(); NUM_LEVELS];
+        let is_grouped = |level: &&Level| level.number == 0 || level.slots.len() <= FEW_SSTS;
+        let (grouped, paired) = self.levels.split_at(self.levels.iter().take_while(is_grouped).count());
+        let result = grouped.iter().try_for_each(|level| {
+            let mut tally = Tally::default();
+            let result = level.slots.iter().try_for_each(|slot| {
+                let mask = slot.mask_of(batch, batch.open);
+                slot.get_batch(&self.filters, mask, batch, values, context, &mut tally)
+            });
+            if let Some(of_level) = tallies.get_mut(level.number) {
+                *of_level = tally;
+            }
+            result
+        });
+        let result = result.and_then(|()| {
+            pairs.collect(paired, batch);
+            pairs.ask(&self.filters, context.filter_use);
+            pairs.search(batch, values, context, &mut tallies)
+        });
+        if let Some(recorder) = recorder {
+            for level in &self.levels {
+                recorder.level(level.number, tallies.get(level.number).unwrap_or(&Tally::default()));
+            }
+        }
+        result
+    }
+}
+
+impl<'v> Pairs<'v> {
+    /// Finds the SSTs of the deeper levels that may hold the open keys of a batch.
+    fn collect(&mut self, levels: &'v [Level], batch: &Batch<'_>) {
+        self.pairs.clear();
+        self.queries.clear();
+        for level in levels {
+            let mut open = batch.open;
+            while let Some((place, probe)) = batch.probe(open.trailing_zeros()).map(|key| (open.trailing_zeros(), key))
+            {
+                open &= open - 1;
+                let Some(slot) = level.candidate(&probe).filter(|slot| slot.covers(&probe)) else { continue };
+                self.pairs.push(Pair { level, slot, place });
+                self.queries.push((slot.filter, probe.hash));
+            }
+        }
+    }
+
+    fn ask(&mut self, filters: &FilterSet<Error>, filter_use: FilterUse) {
+        self.answers.clear();
+        self.answers.resize(self.queries.len(), Answer::Unfiltered);
+        if filter_use == FilterUse::Consult {
+            filters.ask_pairs(&self.queries, &mut self.answers);
+        }
+    }
+
+    /// Searches the SSTs whose filters did not deny the key, from the top level down. A key that is
+    /// found is closed, and later pairs of this key count nothing.
+    fn search(
+        &self,
+        batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
+        context: &ReadContext<'_>,
+        tallies: &mut [Tally; NUM_LEVELS],
+    ) -> Result<()> {
+        for (pair, &answer) in self.pairs.iter().zip(&self.answers) {
+            let Some(tally) = tallies.get_mut(pair.level.number) else { continue };
+            if batch.open >> pair.place & 1 == 0 {
+                continue;
+            }
+            if answer == Answer::No {
+                tally.true_negatives += 1;
+                tally.expected += pair.slot.expected;
+                continue;
+            }
+            let Some(probe) = batch.probe(pair.place) else { continue };
+            let value = match pair.slot.search(&probe, context, answer, tally)? {
+                Lookup::NotFound => continue,
+                Lookup::Value(value) => Some(value),
+                Lookup::Tombstone => None,
+            };
+            batch.open &= !(1 << pair.place);
+            if let Some(to) = values.get_mut(pair.place as usize) {
+                *to = value;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Level {
+    /// Returns the SSTs that may hold the key: all SSTs of level 0, at most one of a deeper level.
+    #[inline]
+    fn candidates(&self, probe: &Probe<'_>) -> &[Slot] {
+        if self.number == 0 { &self.slots } else { self.candidate(probe).map_or(&[], std::slice::from_ref) }
+    }
+
+    #[inline]
+    fn get(
+        &self,
+        filters: &FilterSet<Error>,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        tally: &mut Tally,
+    ) -> Result<Lookup> {
+        for slot in self.candidates(probe) {
+            if !slot.covers(probe) {
+                continue;
+            }
+            // Keep this branch on the filter's answer a branch. It lets the processor continue with
+            // the next SST while this filter's cache line is still loading.
+            let answer = match context.filter_use {
+                FilterUse::Consult => filters.ask(slot.filter, probe.hash),
+                FilterUse::Ignore => Answer::Unfiltered,
+            };
+            if answer == Answer::No {
+                tally.true_negatives += 1;
+                tally.expected += slot.expected;
+                continue;
+            }
+            let found = slot.search(probe, context, answer, tally)?;
+            if found != Lookup::NotFound {
+                return Ok(found);
+            }
+        }
+        Ok(Lookup::NotFound)
+    }
+}
+
+impl Slot {
+    /// Queries the filter for the keys with a bit in `mask`, and searches the SST for those that
+    /// the filter does not deny.
+    fn get_batch(
+        &self,
+        filters: &FilterSet<Error>,
+        mask: u32,
+        batch: &mut Batch<'_>,
+        values: &mut [Option<Vec<u8>>],
+        context: &ReadContext<'_>,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let group = batch.gather(mask);
+        let len = group.hashes().len();
+        let mut answers = [true; BATCH];
+        let is_filtered =
+            context.filter_use == FilterUse::Consult && filters.ask_batch(self.filter, group.hashes(), &mut answers);
+        let answer = if is_filtered { Answer::Maybe } else { Answer::Unfiltered };
+        let mut answered = 0;
+        for (i, _) in answers.iter().enumerate().take(len).filter(|&(_, &may_contain)| may_contain) {
+            let Some((place, probe)) = group.place(i).and_then(|place| Some((place, batch.probe(place)?))) else {
+                continue;
+            };
+            let value = match self.search(&probe, context, answer, tally)? {
+                Lookup::NotFound => continue,
+                Lookup::Value(value) => Some(value),
+                Lookup::Tombstone => None,
+            };
+            answered |= 1 << place;
+            if let Some(to) = values.get_mut(place as usize) {
+                *to = value;
+            }
+        }
+        let denied = answers.iter().take(len).filter(|&&may_contain| !may_contain).count() as u64;
+        tally.true_negatives += denied;
+        tally.expected += denied * self.expected;
+        batch.open &= !answered;
+        Ok(())
+    }
+
+    #[cold]
+    fn search(
+        &self,
+        probe: &Probe<'_>,
+        context: &ReadContext<'_>,
+        answer: Answer,
+        tally: &mut Tally,
+    ) -> Result<Lookup> {
+        if context.filter_use == FilterUse::Consult {
+            self.stored.report_filter(context.reports, context.strict)?;
+        }
+        let mut reads = BlockReads::default();
+        let found = self.table.find(probe.key, context.cache, &mut reads);
+        tally.block_reads += reads.blocks;
+        tally.block_read_bytes += reads.bytes;
+        let found = found?;
+        // If any page of the filter is damaged, a wrong "maybe" counts as degraded, not as a false
+        // positive: the answer may come from that page.
+        let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
+        match (answer, &found) {
+            (Answer::Maybe, Lookup::NotFound) if is_damaged() => tally.degraded += 1,
+            (Answer::Maybe, Lookup::NotFound) => {
+                tally.false_positives += 1;
+                tally.expected += self.expected;
+            }
+            (Answer::Maybe, _) => tally.true_positives += 1,
+            _ if matches!(self.table.filter(), TableFilter::Degraded(_)) => tally.degraded += 1,
+            _ => tally.unfiltered += 1,
+        }
+        Ok(found)
+    }
+}
