@@ -60,11 +60,12 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = AlignedBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
-        // The trailer's checksum is valid for the current version number, so only the version byte
-        // is damaged.
-        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => Ok(BlockFile::Damaged(
-            format!("{error}; the rest of the trailer has version 1, so this is damage and not a newer format"),
-        )),
+        // The checksum of the trailer is valid with version 1, so only the version is damaged.
+        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
+            Ok(BlockFile::Damaged(format!(
+                "{error}; with version 1 the checksum of the trailer is valid, so this is damage and not a newer format"
+            )))
+        }
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }

@@ -319,8 +319,13 @@ fn explain_hash(dir: &Path, failure: Failure) -> Failure {
     }
 }
 
-/// Returns true if the write-ahead log is damaged.
+/// Returns whether `error` reports damage of a write-ahead log, which `--salvage` can skip. Damage
+/// of a manifest has the same fields, but a manifest is always read strictly.
 fn is_log_damage(error: &Error) -> bool {
+    let Error::InFile { path, .. } = error else { return false };
+    if path.extension().is_none_or(|extension| extension != "log") {
+        return false;
+    }
     let (Error::Corrupt { field, .. } | Error::ChecksumMismatch { field, .. }) = error.root() else { return false };
     matches!(field, Field::LogRecord | Field::LogSequence | Field::LogHeader | Field::Batch)
 }

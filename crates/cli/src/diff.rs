@@ -187,8 +187,8 @@ fn describe(report: &Report) -> String {
     out
 }
 
-/// Formats a number of keys. Three significant digits would hide small differences, so all digits
-/// are shown.
+/// Formats a number of keys. From 100 on it shows all digits, because three significant digits
+/// would hide small differences.
 fn significant_keys(keys: f64) -> String {
     if keys.is_finite() && keys >= 100.0 { thousands(text::whole(keys)) } else { significant(keys) }
 }

@@ -136,9 +136,9 @@ fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -
         (_, None) => {
             Err(Failure::Message(format!("{path}: the file has {len}; choose one with --number, counted from 0")))
         }
-        (filters, Some(number)) => filters
-            .get(number)
-            .ok_or_else(|| Failure::Message(format!("{path}: no filter {number}; the file has {len}, counted from 0"))),
+        (filters, Some(number)) => filters.get(number).ok_or_else(|| {
+            Failure::Message(format!("{path}: no filter {number}; the file has {len}; give a lower --number, from 0"))
+        }),
     }
 }
 

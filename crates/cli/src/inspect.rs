@@ -113,7 +113,8 @@ fn inspect_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
 }
 
 /// Makes the comparison of `--what-if`. Prints a message and returns `None` if the filter is empty
-/// or answers "maybe" to every key.
+/// or answers "maybe" to every key. `present` is `None` if the number of keys is unknown, which is
+/// an error.
 fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<WhatIf>> {
     let Some(present) = present else {
         let path = arguments.file.display();

@@ -51,15 +51,17 @@ Examples:
 
 Exit status:
   0  done, or a positive answer
-  1  a negative answer: nothing found, or damage found
+  1  a negative answer: not found, different, or damaged
   2  an error; the message is on stderr
   128 + N when signal N ends the command (130 for Ctrl-C)
 
 Streams and signals:
-  If the reader of a pipe closes it, the output stops without an error and the exit status stays as it is.
+  If the reader of a pipe closes it, text output stops without an error and the exit status does not change. For a \
+binary block (--output -) it is an error.
   A full disk, a closed standard output and a closed standard input are errors. Closed streams are detected \
 only on Linux.
-  A signal removes temporary files. SIGKILL may leave one named .filterblock.*.tmp beside the output file.
+  Before a signal ends the command, the command removes its temporary files. SIGKILL may leave one named \
+.filterblock.*.tmp beside the output file.
   On Linux, signals that the parent process ignores (nohup) stay ignored.
 
 Environment:

@@ -23,8 +23,8 @@ Input:
   The command does not need the secret.
 
 Result:
-  The new block has the same bits as one filter built from all keys. Its number of keys is the sum of the inputs. That \
-number and the printed FPR are upper bounds, because some keys may be in several blocks.
+  The new block has the same bits as one filter of this shape built from all keys. Its number of keys is the sum of \
+the inputs. That number and the printed FPR are upper bounds, because some keys may be in several blocks.
 
 See `filterblock build --help` for --force and --allow-empty.
 

@@ -87,7 +87,7 @@ impl BlockArguments {
         if info.num_keys == 0 {
             match &file {
                 Some(file) => file.judge_empty("no key was read", self.allow_empty)?,
-                None => message("-: no key was read; the filter is empty and denies every key"),
+                None => message("standard output: no key was read; the filter is empty and denies every key"),
             }
         }
         match file {

@@ -34,8 +34,13 @@ pub struct NewFile {
 impl NewFile {
     /// Checks before any work that the file can be created. An existing file is refused unless
     /// `replace` is set. A directory, a device or a pipe is never replaced. Symbolic links are
-    /// followed and stay.
+    /// followed and stay. `-` is refused, because it means standard output in other commands.
     pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
+        if path.as_os_str() == "-" {
+            return Err(Failure::Message(
+                "-: this output cannot go to standard output; give a file, or ./- for a file of this name".into(),
+            ));
+        }
         match path.metadata() {
             Ok(found) if !found.is_file() => {
                 return Err(Failure::Message(format!(

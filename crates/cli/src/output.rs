@@ -72,8 +72,8 @@ pub fn print(text: &str) -> Outcome<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
 }
 
-/// Writes binary data to stdout. A part of it is useless, so a reader that closes the pipe early is
-/// an error.
+/// Writes binary data to stdout. A part of the data is useless, so a reader that closes the pipe
+/// early is an error.
 pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
     let written = streams::writer().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
     written.map_err(|error| match error.kind() {
@@ -84,7 +84,7 @@ pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
     })
 }
 
-/// Checks before any work that stdout is open and can receive the result.
+/// Checks that stdout is open. Commands call it before any work, so that the result is not lost.
 pub fn check_stdout() -> Outcome<()> {
     streams::check_stdout().map_err(Failure::stdout)
 }

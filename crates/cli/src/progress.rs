@@ -15,7 +15,7 @@ pub fn bar(len: Option<u64>, what: impl Into<String>) -> ProgressBar {
         Some(len) => (ProgressBar::new(len), "{msg:40} [{bar:30}] {human_pos}/{human_len}, {eta} left"),
         None => (ProgressBar::new_spinner(), "{msg:40} {human_pos}"),
     };
-    // The templates are constants of this file, so any test would reveal an invalid one.
+    // The templates are constants. An invalid one would only leave the default style.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }

@@ -74,7 +74,7 @@ pub struct Arguments {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Treat the keys as prefixes; extract them with the extractor that built the filter
+    /// The keys are prefixes, as the prefix extractor of the filter takes them from whole keys
     #[arg(long)]
     prefixes: bool,
     #[command(flatten)]
@@ -246,7 +246,8 @@ impl<W: Write> Query<'_, W> {
         if self.batch.is_full() { self.answer().map_err(Refused::Other) } else { Ok(()) }
     }
 
-    /// Queries a native filter for the batch, and prints the answers.
+    /// Queries a native filter for the batch and counts the answers. Prints the answers unless
+    /// --quiet or --count is given.
     fn answer(&mut self) -> Outcome<()> {
         if let Target::Native(filter) = &self.target {
             self.batch.answers.resize(self.batch.hashes.len(), false);

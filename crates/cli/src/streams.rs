@@ -4,13 +4,13 @@
 //! then reads as an empty file, and `build --force` would turn it into a filter that denies every
 //! key. Output to a closed stdout would be lost without an error. `main` cannot detect this: a
 //! /dev/null that is open in both directions may come from the runtime or from the caller (Python's
-//! `subprocess.DEVNULL` and daemon(3) open it like that). Therefore a function checks the streams
-//! before the runtime does. The C library calls the functions listed in `.init_array` before
-//! `main`.
+//! `subprocess.DEVNULL` and daemon(3) open it like that). On Linux, a function therefore checks the
+//! streams before the runtime does: the C library calls the functions listed in `.init_array`
+//! before `main`. On other systems a closed stream stays undetected.
 //!
 //! The handles of the standard library also hide a descriptor that is open in the wrong direction
-//! only (`0>file`): stdin looks empty and stdout swallows everything. [`reader`] and [`writer`] are
-//! plain files, which report the error.
+//! only (`0>file`): stdin looks empty, and output to stdout is lost. On Unix, [`reader`] and
+//! [`writer`] return plain files, which report the error.
 #![cfg_attr(
     target_os = "linux",
     expect(unsafe_code, reason = "link_section: the section must hold function pointers, as it does here")
@@ -53,7 +53,8 @@ fn closed(advice: &str) -> io::Error {
 /// Opens stdin.
 ///
 /// # Errors
-/// Returns an error if the process was started with a closed stdin.
+/// Returns an error if the process was started with a closed stdin (detected only on Linux), or if
+/// the descriptor cannot be duplicated.
 pub fn reader() -> io::Result<Box<dyn Read>> {
     if STDIN_CLOSED.load(Ordering::Relaxed) {
         return Err(closed("redirect a file or a pipe into it"));
@@ -68,7 +69,8 @@ pub fn reader() -> io::Result<Box<dyn Read>> {
 /// Opens stdout without a buffer.
 ///
 /// # Errors
-/// Returns an error if the process was started with a closed stdout.
+/// Returns an error if the process was started with a closed stdout (detected only on Linux), or if
+/// the descriptor cannot be duplicated.
 pub fn writer() -> io::Result<Box<dyn Write>> {
     check_stdout()?;
     #[cfg(unix)]
@@ -81,7 +83,7 @@ pub fn writer() -> io::Result<Box<dyn Write>> {
 /// Checks that stdout is open.
 ///
 /// # Errors
-/// Returns an error if the process was started with a closed stdout.
+/// Returns an error if the process was started with a closed stdout (detected only on Linux).
 pub fn check_stdout() -> io::Result<()> {
     if STDOUT_CLOSED.load(Ordering::Relaxed) { Err(closed("redirect it to a file or a pipe")) } else { Ok(()) }
 }

@@ -28,13 +28,14 @@ pub fn count(value: u64, unit: &str) -> String {
     format!("{} {unit}{}", thousands(value), if value == 1 { "" } else { "s" })
 }
 
-/// Formats a fraction of 1 as a percentage with three significant digits.
+/// Formats a fraction of 1 as a percentage, with as many digits as [`significant`] gives.
 pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
 /// Formats a number with three significant digits, or with two below 0.001. From 1,000 on it has
-/// thousands separators. It never has an exponent.
+/// all digits and thousands separators. A number that rounds to less than 0.0000001 becomes
+/// `<0.0000001`, and no number has an exponent.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();

@@ -51,8 +51,8 @@ pub struct Arguments {
     /// The keys of the filter, one per line, or `-` for standard input
     #[arg(long, value_name = "KEYFILE")]
     against: Option<PathBuf>,
-    /// Treat the keys of --against as prefixes; extract them with the extractor that built the
-    /// filter
+    /// The keys of --against are prefixes, as the prefix extractor of the filter takes them from
+    /// whole keys
     #[arg(long, requires = "against")]
     prefixes: bool,
     /// Print the report as JSON

@@ -65,9 +65,10 @@ struct Choice {
 }
 
 impl WhatIf {
-    /// Builds a block of each kind from integers, as many as there are keys. This gives nearly the
-    /// size of a block of the real keys, because the size depends mostly on their number. Returns
-    /// `None` if there are no keys, or if the FPR is not between 0 and 1.
+    /// Builds a block of each kind from integers, as many as there are keys but at most
+    /// [`BUILT_KEYS_MAX`]. This gives nearly the size of a block of the real keys, because the size
+    /// depends mostly on their number. Returns `None` if there are no keys, or if the FPR is not
+    /// between 0 and 1.
     ///
     /// # Errors
     /// Returns an error if memory is short.

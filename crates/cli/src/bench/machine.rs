@@ -31,10 +31,12 @@ impl Machine {
         }
     }
 
-    /// Formats processor, cores, instruction set and kernel as a short line for the caption of a
+    /// Formats processor, cores, instruction set and system as a short line for the caption of a
     /// picture.
     pub fn short(&self) -> String {
-        format!("{}, {} cores, {} probes, Linux {}", self.cpu, self.cores, self.instruction_set, self.kernel)
+        // Only Linux reports its kernel.
+        let system = if self.kernel == unknown() { self.os.clone() } else { format!("Linux {}", self.kernel) };
+        format!("{}, {} cores, {} probes, {system}", self.cpu, self.cores, self.instruction_set)
     }
 
     /// Formats the machine as one line.
@@ -87,4 +89,20 @@ fn memory_bytes() -> Option<u64> {
 
 fn os() -> String {
     field("/etc/os-release", "PRETTY_NAME").unwrap_or_else(|| std::env::consts::OS.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caption_names_the_system_of_the_record() {
+        let caption = |os: &str, kernel: &str| {
+            let (os, kernel) = (os.to_owned(), kernel.to_owned());
+            Machine { cpu: "M1".into(), cores: 8, instruction_set: "neon".into(), os, kernel, ..Machine::here() }
+                .short()
+        };
+        assert_eq!(caption("macos", "unknown"), "M1, 8 cores, neon probes, macos");
+        assert_eq!(caption("Debian GNU/Linux 12", "6.1.0"), "M1, 8 cores, neon probes, Linux 6.1.0");
+    }
 }

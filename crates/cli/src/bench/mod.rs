@@ -1,5 +1,9 @@
-//! `filterblock bench`: measures how many disk reads and how much time filters save.
+//! `filterblock bench`: measures how many disk reads and how much time filters save, and how fast a
+//! store loads.
 
+mod load;
+mod load_report;
+mod load_run;
 mod machine;
 mod measure;
 mod page_cache;
@@ -16,9 +20,10 @@ use super::failure::Outcome;
 const EXAMPLES: &str = "\
 Examples:
   filterblock bench point-miss
-  filterblock bench point-miss --keys names.txt --filter blocked-bloom:10";
+  filterblock bench point-miss --keys names.txt --filter blocked-bloom:10
+  filterblock bench load --count 20000000";
 
-/// Measure how many reads and how much time filters save
+/// Measure how many reads filters save, and how fast a store loads
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -29,6 +34,7 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     PointMiss(Box<point_miss::Arguments>),
+    Load(load::Arguments),
     Report(record::Arguments),
 }
 
@@ -36,6 +42,7 @@ enum Command {
 pub fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
         Command::PointMiss(arguments) => point_miss::run(arguments),
+        Command::Load(arguments) => load::run(arguments),
         Command::Report(arguments) => record::run(arguments),
     }
 }

@@ -16,7 +16,11 @@ pub fn draw(report: &Report, filters: &[String]) -> String {
     let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(AXIS_FROM_NS, f64::max);
     let to = 10f64.powf(slowest.log10().ceil().max(2.0));
     let settings = &report.settings;
-    let waits = if settings.cold { "page cache dropped" } else { "data in the page cache, no block cache" };
+    let waits = match (settings.cold, settings.io.as_str()) {
+        (true, _) => "page cache dropped",
+        (false, "direct") => "page cache bypassed, no block cache",
+        (false, _) => "data in the page cache, no block cache",
+    };
     let (keys, reads) = (count(settings.keys, "key"), &settings.io);
     Bars {
         title: "Mean latency of a miss, with and without filters".into(),

@@ -13,7 +13,7 @@ use super::run::{Bench, Plan};
 use super::source::{KEYS_MIN, Source};
 use super::store::{Layout, Setup};
 use super::{measure, page_cache, plot};
-use crate::filter_choice::FilterChoice;
+use crate::filter_choice::{self, FilterChoice};
 use filterblock::Verify;
 use filterblock_store::storage::IoMode;
 
@@ -24,12 +24,13 @@ Examples:
   filterblock bench point-miss --layout all --json result.json --svg latency.svg
   filterblock bench point-miss --layout levels-4 --count 300000 --filter monkey:10
   filterblock bench point-miss --cold --io direct --dir /mnt/disk --verify on-first-touch
+  filterblock bench point-miss --filter bumped-ribbon:16 --filter-memory 1MiB
 
 For each filter and layout, the benchmark loads a store in random order. On the same files it then looks up absent keys, \
 present keys and a mix of both, first with filters and then without. Absent keys lie between the smallest and the largest \
 loaded key.
 
-The defaults take about two minutes. One store exists at a time and needs 130 MB of disk, twice that during compaction. \
+The defaults take about a minute. One store exists at a time and needs 130 MB of disk, twice that during compaction. \
 Stores lie in a temporary directory, which is removed at the end and after Ctrl-C.
 
 The table:
@@ -45,7 +46,8 @@ The table:
   exp. FPR %  FPR that the formulas predict
 
 The mean is the median of --rounds. Rounds alternate between filters on and off. With --cold or --io direct the mean is \
-wall time, because a read may wait for the device. The percentiles include the time to read the clock, which is printed.
+wall time, because a read may wait for the device. It is also wall time on systems other than Unix. The percentiles \
+include the time to read the clock, which is printed.
 
 Below the table, each store has a line with its load time, its size and the size of its filters. The benchmark also looks up \
 every loaded key: false negatives must be 0.
@@ -53,7 +55,8 @@ every loaded key: false negatives must be 0.
 Slow measurements make fewer gets than --lookups: a quarter if they read blocks, and fewer without filters, in layouts with many \
 runs, with --io direct and with --cold. Each row of the JSON has its number of gets, gets per second, bytes read per get and \
 bits per key. In the JSON, null means: no filter was asked about an absent key (rates), not all keys are absent (batch \
-means), or the store was made from another one by compaction (puts per second).
+means), the filters are off (expected false positives), the store was made from another one by compaction (puts per \
+second), or the system does not report the value (memory, device bytes).
 
 See `filterblock build --help` for --force, which applies to --json and --svg.
 
@@ -67,9 +70,9 @@ const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
 const LOOKUPS_MAX: u64 = 100_000_000;
 /// The most bytes of lookup keys.
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
-/// The time in seconds to load, settle and look up one key, in the slowest measured case. It serves
-/// for a rough estimate only.
-const SECONDS_PER_KEY: f64 = 1.2e-5;
+/// The time in seconds to load, settle and look up one key, for a rough estimate. With it, the
+/// estimate for the defaults is the time of the record.
+const SECONDS_PER_KEY: f64 = 6.5e-6;
 const SECONDS_PER_GET: f64 = 1e-6;
 const LOOKUPS_DEFAULT: u64 = 1_000_000;
 /// The default number of lookups per loaded key. More lookups would only repeat the same keys.
@@ -109,6 +112,10 @@ pub struct Arguments {
     /// When to verify the pages of a filter
     #[arg(long, value_enum, default_value = "at-open")]
     verify: VerifyChoice,
+    /// Keep the filters within BYTES of memory, such as 64MiB: bumped ribbons lose columns, and
+    /// other filters stay whole [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = filter_choice::memory)]
+    filter_memory: Option<u64>,
     /// Drop the files of the store from the page cache before each measurement (Linux, no root
     /// needed)
     #[arg(long)]
@@ -120,7 +127,7 @@ pub struct Arguments {
     /// Repeat each measurement N times; the report shows the median of the N means
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1_000u32, 3))]
     rounds: u32,
-    /// The seed of keys, values and orders; the same seed repeats a run
+    /// The seed of generated keys, of random orders and of the filters; the same seed repeats a run
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
     /// Write the results as JSON to FILE; `-` prints them instead of the table
@@ -223,6 +230,7 @@ fn plan<'a>(arguments: &Arguments, source: &'a Source) -> Plan<'a> {
         io: arguments.io.into(),
         verify: arguments.verify.into(),
         cold: arguments.cold,
+        filter_memory: arguments.filter_memory,
     };
     let chosen = |layout: &Layout| arguments.layout.iter().any(|choice| choice.includes(*layout));
     Plan {
@@ -304,6 +312,7 @@ fn settings(arguments: &Arguments, plan: &Plan<'_>) -> Outcome<Settings> {
         }
         .into(),
         cold: arguments.cold,
+        filter_memory: arguments.filter_memory,
         lookups: plan.lookups,
         rounds: arguments.rounds,
         mean_clock: if plan.setup.waits() { "wall" } else { "thread CPU" }.into(),
@@ -339,5 +348,25 @@ impl From<VerifyChoice> for Verify {
             VerifyChoice::AtOpen => Self::AtOpen,
             VerifyChoice::OnFirstTouch => Self::OnFirstTouch,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_defaults_are_announced_with_the_time_of_the_record() {
+        let Command { arguments } = Command::parse_from(["point-miss"]);
+        let source = source(&arguments).unwrap();
+        let text = announcement(&plan(&arguments, &source));
+        assert!(text.starts_with("6 stores of about 1") && text.ends_with("; about 1 minute"), "{text}");
     }
 }

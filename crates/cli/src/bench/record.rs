@@ -33,7 +33,7 @@ const END: &str = "<!-- end -->";
 pub struct Arguments {
     /// The file that `bench point-miss --json` wrote
     record: PathBuf,
-    /// Draw the mean latencies of absent keys, with filters and without
+    /// Draw the mean latencies of absent keys, with filters and without, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Draw this filter of the record only; may be repeated [default: all]

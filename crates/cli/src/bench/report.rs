@@ -36,6 +36,9 @@ pub struct Settings {
     pub io: String,
     pub verify: String,
     pub cold: bool,
+    /// The memory budget of the filters in bytes; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter_memory: Option<u64>,
     /// The number of gets in the longest measurements. Each row records its own number.
     pub lookups: u64,
     pub rounds: u32,
@@ -128,14 +131,10 @@ impl Report {
             text += "\n";
         }
         text += &format!(
-            "\n{}\n{optimised}{} of {:.0} bytes, values of {}, {} reads{}. Times in ns; mean and batch: {} clock, \
-             median of {}; percentiles: wall clock, including about {:.0} ns to read the clock.\n{}\n\n",
+            "\n{}\n{optimised}{}. Times in ns; mean and batch: {} clock, median of {}; percentiles: wall clock, \
+             including about {:.0} ns to read the clock.\n{}\n\n",
             self.machine.describe(),
-            count(settings.keys, "key"),
-            settings.key_len_bytes_mean,
-            count(settings.value_len_bytes as u64, "byte"),
-            settings.io,
-            if settings.cold { ", page cache dropped" } else { "" },
+            settings.describe(),
             settings.mean_clock,
             count(settings.rounds.into(), "round"),
             settings.clock_cost_ns,
@@ -161,14 +160,9 @@ impl Report {
     fn machine_lines(&self) -> String {
         let settings = &self.settings;
         format!(
-            "{}.\n{} of {:.0} bytes with values of {}; {} reads{}.\n\
-             Medians of {}; reading the clock takes {:.0} ns.",
+            "{}.\n{}.\nMedians of {}; reading the clock takes {:.0} ns.",
             self.machine.describe(),
-            count(settings.keys, "key"),
-            settings.key_len_bytes_mean,
-            count(settings.value_len_bytes as u64, "byte"),
-            settings.io,
-            if settings.cold { ", page cache dropped" } else { "" },
+            settings.describe(),
             count(settings.rounds.into(), "round"),
             settings.clock_cost_ns,
         )
@@ -300,6 +294,20 @@ impl Report {
             )
         };
         pairs.map(sentence).collect()
+    }
+}
+
+impl Settings {
+    /// Formats number and length of the keys, length of the values, and the mode of reads.
+    fn describe(&self) -> String {
+        format!(
+            "{} of {:.0} bytes with values of {}; {} reads{}",
+            count(self.keys, "key"),
+            self.key_len_bytes_mean,
+            count(self.value_len_bytes as u64, "byte"),
+            self.io,
+            if self.cold { ", page cache dropped" } else { "" },
+        )
     }
 }
 

@@ -104,7 +104,8 @@ impl Source {
         Self::Mixed { count, seed, smallest, largest }
     }
 
-    /// Reads the first `count` distinct lines of a file.
+    /// Reads the first `count` distinct lines of a file, or all distinct lines if `count` is
+    /// `None`.
     pub fn lines(path: &Path, count: Option<u64>, seed: u64) -> Outcome<Self> {
         let mut read = Strings::default();
         let mut loaded = HashSet::new();
@@ -153,6 +154,15 @@ impl Source {
         }
     }
 
+    /// Returns the generated key with this index; `None` if the keys come from a file. Keys from
+    /// index [`Source::len`] on are absent.
+    pub fn generated(&self, index: u64) -> Option<[u8; 16]> {
+        match self {
+            Self::Mixed { seed, .. } => Some(mixed_key(index, *seed)),
+            Self::Lines { .. } => None,
+        }
+    }
+
     /// Calls `visit` with every loaded key, in loading order.
     pub fn for_each(&self, mut visit: impl FnMut(&[u8]) -> Outcome<()>) -> Outcome<()> {
         match self {
@@ -184,7 +194,9 @@ impl Source {
                 self.is_absent_within(&key)
             });
             if !found {
-                return Err(Failure::Message("cannot find absent keys between the smallest and the largest key; give other keys with --keys, or omit it".into()));
+                let why = "cannot find absent keys between the smallest and the largest key; give other keys with \
+                           --keys, or omit --keys";
+                return Err(Failure::Message(why.into()));
             }
             chosen.push(&key);
         }

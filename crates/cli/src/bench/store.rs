@@ -82,6 +82,8 @@ pub struct Setup<'a> {
     pub io: IoMode,
     pub verify: Verify,
     pub cold: bool,
+    /// The memory budget of the filters in bytes.
+    pub filter_memory: Option<u64>,
 }
 
 impl Setup<'_> {
@@ -132,12 +134,14 @@ impl Store<'_> {
                 Verify::OnFirstTouch => FilterMemory::Mapped,
                 Verify::AtOpen => FilterMemory::default(),
             },
+            filter_memory_budget: self.setup.filter_memory,
             block_cache_bytes: 0,
             ..Options::default()
         }
     }
 
-    /// Loads every key, waits for background work, and closes the store.
+    /// Loads every key, waits for background work, compacts the store if the layout says so, and
+    /// closes it.
     pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
         let source = self.setup.source;
         let loading = self.loading(layout);
@@ -257,8 +261,8 @@ impl Store<'_> {
             runs: runs(&stats),
             tables: stats.total.tables,
             store_bytes: stats.total.bytes,
-            filter_bytes: stats.total.filter_bytes,
-            bits_per_key: stats.total.filter_bytes as f64 * 8.0 / stats.total.keys.max(1) as f64,
+            filter_bytes: stats.total.filter_memory_bytes,
+            bits_per_key: stats.total.filter_memory_bytes as f64 * 8.0 / stats.total.keys.max(1) as f64,
         })
     }
 }
@@ -272,6 +276,6 @@ fn compact(db: &Db) -> Outcome<f64> {
 }
 
 /// Counts sorted runs. SST files of level 0 overlap, so each is a run; any other level is one run.
-fn runs(stats: &Stats) -> u64 {
+pub fn runs(stats: &Stats) -> u64 {
     stats.levels.iter().map(|level| if level.level == 0 { level.tables } else { level.tables.min(1) }).sum()
 }

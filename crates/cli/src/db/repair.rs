@@ -24,12 +24,14 @@ What the repair does:
   A sound SST file stays unchanged. A damaged SST file is rewritten from its sound blocks.
   A missing or damaged manifest is rebuilt from the SST files. Sound log records behind damage are kept.
   Every damaged file is moved unchanged to the folder lost/ of the store.
-  A second repair, or the repair of a sound store, changes nothing.
+  An SST file that an earlier command set aside as unnamed-*.sst is removed if all its entries are in the store.
+  A second repair, or the repair of a sound store, changes no entry.
 
 What the report shows:
   For each loss, the range of the affected keys. Such a key may be missing, or have an older value. A deleted key may \
 come back.
-  Without a manifest, also doubts: which of two SST files is newer, or whether an SST file is a leftover of a compaction.
+  Without a sound manifest, also doubts: which of two SST files is newer, or whether an SST file is a leftover of a \
+compaction.
 
 A file of another program is listed and stays unchanged. If no file belongs to a store, or CURRENT belongs to another \
 engine, the repair changes nothing and exits with 2.
@@ -48,7 +50,7 @@ pub struct Arguments {
     /// The directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Report what a repair would do, and write nothing
+    /// Report what a repair would do, and change no file
     #[arg(long)]
     dry_run: bool,
     /// Print the report as JSON
@@ -74,6 +76,7 @@ struct Report {
     losses: Vec<LossReport>,
     doubts: Vec<String>,
     set_aside: Vec<Moved>,
+    removed: Vec<String>,
     left_alone: Vec<LeftAlone>,
 }
 
@@ -145,6 +148,7 @@ impl Report {
             losses: repaired.losses.iter().map(LossReport::new).collect(),
             doubts: repaired.doubts.clone(),
             set_aside: repaired.set_aside.iter().map(moved).collect(),
+            removed: repaired.removed.iter().map(|path| path.display().to_string()).collect(),
             left_alone: repaired.left_alone.iter().map(left_alone).collect(),
         }
     }

@@ -1,4 +1,5 @@
-//! `filterblock db stats` and `db verify`: print the contents of a store, and check it for damage.
+//! `filterblock db stats` and `db verify`: print the sizes of a store's levels, and check a store
+//! for damage.
 
 use std::path::Path;
 

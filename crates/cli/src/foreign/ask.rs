@@ -148,8 +148,8 @@ impl<'a> Asked<'a> {
     /// Returns a remark for the user if the file gives all keys the same answer, for example
     /// because it has no filter. Returns `None` otherwise.
     pub fn remark(&self) -> Option<&'static str> {
-        const HOLDS_NONE: &str =
-            "too short to hold keys, or truncated; its engine answers \"absent\" to every key, so check the file";
+        const HOLDS_NONE: &str = "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to \
+                                  every key, so check the file";
         match self {
             Self::LevelDb(table) if table.filter_block().is_none() => {
                 Some("the table has no known filter, so every key may be present")

@@ -48,7 +48,7 @@ impl Report {
         }
         if self.filters.len() > SHOWN_MAX {
             let hidden = self.filters.len() - 2 * SHOWN_OF_MANY;
-            let _ = writeln!(out, "{} between them not shown; --json shows all", count(hidden as u64, "filter"));
+            let _ = writeln!(out, "{} in the middle not shown; --json shows all", count(hidden as u64, "filter"));
         }
         if let Some(what_if) = &self.what_if {
             let _ = write!(out, "\n{what_if}");
@@ -105,7 +105,9 @@ impl Holds {
     fn describe(&self) -> String {
         match self {
             Self::Everything {} => "all keys".to_owned(),
-            Self::DataBlocks { data_blocks_from, .. } => format!("data blocks from offset {data_blocks_from}"),
+            Self::DataBlocks { data_blocks_from: from, data_blocks_below: below } => {
+                format!("data blocks that begin at {from} to {}", below.saturating_sub(1))
+            }
             Self::UpTo { up_to_hex } => {
                 let mut key = Vec::new();
                 let is_text = text::unhex(up_to_hex.as_bytes(), &mut key).is_ok()

@@ -42,7 +42,8 @@ pub struct FileArguments {
     /// and bits)
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub format: Option<RawFormat>,
-    /// The column of a Parquet file: its path in the schema, joined by dots
+    /// The column of a Parquet file: its path in the schema, joined by dots [default: all; `query`:
+    /// the only column with a filter]
     #[arg(long, value_name = "NAME", conflicts_with = "format")]
     pub column: Option<String>,
     /// The row group of a Parquet file, from 0 [default: all]
@@ -161,19 +162,23 @@ impl FileArguments {
     ) -> Outcome<Vec<&'a ParquetColumnChunk>> {
         let groups = file.num_row_groups();
         if let Some(number) = self.row_group.filter(|&number| number >= groups) {
-            let (path, last) = (path.display(), groups.saturating_sub(1));
-            let groups = count(groups as u64, "row group");
-            return Err(Failure::Message(format!(
-                "{path}: no row group {number}: the file has {groups}; give a number from 0 to {last}"
-            )));
+            let next = match groups.checked_sub(1) {
+                Some(last) => format!("give a number from 0 to {last}"),
+                None => "omit --row-group".to_owned(),
+            };
+            let (path, groups) = (path.display(), count(groups as u64, "row group"));
+            return Err(Failure::Message(format!("{path}: no row group {number}: the file has {groups}; {next}")));
         }
         let is_column = |chunk: &ParquetColumnChunk| self.column.as_ref().is_none_or(|column| *column == chunk.path);
         let is_group = |chunk: &ParquetColumnChunk| self.row_group.is_none_or(|number| number == chunk.row_group);
         let chunks: Vec<_> = file.column_chunks().iter().filter(|chunk| is_column(chunk) && is_group(chunk)).collect();
         match &self.column {
             Some(column) if chunks.is_empty() => {
-                let (path, columns) = (path.display(), columns(file.column_chunks().iter()));
-                Err(Failure::Message(format!("{path}: no column {column:?}; the file has: {columns}")))
+                let known = match groups {
+                    0 => "the file has no row groups, and so no filters; give a file with rows".to_owned(),
+                    _ => format!("the file has: {}", columns(file.column_chunks().iter())),
+                };
+                Err(Failure::Message(format!("{}: no column {column:?}; {known}", path.display())))
             }
             _ => Ok(chunks),
         }

@@ -99,7 +99,7 @@ impl Encoding {
             Self::Plain(Some(len)) if written.len() != len => {
                 let given = text::count(written.len() as u64, "byte");
                 return Err(format!(
-                    "{given} given, but a value of this column has {len} in plain encoding; give {len} bytes"
+                    "{given} given, but a value of this column has {len} bytes in plain encoding; give {len} bytes"
                 ));
             }
             Self::Plain(_) => return Ok(may_contain(written)),
@@ -230,6 +230,6 @@ mod tests {
             assert!(asked(kind, written).is_err(), "{written}");
         }
         assert!(Encoding::Typed(ValueType::Utf8).ask(&[0xff], |_| false).is_err());
-        assert!(Encoding::Plain(Some(4)).ask(&[1, 2, 3], |_| false).unwrap_err().contains("has 4"));
+        assert!(Encoding::Plain(Some(4)).ask(&[1, 2, 3], |_| false).unwrap_err().contains("has 4 bytes"));
     }
 }

@@ -1,7 +1,8 @@
 //! Pictures as SVG documents: text, lines, bars and areas that follow the light or dark theme of
 //! the reader.
 //!
-//! The command and `benches/peers` draw with this module. The module depends on neither of them.
+//! The command, `benches/peers` and `benches/stores` draw with this module. The module depends on
+//! none of them.
 
 pub mod bars;
 pub mod frame;

@@ -55,7 +55,7 @@ pub struct Arguments {
     #[arg(long, value_name = "BITS", value_parser = number(BITS_EXPECTED))]
     bits_per_key: Option<f64>,
     /// Bytes for the whole block, such as 1048576, 64MiB or 2GiB
-    #[arg(long, value_name = "BYTES", value_parser = memory)]
+    #[arg(long, value_name = "BYTES", value_parser = filter_choice::memory)]
     memory: Option<u64>,
     /// Print as JSON
     #[arg(long)]
@@ -66,10 +66,6 @@ pub struct Arguments {
     /// Replace the files of --svg if they exist
     #[arg(long)]
     force: bool,
-}
-
-fn memory(text: &str) -> Result<u64, &'static str> {
-    filter_choice::bytes(text).ok_or("expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB")
 }
 
 /// Runs `filterblock plan`.

@@ -45,6 +45,16 @@ fn a_merged_block_is_sound_and_has_the_keys_of_all_inputs() {
 }
 
 #[test]
+fn an_output_of_one_dash_is_refused() {
+    let shell = shell_with_two("bloom:10");
+    let before = shell.files();
+    shell.run(&["merge", "-o", "-", "a", "b"]).fails_with(&["standard output", "./-"]);
+    assert_eq!(shell.files(), before);
+    shell.run(&["merge", "-o", "./-", "a", "b"]).exits(0);
+    assert!(shell.path("-").is_file());
+}
+
+#[test]
 fn diff_prints_bits_estimates_and_their_confidence() {
     for spec in KINDS {
         let shell = shell_with_two(spec);
@@ -85,7 +95,7 @@ fn a_failed_merge_names_both_files_and_the_difference() {
     shell.run(&["merge", "-o", "out", "a", "keys-a"]).fails_with(&["keys-a", "neither a filter block"]);
     shell.run(&["diff", "a", "keys-a"]).fails_with(&["keys-a"]);
     shell.run(&["merge", "-o", "out"]).fails_with(&[]);
-    // Filters without comparable bits are either equal or not.
+    // For a kind without comparable bits, `diff` tells only whether the filters are equal.
     shell.run(&["diff", "kind", "kind"]).exits(0);
     assert!(!shell.files().contains(&"out".to_owned()));
     shell.run(&["merge", "-o", "a", "a", "b"]).fails_with(&["a", "--force"]);

@@ -15,11 +15,12 @@ fn the_report_in_the_documents_is_that_of_the_record() {
     let record = record.to_str().unwrap();
     let arguments = ["bench", "report", record, "--filter", "by-level", "--svg", "miss.svg", "--markdown", "page.md"];
     assert_eq!(shell.run(&arguments).exits(0), "");
-    assert!(fs::read_to_string(shell.path("page.md")).unwrap() == page, "docs/BENCHMARKS.md is not that of {RECORD}");
+    assert!(fs::read_to_string(shell.path("page.md")).unwrap() == page, "docs/BENCHMARKS.md differs from {RECORD}");
     // Elsewhere a logarithm may differ in its last digit, and a bar by a tenth of a pixel.
     if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         let documented = fs::read_to_string(crate::repository("docs/point-miss.svg")).unwrap();
-        assert!(fs::read_to_string(shell.path("miss.svg")).unwrap() == documented, "docs/point-miss.svg is not");
+        let drawn = fs::read_to_string(shell.path("miss.svg")).unwrap();
+        assert!(drawn == documented, "docs/point-miss.svg differs from the picture of {RECORD}");
     }
 }
 

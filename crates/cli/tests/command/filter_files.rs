@@ -142,7 +142,7 @@ fn a_failed_build_leaves_nothing() {
     assert!(!nowhere.stderr.contains(".tmp"), "{nowhere:?}");
     nowhere.fails_with(&["nowhere/f"]);
     shell.run(&["build", "-o", "f", "."]).fails_with(&["."]);
-    // A directory in which not even root can make a file.
+    // Not even root can create a file in /proc.
     if Path::new("/proc/version").exists() {
         shell.run(&["build", "-o", "/proc/f", "bad"]).fails_with(&["/proc/f"]);
     }
@@ -216,7 +216,7 @@ fn verify_distinguishes_a_newer_format_from_damage() {
         block[at(Field::Version)] = version;
         block
     };
-    // The checksum is that of version 1, for every value of the version byte.
+    // Only the version byte changes. The checksum still matches version 1, so the byte is damaged.
     for version in (0..=u8::MAX).filter(|version| *version != 1) {
         shell.write("flipped", with_version(version));
         let said = shell.run(&["verify", "flipped"]).exits(1);

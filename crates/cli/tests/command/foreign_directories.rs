@@ -291,7 +291,7 @@ fn a_foreign_current_file_in_a_store_is_refused() {
     assert_eq!(tree(&dir), before);
 }
 
-/// A process that holds the kind of file lock that other engines use. This crate uses another kind.
+/// A process that holds a file lock by `fcntl`, as other engines do. This crate locks by `flock`.
 struct Holder(Child);
 
 impl Holder {

@@ -90,13 +90,13 @@ fn bare_filters_answer_if_their_format_is_given() {
         assert_eq!(shell.run(&["inspect", "file", "--format", format, "--json"]).json(0)["kind"], format);
         shell.run(&["verify", "file", "--format", format]).exits(0);
     }
-    // Both engines take an empty file as an empty filter. It is usually a mistake, so the command
-    // prints a remark.
+    // Both engines take an empty file for an empty filter. An empty file is usually a mistake, so
+    // the command prints a remark.
     let shell = Shell::new();
     shell.write("file", "");
     for format in ["leveldb-bloom", "rocksdb-filter"] {
         let asked = shell.run(&["query", "file", "--format", format, "key"]);
-        assert!(asked.stderr.contains("file: too short"), "{asked:?}");
+        assert!(asked.stderr.contains("file: the filter is too short"), "{asked:?}");
         asked.exits(1);
     }
     shell.run(&["query", "file", "--format", "parquet-sbbf", "--type", "utf8", "key"]).fails_with(&["file", "damaged"]);
@@ -159,6 +159,8 @@ fn unsuitable_questions_are_refused_with_advice() {
     refused(&["query", "file", "--column", "id", "7"], &["no column \"id\"", "i64"]);
     refused(&["query", "file", "--column", "i64", "--row-group", "2", "7"], &["no row group 2", "the file has 2"]);
     refused(&["verify", "file", "--column", "id"], &["no column \"id\""]);
+    shell.write("rowless", b"PAR1\0\x01\0\0\0PAR1");
+    refused(&["query", "rowless", "--column", "id", "7"], &["no column \"id\"", "no row groups", "give a file"]);
     refused(&["query", "file", "--column", "i64", "--type", "utf8", "7"], &["i64", "Int64", "--type utf8"]);
     refused(&["query", "file", "--column", "i64", "seven"], &["argument \"seven\"", "int64"]);
     refused(&["query", "file", "--column", "i32", "2147483648"], &["2147483648", "int32"]);
@@ -205,9 +207,14 @@ fn inspect_prints_kind_offset_and_fpr_of_every_filter() {
     assert_eq!(report["properties"]["filter_policy"], "leveldb.BuiltinBloomFilter2");
     assert!(close(&report["summary"]["bits_per_key"], 10.0, 0.1), "{report}");
     let text = blocks.run(&["inspect", "file"]).exits(0);
-    for part in
-        ["leveldb-table", "10,000", "leveldb-bloom", "data blocks from offset 0", "--json shows all", "expected FPR"]
-    {
+    for part in [
+        "leveldb-table",
+        "10,000",
+        "leveldb-bloom",
+        "data blocks that begin at 0 to 2047",
+        "--json shows all",
+        "expected FPR",
+    ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::shell::{Run, Shell, with_default_signals};
 
-/// The names and numbers of the terminating signals that can be caught.
+/// The names and numbers of four terminating signals that the command catches.
 const SIGNALS: [(&str, i32); 4] = [("HUP", 1), ("INT", 2), ("TERM", 15), ("QUIT", 3)];
 
 fn shell() -> Shell {
@@ -74,7 +74,7 @@ fn a_signal_while_a_file_is_published_leaves_no_temporary() {
     }
     let mut ended = 0;
     for arguments in WRITERS {
-        // The signal arrives during the write, the sync, and the rename.
+        // One signal arrives during the write, another during the sync, a third during the rename.
         for (call, (signal, number)) in ["write", "fsync", "rename,renameat,renameat2,linkat"].iter().zip(SIGNALS) {
             let shell = shell();
             let before = fs::metadata(shell.path("a.filter")).unwrap().len();
@@ -100,7 +100,7 @@ fn a_signal_while_keys_are_read_ends_the_command() {
         build.args(["build", "--force", "-o", "a.filter"]).current_dir(shell.dir.path());
         let mut child = build.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // This is more than a pipe holds, so the command is reading once it is written.
+        // A pipe holds less than this, so the command is reading when the write returns.
         stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
         let id = child.id().to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &id]).status().unwrap().success());
@@ -119,7 +119,7 @@ fn a_script_stops_when_a_signal_ends_the_command() {
     let mut bash = with_default_signals("bash");
     bash.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).current_dir(shell.dir.path()).process_group(0);
     let mut bash = bash.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // More than a pipe holds: once it is written, the command reads.
+    // A pipe holds less than this, so the command is reading when the write returns.
     let mut stdin = bash.stdin.take().unwrap();
     stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
     let group = format!("-{}", bash.id());

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod algebra;
+mod bench_load;
 mod bench_report;
 mod filter_files;
 mod foreign_directories;

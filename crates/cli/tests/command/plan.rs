@@ -76,8 +76,8 @@ fn rates_for_bits_match_the_formulas() {
     // With counters of 4 bits, the filter has a quarter as many counters as bits.
     let quarter = (1..9).map(|k| (1.0 - (-f64::from(k) / 2.5).exp()).powi(k)).fold(1.0, f64::min);
     assert!((rate("counting") / quarter - 1.0).abs() < 0.01, "{} {quarter}", rate("counting"));
-    // 10 bits per key at 3/4 load leave 5 bits for the remainder: 24 / 32, or a little less because
-    // the last bucket lacks some keys.
+    // 10 bits per key at 3/4 load leave 5 bits for the remainder, and a query compares 24 keys: the
+    // FPR is 24 / 32, or a little less because the last bucket lacks some keys.
     assert!((rate("d-left") / 0.75 - 1.0).abs() < 1e-4, "{}", rate("d-left"));
 }
 
@@ -233,7 +233,7 @@ fn the_pictures_in_docs_match_the_code() {
         if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
             assert!(
                 new == fs::read_to_string(crate::repository(&format!("docs/{name}"))).unwrap(),
-                "docs/{name} is out of date; run the command in the comment above"
+                "docs/{name} is out of date; run `filterblock plan --keys {KEYS} --fpr 0.01 --svg docs --force`"
             );
         }
     }

@@ -58,6 +58,12 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
             "expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
         ),
         (&BENCH, "--count", "5", "expected a whole number from 16 to 100000000; try 1000000"),
+        (
+            &BENCH,
+            "--filter-memory",
+            "64MB",
+            "expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB",
+        ),
         (&BENCH, "--value-size", "9999999", "expected a whole number from 0 to 1048576; try 100"),
         (&BENCH, "--lookups", "0", "expected a whole number from 1 to 100000000; try 1000000"),
         (&BENCH, "--rounds", "1001", "expected a whole number from 1 to 1000; try 3"),

@@ -10,7 +10,8 @@ fn pairs() -> String {
     (0..2_000).map(|i| format!("key-{i:05}\tvalue {i}\n")).collect()
 }
 
-/// Makes a store with one SST file and an empty log.
+/// Makes a store with two SST files, one of pairs and one of a tombstone, and a log without
+/// records.
 fn store(shell: &Shell) {
     shell.run_with(&["db", "load", "store", "-"], pairs().as_bytes()).exits(0);
     shell.run(&["db", "delete", "store", "key-00007"]).exits(0);
@@ -110,6 +111,19 @@ fn a_store_without_a_manifest_is_repaired_without_loss() {
     assert!(said.contains("nothing lost") && said.contains("new manifest"), "{said}");
     assert_eq!(shell.run(&["db", "scan", "store"]).exits(0), whole);
     assert_eq!(shell.run(&["db", "get", "store", "key-00007"]).exits(1), "");
+}
+
+#[test]
+fn the_report_lists_the_set_aside_ssts_that_are_removed() {
+    let shell = Shell::new();
+    shell.run_with(&["db", "load", "store", "-"], pairs().as_bytes()).exits(0);
+    let table = file(&shell, ".sst");
+    let name = format!("store/unnamed-{}", table.file_name().unwrap().to_str().unwrap());
+    let aside = shell.path(&name);
+    fs::copy(&table, &aside).unwrap();
+    let report = shell.run(&["db", "repair", "store", "--json"]).json(0);
+    assert_eq!(report["removed"], serde_json::json!([name]), "{report}");
+    assert!(!aside.exists() && report["was_sound"] == false, "{report}");
 }
 
 #[test]

@@ -168,6 +168,25 @@ fn a_damaged_log_is_an_error_that_names_salvage() {
     shell.run(&["db", "verify", "copy"]).exits(0);
 }
 
+/// A manifest is always read strictly, so `--salvage` cannot help.
+#[test]
+fn a_damaged_manifest_is_an_error_without_the_advice_to_salvage() {
+    let shell = Shell::new();
+    shell.run(&["db", "put", "store", "a", "1"]).exits(0);
+    let files = fs::read_dir(shell.path("store")).unwrap().map(|entry| entry.unwrap().path());
+    let is_manifest = |path: &std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("MANIFEST");
+    let manifest = files.into_iter().find(is_manifest).unwrap();
+    let mut bytes = fs::read(&manifest).unwrap();
+    // The first byte of the first edit. Later edits are sound, so this is not a torn tail.
+    bytes[48 + 24] ^= 4;
+    fs::write(&manifest, bytes).unwrap();
+    for arguments in [&["db", "get", "store", "a"][..], &["db", "get", "store", "a", "--salvage"]] {
+        let refused = shell.run(arguments);
+        assert!(!refused.stderr.contains("--salvage"), "{arguments:?}: {refused:?}");
+        refused.fails_with(&["MANIFEST", "log record", "filterblock db repair"]);
+    }
+}
+
 /// The test copies an open store and changes the end of its log.
 #[test]
 fn an_incomplete_log_record_is_damage_unless_bytes_are_missing() {

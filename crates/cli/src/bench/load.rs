@@ -1,0 +1,134 @@
+//! `filterblock bench load`: loads a store in random order while another thread reads, and reports
+//! rates, amplification, stalls and the longest put and get.
+
+use std::path::PathBuf;
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::interrupt::Temporary;
+use super::super::new_file::{NewFile, without_path};
+use super::super::refused_value::whole;
+use super::super::{interrupt, output, text};
+use super::load_report::{LoadReport, LoadSettings};
+use super::load_run::{Load, Plan};
+use super::machine::{Machine, Versions};
+use super::source::{KEYS_MIN, Source};
+use crate::filter_choice::FilterChoice;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock bench load
+  filterblock bench load --count 20000000 --dir /mnt/disk
+  filterblock bench load --count 100000000 --value-size 16 --gets-per-second 0 --json load.json
+
+The benchmark puts distinct keys of 16 bytes in random order, from one thread and with a buffered log. Meanwhile another thread \
+makes --gets-per-second gets, half of loaded and half of absent keys, and checks each answer. Then the store is flushed and \
+settles: it compacts until nothing is due. At the end the store is opened again five times, and every loaded key is looked up.
+
+The report:
+  puts per second       from the first put to the return of the last one
+  put, get              percentiles and maximum of the latency in us of wall time. The latency of a put includes about 0.1 us \
+to make its key and value
+  stalls                puts that had to wait for a flush or a compaction, and the total time of these waits
+  delays                puts that were slowed down before that, each by at most 32 ms, and the total time of these waits
+  settling              time from the last put until no flush and no compaction is due
+  write amplification   bytes of all SST files that flushes and compactions wrote, until the store has settled, per byte of keys \
+and values. The write-ahead log is not counted; it adds about 1.2
+  space amplification   bytes of the settled store per byte of keys and values; and the largest size of the directory during the \
+load, logs and replaced files included, which is sampled ten times a second
+  runs                  sorted runs of the settled store
+  reopen                median time of five opens of the closed store
+  memory                largest resident memory of the process. The benchmark itself takes about 10 MB of it
+
+The defaults take about five seconds and 400 MB of disk. The store lies in a temporary directory, which is removed at the end \
+and after Ctrl-C.
+
+See `filterblock build --help` for --force, which applies to --json.
+
+Exit status: 0 done; 1 an answer was wrong; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
+
+/// The most keys. With the default value size, such a store takes about 120 GB.
+const COUNT_MAX: u64 = 1_000_000_000;
+/// The longest value in bytes.
+const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
+/// The most gets per second. One thread answers about this many.
+const GETS_PER_SECOND_MAX: u64 = 1_000_000;
+
+/// Measure a load: rate, amplification, stalls, latencies
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// The number of keys to load
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = whole(KEYS_MIN..=COUNT_MAX, 1_000_000))]
+    count: u64,
+    /// The size of each value in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = whole(0..=VALUE_LEN_BYTES_MAX, 100))]
+    value_size: usize,
+    /// The gets per second while the store is loaded and settles; 0 makes none
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = whole(0..=GETS_PER_SECOND_MAX, 1_000))]
+    gets_per_second: u64,
+    /// The number of loaded keys to look up at the end [default: all]
+    #[arg(long, value_name = "N", value_parser = whole(0..=COUNT_MAX, 1_000_000))]
+    checks: Option<u64>,
+    /// Create the store in DIR [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The filter or policy of the store, such as blocked-bloom:10; see `bench point-miss --help`
+    #[arg(long, value_name = "SPEC", default_value = "by-level")]
+    filter: FilterChoice,
+    /// The seed of keys, values and orders; the same seed repeats a run
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX, 1))]
+    seed: u64,
+    /// Write the results as JSON to FILE; `-` prints them instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Replace the file of --json if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs `filterblock bench load`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    // A benchmark takes minutes, so the output files are checked first.
+    output::check_stdout()?;
+    let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let json = arguments.json.as_deref().filter(|_| !to_stdout);
+    let json = json.map(|path| NewFile::create(path, arguments.force)).transpose()?;
+    let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let source = Source::mixed(arguments.count, arguments.seed);
+    let megabytes = (arguments.count as f64 * (16 + arguments.value_size) as f64 / 1e6).max(1.0);
+    output::message(format!(
+        "a store of {} MB of keys and values in {}; a load takes up to three times as much space",
+        text::thousands(text::whole(megabytes)),
+        parent.display()
+    ));
+    let plan = Plan {
+        source: &source,
+        value_len_bytes: arguments.value_size,
+        gets_per_second: arguments.gets_per_second,
+        checks: arguments.checks.unwrap_or(arguments.count).min(arguments.count),
+        filter: arguments.filter,
+        seed: arguments.seed,
+    };
+    let load = interrupt::gracefully(|| {
+        let dir = Temporary::make(|| tempfile::Builder::new().prefix("filterblock-bench-").tempdir_in(&parent))
+            .map_err(|error| Failure::file(&parent, without_path(error)))?;
+        Load::new(plan, &dir.path().join("store"))?.run()
+    })?;
+    let settings = LoadSettings {
+        keys: arguments.count,
+        key_len_bytes: 16,
+        value_len_bytes: arguments.value_size,
+        gets_per_second: arguments.gets_per_second,
+        filter: arguments.filter.to_string(),
+        seed: arguments.seed,
+    };
+    let report = LoadReport { load, settings, machine: Machine::here(), versions: Versions::here() };
+    if let Some(file) = json {
+        file.publish(output::json(&report)?.as_bytes())?;
+    }
+    match to_stdout {
+        true => output::print_json(&report)?,
+        false => output::print(&report.to_text())?,
+    }
+    Ok(if report.load.wrong_answers == 0 { Exit::Success } else { Exit::Negative })
+}
