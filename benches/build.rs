@@ -1,5 +1,4 @@
-//! Measures building a filter block, per key: the input is hashes, the output is a block with
-//! checksums.
+//! Measures building a filter block from hashes, per key, and hashing a key.
 #![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 
 use std::hint::black_box;

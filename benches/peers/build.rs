@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-fn main() {
+/// Sets `RUSTC_VERSION`. The build script of `benches/stores` calls this function too.
+pub fn main() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let version = Command::new(rustc).arg("--version").output().ok();
     let version = version.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();

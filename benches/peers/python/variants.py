@@ -84,7 +84,7 @@ def of_array(filter):
 
 
 def of_quotients(filter):
-    """Returns the size in bytes of the remainders in memory (twice `bits_per_elm`) and of three bits for each remainder."""
+    """Returns the size in bytes: in memory a remainder takes twice `bits_per_elm` bits, and has three bits of metadata."""
     return len(filter._filter) * filter._filter.itemsize + filter.size * 3 // 8
 
 
@@ -192,7 +192,7 @@ def one_pass(kind, work):
 
 
 def least(passes):
-    """Returns the lowest times of all passes, and the highest numbers of denied keys."""
+    """Returns the lowest times and the highest numbers of denied keys of all passes, and the last pass's other values."""
     best = dict(passes[-1])
     for name in best:
         if name.endswith("_ns"):
@@ -239,8 +239,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000, help="number of keys for the filters of pybloomfiltermmap3")
     parser.add_argument("--slow-keys", type=int, default=50_000, help="number of keys for the filters of pyprobables")
-    parser.add_argument("--passes", type=int, default=5)
-    parser.add_argument("--append", type=Path, help="the CSV that `peers variants --out` wrote")
+    parser.add_argument("--passes", type=int, default=5, help="number of passes; the lowest times count")
+    parser.add_argument("--append", type=Path, help="append the rows to this CSV, which `peers variants --out` wrote")
     args = parser.parse_args()
     if args.append and "insert_ns" not in args.append.read_text():
         parser.error(f"{args.append} was not written by `peers variants --out`; write it with that command first")

@@ -30,10 +30,10 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measures filters that are built once, and writes a CSV.
+    /// Measures filters that are built once. `--out` writes a CSV.
     #[command(after_help = EXAMPLES)]
     Measure(Measure),
-    /// Measures filters that take keys one by one, and writes a CSV.
+    /// Measures filters that take keys one by one. `--out` writes a CSV.
     #[command(after_help = EXAMPLES)]
     Variants(Variants),
     /// Makes the tables and pictures of docs/BENCHMARKS.md, or the table of docs/VARIANTS.md, from
@@ -47,11 +47,11 @@ pub struct Measure {
     /// Numbers of keys in a filter, like 1k, 10k, 1M.
     #[arg(long, value_delimiter = ',', default_value = "1k,10k,100k,1M,10M,30M", value_parser = size)]
     pub sizes: Vec<usize>,
-    /// Measures only filters whose names contain one of these parts.
+    /// Measures only filters whose names contain one of these parts, and the empty loop.
     #[arg(long, value_delimiter = ',')]
     pub filters: Vec<String>,
     /// Number of passes. Each pass asks every filter once.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value = "7", value_parser = size)]
     pub passes: usize,
     /// Number of queries in a pass, rounded up to a multiple of 32. Passes of the mode `chain` have
     /// a quarter of them.
@@ -80,13 +80,13 @@ pub struct Measure {
     /// unaligned memory; 0 for none.
     #[arg(long, default_value = "1M", value_parser = size_or_none)]
     pub extras_at: usize,
-    /// The core to run on; by default the last one.
+    /// The core to run on; by default the last one that the process may use.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// The CSV to write.
+    /// The CSV to write. Without it, the results are only printed.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Appends rows to the CSV, which keeps its first line.
+    /// Appends rows to the CSV, and does not replace it. The first line stays.
     #[arg(long, requires = "out")]
     pub append: bool,
     /// A quick measurement: 10k and 1M keys, ready hashes, absent and present keys, no chains, no
@@ -146,12 +146,13 @@ pub struct Variants {
     #[arg(long, default_value = "1M", value_parser = size)]
     pub keys: usize,
     /// Number of passes. Each pass fills and asks every filter once.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value = "7", value_parser = size)]
     pub passes: usize,
-    /// The core to run on; by default the last one.
+    /// The core to run on; by default the last one that the process may use.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// The CSV to write; python/variants.py can append its rows.
+    /// The CSV to write; python/variants.py can append its rows. Without it, the results are only
+    /// printed.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }

@@ -1,17 +1,21 @@
 //! Reads CPU time, and pins the thread to a core.
+//!
+//! `benches/stores` uses this file too, so it depends on no other one.
 
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU time of the calling thread. Other programs affect it only through caches and memory.
+/// Returns the CPU time of the calling thread. Other programs affect this time only through caches
+/// and memory.
 #[must_use]
 pub fn thread_time() -> Duration {
     time(ClockId::ThreadCPUTime)
 }
 
-/// CPU time of the whole process. Builds need it, because some of them start threads.
+/// Returns the CPU time of all threads of the process. Builds are timed by it, because some of them
+/// start threads.
 #[must_use]
 pub fn process_time() -> Duration {
     time(ClockId::ProcessCPUTime)
@@ -23,7 +27,7 @@ fn time(clock: ClockId) -> Duration {
 }
 
 /// Pins the calling thread, and the threads that it starts, to the core `cpu`, and returns the
-/// number of the core. The default is the last core that the thread may use, because the first core
+/// number of the core. `None` chooses the last core that the thread may use, because the first core
 /// serves most interrupts.
 ///
 /// # Errors

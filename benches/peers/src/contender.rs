@@ -18,16 +18,17 @@ pub trait Probe {
     /// Whether the filter answers batches.
     const BATCHED: bool = false;
 
-    /// Asks for a key by its hash.
+    /// Returns whether the key with this hash may be in the filter. A filter that takes no hashes
+    /// returns `true`.
     fn hash(&self, hash: u64) -> bool;
 
-    /// Hashes a key and asks for it.
+    /// Hashes a key, and returns whether it may be in the filter.
     #[inline(always)]
     fn key(&self, key: &Key) -> bool {
         self.hash(hash_of(key))
     }
 
-    /// Asks for several keys by their hashes.
+    /// Writes the answer for each hash to the same position of `answers`.
     #[inline(always)]
     fn batch(&self, hashes: &[u64; BATCH], answers: &mut [bool; BATCH]) {
         *answers = hashes.map(|hash| self.hash(hash));
@@ -53,7 +54,7 @@ pub enum Mode {
     Single,
     /// Independent queries in batches of 32.
     Batch,
-    /// The last answer decides which key is asked next.
+    /// The previous answer decides which key is asked next.
     Chain,
 }
 
@@ -230,9 +231,10 @@ fn batches<P: Probe, T>(filter: &P, asked: &[T], hash: impl Fn(&T) -> u64) -> u6
     hits
 }
 
-/// Asks as many questions as `single`. After a "maybe" it skips one question, but never the last.
-/// Where the code of a filter branches on its bits, the processor may still run ahead, as it may in
-/// the code of a caller.
+/// Asks as many questions as `single`. Turn `i` asks question `i`, or question `i + 1` if the
+/// answer of the previous turn was "maybe". So no query can begin before the previous one has
+/// ended. If the code of a filter branches on the answer, the processor may still predict the
+/// branch and run ahead.
 #[inline(never)]
 fn chain<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
     let Some(last) = asked.len().checked_sub(1) else { return 0 };

@@ -1,4 +1,6 @@
 //! Keys and questions. Each is a function of a number, so that the benchmark stores none of them.
+//!
+//! `benches/stores` uses this file too, so it depends on no other one.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -80,13 +82,13 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// `filters` filters of `n` keys.
+    /// Returns the ranges of `filters` filters with `n` keys each.
     #[must_use]
     pub fn equal(filters: usize, n: usize) -> Self {
         Self { starts: (0..=filters as u64).map(|i| i * n as u64).collect() }
     }
 
-    /// `filters` filters of `n` keys, or up to 40 % more or fewer.
+    /// Returns the ranges of `filters` filters with `n` keys each, or up to 40 % more or fewer.
     #[must_use]
     pub fn uneven(filters: usize, n: usize) -> Self {
         let mut random = Random::new(40);
@@ -124,7 +126,7 @@ impl Ranges {
     }
 
     /// Returns `count` questions, each with a random filter and the number of a key. Absent keys
-    /// have the numbers from `first` on, so that two calls can ask for different keys.
+    /// have the numbers from `ABSENT + first` on, so that two calls can ask for different keys.
     #[must_use]
     pub fn questions(&self, mix: Mix, count: usize, first: u64) -> Vec<(u32, u64)> {
         let mut random = Random::new(mix as u64 + 1 + (first << 2));

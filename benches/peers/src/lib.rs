@@ -8,6 +8,7 @@
 pub mod args;
 pub mod clock;
 pub mod contender;
+pub mod csv_file;
 pub mod keys;
 pub mod machine;
 pub mod ours;
@@ -15,5 +16,6 @@ pub mod peers;
 pub mod rate;
 pub mod record;
 pub mod report;
+pub mod rocksdb;
 pub mod run;
 pub mod variants;

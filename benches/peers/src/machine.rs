@@ -1,8 +1,11 @@
 //! Describes the machine and the compiler of a measurement.
+//!
+//! `benches/stores` uses this file too, so it depends on no other one.
 
 use std::fs;
 
-/// Returns one line with the processor, cores, memory, kernel, compiler and instruction set.
+/// Returns one line with the processor, cores, memory, kernel, huge pages, compiler and instruction
+/// set.
 #[must_use]
 pub fn describe(cpu: usize) -> String {
     let cores = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -21,25 +24,26 @@ pub fn describe(cpu: usize) -> String {
     )
 }
 
-/// The load average. If it is higher than the number of cores, other programs disturbed the
-/// measurement.
+/// Returns the load average of the last minute. If it is higher than the number of cores, other
+/// programs disturb the measurement.
 #[must_use]
 pub fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned()
 }
 
-/// The first value of `name` in a file of `name : value` lines.
+/// Returns the first value of `name` in a file of `name : value` lines; `None` if there is none.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The version of a package in the lock file of the benchmark; the newest if there are several.
+/// Returns the version of a package in the lock file of the benchmark: the newest if there are
+/// several, and an empty text if there is none.
 #[must_use]
 pub fn version_of(package: &str) -> &'static str {
-    let lock = include_str!("../Cargo.lock");
+    let lock = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock"));
     let wanted = format!("name = \"{package}\"");
     let mut lines = lock.lines();
     let mut found = "";

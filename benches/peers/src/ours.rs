@@ -1,9 +1,16 @@
 //! The filters of filterblock, each as a reader gets it: bytes in memory, opened as a block.
 
-use aligned_vec::{AVec, ConstAlign};
-use filterblock::{FilterBlock, FilterBuilder, FilterSpec, HashSeed, KeyHash, SelfCheck, Verify};
+use std::hint::black_box;
+use std::sync::Arc;
 
-use crate::contender::{BATCH, Contender, Input, Probe};
+use aligned_vec::{AVec, ConstAlign};
+use filterblock::{
+    AlignedBytes, Answer, Error, FilterBlock, FilterBuilder, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
+    SelfCheck, SharedBytes, TableFilter, Verify,
+};
+
+use crate::clock::{process_time, thread_time};
+use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe};
 
 /// The specifications that are measured. The program reports and skips those that this version does
 /// not know.
@@ -29,7 +36,7 @@ pub const EXTRA_SPECS: [&str; 4] =
 /// Ends the names of filters whose builder asks the new filter for every key, which is the default
 /// of the library.
 pub const SELF_CHECK: &str = ", self-check";
-/// Ends the names of filters whose bytes begin one byte behind a multiple of 64.
+/// Ends the names of filters whose bytes begin one byte after a multiple of 64.
 pub const UNALIGNED: &str = ", unaligned";
 
 /// Size of a trailer: the part of a block that does not depend on the number of keys.
@@ -38,7 +45,7 @@ const TRAILER_BITS: f64 = 60.0 * 8.0;
 /// Bytes that begin at a multiple of 64.
 type Aligned = AVec<u8, ConstAlign<64>>;
 
-/// Bytes that begin one byte behind a multiple of 64.
+/// Bytes that begin one byte after a multiple of 64.
 struct Shifted(Aligned);
 
 impl AsRef<[u8]> for Shifted {
@@ -81,8 +88,8 @@ fn known(specs: &[&'static str]) -> impl Iterator<Item = (&'static str, FilterSp
     specs.iter().filter_map(|text| Some((*text, text.parse::<FilterSpec>().ok()?)))
 }
 
-/// Returns a contender for each specification that this version of filterblock knows. Builders do
-/// not check themselves, as no other crate does, and the bytes are aligned.
+/// Returns a contender for each specification that this version of filterblock knows. The
+/// self-check is off, because no other crate has one, and the bytes are aligned.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     let contender = |(text, spec)| {
@@ -91,6 +98,86 @@ pub fn all() -> Vec<Contender> {
         contender
     };
     known(&SPECS).map(contender).collect()
+}
+
+/// Begins the names of filters that are asked through a [`FilterSet`].
+const SET_OF: &str = "set of ";
+
+/// Returns contenders that ask many filters through a [`FilterSet`], also in batches of pairs of a
+/// filter and a key.
+#[must_use]
+pub fn sets() -> Vec<Contender> {
+    let contender = |(text, spec)| Contender {
+        name: format!("{SET_OF}{text}"),
+        krate: "filterblock",
+        takes_hashes: true,
+        batched: true,
+        ours: false,
+        group: Box::new(Set { spec, set: FilterSet::new(&HashSeed(0).into()), slots: Vec::new(), bits: 0.0 }),
+    };
+    known(&SPECS).map(contender).collect()
+}
+
+/// Whether a filter is one of [`sets`].
+#[must_use]
+pub fn is_set(filter: &str) -> bool {
+    filter.starts_with(SET_OF)
+}
+
+/// Filters in a set.
+struct Set {
+    spec: FilterSpec,
+    set: FilterSet<Error>,
+    slots: Vec<FilterSlot>,
+    bits: f64,
+}
+
+impl Group for Set {
+    fn build(&mut self, input: Input<'_>) -> Result<f64, String> {
+        let start = process_time();
+        let bytes = bytes_of(self.spec, input, SelfCheck::Off)?;
+        let shared = SharedBytes::from(AlignedBytes::copy_of(&bytes).map_err(|error| error.to_string())?);
+        let block = open(shared)?.0;
+        let spent = process_time() - start;
+        self.bits += bytes.len() as f64 * 8.0;
+        self.slots.push(self.set.insert(Arc::new(TableFilter::Ready(block))));
+        Ok(spent.as_secs_f64() * 1e9)
+    }
+
+    fn denied(&self, input: Input<'_>) -> usize {
+        let Some(&newest) = self.slots.last() else { return 0 };
+        let denies = |&&hash: &&u64| self.set.ask(newest, KeyHash::from_raw(hash)) == Answer::No;
+        input.hashes.iter().filter(denies).count()
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        (self.bits, self.bits - TRAILER_BITS * self.slots.len() as f64)
+    }
+
+    fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64) {
+        let Asked::ManyHashes(asked) = asked else { return (0.0, 0) };
+        // A host keeps the slot beside the table, so the slots are found before the clock starts.
+        let query = |&(filter, hash): &(u32, u64)| (self.slots[filter as usize], KeyHash::from_raw(hash));
+        let queries: Vec<_> = asked[..count.min(asked.len())].iter().map(query).collect();
+        let queries = black_box(&queries[..]);
+        let start = thread_time();
+        let hits = match mode {
+            Mode::Batch => queries.chunks(BATCH).map(|queries| self.hits_of_batch(queries)).sum(),
+            Mode::Single | Mode::Chain => {
+                queries.iter().map(|&(slot, hash)| u64::from(self.set.ask(slot, hash) != Answer::No)).sum()
+            }
+        };
+        let spent = thread_time() - start;
+        (spent.as_secs_f64() * 1e9, black_box(hits))
+    }
+}
+
+impl Set {
+    fn hits_of_batch(&self, queries: &[(FilterSlot, KeyHash)]) -> u64 {
+        let mut answers = [Answer::Unfiltered; BATCH];
+        self.set.ask_pairs(queries, &mut answers);
+        answers.iter().take(queries.len()).map(|&answer| u64::from(answer != Answer::No)).sum()
+    }
 }
 
 /// Returns contenders that show what self-checks and unaligned bytes cost.

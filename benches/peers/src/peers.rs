@@ -50,7 +50,8 @@ pub fn all() -> Vec<Contender> {
         }),
         Contender::new("xorf Xor8", "xorf", |input| Ok(Xor8::from_iterator(input.hashes.iter().copied()))),
         Contender::new("bloomfilter:fpr=0.01", "bloomfilter", |input| {
-            // Each of its two hashes takes half of the seed. Equal halves would give equal hashes.
+            // Each of the two hashes of a key takes half of the seed. Equal halves would give equal
+            // hashes.
             let seed = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
             let mut filter = Bloom::new_for_fp_rate_with_seed(input.keys.len(), 0.01, &seed)?;
             input.keys.iter().for_each(|key| filter.set(key));
@@ -74,7 +75,8 @@ pub fn all() -> Vec<Contender> {
     found
 }
 
-/// Returns a fastbloom with `bits` bits per key, to compare filters of the same rate.
+/// Returns a fastbloom with `bits` bits per key and `probes` probes, to compare filters of the same
+/// rate.
 #[must_use]
 pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
     Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))
@@ -261,7 +263,8 @@ fn quotient_of(input: Input<'_>, rate: f64) -> Result<qfilter::Filter, String> {
     Ok(filter)
 }
 
-/// Passes a ready hash through, and mixes the bytes of a fingerprint.
+/// Passes a ready hash through, and mixes the bytes of a fingerprint, which cuckoofilter hashes
+/// too.
 #[derive(Default)]
 struct Ready(u64);
 
@@ -293,14 +296,14 @@ impl Probe for CuckooFilter<Ready> {
     }
 }
 
-/// Builds a filter, with twice the capacity if the keys do not fit.
+/// Builds a filter with capacity for the keys, or with twice that capacity if the keys do not fit.
 fn cuckoo_of(input: Input<'_>) -> Result<CuckooFilter<Ready>, String> {
     let fits = |&capacity: &usize| {
         let mut filter = CuckooFilter::<Ready>::with_capacity(capacity);
         input.hashes.iter().all(|hash| filter.add(hash).is_ok()).then_some(filter)
     };
     let n = input.hashes.len();
-    [n, n * 2].iter().find_map(fits).ok_or_else(|| "keys do not fit".to_owned())
+    [n, n * 2].iter().find_map(fits).ok_or_else(|| "the keys do not fit, even with twice the capacity".to_owned())
 }
 
 impl<const R: usize> Probe for Ribbon<R> {

@@ -32,7 +32,7 @@ impl Rate {
         Self { share, low: (middle - reach).max(0.0), high: middle + reach }
     }
 
-    /// The FPR lower bound in bits per key.
+    /// Returns the FPR lower bound in bits per key, which is infinite for a share of 0.
     #[must_use]
     pub fn least_bits(&self) -> f64 {
         -self.share.log2()
@@ -63,8 +63,8 @@ pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<R
     counted.into_iter().map(|(hits, asked)| Rate::of(hits, asked)).collect()
 }
 
-/// Returns the bits per key and the probes of the smallest Bloom filter with a rate, by the
-/// simplified formula.
+/// Returns the bits per key and the probes of the smallest Bloom filter with a rate, among those
+/// with 1 to 30 probes, by the simplified formula.
 #[must_use]
 pub fn bloom_for(rate: f64) -> (f64, u32) {
     let bits = |probes: u32| -f64::from(probes) / (-rate.powf(1.0 / f64::from(probes))).ln_1p();
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn intervals_are_wilsons() {
-        // By definition the counted share is 2.58 standard deviations away from a true share at
-        // either end.
+        // By definition, the counted share is 2.58 standard deviations away from each end of the
+        // interval, with the deviation computed for the share at that end.
         let rate = Rate::of(10, 1_000);
         for end in [rate.low, rate.high] {
             let deviations = (rate.share - end).abs() / (end * (1.0 - end) / 1_000.0).sqrt();

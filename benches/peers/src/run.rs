@@ -1,5 +1,5 @@
-//! The measurement. For each size it builds all filters, counts their rates, and asks all filters
-//! by turns in each setting.
+//! The measurement of filters that are built once. For each size it builds all filters, counts
+//! their rates, and asks all filters by turns in each setting.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -7,18 +7,20 @@ use std::time::Instant;
 use crate::args::{Form, Measure};
 use crate::clock;
 use crate::contender::{Asked, Contender, Input, Mode};
+use crate::csv_file::Recorder;
 use crate::keys::{Key, Mix, Ranges, hash_of, key};
 use crate::machine;
 use crate::ours;
 use crate::peers;
 use crate::rate::{self, Rate};
-use crate::record::{Recorder, Row};
+use crate::record::Row;
+use crate::rocksdb;
 
-/// Number of keys over all filters of a small size. Rates of small filters differ, so the benchmark
-/// builds several filters of different keys.
+/// Number of keys in all filters of one size together, in at most [`MOST_FILTERS`] filters. Rates
+/// of small filters differ, so the benchmark builds several filters of different keys.
 const KEYS_BUILT: usize = 3_000_000;
 const MOST_FILTERS: usize = 32;
-/// Mean number of keys in each of many filters.
+/// Mean number of keys in a filter of the set of `--many-mb`.
 const MANY_KEYS: usize = 10_000;
 /// Begins the name of a fastbloom that has the same rate as another filter.
 pub const SAME_RATE: &str = "fastbloom at the rate of ";
@@ -37,7 +39,7 @@ pub fn measure(args: Measure) -> Result<(), String> {
     eprintln!("{machine}");
     ours::tell_unknown();
     let mut recorder = match &args.out {
-        Some(path) if args.append => Recorder::append(path)?,
+        Some(path) if args.append => Recorder::append::<Row>(path)?,
         out => Recorder::create(out.as_deref(), &machine)?,
     };
     let sizes = if args.only_many { &[][..] } else { &args.sizes };
@@ -77,16 +79,22 @@ impl<'a> Session<'a> {
     fn new(args: &'a Measure, n: usize, asked: usize, ranges: Ranges) -> Result<Self, String> {
         let wanted = |contender: &Contender| contender.krate == "none" || args.wants(&contender.name);
         let takes = |contender: &Contender| contender.takes_hashes || args.forms.contains(&Form::Key);
-        let mut contenders: Vec<_> = ours::all().into_iter().chain(peers::all()).filter(wanted).collect();
+        let mut contenders: Vec<_> =
+            ours::all().into_iter().chain(peers::all()).chain(rocksdb::all()).filter(wanted).collect();
         if asked == 1 && n == args.extras_at {
             contenders.extend(ours::extras().into_iter().filter(wanted));
+        }
+        if asked > 1 {
+            contenders.extend(ours::sets().into_iter().filter(wanted));
         }
         contenders.retain(takes);
         let mut session = Self { args, n, asked, ranges, contenders: Vec::new(), facts: Vec::new() };
         session.add(contenders)?;
         session.add_rivals()?;
         if session.facts.len() < 2 {
-            return Err("--filters: no name of a filter contains one of these parts; see docs/BENCHMARKS.md".into());
+            return Err("no filter to measure: no name contains a part of --filters (docs/BENCHMARKS.md has the \
+                        names), or --forms hash leaves out a filter that hashes keys itself"
+                .into());
         }
         Ok(session)
     }
@@ -149,9 +157,6 @@ impl<'a> Session<'a> {
             for &mix in &self.args.mixes {
                 let asked = self.asked(form, mix);
                 for &mode in &self.args.modes {
-                    if mode == Mode::Batch && self.asked > 1 {
-                        continue;
-                    }
                     let rows = self.time(&asked, form, mix, mode)?;
                     self.print(&rows);
                     rows.iter().try_for_each(|row| recorder.write(row))?;
@@ -179,7 +184,10 @@ impl<'a> Session<'a> {
     /// Asks every contender in each pass. Each pass begins with another contender.
     fn time(&self, asked: &Asked, form: Form, mix: Mix, mode: Mode) -> Result<Vec<Row>, String> {
         let able = |contender: &Contender| {
-            (form == Form::Key || contender.takes_hashes) && (mode != Mode::Batch || contender.batched)
+            let is_set = ours::is_set(&contender.name);
+            let takes = if form == Form::Key { !is_set } else { contender.takes_hashes };
+            // A batch for many filters is a list of pairs, which only sets take.
+            takes && (mode != Mode::Batch || if self.asked > 1 { is_set } else { contender.batched })
         };
         let able: Vec<usize> = (0..self.contenders.len()).filter(|&i| able(&self.contenders[i])).collect();
         let queries = if mode == Mode::Chain { asked.len() / 4 } else { asked.len() };
@@ -190,7 +198,8 @@ impl<'a> Session<'a> {
                 let number = (turn + pass) % able.len();
                 let contender = &self.contenders[able[number]];
                 // A filter that is asked all the time has its memory and code in the caches. The
-                // other contenders have evicted them. Many filters do not fit in the caches anyway.
+                // other contenders have evicted both, so an untimed run loads them again. Many
+                // filters do not fit in the caches anyway, so a part of the questions suffices.
                 contender.group.ask(asked, mode, if self.asked > 1 { queries / 16 } else { queries });
                 let (ns, hits) = contender.group.ask(asked, mode, queries);
                 if mix == Mix::Positive && hits != queries as u64 && contender.krate != "none" {
@@ -213,7 +222,7 @@ impl<'a> Session<'a> {
         Row {
             filter: contender.name.clone(),
             krate: contender.krate.into(),
-            version: machine::version_of(contender.krate).into(),
+            version: machine::version_of(contender.krate.split(' ').next().unwrap_or_default()).into(),
             n: self.n,
             filters_asked: self.asked,
             key_form: form.name().into(),
@@ -236,7 +245,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prints a table. The ratio compares with single queries of a fastbloom at the same rate.
+    /// Prints a table. The ratio is the time as a share of that of a fastbloom with the same rate
+    /// in the same mode. Batches have no ratio, because fastbloom has no batches.
     fn print(&self, rows: &[Row]) {
         let Some(first) = rows.first() else { return };
         println!("\nn = {}, {}, {}, {}", self.title(), first.key_form, first.mix, first.mode);

@@ -8,10 +8,11 @@ use std::path::Path;
 
 use clap::Parser;
 use filterblock_peers::args::{Cli, Command};
-use filterblock_peers::record::{self, Row};
+use filterblock_peers::csv_file;
+use filterblock_peers::record::Row;
 use filterblock_peers::{report, run, variants};
 
-/// Every builder takes so few keys, and the measurement lasts a few seconds.
+/// Every crate can build filters of so few keys, and the measurement takes a few seconds.
 const ARGS: [&str; 15] = [
     "peers",
     "measure",
@@ -34,7 +35,7 @@ fn measured(path: &Path, more: &[&str]) -> Result<Vec<Row>, String> {
     let args = ARGS.iter().copied().chain([path.to_str().unwrap()]).chain(more.iter().copied());
     let Command::Measure(args) = Cli::parse_from(args).command else { unreachable!("the command is measure") };
     run::measure(args.resolved())?;
-    Ok(record::read(path)?.1)
+    Ok(csv_file::read(path)?.1)
 }
 
 #[test]
@@ -45,9 +46,12 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
     let rows = measured(&path, &[]).unwrap();
     let settings: HashSet<_> = rows.iter().map(|r| (r.n, r.filters_asked, &r.key_form, &r.mix, &r.mode)).collect();
     // Two sizes have three modes, many filters have two. Each mode has two forms and three mixes.
-    assert_eq!(settings.len(), (2 * 3 + 2) * 2 * 3);
+    // Only sets have batches of many filters, and only of hashes.
+    let of_sets = 3;
+    assert_eq!(settings.len(), (2 * 3 + 2) * 2 * 3 + of_sets);
     let of = |filter: &str| rows.iter().filter(|row| row.filter == filter).count();
-    assert_eq!(of("blocked-bloom:10"), settings.len());
+    assert_eq!(of("blocked-bloom:10"), settings.len() - of_sets);
+    assert_eq!(of("set of blocked-bloom:10"), 3 * 3, "many filters and hashes only");
     assert_eq!(of("fastbloom at the rate of blocked-bloom:10"), 8 * 2 * 3 - 2 * 2 * 3, "no batches");
     assert_eq!(of("bloomfilter:fpr=0.01"), 6 * 3, "no batches, and keys only");
     let unique: HashSet<_> =
@@ -59,8 +63,7 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
         assert_eq!(row.krate == "none", row.version.is_empty(), "{row:?}");
         if let (Some(rate), Some(low), Some(high)) = (row.rate, row.rate_low, row.rate_high) {
             assert!(low <= rate && rate <= high && high < 0.1, "{row:?}");
-            // No filter is below the bound, but a rate that is counted in few questions may seem to
-            // be.
+            // No filter is below the lower bound, but it may seem to be if few questions are asked.
             assert!(rate == 0.0 || row.overhead_bare.unwrap() > -0.25, "{row:?}");
             assert!(row.build_ns.unwrap() > 0.0, "{row:?}");
             assert!(row.bits_per_key.unwrap() >= row.bits_per_key_bare.unwrap(), "{row:?}");
@@ -102,7 +105,7 @@ fn variants_are_filled_asked_and_emptied() {
     let Command::Variants(args) = Cli::parse_from(args).command else { unreachable!("the command is variants") };
     // The measurement fails if a filter denies a key, before removals or after.
     variants::measure(&args).unwrap();
-    let rows: Vec<variants::Row> = record::read(&path).unwrap().1;
+    let rows: Vec<variants::Row> = csv_file::read(&path).unwrap().1;
     assert_eq!(rows.iter().filter(|row| row.package == "filterblock").count(), 10);
     assert_eq!(rows.len(), 14);
     for row in &rows {
@@ -128,18 +131,47 @@ fn filters_are_chosen_by_parts_of_their_names() {
     let names: HashSet<_> = rows.iter().map(|row| row.filter.as_str()).collect();
     let mut wanted = HashSet::from(["loop", "xorf BinaryFuse8", "blocked-bloom:10"]);
     wanted.extend(["fastbloom at the rate of blocked-bloom:10", "blocked-bloom:10, self-check"]);
-    wanted.insert("blocked-bloom:10, unaligned");
+    wanted.extend(["blocked-bloom:10, unaligned", "set of blocked-bloom:10"]);
     assert_eq!(names, wanted);
     // Appends the rows of many filters to the rows of the sizes.
     let before = rows.len();
     let more = ["--only-many", "--append", "--forms", "hash", "--mixes", "negative", "--modes", "single"];
     let rows = measured(&path, &[&more[..], &["--filters", "blocked-bloom:10"]].concat()).unwrap();
     let appended: Vec<_> = rows[before..].iter().map(|row| row.filter.as_str()).collect();
-    assert_eq!(appended, ["blocked-bloom:10", "loop", "fastbloom at the rate of blocked-bloom:10"]);
+    let wanted = ["blocked-bloom:10", "loop", "set of blocked-bloom:10", "fastbloom at the rate of blocked-bloom:10"];
+    assert_eq!(appended, wanted);
     assert!(rows[before..].iter().all(|row| row.filters_asked > 1));
-    fs::write(&path, "no,rows\n").unwrap();
-    assert!(measured(&path, &["--append"]).is_err());
+    for without_rows in ["no,rows\n", "# A comment\n", ""] {
+        fs::write(&path, without_rows).unwrap();
+        assert!(measured(&path, &["--append"]).unwrap_err().contains("no measurements to continue"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), without_rows);
+    }
     assert!(measured(&path, &["--filters", "no such filter"]).is_err());
+}
+
+#[test]
+fn a_measurement_needs_a_pass() {
+    for command in ["measure", "variants"] {
+        let error = Cli::try_parse_from(["peers", command, "--passes", "0"]).unwrap_err();
+        assert!(error.to_string().contains("expected at least 1"), "{error}");
+    }
+}
+
+#[test]
+fn a_record_without_rows_changes_no_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = dir.path().join("empty.csv");
+    fs::write(&csv, "# A machine\n").unwrap();
+    for page in ["BENCHMARKS.md", "VARIANTS.md"] {
+        fs::write(dir.path().join(page), "<!-- generated: machine -->\nold\n<!-- end -->\n").unwrap();
+    }
+    let docs = dir.path().to_str().unwrap();
+    let args = ["peers", "report", csv.to_str().unwrap(), "--docs", docs];
+    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!("the command is report") };
+    assert!(report::write(&args).unwrap_err().contains("no measurements"));
+    for page in ["BENCHMARKS.md", "VARIANTS.md"] {
+        assert!(fs::read_to_string(dir.path().join(page)).unwrap().contains("old"), "{page}");
+    }
 }
 
 #[test]

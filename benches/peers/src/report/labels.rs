@@ -1,4 +1,4 @@
-//! Places labels next to points, so that no label covers another.
+//! Places labels next to points. No label covers another if there is room for that.
 
 use super::picture::{TEXT_SIZE, text_width};
 
@@ -18,17 +18,17 @@ impl Box2 {
         if width > 0.0 && height > 0.0 { width * height } else { 0.0 }
     }
 
-    /// The end of a line from a point to this label: the nearest place of the label's edge.
+    /// Returns the end of a line from a point to this label: the nearest place of the label's edge.
     pub fn leader_to(&self, (x, y): (f64, f64)) -> (f64, f64) {
         (x.clamp(self.left, self.right), y.clamp(self.top + 2.0, self.bottom - 2.0))
     }
 
-    /// The distance of a point from the label's edge.
+    /// Returns the distance of a point from the label, which is 0 within the label.
     fn distance(&self, (x, y): (f64, f64)) -> f64 {
         (x.clamp(self.left, self.right) - x).hypot(y.clamp(self.top, self.bottom) - y)
     }
 
-    /// Whether a line passes through; looks at twenty places of the line.
+    /// Whether a line passes through, judged by nineteen places of the line.
     fn crossed_by(&self, from: (f64, f64), to: (f64, f64)) -> bool {
         (1..20).map(|step| f64::from(step) / 20.0).any(|share| {
             let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
@@ -41,7 +41,8 @@ impl Box2 {
     }
 }
 
-/// The box of a text whose middle line has the height of `at`.
+/// Returns the box of a text that begins at `x`, or ends there if `is_left`. Its vertical middle is
+/// at `y`.
 pub fn box_of(text: &str, (x, y): (f64, f64), is_left: bool) -> Box2 {
     let left = if is_left { x - text_width(text) } else { x };
     let half = TEXT_SIZE * 0.6;
@@ -57,13 +58,14 @@ pub fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = Box2> {
     })
 }
 
-/// Rounds in which every label may move once more, knowing where the others are.
+/// The number of rounds. In each round every label may move once, away from the others.
 const ROUNDS: usize = 6;
-/// Orders in which labels are placed. Each order ends in other places; the best of them counts.
+/// The number of orders in which labels are placed. Each order leads to other places, and the one
+/// of the lowest cost counts.
 const ORDERS: usize = 6;
 
-/// Places labels in `frame`: each as near to its point as it can be without covering a label, a
-/// point, or what `avoid` holds.
+/// Places labels in `frame`: each near its point, if possible without covering another label, a
+/// point or a box of `avoid`.
 pub fn place(points: &[(f64, f64)], texts: &[String], frame: Box2, avoid: &[Box2]) -> Vec<Box2> {
     let marks: Vec<Box2> = points.iter().map(|&(x, y)| around(x, y, 6.0)).collect();
     let labels = Labels { points, texts, frame, avoid, marks: &marks };
@@ -80,7 +82,8 @@ struct Labels<'a> {
 }
 
 impl Labels<'_> {
-    /// Places all labels, in one of [`ORDERS`]; returns their cost too.
+    /// Places all labels in the given one of the [`ORDERS`]. Returns the sum of their costs, and
+    /// their boxes.
     fn place(&self, order: usize) -> (f64, Vec<Box2>) {
         let count = self.points.len();
         // Outside of the picture, where a label that is not yet placed covers nothing.

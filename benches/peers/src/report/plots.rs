@@ -5,15 +5,16 @@ use super::labels::{self, Box2};
 use super::picture::bars::{Bar, Bars, Group};
 use super::picture::frame::{Axis, Frame};
 use super::picture::{Anchor, Colour, Picture, Stroke, WIDTH, text_width};
-use super::tables::short;
+use super::text::{grouped, short};
 use crate::ours;
 use crate::record::Row;
+use crate::rocksdb;
 use crate::run::SAME_RATE;
 
 const HEIGHT: f64 = 500.0;
 const OURS: Colour = Colour::Series(0);
 const THEIRS: Colour = Colour::Series(1);
-/// The number of keys in the filters that are drawn, if the record has it.
+/// The number of keys in the filters that are drawn. A record without this size shows its largest.
 const SHOWN_N: usize = 1_000_000;
 /// Filters that lie so near to another that labels of both would cover each other. The tables have
 /// them.
@@ -59,11 +60,11 @@ fn colour(row: &Row) -> Colour {
     if is_ours(row) { OURS } else { THEIRS }
 }
 
-/// The number of keys that is drawn, as a text too.
+/// Returns the number of keys in the filters that are drawn, and the same number as a text.
 fn shown_n(rows: &[Row]) -> (usize, String) {
     let sizes = || rows.iter().filter(|row| row.filters_asked == 1).map(|row| row.n);
     let n = if sizes().any(|n| n == SHOWN_N) { SHOWN_N } else { sizes().max().unwrap_or(0) };
-    (n, super::tables::grouped(n))
+    (n, grouped(n))
 }
 
 /// One row of each filter with [`shown_n`] keys.
@@ -74,6 +75,7 @@ fn filters(rows: &[Row]) -> Vec<&Row> {
         let is_wanted = row.n == n
             && row.filters_asked == 1
             && row.krate != "none"
+            && row.krate != rocksdb::READER
             && !row.filter.starts_with(SAME_RATE)
             && !ours::is_extra(&row.filter);
         if is_wanted && found.iter().all(|before| before.filter != row.filter) {
@@ -83,7 +85,8 @@ fn filters(rows: &[Row]) -> Vec<&Row> {
     found
 }
 
-/// The rows of queries for absent keys by hash, one at a time, without twins.
+/// Returns the rows of single queries for absent keys by hash, without [`TWINS`] and without
+/// filters of more than [`MOST_BITS`] bits per key.
 fn scattered(rows: &[Row]) -> Vec<&Row> {
     let of = |filter: &str, n: usize| {
         rows.iter().find(|row| {
@@ -92,8 +95,8 @@ fn scattered(rows: &[Row]) -> Vec<&Row> {
         })
     };
     let found = filters(rows).into_iter().filter_map(|row| of(&row.filter, row.n));
-    // With too few questions a filter can seem to lie below the bound. It then has no place on the
-    // axes.
+    // With too few questions, a filter can seem to lie below the lower bound. A logarithmic axis
+    // has no place for it.
     let is_drawn = |row: &&Row| {
         row.overhead_bare.is_some_and(|overhead| overhead > 0.0)
             && row.rate.is_some_and(|rate| rate > 0.0)
@@ -167,7 +170,7 @@ fn scatter(picture: &mut Picture, frame: &Frame, points: &[(&Row, f64, f64)], av
         }
     }
     for (((row, _, _), &(x, _)), (text, place)) in points.iter().zip(&places).zip(texts.iter().zip(&boxes)) {
-        // Widths are estimates, so that the edge near the point is the one to keep.
+        // The width of a text is an estimate, so the text is anchored at the edge near the point.
         let is_left = place.right <= x;
         let (edge, anchor) = if is_left { (place.right, Anchor::End) } else { (place.left, Anchor::Start) };
         picture.text(text, (edge, f64::midpoint(place.top, place.bottom)), anchor, colour(row));
@@ -254,8 +257,8 @@ fn rate_picture(rows: &[Row]) -> String {
     picture.finish()
 }
 
-/// Where the line of rates `2^-(efficiency * bits)` enters and leaves the frame, if it does. It is
-/// straight, as one axis is logarithmic.
+/// Returns where the line of rates `2^-(efficiency * bits)` enters and leaves the frame, or `None`
+/// if it passes outside. The line is straight, because one axis is logarithmic.
 fn curve(frame: &Frame, efficiency: f64) -> Option<[(f64, f64); 2]> {
     let rate = |bits: f64| 100.0 * (-bits * efficiency).exp2();
     let bits = |rate: f64| -(rate / 100.0).log2() / efficiency;
@@ -323,7 +326,7 @@ mod tests {
 
     fn recorded() -> Vec<Row> {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/peers.csv");
-        crate::record::read(&path).unwrap().1
+        crate::csv_file::read(&path).unwrap().1
     }
 
     #[test]

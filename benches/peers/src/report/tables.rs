@@ -1,5 +1,6 @@
 //! Makes the Markdown tables of filters that are built once.
 
+use super::text::{grouped, markdown, none, percent, short, wrapped};
 use crate::ours;
 use crate::record::Row;
 use crate::run::SAME_RATE;
@@ -21,7 +22,7 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
         "space" => Ok(by_size(rows, &space_cell)),
         "build" => Ok(by_size(rows, &build_cell)),
         "extras" => Ok(extras(rows)),
-        _ => Err(format!("no table is called {what}; the markers of docs/BENCHMARKS.md show the names")),
+        _ => Err(format!("unknown table: {what}; expected machine, queries, same-rate, many, space, build or extras")),
     }
 }
 
@@ -30,24 +31,6 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     let single = rows.iter().filter(|row| row.mode == "single");
     let queries = single.map(|row| row.queries).max().unwrap_or(0);
     wrapped(&format!("{machine}; {passes} passes of {} queries.", grouped(queries)))
-}
-
-/// A Markdown table without columns that have no value. Columns behind the first are aligned to the
-/// right.
-pub(super) fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
-    if lines.is_empty() {
-        return "Not measured in this record.".into();
-    }
-    let shown: Vec<usize> =
-        (0..head.len()).filter(|&column| lines.iter().any(|line| line[column] != NOTHING)).collect();
-    let row = |cells: &[String]| {
-        let cells: Vec<&str> = shown.iter().map(|&column| cells[column].as_str()).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let head_line = row(&head.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>());
-    let rule = format!("|---|{}\n", "--:|".repeat(shown.len() - 1));
-    let body: String = lines.iter().map(|line| row(line)).collect();
-    (head_line + &rule + &body).trim_end().to_owned()
 }
 
 /// Returns the names of the filters in the order of the record, without rivals at the same rate and
@@ -138,7 +121,8 @@ fn named(row: &Row) -> String {
         "filterblock" => format!("**`{}`**", row.filter),
         "none" => "*empty loop*".into(),
         krate => {
-            format!("{} ({}{}){own}", row.filter, if row.filter.starts_with(krate) { "" } else { krate }, row.version)
+            let of = if row.filter.starts_with(krate) { String::new() } else { format!("{krate} ") };
+            format!("{} ({of}{}){own}", row.filter, row.version)
         }
     }
 }
@@ -211,6 +195,8 @@ fn many(rows: &[Row]) -> String {
         ("hash", "negative", "single"),
         ("hash", "positive", "single"),
         ("hash", "mixed", "single"),
+        ("hash", "negative", "batch"),
+        ("hash", "positive", "batch"),
         ("hash", "negative", "chain"),
         ("key", "negative", "single"),
         ("key", "positive", "single"),
@@ -235,6 +221,8 @@ fn many(rows: &[Row]) -> String {
             "absent",
             "present",
             "mixed",
+            "absent, batch",
+            "present, batch",
             "absent, chain",
             "absent, key",
             "present, key",
@@ -305,62 +293,4 @@ fn sizes(rows: &[Row]) -> Vec<usize> {
     sizes.sort_unstable();
     sizes.dedup();
     sizes
-}
-
-/// What stands in a cell that was not measured.
-const NOTHING: &str = "-";
-
-fn none() -> String {
-    NOTHING.into()
-}
-
-/// Breaks a text into lines of at most 100 characters.
-pub(super) fn wrapped(text: &str) -> String {
-    let mut wrapped = String::new();
-    let mut len = 0;
-    for word in text.split(' ') {
-        let word_len = word.chars().count();
-        if len > 0 {
-            let fits = len + 1 + word_len <= 100;
-            wrapped.push(if fits { ' ' } else { '\n' });
-            len = if fits { len + 1 } else { 0 };
-        }
-        wrapped += word;
-        len += word_len;
-    }
-    wrapped
-}
-
-pub(super) fn short(ns: f64) -> String {
-    if ns < 99.5 { format!("{ns:.1}") } else { format!("{ns:.0}") }
-}
-
-pub(super) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    if percent.abs() < 10.0 { format!("{percent:.2} %") } else { format!("{percent:.0} %") }
-}
-
-/// Writes a number with commas between thousands.
-pub(super) fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short_and_grouped() {
-        assert_eq!([1, 999, 1_000, 30_000_000].map(grouped), ["1", "999", "1,000", "30,000,000"]);
-        assert_eq!([1.234, 99.46, 123.4].map(short), ["1.2", "99.5", "123"]);
-        assert_eq!([0.0051, 0.4427].map(percent), ["0.51 %", "44 %"]);
-    }
 }

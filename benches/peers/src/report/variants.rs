@@ -1,6 +1,6 @@
 //! Makes the Markdown table of filters that take keys one by one.
 
-use super::tables::{grouped, markdown, percent, wrapped};
+use super::text::{grouped, markdown, percent, wrapped};
 use crate::variants::Row;
 
 /// Returns the table that `what` names. `what` is the text of a marker.
@@ -8,7 +8,7 @@ pub fn table(what: &str, machine: &str, rows: &[Row]) -> Result<String, String> 
     match what {
         "machine" => Ok(wrapped(&format!("{machine}."))),
         "speed" => Ok(speed(rows)),
-        _ => Err(format!("no table is called {what}; the tables are machine and speed")),
+        _ => Err(format!("unknown table: {what}; expected machine or speed")),
     }
 }
 

@@ -18,9 +18,10 @@ use crate::keys::Key;
 const RATE: f64 = 0.01;
 const SEED: HashSeed = HashSeed(7);
 const OURS: &str = "filterblock";
-/// Number of keys that a growing filter is made for.
+/// Number of keys for which the filters "from 1,000" are made. They grow as more keys come.
 const FIRST: usize = 1_000;
-/// Tables with buckets of four entries soon have no room for a key at higher loads.
+/// The highest load of a cuckoo filter. At higher loads, its buckets of four entries often have no
+/// room for a key.
 const MOST_CUCKOO_LOAD: f64 = 0.96;
 
 /// Returns all kinds, made for `keys` keys at 1 % false positives.
@@ -46,7 +47,8 @@ pub(super) fn all(keys: usize) -> Result<Vec<Kind>, String> {
         Kind { forgets: true, ..Kind::new("Stable", OURS, stable) },
         Kind::new("FileFilter", OURS, move || InFile::create(n)),
         Kind::new("bloomfilter", "bloomfilter", move || {
-            // Each of its two hashes takes half of the seed. Equal halves would give equal hashes.
+            // Each of the two hashes of a key takes half of the seed. Equal halves would give equal
+            // hashes.
             let seed = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
             bloomfilter::Bloom::new_for_fp_rate_with_seed(keys, RATE, &seed).map_err(text)
         }),
@@ -95,7 +97,7 @@ ours!(Bloom, |filter, key| (filter.insert(key), true).1, |filter| filter.num_bit
 ours!(Partitioned, |filter, key| (filter.insert(key), true).1, |filter| filter.num_bits().div_ceil(8));
 ours!(Counting, |filter, key| (filter.insert(key), true).1, Counting::len_bytes, removes);
 ours!(DLeft, |filter, key| filter.insert(key).is_ok(), DLeft::len_bytes, removes);
-// Its counters have 32 bits.
+// A counter has 32 bits.
 ours!(Spectral, |filter, key| filter.insert(key).is_ok(), |filter| filter.num_counters() * 4, removes);
 ours!(DynamicCounting, |filter, key| filter.insert(key).is_ok(), DynamicCounting::len_bytes, removes);
 ours!(Scalable, |filter, key| filter.insert(key).is_ok(), |filter| filter.num_bits().div_ceil(8));

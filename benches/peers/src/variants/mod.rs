@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::Variants;
 use crate::clock::{self, thread_time};
+use crate::csv_file::Recorder;
 use crate::keys::{ABSENT, Key, key, mix};
 use crate::machine;
 use crate::rate::Rate;
-use crate::record::Recorder;
 
 /// The results of one kind of filter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -51,7 +51,8 @@ pub struct Row {
     pub rate_high: f64,
     /// Number of present keys that the filter denied.
     pub denied: u64,
-    /// Number of present keys that the filter denied after the removal of other keys.
+    /// Number of keys that the filter refused to remove, and of present keys that it denied after
+    /// the removal of the others; `None` if the filter cannot remove keys.
     pub denied_after_removals: Option<u64>,
 }
 

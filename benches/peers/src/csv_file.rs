@@ -1,0 +1,80 @@
+//! Reads and writes a CSV whose first line is a comment about the machine.
+//!
+//! `benches/stores` uses this file too, so it depends on no other one.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Writes rows to a CSV, or drops them if there is none.
+pub struct Recorder {
+    out: Option<(PathBuf, csv::Writer<BufWriter<File>>)>,
+}
+
+impl Recorder {
+    /// Replaces the file at `path` by one with a comment. Without a path, rows are dropped.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    pub fn create(path: Option<&Path>, comment: &str) -> Result<Self, String> {
+        let Some(path) = path else { return Ok(Self { out: None }) };
+        let failed = |error: std::io::Error| cannot_write(path, &error);
+        let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+        writeln!(file, "# {comment}").map_err(failed)?;
+        Ok(Self { out: Some((path.to_path_buf(), csv::Writer::from_writer(file))) })
+    }
+
+    /// Continues a file that has a comment and rows of the type `R`.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system, and refuses a file without rows, or with a row
+    /// of another type.
+    pub fn append<R: DeserializeOwned>(path: &Path) -> Result<Self, String> {
+        // Only a row shows that the header fits.
+        if read::<R>(path)?.1.is_empty() {
+            return Err(format!("{}: no measurements to continue; omit --append", path.display()));
+        }
+        let file = File::options().append(true).open(path);
+        let file = file.map_err(|error| cannot_write(path, &error))?;
+        let writer = csv::WriterBuilder::new().has_headers(false).from_writer(BufWriter::new(file));
+        Ok(Self { out: Some((path.to_path_buf(), writer)) })
+    }
+
+    /// Writes one row.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    pub fn write(&mut self, row: &impl Serialize) -> Result<(), String> {
+        let Some((path, out)) = &mut self.out else { return Ok(()) };
+        out.serialize(row).map_err(|error| cannot_write(path, &error))
+    }
+
+    /// Writes buffered rows to the file.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    pub fn flush(&mut self) -> Result<(), String> {
+        let Some((path, out)) = &mut self.out else { return Ok(()) };
+        out.flush().map_err(|error| cannot_write(path, &error))
+    }
+}
+
+fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: cannot write the CSV: {error}; free disk space, or choose another --out", path.display())
+}
+
+/// Reads the comment and the rows of a file. The comment is empty if the first line is none.
+///
+/// # Errors
+/// Returns the error of the operating system, or names the line that is no measurement.
+pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let comment = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or("").to_owned();
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
+    let rows = reader.deserialize().collect::<Result<_, _>>().map_err(|error| failed(&error))?;
+    Ok((comment, rows))
+}

@@ -1,0 +1,54 @@
+//! RocksDB's own filters, built and asked by the `foreign` feature of filterblock. The bytes are
+//! RocksDB's, bit for bit, but the code is ours, so the times are not those of RocksDB.
+
+use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
+
+use crate::contender::{Contender, Input, Probe};
+use crate::keys::Key;
+
+/// The crate of these filters, in tables: not the library itself. The pictures leave it out.
+pub const READER: &str = "filterblock reader";
+/// Bytes of a filter that do not depend on the number of keys.
+const TRAILER_BYTES: usize = 5;
+
+/// Returns both filters at ten bits per key, as given to RocksDB's policies. The ribbon then has the
+/// rate of the Bloom filter in about seven bits.
+#[must_use]
+pub fn all() -> Vec<Contender> {
+    vec![
+        Contender::new("RocksDB FastLocalBloom:10", READER, |input| build(RocksDbFilterKind::FastLocalBloom, input)),
+        Contender::new("RocksDB Ribbon:10", READER, |input| build(RocksDbFilterKind::Ribbon128, input)),
+    ]
+}
+
+struct Filter {
+    filter: RocksDbFilter<'static>,
+    len: usize,
+}
+
+fn build(kind: RocksDbFilterKind, input: Input<'_>) -> Result<Filter, String> {
+    let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions { kind, ..RocksDbFilterOptions::default() });
+    input.keys.iter().for_each(|key| builder.add(key));
+    // Lives to the end of the process, because the opened filter borrows it.
+    let bytes: &'static [u8] = builder.finish().leak();
+    Ok(Filter { filter: RocksDbFilter::new(bytes), len: bytes.len() })
+}
+
+impl Probe for Filter {
+    // RocksDB hashes keys with its own version of XXH3.
+    const TAKES_HASHES: bool = false;
+
+    fn hash(&self, _hash: u64) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn key(&self, key: &Key) -> bool {
+        self.filter.may_contain(key)
+    }
+
+    fn bits(&self) -> (f64, f64) {
+        let bits = |bytes: usize| bytes as f64 * 8.0;
+        (bits(self.len), bits(self.len.saturating_sub(TRAILER_BYTES)))
+    }
+}

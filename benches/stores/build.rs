@@ -1,0 +1,25 @@
+//! Passes the version of the compiler to the program, and links the C libraries of the features.
+
+#[path = "../peers/build.rs"]
+mod compiler;
+
+fn main() {
+    compiler::main();
+    if std::env::var_os("CARGO_FEATURE_LEVELDB").is_some() {
+        println!("cargo:rustc-link-lib=leveldb");
+    }
+    if std::env::var_os("CARGO_FEATURE_ROCKSDB").is_some() {
+        println!("cargo:rustc-link-lib=rocksdb");
+        println!("cargo:rustc-env=ROCKSDB_VERSION={}", rocksdb_version());
+    }
+}
+
+/// The version in the header of Debian's librocksdb-dev. The library's C interface does not tell it.
+fn rocksdb_version() -> String {
+    let header = std::fs::read_to_string("/usr/include/rocksdb/version.h").unwrap_or_default();
+    let part = |name: &str| {
+        let line = header.lines().find(|line| line.starts_with(&format!("#define ROCKSDB_{name} ")));
+        line.and_then(|line| line.split_whitespace().last()).unwrap_or("?").to_owned()
+    };
+    ["MAJOR", "MINOR", "PATCH"].map(part).join(".")
+}

@@ -1,0 +1,134 @@
+//! The command line.
+
+use std::fmt::{self, Display};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXAMPLES: &str = "Examples:
+  stores measure --keys 100k --rounds 1                          all stores, a first look: half a minute
+  stores measure --stores filterblock,fjall --layouts compacted  two stores, one layout
+  stores measure --out ../record/stores.csv                      the record at 1M keys
+  stores report ../record/stores.csv --docs ../../docs           tables and picture of BENCHMARKS.md
+
+Debian's LevelDB and RocksDB need the cargo features `leveldb` and `rocksdb`.
+docs/BENCHMARKS.md has the commands of the record.";
+
+/// Measures filterblock-store and other key-value stores.
+#[derive(Debug, Parser)]
+#[command(name = "stores", after_help = EXAMPLES)]
+pub struct Cli {
+    /// The subcommand.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Loads every store in every layout, asks them by turns, and writes a CSV.
+    #[command(after_help = EXAMPLES)]
+    Measure(Measure),
+    /// Makes the tables and the picture of docs/BENCHMARKS.md from a CSV.
+    Report(Report),
+}
+
+/// Options of `measure`.
+#[derive(Debug, Args)]
+pub struct Measure {
+    /// Number of keys in a store, like 100k, 1M.
+    #[arg(long, default_value = "1M", value_parser = size)]
+    pub keys: usize,
+    /// Length of a value in bytes.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(8..))]
+    pub value_len: u16,
+    /// Measures only stores with these names. A part that is no name selects all names with it.
+    #[arg(long, value_delimiter = ',')]
+    pub stores: Vec<String>,
+    /// The layouts: as-fallen, compacted, and runs-N with N overlapping runs.
+    #[arg(long, value_delimiter = ',', default_value = "as-fallen,compacted,runs-5,runs-16")]
+    pub layouts: Vec<Layout>,
+    /// Number of rounds. Each round asks every store once.
+    #[arg(long, default_value_t = 3)]
+    pub rounds: usize,
+    /// Number of times that each store is loaded.
+    #[arg(long, default_value_t = 3)]
+    pub loads: usize,
+    /// Number of warm queries in a round.
+    #[arg(long, default_value = "200k", value_parser = size)]
+    pub queries: usize,
+    /// Number of cold queries in a round.
+    #[arg(long, default_value = "2k", value_parser = size)]
+    pub cold_queries: usize,
+    /// Megabytes (MiB) of block cache for each store.
+    #[arg(long, default_value_t = 256)]
+    pub cache_mb: usize,
+    /// The folder for the stores; it must be on a disk. By default the current folder.
+    #[arg(long, default_value = ".")]
+    pub dir: PathBuf,
+    /// The core that queries run on; by default the last one.
+    #[arg(long)]
+    pub cpu: Option<usize>,
+    /// The CSV to write.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// Appends rows to the CSV, which keeps its first line.
+    #[arg(long, requires = "out")]
+    pub append: bool,
+}
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The CSV that `measure` wrote.
+    pub csv: PathBuf,
+    /// The folder that has BENCHMARKS.md and gets the picture.
+    #[arg(long, default_value = "../../docs")]
+    pub docs: PathBuf,
+}
+
+/// How the entries of a store lie on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// As automatic compaction left them.
+    AsFallen,
+    /// Compacted into one run.
+    Compacted,
+    /// This number of overlapping runs, without compaction.
+    Runs(usize),
+}
+
+impl Display for Layout {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AsFallen => out.write_str("as-fallen"),
+            Self::Compacted => out.write_str("compacted"),
+            Self::Runs(runs) => write!(out, "runs-{runs}"),
+        }
+    }
+}
+
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let runs = text.strip_prefix("runs-").and_then(|runs| runs.parse().ok()).filter(|runs| *runs > 0);
+        match (text, runs) {
+            ("as-fallen", _) => Ok(Self::AsFallen),
+            ("compacted", _) => Ok(Self::Compacted),
+            (_, Some(runs)) => Ok(Self::Runs(runs)),
+            _ => Err(format!("{text}: expected as-fallen, compacted, or runs-N like runs-5")),
+        }
+    }
+}
+
+/// Parses a number, with k or M behind it if it is in thousands or millions.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => text.strip_suffix('M').map_or((text, 1), |digits| (digits, 1_000_000)),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("{text}: expected a number like 1000, 10k or 1M"))?;
+    if number == 0 { Err("0: expected at least 1".into()) } else { Ok(number * unit) }
+}

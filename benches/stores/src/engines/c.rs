@@ -1,0 +1,27 @@
+//! What the bindings to C libraries share.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::Path;
+
+use crate::engine::{Outcome, text};
+
+/// Returns the error that a call left in `error`, and frees its text.
+///
+/// # Safety
+/// `error` is null, or a text that ends with a zero byte and that `free` may free.
+pub unsafe fn done(error: *mut c_char, free: unsafe extern "C" fn(*mut c_void)) -> Outcome<()> {
+    if error.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller promises a text that ends with a zero byte.
+    let message = unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned();
+    // SAFETY: the caller promises that `free` may free it; nothing uses it from here on.
+    unsafe { free(error.cast()) };
+    Err(message)
+}
+
+/// The path as a text that ends with a zero byte.
+pub fn path_text(path: &Path) -> Outcome<CString> {
+    CString::new(path.to_string_lossy().as_bytes()).map_err(text)
+}

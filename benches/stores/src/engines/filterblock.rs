@@ -1,0 +1,77 @@
+//! filterblock-store, with its default filters and with ribbons.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use filterblock::{ByLevel, FilterPolicy, FilterSpec};
+use filterblock_store::lsm::{Db, Options, WriteBatch};
+
+use crate::asking::Store;
+use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
+use crate::keys::Key;
+use crate::machine::version_of;
+
+/// Returns a contender for each filter.
+pub fn contenders() -> Vec<Contender> {
+    let contender = |name, open| Contender {
+        name,
+        version: version_of("filterblock-store").into(),
+        most_runs: usize::MAX,
+        batched: true,
+        open,
+    };
+    vec![contender("filterblock", open_default), contender("filterblock bumped-ribbon:8", open_ribbon)]
+}
+
+fn open_default(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+    open(dir, settings, Arc::new(ByLevel::default()))
+}
+
+fn open_ribbon(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+    open(dir, settings, Arc::new("bumped-ribbon:8".parse::<FilterSpec>().map_err(text)?))
+}
+
+fn open(dir: &Path, settings: &Settings, filter: Arc<dyn FilterPolicy>) -> Outcome<Box<dyn Store>> {
+    let options = Options {
+        filter: Some(filter),
+        write_buffer_bytes: settings.write_buffer_bytes,
+        auto_compaction: settings.compacts,
+        block_size_bytes: BLOCK_BYTES,
+        block_cache_bytes: settings.cache_bytes as u64,
+        ..Options::default()
+    };
+    Ok(Box::new(Filterblock(Db::open(dir, options).map_err(text)?)))
+}
+
+struct Filterblock(Db);
+
+impl Engine for Filterblock {
+    fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Outcome<()> {
+        let mut batch = WriteBatch::new();
+        pairs.iter().try_for_each(|(key, value)| batch.put(key, value)).map_err(text)?;
+        self.0.write(batch).map_err(text)
+    }
+
+    fn flush(&mut self) -> Outcome<()> {
+        self.0.flush().map_err(text)
+    }
+
+    fn compact(&mut self) -> Outcome<()> {
+        self.0.compact_range(..).map_err(text)
+    }
+
+    #[inline]
+    fn get<R>(&mut self, key: &Key, answer: impl FnOnce(Option<&[u8]>) -> R) -> Outcome<R> {
+        self.0.get(key).map(|found| answer(found.as_deref())).map_err(text)
+    }
+
+    fn multi_get(&mut self, keys: &[Key], mut answer: impl FnMut(usize, Option<&[u8]>)) -> Outcome<()> {
+        let found = self.0.multi_get(keys).map_err(text)?;
+        found.iter().enumerate().for_each(|(i, value)| answer(i, value.as_deref()));
+        Ok(())
+    }
+
+    fn close(self) -> Outcome<()> {
+        self.0.close().map_err(text)
+    }
+}

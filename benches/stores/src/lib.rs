@@ -1,0 +1,23 @@
+//! Measures filterblock-store and other key-value stores by turns, in one process: the same keys,
+//! values, cache sizes and layouts, and every answer is checked.
+//!
+//! `measure` writes a CSV. `report` makes the tables and the picture of docs/BENCHMARKS.md from it.
+
+pub mod args;
+pub mod asking;
+pub mod engine;
+pub mod engines;
+pub mod machine_state;
+pub mod questions;
+pub mod record;
+pub mod report;
+pub mod run;
+
+#[path = "../../peers/src/clock.rs"]
+pub mod clock;
+#[path = "../../peers/src/csv_file.rs"]
+pub mod csv_file;
+#[path = "../../peers/src/keys.rs"]
+pub mod keys;
+#[path = "../../peers/src/machine.rs"]
+pub mod machine;

@@ -1,0 +1,109 @@
+//! Waits for background threads, drops files from the page cache, and pins the thread to a core.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, fadvise};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::clock;
+use crate::engine::{Outcome, text};
+
+/// How long a process with busy background threads is waited for.
+const MOST_WAITING: Duration = Duration::from_secs(300);
+/// The time between two looks at the process.
+const WINDOW: Duration = Duration::from_millis(100);
+/// The number of quiet windows after which the process is idle.
+const QUIET_WINDOWS: u32 = 4;
+
+/// Waits until no thread of the process works and no file in `dir` changes. Not every engine tells
+/// when its compactions end.
+///
+/// # Errors
+/// Returns an error if the process never becomes idle.
+pub fn wait_idle(dir: &Path) -> Outcome<()> {
+    let start = Instant::now();
+    let (mut quiet, mut cpu, mut files) = (0, clock::process_time(), contents(dir));
+    while quiet < QUIET_WINDOWS {
+        sleep(WINDOW);
+        let (cpu_now, files_now) = (clock::process_time(), contents(dir));
+        let is_quiet = cpu_now - cpu < WINDOW / 20 && files_now == files;
+        quiet = if is_quiet { quiet + 1 } else { 0 };
+        (cpu, files) = (cpu_now, files_now);
+        if start.elapsed() > MOST_WAITING {
+            return Err(format!("{}: background work does not end", dir.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The time that [`wait_idle`] takes if nothing happens.
+#[must_use]
+pub fn idle_check() -> Duration {
+    WINDOW * QUIET_WINDOWS
+}
+
+/// The number of files in a folder and all folders within, and the bytes that they take on disk.
+/// Files may vanish meanwhile.
+#[must_use]
+pub fn contents(dir: &Path) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    let mut sum = (0, 0);
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        match entry.metadata() {
+            Ok(found) if found.is_dir() => {
+                let (files, bytes) = contents(&entry.path());
+                sum = (sum.0 + files, sum.1 + bytes);
+            }
+            Ok(found) => sum = (sum.0 + 1, sum.1 + found.blocks() * 512),
+            Err(_) => {}
+        }
+    }
+    sum
+}
+
+/// Writes every file of a closed store to the device, and drops it from the page cache.
+///
+/// # Errors
+/// Returns the error of the operating system.
+pub fn drop_files(dir: &Path) -> Outcome<()> {
+    for entry in fs::read_dir(dir).map_err(text)? {
+        let path = entry.map_err(text)?.path();
+        if path.is_dir() {
+            drop_files(&path)?;
+        } else {
+            let file = File::open(&path).map_err(text)?;
+            // Pages that are not yet written cannot be dropped.
+            file.sync_all().map_err(text)?;
+            fadvise(&file, 0, None, Advice::DontNeed).map_err(text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Pins the thread to a core until dropped. Engines are opened without it, so that their threads
+/// may run on every core.
+pub struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// Pins the calling thread.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    pub fn to(cpu: usize) -> Outcome<Self> {
+        let before = sched_getaffinity(None).map_err(text)?;
+        clock::pin(Some(cpu))?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // The mask was in force before. If that changed, the thread stays where it is.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}

@@ -1,0 +1,21 @@
+//! The command of this package: `measure` and `report`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use filterblock_stores::args::{Cli, Command};
+use filterblock_stores::{report, run};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Measure(args) => run::measure(&args),
+        Command::Report(args) => report::write(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Makes tables and the picture from a CSV, and writes them into docs/BENCHMARKS.md.
+
+#[path = "../../peers/src/report/markers.rs"]
+mod markers;
+#[allow(dead_code, reason = "the command `filterblock` draws with more of it")]
+#[path = "../../../crates/cli/src/picture/mod.rs"]
+mod picture;
+#[allow(dead_code, reason = "`benches/peers` writes with more of it")]
+#[path = "../../peers/src/report/text.rs"]
+mod text;
+
+use std::fs;
+
+use crate::args::Report;
+use crate::csv_file;
+use crate::engine::Outcome;
+use crate::record::{BATCH, COLD, DISK, FILES, GET, LOAD, REOPEN, Row, SETTLE};
+use picture::Colour;
+use picture::bars::{Bar, Bars, Group};
+use picture::frame::Axis;
+use text::{grouped, markdown, none, short, wrapped};
+
+/// Begins a marker of the page.
+const BEGIN: &str = "<!-- stores: ";
+/// The name of our store begins with it.
+const OURS: &str = "filterblock";
+/// The layouts of the picture.
+const DRAWN: [&str; 2] = ["compacted", "runs-5"];
+
+/// Writes the tables of `stores measure` into BENCHMARKS.md, and the picture beside it.
+///
+/// # Errors
+/// Returns the error of the operating system, and refuses a page with an unknown or unfinished
+/// marker.
+pub fn write(args: &Report) -> Outcome<()> {
+    let (machine, rows) = csv_file::read::<Row>(&args.csv)?;
+    if rows.is_empty() {
+        return Err(format!("{}: no measurements; `stores measure --out` writes them", args.csv.display()));
+    }
+    markers::in_file(&args.docs.join("BENCHMARKS.md"), BEGIN, |what| table(what, &machine, &rows))?;
+    let path = args.docs.join("stores.svg");
+    fs::write(&path, drawing(&rows)).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Returns the table that `what` names: "machine", "loading N", or "absent", "present", "mixed" or
+/// "cold" with the number of keys.
+fn table(what: &str, machine: &str, rows: &[Row]) -> Outcome<String> {
+    let (name, n) = what.split_once(' ').unwrap_or((what, ""));
+    let n = n.parse().unwrap_or(0);
+    match name {
+        "machine" => Ok(machine_line(machine, rows)),
+        "absent" => Ok(gets(rows, n, "negative")),
+        "present" => Ok(gets(rows, n, "positive")),
+        "mixed" => Ok(gets(rows, n, "mixed")),
+        "cold" => Ok(by_layout(rows, n, &[("absent", COLD, "negative"), ("present", COLD, "positive")], 1e-3)),
+        "loading" => Ok(loading(rows, n)),
+        _ => Err(format!("no table is called {what}; the markers of docs/BENCHMARKS.md show the names")),
+    }
+}
+
+fn machine_line(machine: &str, rows: &[Row]) -> String {
+    let most = |measure: &str, value: fn(&Row) -> usize| {
+        rows.iter().filter(|row| row.measure == measure).map(value).max().unwrap_or(0)
+    };
+    let (rounds, queries, cold) =
+        (most(GET, |row| row.rounds), most(GET, |row| row.queries), most(COLD, |row| row.queries));
+    let mut versions: Vec<String> = Vec::new();
+    for row in rows.iter().filter(|row| !row.store.starts_with(OURS)) {
+        let version = format!("{} {}", row.store.split(' ').next().unwrap_or_default(), row.version);
+        if !versions.contains(&version) {
+            versions.push(version);
+        }
+    }
+    wrapped(&format!(
+        "{machine}; {rounds} rounds of {} warm and {} cold queries; {}.",
+        grouped(queries),
+        grouped(cold),
+        versions.join(", ")
+    ))
+}
+
+/// The names of stores, or of layouts, in the order of the record.
+fn names<'a>(rows: &'a [Row], n: usize, name: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for row in rows.iter().filter(|row| row.n == n) {
+        if !names.contains(&name(row)) {
+            names.push(name(row));
+        }
+    }
+    names
+}
+
+fn stores(rows: &[Row], n: usize) -> Vec<&str> {
+    names(rows, n, |row| &row.store)
+}
+
+fn layouts(rows: &[Row], n: usize) -> Vec<&str> {
+    names(rows, n, |row| &row.layout)
+}
+
+/// Which row a cell comes from.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    store: &'a str,
+    n: usize,
+    layout: &'a str,
+    mix: &'a str,
+}
+
+fn find<'a>(rows: &'a [Row], at: At<'_>, measure: &str, spread: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| {
+        (row.store.as_str(), row.n, row.layout.as_str(), row.mix.as_str()) == (at.store, at.n, at.layout, at.mix)
+            && row.measure == measure
+            && row.spread == spread
+    })
+}
+
+fn named(store: &str) -> String {
+    if store.starts_with(OURS) { format!("**`{store}`**") } else { store.into() }
+}
+
+/// Warm gets of one mix: a line for each store and layout.
+fn gets(rows: &[Row], n: usize, mix: &str) -> String {
+    let mut lines = Vec::new();
+    for layout in layouts(rows, n) {
+        for store in stores(rows, n) {
+            let at = At { store, n, layout, mix };
+            let Some(uniform) = find(rows, at, GET, "uniform") else { continue };
+            let number = |ns: Option<f64>| ns.map_or(none(), whole);
+            let median = |row: Option<&Row>| row.map_or(none(), |row| time(row.median));
+            lines.push(vec![
+                named(store),
+                layout.into(),
+                time(uniform.median),
+                number(uniform.p50),
+                number(uniform.p99),
+                number(uniform.p999),
+                median(find(rows, at, BATCH, "uniform")),
+                median(find(rows, at, GET, "zipf")),
+            ]);
+        }
+    }
+    markdown(&["Store", "layout", "mean", "p50", "p99", "p99.9", "batch", "mean, Zipf"], &lines)
+}
+
+/// A line for each store, and for each layout a column of each measure, multiplied by `unit`.
+fn by_layout(rows: &[Row], n: usize, measures: &[(&str, &str, &str)], unit: f64) -> String {
+    let layouts = layouts(rows, n);
+    let columns = || layouts.iter().flat_map(|layout| measures.iter().map(move |measure| (*layout, *measure)));
+    let line = |store: &&str| {
+        let cell = |(layout, (_, measure, mix)): (&str, (&str, &str, &str))| {
+            let found = find(rows, At { store, n, layout, mix }, measure, if mix.is_empty() { "" } else { "uniform" });
+            found.map_or(none(), |row| time(row.median * unit))
+        };
+        std::iter::once(named(store)).chain(columns().map(cell)).collect::<Vec<_>>()
+    };
+    let lines: Vec<_> = stores(rows, n).iter().map(line).collect();
+    let heads: Vec<_> = columns().map(|(layout, (name, ..))| format!("{layout}, {name}")).collect();
+    let heads: Vec<_> = std::iter::once("Store").chain(heads.iter().map(String::as_str)).collect();
+    markdown(&heads, &lines)
+}
+
+fn loading(rows: &[Row], n: usize) -> String {
+    let mut lines = Vec::new();
+    for layout in layouts(rows, n) {
+        for store in stores(rows, n) {
+            let median = |measure| find(rows, At { store, n, layout, mix: "" }, measure, "").map(|row| row.median);
+            let Some(puts) = median(LOAD) else { continue };
+            lines.push(vec![
+                named(store),
+                layout.into(),
+                whole(puts),
+                median(SETTLE).map_or(none(), |seconds| format!("{seconds:.1}")),
+                median(DISK).map_or(none(), |bytes| whole(bytes / 1e6)),
+                median(FILES).map_or(none(), whole),
+                median(REOPEN).map_or(none(), time),
+            ]);
+        }
+    }
+    markdown(&["Store", "layout", "puts/s", "settle, s", "disk, MB", "files", "reopen, ms"], &lines)
+}
+
+fn time(value: f64) -> String {
+    if value < 999.5 { short(value) } else { whole(value) }
+}
+
+fn whole(value: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and far below 2^53")]
+    let whole = value.round() as usize;
+    grouped(whole)
+}
+
+/// Draws the warm gets of absent and present keys at the smallest size.
+fn drawing(rows: &[Row]) -> String {
+    let n = rows.iter().map(|row| row.n).min().unwrap_or(0);
+    let mut groups = Vec::new();
+    for (title, mix) in [("absent keys", "negative"), ("present keys", "positive")] {
+        for layout in DRAWN {
+            let bar = |store: &&str| {
+                let row = find(rows, At { store, n, layout, mix }, GET, "uniform")?;
+                let colour = Colour::Series(usize::from(!store.starts_with(OURS)));
+                Some(Bar { label: (*store).into(), value: row.median, value_text: time(row.median), colour })
+            };
+            let mut bars: Vec<_> = stores(rows, n).iter().filter_map(bar).collect();
+            bars.sort_by(|one, other| one.value.total_cmp(&other.value));
+            if !bars.is_empty() {
+                groups.push(Group { heading: format!("{title}, {layout}"), bars });
+            }
+        }
+    }
+    let values = || groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value);
+    let (from, to) = (values().fold(100.0, f64::min) / 2.0, values().fold(1_000.0, f64::max));
+    let axis = Axis {
+        title: "ns of CPU time for a get (logarithmic)".into(),
+        from,
+        to,
+        is_logarithmic: true,
+        labels: Axis::powers_of_ten(from, to, whole),
+    };
+    Bars {
+        title: "Gets of key-value stores".into(),
+        subtitle: format!("{} keys of 16 bytes, warm, in random order; shorter is better", grouped(n)),
+        description: "Bars of the mean times of gets in filterblock-store and in other stores, for absent and for \
+                      present keys, with one run and with five."
+            .into(),
+        axis,
+        groups,
+        caption: "compacted: one run; runs-5: five overlapping runs, for the stores that can keep them.".into(),
+    }
+    .svg()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_of_the_record_is_readable() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/stores.csv");
+        let svg = drawing(&csv_file::read::<Row>(&path).unwrap().1);
+        picture::check::is_readable(&svg);
+        assert!(svg.contains("filterblock") && svg.contains("present keys, compacted"), "{svg}");
+    }
+}
