@@ -1,0 +1,1 @@
+//! Bloom filters for Parquet files that have none, without rewriting their data.
