@@ -19,6 +19,7 @@ pub(super) enum Direction {
 
 /// One input of a merge.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a merge has few inputs, and most of them are runs")]
 pub(super) enum Source {
     Memtable(MemtableCursor),
     Run(RunCursor),

@@ -1,13 +1,10 @@
 //! A cache of verified data blocks in memory. Any number of SSTs can share it.
 
 use std::fmt;
-use std::sync::Arc;
 
+use super::block_content::CachedBlock;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-
-/// The verified and decompressed content of a data block, on the heap.
-pub(super) type BlockContent = Arc<Vec<u8>>;
 
 /// Identifies a block: the number of the open SST (never reused in a process) and the block's
 /// offset.
@@ -16,9 +13,9 @@ type Place = (u64, u64);
 #[derive(Debug, Clone)]
 struct Bytes;
 
-impl Weighter<Place, BlockContent> for Bytes {
-    fn weight(&self, _: &Place, content: &BlockContent) -> u64 {
-        content.len() as u64 + ENTRY_OVERHEAD_BYTES
+impl Weighter<Place, CachedBlock> for Bytes {
+    fn weight(&self, _: &Place, block: &CachedBlock) -> u64 {
+        block.len_bytes() as u64 + ENTRY_OVERHEAD_BYTES
     }
 }
 
@@ -27,7 +24,7 @@ impl Weighter<Place, BlockContent> for Bytes {
 const ENTRY_OVERHEAD_BYTES: u64 = 80;
 
 /// A cache of data blocks with a bound on its bytes.
-pub struct BlockCache(Cache<Place, BlockContent, Bytes>);
+pub struct BlockCache(Cache<Place, CachedBlock, Bytes>);
 
 impl BlockCache {
     /// Creates a cache that uses at most about `capacity_bytes` of memory.
@@ -37,19 +34,19 @@ impl BlockCache {
         Self(Cache::with_weighter(estimated_blocks, capacity_bytes, Bytes))
     }
 
-    /// Returns the approximate memory in use, in bytes: the content of all blocks, and 80 bytes
-    /// per block.
+    /// Returns the approximate memory in use, in bytes: the content and the index of all
+    /// blocks, and 80 bytes per block.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.0.weight()
     }
 
-    pub(super) fn get(&self, table: u64, offset: u64) -> Option<BlockContent> {
+    pub(super) fn get(&self, table: u64, offset: u64) -> Option<CachedBlock> {
         self.0.get(&(table, offset))
     }
 
-    pub(super) fn insert(&self, table: u64, offset: u64, content: BlockContent) {
-        self.0.insert((table, offset), content);
+    pub(super) fn insert(&self, table: u64, offset: u64, block: CachedBlock) {
+        self.0.insert((table, offset), block);
     }
 }
 
@@ -107,7 +104,7 @@ mod tests {
     /// blocks that are read only once. The other reads follow Zipf's law over twenty times as many
     /// blocks as fit.
     fn hit_ratio(once: f64, exponent: f64, mut admission: Option<Admission>) -> f64 {
-        let content = Arc::new(vec![0; 4096]);
+        let content = CachedBlock::new(&[0; 4096], 0);
         let cache = BlockCache::new(BLOCKS_THAT_FIT * (4096 + ENTRY_OVERHEAD_BYTES));
         let mut cumulative = vec![0.0];
         for rank in 1..=BLOCKS_THAT_FIT * 20 {
@@ -124,7 +121,7 @@ mod tests {
             if cache.get(place.0, place.1).is_some() {
                 hits += 1;
             } else if admission.as_mut().is_none_or(|admission| admission.admits(place)) {
-                cache.insert(place.0, place.1, Arc::clone(&content));
+                cache.insert(place.0, place.1, content.clone());
             }
         }
         hits as f64 / READS as f64

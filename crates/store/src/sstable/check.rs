@@ -156,7 +156,7 @@ impl Table {
             return Err(Error::Corrupt { field: Field::Handle, offset: self.footer.index.offset });
         }
         let content = self.data_block(handle, None, &mut BlockReads::default())?;
-        let block = Block::parse(&content, handle.offset)?;
+        let block = Block::parse(content.content(), handle.offset)?;
         block.check_restarts()?;
         check.data_blocks += 1;
         walk.totals.num_data_blocks += 1;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::block_cache::{BlockCache, BlockContent};
+use super::block_cache::BlockCache;
+use super::block_content::BlockContent;
 use super::data_block::{Block, EntryCursor};
 use super::reader::{BlockReads, ReadAhead, Table};
 use crate::error::{Error, Field, Result};
@@ -71,7 +72,7 @@ impl TableCursor {
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         let (content, _, offset) = self.block.as_ref().filter(|_| self.valid)?;
-        self.entry.value(&Block::parse(content, *offset).ok()?)
+        self.entry.value(&Block::parse(content.content(), *offset).ok()?)
     }
 
     /// Returns the data blocks that the cursor has read from the file.
@@ -176,7 +177,7 @@ impl TableCursor {
     /// returns `false`.
     fn within(&mut self, go: impl FnOnce(&mut EntryCursor, &Block<'_>) -> Result<bool>) -> Result<bool> {
         let Some((content, _, offset)) = &self.block else { return Ok(false) };
-        go(&mut self.entry, &Block::parse(content, *offset)?)
+        go(&mut self.entry, &Block::parse(content.content(), *offset)?)
     }
 
     /// Returns the error for a key that is out of order, or outside the range from the SST's first

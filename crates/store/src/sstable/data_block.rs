@@ -116,10 +116,13 @@ pub(super) fn shared_len(a: &[u8], b: &[u8]) -> usize {
 
 /// A decoded entry.
 #[derive(Debug, Clone, Copy)]
-struct Entry<'a> {
-    shared: usize,
-    suffix: &'a [u8],
-    value: Option<&'a [u8]>,
+pub(super) struct Entry<'a> {
+    /// The length that the key shares with the key before it.
+    pub(super) shared: usize,
+    /// The rest of the key.
+    pub(super) suffix: &'a [u8],
+    /// `None` for a tombstone.
+    pub(super) value: Option<&'a [u8]>,
     /// The position of the next entry.
     next: usize,
 }
@@ -151,6 +154,11 @@ impl<'a> Block<'a> {
         Ok(Self { entries, restarts, offset })
     }
 
+    /// Returns the block of content that [`Self::parse`] has accepted, for [`Self::entry_at`] alone.
+    pub(super) fn entries(content: &'a [u8], offset: u64) -> Self {
+        Self { entries: content, restarts: &[], offset }
+    }
+
     pub(super) fn num_restarts(&self) -> usize {
         self.restarts.len()
     }
@@ -159,8 +167,9 @@ impl<'a> Block<'a> {
         Err(Error::Corrupt { field, offset: self.offset })
     }
 
+    /// Decodes the entry at the offset `at` of the entries.
     #[inline]
-    fn entry_at(&self, at: usize) -> Result<Entry<'a>> {
+    pub(super) fn entry_at(&self, at: usize) -> Result<Entry<'a>> {
         let Some(rest) = self.entries.get(at..) else { return self.corrupt(Field::Restarts) };
         let (shared, unshared, code, body) = match rest {
             [shared, unshared, code, body @ ..] if (shared | unshared | code) < 0x80 => {
@@ -284,6 +293,11 @@ pub(super) struct EntryCursor {
 impl EntryCursor {
     pub(super) fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// Returns the offset of the current entry in the block.
+    pub(super) fn offset(&self) -> usize {
+        self.at
     }
 
     /// Returns the value at the current position, or `None` for a tombstone.

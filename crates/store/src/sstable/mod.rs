@@ -28,6 +28,7 @@
 //! ```
 
 mod block_cache;
+mod block_content;
 mod block_trailer;
 mod check;
 mod cursor;

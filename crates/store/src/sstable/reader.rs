@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::block_cache::{BlockCache, BlockContent};
+use super::block_cache::BlockCache;
+use super::block_content::{BlockContent, CachedBlock};
 use super::block_trailer;
 use super::data_block::Block;
 use super::filter::{self, FilterMemory, FilterUse, TableFilter};
@@ -249,7 +250,7 @@ impl Table {
         let handle = index.handle(position)?;
         if let Some(cache) = cache {
             let content = self.data_block(handle, Some(cache), reads)?;
-            return lookup_in(&content, handle.offset, key);
+            return Ok(lookup(content.find(key, handle.offset)?));
         }
         SCRATCH.with(|scratch| {
             // The scratch is taken, not borrowed, because the storage of a host may itself look up
@@ -279,7 +280,7 @@ impl Table {
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
         let content = block_trailer::unseal(sealed, &self.footer.table_id, handle.offset, &mut scratch.content)?;
-        lookup_in(content, handle.offset, key)
+        Ok(lookup(Block::parse(content, handle.offset)?.find(key)?))
     }
 
     /// Returns the verified content of a data block, from the cache if the cache holds it.
@@ -289,18 +290,18 @@ impl Table {
         cache: Option<&BlockCache>,
         reads: &mut BlockReads,
     ) -> Result<BlockContent> {
-        if let Some(content) = cache.and_then(|cache| cache.get(self.number, handle.offset)) {
-            return Ok(content);
+        if let Some(block) = cache.and_then(|cache| cache.get(self.number, handle.offset)) {
+            return Ok(BlockContent::Cached(block));
         }
         let mut sealed = handle.room()?;
         self.file.read_exact_at(&mut sealed, handle.offset)?;
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        let content = Arc::new(block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)?);
-        if let Some(cache) = cache {
-            cache.insert(self.number, handle.offset, Arc::clone(&content));
-        }
-        Ok(content)
+        let content = block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)?;
+        let Some(cache) = cache else { return Ok(BlockContent::Owned(content)) };
+        let block = CachedBlock::new(&content, handle.offset);
+        cache.insert(self.number, handle.offset, block.clone());
+        Ok(BlockContent::Cached(block))
     }
 
     /// Returns the verified content of a data block, read together with the blocks behind it.
@@ -326,7 +327,7 @@ impl Table {
         let Some(sealed) = ahead.block(handle) else { return self.data_block(handle, None, reads) };
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        Ok(Arc::new(block_trailer::unseal_owned(sealed.to_vec(), &self.footer.table_id, handle.offset)?))
+        Ok(BlockContent::Owned(block_trailer::unseal_owned(sealed.to_vec(), &self.footer.table_id, handle.offset)?))
     }
 
     pub(super) fn index(&self) -> Result<&IndexBlock> {
@@ -356,12 +357,12 @@ impl fmt::Debug for Table {
     }
 }
 
-fn lookup_in(content: &[u8], offset: u64, key: &[u8]) -> Result<Lookup> {
-    Ok(match Block::parse(content, offset)?.find(key)? {
+fn lookup(found: Option<Option<&[u8]>>) -> Lookup {
+    match found {
         None => Lookup::NotFound,
         Some(None) => Lookup::Tombstone,
         Some(Some(value)) => Lookup::Value(value.to_vec()),
-    })
+    }
 }
 
 pub(super) fn read_footer(file: &dyn ReadAt) -> Result<Footer> {
