@@ -41,7 +41,7 @@ pub enum FilterUse {
 ///
 /// * `2 * (max_waiting_buffers + 2) * write_buffer_bytes` for memtables: 192 MiB by default, while
 ///   writes come faster than flushes,
-/// * the filters: 10 bits per key by default, and 16 bits per key in level 0,
+/// * the filters: by default 8.1 bits per key at the bottom, 10 above it and 16 in level 0,
 /// * the index of each SST in use: a key and about 10 bytes for each data block,
 /// * `block_cache_bytes`,
 /// * while it compacts: 16 bytes per key of one SST of `table_size_bytes`, its filter and index, and
