@@ -2,12 +2,12 @@
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
-    __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blend_epi32, _mm256_blendv_ps, _mm256_castps_si256,
-    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_cmpgt_epi32, _mm256_cvtepu32_epi64,
-    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_or_si256,
+    __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
+    _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_cmpgt_epi32, _mm256_cvtepu32_epi64, _mm256_extracti128_si256,
+    _mm256_loadu_si256, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_or_si256, _mm256_permute4x64_epi64,
     _mm256_permutevar8x32_epi32, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi8,
-    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_slli_epi64,
-    _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_storeu_si256,
+    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_shuffle_ps, _mm256_slli_epi32,
+    _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_storeu_si256,
     _mm256_testc_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 
@@ -226,7 +226,7 @@ fn products(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_mullo_epi32(_mm256_set1_epi32(factor.cast_signed()), load(multipliers))
 }
 
-/// Folds each word to 32 bits, joins two words into one, folds each word to four bits, and looks up
+/// Folds each word to 32 bits, with all words in one vector, folds each word to four bits, and looks up
 /// the parity of these bits in a table. Adding up table counts per word would take four more
 /// instructions.
 #[inline]
@@ -235,11 +235,12 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     let (low, high) = (_mm256_set1_epi64x(low.cast_signed()), _mm256_set1_epi64x(high.cast_signed()));
     let mixed = |a: &[u8], b: &[u8]| _mm256_xor_si256(_mm256_and_si256(load(a), low), _mm256_and_si256(load(b), high));
     let ((a, a_rest), (b, b_rest)) = (a.split_at(32), b.split_at(32));
-    let (front, back) = (mixed(a, b), mixed(a_rest, b_rest));
-    let front = _mm256_xor_si256(front, _mm256_srli_epi64::<32>(front));
-    let back = _mm256_xor_si256(back, _mm256_slli_epi64::<32>(back));
-    // The words are in the order 0 4 1 5 2 6 3 7.
-    let folded = _mm256_blend_epi32::<0b1010_1010>(front, back);
+    let front = _mm256_castsi256_ps(mixed(a, b));
+    let back = _mm256_castsi256_ps(mixed(a_rest, b_rest));
+    // The low halves of all words, and the high halves. The words are in the order 0 1 4 5 2 3 6 7.
+    let lows = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(front, back));
+    let highs = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(front, back));
+    let folded = _mm256_xor_si256(lows, highs);
     let folded = _mm256_xor_si256(folded, _mm256_slli_epi32::<16>(folded));
     let folded = _mm256_xor_si256(folded, _mm256_slli_epi32::<8>(folded));
     let nibbles = _mm256_and_si256(_mm256_xor_si256(folded, _mm256_srli_epi16::<4>(folded)), _mm256_set1_epi8(0x0f));
@@ -249,6 +250,6 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
         0, ODD, ODD, 0, ODD, 0, 0, ODD, ODD, 0, 0, ODD, 0, ODD, ODD, 0,
     );
     let parities = _mm256_shuffle_epi8(odd, nibbles);
-    let in_order = _mm256_permutevar8x32_epi32(parities, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+    let in_order = _mm256_permute4x64_epi64::<0b11_01_10_00>(parities);
     _mm256_movemask_ps(_mm256_castsi256_ps(in_order)).cast_unsigned()
 }
