@@ -404,7 +404,7 @@ macro_rules! check_messages {
             let next = message.rsplit_once("; ").map_or("", |(_, next)| next);
             assert!(next.split(' ').count() > 1, "the message must say after its last semicolon what to do next: {message}");
         }
-        assert!(missing.is_empty(), "the table has no message of {missing:?}");
+        assert!(missing.is_empty(), "the table has no message for {missing:?}");
     }};
 }
 

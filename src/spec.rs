@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::kinds::{self, Budget, Budgets, Effort, Filled, FilterKind, MILLIBITS, Shape, math};
 
-const EMPTY_TAKES_NO_SPEC: &str = "a filter without keys becomes empty by itself; try bloom:10";
+const EMPTY_TAKES_NO_SPEC: &str =
+    "the kind empty cannot be requested, because the builder chooses it if no key is added; try bloom:10";
 const FULL_TAKES_NO_BUDGET: &str = "full takes no budget; try full, or bloom:10 for a filter with a budget";
 const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact";
 

@@ -48,8 +48,8 @@ impl KeyForm {
         }
     }
 
-    /// Returns whether a sound table of a LevelDB database may hold `key`. The type of a write
-    /// there is a value or a deletion.
+    /// Returns whether a sound table of a LevelDB database may hold `key`. The last eight bytes of
+    /// such a key begin with the type of the write, which must be 0 (deletion) or 1 (value).
     pub(crate) fn looks_internal(key: &[u8]) -> bool {
         key.split_last_chunk::<TAG_LEN_BYTES>().is_some_and(|(_, tag)| u64_from(tag) & 0xff <= 1)
     }

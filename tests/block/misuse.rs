@@ -130,7 +130,8 @@ fn a_table_id_of_zeros_cannot_be_expected() {
         let opened = FilterBlock::open(bytes, &of_table([0; 16]), Verify::AtOpen);
         assert!(matches!(opened, Err(Error::Invalid { what: "expected table id", .. })), "{opened:?}");
     }
-    // The checksum alone identifies the block.
+    // A block with the expected checksum may have a table id of zeros. Both the table id and the
+    // checksum are compared.
     let expected = of_table([0; 16]).with_checksum(checksum_of(&without_table).unwrap());
     assert!(FilterBlock::open(without_table.as_slice(), &expected, Verify::AtOpen).is_ok());
     assert_eq!(refused(&of_keys(), &expected), Field::TableId);

@@ -245,8 +245,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prints a table. The ratio is the time as a share of that of a fastbloom with the same rate
-    /// in the same mode. Batches have no ratio, because fastbloom has no batches.
+    /// Prints a table. The ratio divides the time of a filter by the time of a fastbloom filter with
+    /// the same rate, in the same mode. Batches have no ratio, because fastbloom has no batches.
     fn print(&self, rows: &[Row]) {
         let Some(first) = rows.first() else { return };
         println!("\nn = {}, {}, {}, {}", self.title(), first.key_form, first.mix, first.mode);

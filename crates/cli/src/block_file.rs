@@ -16,7 +16,7 @@ use filterblock::{Error, Field};
 /// The result of checking a file.
 #[derive(Debug)]
 pub enum BlockFile {
-    /// A sound filter block. Unlock it for queries; this may need a secret.
+    /// A sound filter block. Unlock it for queries, which may need a secret.
     Sound(LockedBlock<AlignedBytes>),
     /// A file or filter of another engine. Everything that affects an answer has been checked.
     Foreign(Foreign),

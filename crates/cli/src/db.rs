@@ -218,7 +218,7 @@ fn get(store: &StoreArguments, notation: &Notation, key: &OsStr) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Closes the store and returns write errors.
+/// Prints the reports of the store on stderr, then closes the store and returns write errors.
 fn close(db: Db) -> Outcome {
     report_doubts(&db);
     db.close()?;

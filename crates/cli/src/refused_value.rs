@@ -95,7 +95,7 @@ fn missing(refused: &clap::Error) -> Option<String> {
     Some(format!("missing {}; {}", missing.join(" and "), see_help(refused)))
 }
 
-/// Describes two options that exclude each other, or an option that is given twice.
+/// Describes an option that excludes other given options, or an option that is given twice.
 fn conflict(refused: &clap::Error) -> Option<String> {
     let argument = string(refused, ContextKind::InvalidArg)?;
     let others = match refused.get(ContextKind::PriorArg) {
@@ -106,7 +106,11 @@ fn conflict(refused: &clap::Error) -> Option<String> {
     Some(match others.as_slice() {
         [] => format!("{argument} is given twice; give it once"),
         [other] if *other == argument => format!("{argument} is given twice; give it once"),
-        others => format!("{argument} cannot be used with {}; omit one of them", others.join(" or ")),
+        [other] => format!("{argument} cannot be used with {other}; omit one of them"),
+        others => {
+            let option = argument.split(' ').next().unwrap_or(argument);
+            format!("{argument} cannot be used with {}; omit {option}, or omit all the others", others.join(" or "))
+        }
     })
 }
 

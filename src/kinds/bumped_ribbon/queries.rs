@@ -30,7 +30,7 @@ impl Geometry {
     }
 }
 
-/// For filters with any columns and layers.
+/// Queries a filter with any columns and layers.
 impl Query for BumpedRibbon {
     type Asked<'a> = &'a Geometry;
 
@@ -79,7 +79,8 @@ impl Query for BumpedRibbon {
     }
 }
 
-/// For filters whose first layer is [`Flat`]. Batches of one filter call [`BumpedRibbon`].
+/// Queries a filter whose first layer is [`Flat`]. A batch of queries of one filter calls
+/// [`BumpedRibbon`].
 impl<F: Blockwise> Query for FlatQuery<F> {
     type Asked<'a> = (Flat, &'a Geometry);
 

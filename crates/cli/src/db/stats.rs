@@ -38,7 +38,8 @@ Exit status:
   1  damaged
   2  could not run: no store, a store that is open in another process, no permission, or a newer format";
 
-/// Print SST files, entries and filter sizes of each level
+/// Print for each level the number of SST files and entries, the bytes of the SST files and of the
+/// filters
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {

@@ -128,6 +128,11 @@ fn a_wrong_command_line_is_explained_in_one_line() {
         (&["db", "xyzzy"], "unknown command xyzzy; run \"filterblock db --help\""),
         (&["diff", "a", "b", "c"], "unexpected argument \"c\"; run \"filterblock diff --help\""),
         (&["query", "f", "k", "--count", "-q"], "--count cannot be used with --quiet; omit one of them"),
+        (
+            &["query", "f", "k", "--format", "rocksdb-filter", "--column", "a", "--row-group", "1"],
+            "--format <FORMAT> cannot be used with --column <NAME> or --row-group <N>; omit --format, or omit all the \
+             others",
+        ),
         (&["build", "--seed", "1", "--seed", "2"], "--seed <NUMBER> is given twice; give it once"),
         (&["build", "--force=yes"], "--force takes no value; omit \"yes\""),
     ] {

@@ -38,8 +38,9 @@ struct Chunks<T> {
     chunks: [OnceLock<Box<[T]>>; CHUNKS],
 }
 
-/// The first chunk has 2^8 elements. The last chunk ends with the 32-bit index space.
+/// The binary logarithm of the number of elements of the first chunk.
 const FIRST_CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 8 };
+/// 24 chunks, of which the first has 2^8 elements, hold 2^32 - 2^8 elements.
 const CHUNKS: usize = 24;
 
 impl<T: Default> Chunks<T> {

@@ -23,8 +23,8 @@
 //!   levels. Therefore the earlier SST counts as newer, and the report names the doubt.
 //!
 //! An SST may also exist that is not in force: it was merged into another SST, but was not removed.
-//! Keys that were deleted since come back with such an SST, wherever it is placed, so every such
-//! case is reported as a doubt. The range of its sequence numbers lies within the range of the
+//! With such an SST, keys that were deleted after the merge come back, wherever the SST is placed.
+//! So every such case is reported as a doubt. The range of its sequence numbers lies within the range of the
 //! merge result. The cases are:
 //!
 //! * If the SST was written to level 0, the ranges prove the merge. The SST is placed below the

@@ -146,7 +146,7 @@ impl Tables<'_> {
             let dir = self.dir.display();
             self.report.doubts.push(format!(
                 "{dir}: no manifest says which SSTs below level 0 are in force; if one of them was merged into another SST \
-                 before, keys that were deleted since are back"
+                 before, deleted keys may have come back; check the keys that you deleted"
             ));
         }
         let ordered = newest_first(candidates);
@@ -154,7 +154,7 @@ impl Tables<'_> {
             let how = if newer.overlaps(older) { "whose key range overlaps" } else { "which it seems to replace" };
             let (newer, older) = (self.path(newer.found), self.path(older.found));
             let doubt = format!(
-                "{}: taken as newer than {}, {how}; if this order is wrong, old values or deleted keys are back",
+                "{}: taken as newer than {}, {how}; if this order is wrong, old values or deleted keys have come back",
                 newer.display(),
                 older.display()
             );

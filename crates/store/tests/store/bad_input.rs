@@ -286,8 +286,8 @@ fn fill_the_disk(disk: &Path) {
         for i in 0..acknowledged {
             assert_eq!(db.get(&key(i)).unwrap(), Some(value(i)), "key {i} must be readable after the failure");
         }
-        // A merge may release space, so the result of further writes is open. Acknowledged writes
-        // may be in the log alone, which is enough.
+        // A merge may release space, so further writes may succeed or fail. `close` may fail too.
+        // The log then holds the acknowledged writes that are in no SST.
         drop(db.close());
         // An open on the full disk may succeed or fail. In both cases no data is lost.
         for _ in 0..2 {
