@@ -7,6 +7,7 @@ use std::hint::black_box;
 
 use crate::clock::{process_time, thread_time};
 use crate::keys::{Key, hash_of};
+use filterblock::KeyHash;
 
 /// Number of keys in a batch.
 pub const BATCH: usize = 32;
@@ -43,6 +44,8 @@ pub trait Probe {
 pub struct Input<'a> {
     /// The hashes of the keys, all different.
     pub hashes: &'a [u64],
+    /// The same hashes as the filters of this repository take them.
+    pub key_hashes: &'a [KeyHash],
     /// The keys, all different.
     pub keys: &'a [Key],
 }

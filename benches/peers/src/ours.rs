@@ -212,11 +212,8 @@ fn build_unaligned(spec: FilterSpec, input: Input<'_>) -> Result<Block<Shifted>,
 }
 
 fn bytes_of(spec: FilterSpec, input: Input<'_>, check: SelfCheck) -> Result<Vec<u8>, String> {
-    let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(check);
-    for &hash in input.hashes {
-        builder.add_hash(KeyHash::from_raw(hash));
-    }
-    builder.finish().map_err(|error| error.to_string())
+    let builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(check);
+    builder.finish_with(input.key_hashes).map_err(|error| error.to_string())
 }
 
 fn open<D: AsRef<[u8]>>(bytes: D) -> Result<Block<D>, String> {

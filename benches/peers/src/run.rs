@@ -294,11 +294,12 @@ fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f
         keys.extend(ranges.of(filter).map(key));
         hashes.clear();
         hashes.extend(keys.iter().map(hash_of));
+        let key_hashes: Vec<_> = hashes.iter().map(|&hash| KeyHash::from_raw(hash)).collect();
         for (i, contender) in contenders.iter_mut().enumerate() {
             if failed[i] {
                 continue;
             }
-            let input = Input { hashes: &hashes, keys: &keys };
+            let input = Input { hashes: &hashes, key_hashes: &key_hashes, keys: &keys };
             match contender.group.build(input) {
                 Ok(ns) => {
                     times[i].push(ns / keys.len() as f64);
