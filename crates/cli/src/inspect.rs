@@ -34,8 +34,10 @@ of the file. docs/FORMAT.md is the specification. The command does not need the 
 File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter with --format):
   For each filter, the command prints its offset, kind, probes, seed, fill ratio, estimated keys and expected FPR.
 
---what-if compares the sizes of native filters:
-  For each kind it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
+--what-if compares the sizes of filters:
+  The filters that the file's own engine can write come first: RocksDB and LevelDB filters with other bits per key,
+  Parquet filters with other FPRs.
+  For each native kind it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
   A block for more than 262,144 keys is not built: its size is scaled up from a block of 262,144 keys.
   All filters of a table become one block; each Parquet column chunk gets its own block.
 
@@ -138,8 +140,10 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Ou
     let (hash, expected_rate) = (info.hash, block.expected_false_positive_rate());
     let present = Present {
         kind: info.kind.to_string(),
+        engine: None,
         keys: info.num_keys,
         blocks: 1,
+        filters: Vec::new(),
         len_bytes: info.block_len_bytes,
         expected_rate: Some(expected_rate),
     };

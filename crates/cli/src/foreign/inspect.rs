@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::failure::Outcome;
 use super::super::output::message;
 use super::super::text::{self, thousands};
-use super::super::what_if::{Present, WhatIf};
+use super::super::what_if::{Engine, Present, WhatIf};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
 use filterblock::foreign::Error;
@@ -284,13 +284,28 @@ impl Report {
         let keys = self.keys_in_filters().or_else(|| summary?.estimated_keys.map(text::whole))?;
         Some(Present {
             kind: self.filters.first().map_or("none", |filter| filter.kind).to_owned(),
+            engine: Engine::of(self.kind),
             keys,
             // The partitions of a table make one native block. Each column chunk has a block of its
             // own.
             blocks: if self.kind == "parquet-file" { self.filters.len() as u64 } else { 1 },
+            filters: self.keys_by_filter(keys),
             len_bytes: summary.map_or(0, |summary| summary.len_bytes),
             expected_rate: summary.map(|summary| summary.expected_false_positive_rate),
         })
+    }
+
+    /// Returns the number of keys of each filter: estimated from the filters, or equal shares of all
+    /// keys.
+    fn keys_by_filter(&self, keys: u64) -> Vec<u64> {
+        let estimated: Option<f64> = self.filters.iter().map(|filter| filter.estimated_keys).sum();
+        let scale = estimated.filter(|&all| all.is_normal()).map(|all| keys as f64 / all);
+        let share = 1.0 / self.filters.len().max(1) as f64;
+        let of = |filter: &FilterReport| match (scale, filter.estimated_keys) {
+            (Some(scale), Some(found)) => text::whole(found * scale),
+            _ => text::whole(keys as f64 * share),
+        };
+        if self.filters.is_empty() { vec![keys] } else { self.filters.iter().map(of).collect() }
     }
 
     /// Returns the number of entries that the filters of a table hold. Without filters, returns the

@@ -1,5 +1,7 @@
-//! `inspect --what-if`: compares the size of each native kind of filter for the same keys and
-//! false-positive rate (FPR).
+//! `inspect --what-if`: compares the filters that the file's engine can write, and each native kind
+//! of filter for the same keys and false-positive rate (FPR).
+
+mod engines;
 
 use std::fmt;
 
@@ -11,6 +13,8 @@ use super::text::{percent, significant, thousands};
 use filterblock::HashSeed;
 use filterblock::{FilterBuilder, LockedBlock, SelfCheck, Verify};
 use filterblock::{FilterKind, FilterSpec};
+
+pub use engines::Engine;
 
 /// The kinds that are compared.
 const KINDS: [FilterKind; 7] = [
@@ -34,9 +38,13 @@ const DEFAULT_RATE: f64 = 0.01;
 #[derive(Debug, Clone)]
 pub struct Present {
     pub kind: String,
+    /// The engine that could write other filters; `None` for filter blocks.
+    pub engine: Option<Engine>,
     pub keys: u64,
     /// The number of native blocks that would replace the filters.
     pub blocks: u64,
+    /// The number of keys of each filter.
+    pub filters: Vec<u64>,
     pub len_bytes: u64,
     /// `None` if the file has no filter.
     pub expected_rate: Option<f64>,
@@ -54,7 +62,8 @@ pub struct WhatIf {
 
 #[derive(Debug, Serialize)]
 struct Choice {
-    /// The present kind, or a specification for `build` and `convert`.
+    /// The present kind, a setting of the file's engine, or a specification for `build` and
+    /// `convert`.
     filter: String,
     is_present: bool,
     len_bytes: u64,
@@ -89,19 +98,29 @@ impl WhatIf {
                 share_of_present_len: Some(1.0),
             });
         }
+        let share_of_present = |len_bytes| present.expected_rate.map(|_| len_bytes as f64 / present.len_bytes as f64);
+        for found in present.engine.map_or(Ok(Vec::new()), |engine| engine.deployable(&present.filters))? {
+            filters.push(Choice {
+                filter: found.setting,
+                is_present: false,
+                len_bytes: found.len_bytes,
+                bits_per_key: bits_per_key(found.len_bytes),
+                expected_false_positive_rate: found.expected_rate,
+                share_of_present_len: share_of_present(found.len_bytes),
+            });
+        }
         // The FPR is rounded down, so that no kind exceeds the present one.
         for kind in KINDS {
             // A kind that cannot reach the FPR with 100 bits per key has no row.
             let Ok(spec) = FilterSpec::false_positive_rate(kind, rounded_down(rate)) else { continue };
             let (len_bytes, expected_rate) = size(spec, present.keys, present.blocks.max(1))?;
-            let share = len_bytes as f64 / present.len_bytes as f64;
             filters.push(Choice {
                 filter: spec.to_string(),
                 is_present: false,
                 len_bytes,
                 bits_per_key: bits_per_key(len_bytes),
                 expected_false_positive_rate: expected_rate,
-                share_of_present_len: present.expected_rate.map(|_| share),
+                share_of_present_len: share_of_present(len_bytes),
             });
         }
         Ok(Some(Self { keys: present.keys, false_positive_rate: rate, filters }))
@@ -151,7 +170,7 @@ impl fmt::Display for WhatIf {
             column.set_cell_alignment(CellAlignment::Right);
         }
         let (keys, rate) = (thousands(self.keys), percent(self.false_positive_rate));
-        writeln!(f, "{keys} keys at an FPR of {rate}, by kind; sizes include checksums:\n\n{table}")
+        writeln!(f, "{keys} keys; native kinds at an FPR of {rate}, with checksums:\n\n{table}")
     }
 }
 

@@ -19,6 +19,7 @@ mod secrets;
 mod shell;
 mod store;
 mod streams;
+mod what_if;
 
 /// Returns the path of a file of the repository.
 fn repository(name: &str) -> std::path::PathBuf {
