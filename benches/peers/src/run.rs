@@ -15,6 +15,7 @@ use crate::peers;
 use crate::rate::{self, Rate};
 use crate::record::Row;
 use crate::rocksdb;
+use filterblock::KeyHash;
 
 /// Number of keys in all filters of one size together, in at most [`MOST_FILTERS`] filters. Rates
 /// of small filters differ, so the benchmark builds several filters of different keys.
