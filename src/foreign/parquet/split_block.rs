@@ -235,15 +235,50 @@ impl ParquetBloomBuilder {
         };
         let most = self.blocks.len().trailing_zeros();
         let halvings = (1..=most).take_while(|&halvings| rate_after(halvings) <= rate).last().unwrap_or(0);
-        let group = 1 << halvings;
-        let joined = self.blocks.chunks(group).map(|group| {
+        self.join(1 << halvings);
+    }
+
+    /// Folds the filter to `num_blocks` blocks: the filter that a builder of so many blocks would
+    /// have made. It needs no further memory.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the present number of blocks is no multiple of `num_blocks`.
+    pub fn fold_to(&mut self, num_blocks: usize) -> Result<()> {
+        if num_blocks == 0 || !self.blocks.len().is_multiple_of(num_blocks) {
+            let reason = format!("expected a divisor of {}; fold by a power of two", self.blocks.len());
+            return Err(Error::invalid("number of blocks", num_blocks, reason));
+        }
+        self.join(self.blocks.len() / num_blocks);
+        Ok(())
+    }
+
+    /// Joins each `group` of neighbouring blocks to one.
+    fn join(&mut self, group: usize) {
+        let joined = self.blocks.len() / group;
+        for number in 0..joined {
             let mut all = [0; BLOCK_LEN_BYTES];
-            for block in group {
+            for block in self.blocks.iter().skip(number * group).take(group) {
                 all.iter_mut().zip(block).for_each(|(byte, more)| *byte |= more);
             }
-            all
-        });
-        self.blocks = joined.collect();
+            // The target lies before the blocks that are still to be read.
+            if let Some(target) = self.blocks.get_mut(number) {
+                *target = all;
+            }
+        }
+        self.blocks.truncate(joined);
+        self.blocks.shrink_to_fit();
+    }
+
+    /// Returns the bits, which follow the [`header`](Self::header) in a file.
+    #[must_use]
+    pub fn bits(&self) -> &[u8] {
+        self.blocks.as_flattened()
+    }
+
+    /// Returns the header of the filter.
+    #[must_use]
+    pub fn header(&self) -> Vec<u8> {
+        header::encode(self.bits().len())
     }
 
     /// Returns the bytes of the filter: the header and the bits.

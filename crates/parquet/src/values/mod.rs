@@ -4,6 +4,7 @@
 //! statistics of the footer as a proof: it reads the header of every page.
 
 mod decode;
+mod guard;
 mod header;
 mod plain;
 
@@ -17,8 +18,11 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::error::{Error, Result};
+use guard::guarded;
 use header::Content;
 use plain::Hashes;
+
+pub use guard::is_guarded;
 
 /// What a chunk's pages contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,10 +51,11 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     /// # Errors
     /// Returns [`Error::Unsupported`] if the crate `parquet` refuses the metadata.
     pub fn open(source: R) -> Result<Self> {
-        let read = ParquetMetaDataReader::new().parse_and_finish(&source);
-        let metadata = read.map_err(|error| {
+        let read =
+            guarded(|| ParquetMetaDataReader::new().parse_and_finish(&source).map_err(|error| error.to_string()));
+        let metadata = read.map_err(|reason| {
             Error::unsupported(
-                format!("cannot read the metadata: {error}"),
+                format!("cannot read the metadata: {reason}"),
                 "check the file with the engine that wrote it",
             )
         })?;
@@ -93,8 +98,8 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         let chunk = chunk.ok_or_else(|| failed("there is no such column chunk".into()))?;
         let mut hashes = Hashes::new(chunk.column_descr(), sink).map_err(failed)?;
         let rows = group.and_then(|group| usize::try_from(group.num_rows()).ok()).unwrap_or(0);
-        let walk = Walk::new(&self.source, chunk, rows).map_err(failed)?;
-        let found = walk.run(&mut hashes).map_err(failed)?;
+        let walk = guarded(|| Walk::new(&self.source, chunk, rows)).map_err(failed)?;
+        let found = guarded(|| walk.run(&mut hashes)).map_err(failed)?;
         hashes.flush();
         Ok(ChunkPages { num_hashed: hashes.num_values(), ..found })
     }
