@@ -29,7 +29,7 @@ pub enum Budget {
 /// The rule for the length of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sizing {
-    budget: Budget,
+    values_per_block: f64,
     is_exact: bool,
 }
 
@@ -51,19 +51,16 @@ impl Sizing {
             Budget::BitsPerValue(bits) if !(1.0..=100.0).contains(&bits) => {
                 invalid("bits per value", bits, "expected 1 to 100; try 10.5 for a rate of 1 %")
             }
-            budget => Ok(Self { budget, is_exact }),
+            Budget::Fpr(rate) => Ok(Self { values_per_block: values_per_block(rate), is_exact }),
+            Budget::BitsPerValue(bits) => Ok(Self { values_per_block: BLOCK_BITS / bits, is_exact }),
         }
     }
 
     /// Returns the number of blocks for so many distinct values: at least 1, at most 128 MiB.
     #[must_use]
     pub fn num_blocks(&self, distinct: u64) -> usize {
-        let per_block = match self.budget {
-            Budget::Fpr(rate) => values_per_block(rate),
-            Budget::BitsPerValue(bits) => BLOCK_BITS / bits,
-        };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number out of range is clamped")]
-        let blocks = ((distinct as f64 / per_block).ceil() as usize).clamp(1, MAX_BLOCKS);
+        let blocks = ((distinct as f64 / self.values_per_block).ceil() as usize).clamp(1, MAX_BLOCKS);
         if self.is_exact { blocks } else { blocks.next_power_of_two() }
     }
 }

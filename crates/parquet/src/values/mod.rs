@@ -132,6 +132,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
     fn run(mut self, hashes: &mut Hashes<'_>) -> Result<ChunkPages, String> {
         let mut found = ChunkPages { is_all_dictionary: true, ..ChunkPages::default() };
         let mut has_dictionary = false;
+        let expected = u64::try_from(self.chunk.num_values()).map_err(|_| "the number of values is not valid")?;
         while self.left_bytes > 0 {
             let header = header::read(&**self.source, self.offset, self.left_bytes)?;
             let at = self.offset;
@@ -147,6 +148,10 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
             }
             if header.content != Content::Dictionary {
                 found.num_values += header.num_values;
+                // A false number could keep the decoder busy for minutes.
+                if found.num_values > expected {
+                    return Err(format!("the pages have more values than the metadata say: {expected}"));
+                }
             }
             if header.content != Content::Indices {
                 let page = self.pages.get_next_page().map_err(|error| error.to_string())?;
@@ -155,7 +160,6 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
                 self.add(page, header.content, hashes).map_err(|reason| format!("page at offset {at}: {reason}"))?;
             }
         }
-        let expected = u64::try_from(self.chunk.num_values()).map_err(|_| "the number of values is not valid")?;
         match found.num_values == expected {
             true => Ok(found),
             false => Err(format!("the pages have {} values, but the metadata say {expected}", found.num_values)),
