@@ -18,6 +18,9 @@ use crate::footer::{FilterRange, Footer};
 use crate::thrift::Struct;
 use crate::values::ParquetValues;
 
+/// The length of a header, within two bytes.
+const HEADER_LEN_BYTES: u64 = 17;
+
 /// The new locations of filters, by row group and leaf column.
 type Ranges = BTreeMap<(usize, usize), FilterRange>;
 
@@ -93,6 +96,38 @@ pub fn add<R: ChunkReader + 'static>(
         progress(footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.len_bytes));
     }
     write_footer(footer, &ranges, out)?;
+    Ok(added)
+}
+
+/// Estimates what [`add`] would do, from the values of one row group for each column. The locations
+/// have a length, but no offset.
+///
+/// # Errors
+/// Returns [`Error::Values`] if a chunk cannot be read.
+pub fn estimate<R: ChunkReader + 'static>(
+    footer: &Footer,
+    values: &ParquetValues<R>,
+    request: &Request,
+) -> Result<Vec<Added>> {
+    let mut added: Vec<Added> = Vec::new();
+    // The leaf column, and the numbers of its values and of its distinct values in a row group.
+    let mut sample: Option<(usize, u64, u64)> = None;
+    for (row_group, leaf) in request.chunks(footer) {
+        let num_values = footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.num_values);
+        let (_, sampled, distinct) = match sample {
+            Some(same @ (of, ..)) if of == leaf => same,
+            _ => {
+                let filter = Chunk { footer, values, row_group, leaf }.build(&request.sizing)?;
+                *sample.insert((leaf, num_values.max(1), filter.distinct))
+            }
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "both numbers are positive")]
+        let distinct = (distinct as f64 / sampled as f64 * num_values as f64).round() as u64;
+        let num_blocks = request.sizing.num_blocks(distinct);
+        let range = FilterRange { offset: 0, len_bytes: Some(num_blocks as u64 * 32 + HEADER_LEN_BYTES) };
+        let fpr = filters::expected_fpr(distinct, num_blocks);
+        added.push(Added { row_group, leaf, range, distinct, is_estimate: true, fpr });
+    }
     Ok(added)
 }
 

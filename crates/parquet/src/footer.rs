@@ -161,18 +161,21 @@ impl Footer {
         &self.metadata
     }
 
-    /// Returns the smallest and the greatest value of a chunk as its statistics give them, in the
-    /// plain encoding.
+    /// Returns the smallest and the greatest value of a column in each row group whose statistics
+    /// have both, in the plain encoding.
     #[must_use]
-    pub fn min_max(&self, row_group: usize, leaf: usize) -> Option<(Vec<u8>, Vec<u8>)> {
-        let file = Struct::parse(&self.metadata).ok()?.0;
-        let groups = file.list(4)?;
-        let group = Struct::parse(groups.elements.get(row_group)?).ok()?.0;
-        let columns = group.list(1)?;
-        let chunk = Struct::parse(columns.elements.get(leaf)?).ok()?.0;
-        let column = Struct::parse(&chunk.get(3)?.value).ok()?.0;
-        let statistics = Struct::parse(&column.get(12)?.value).ok()?.0;
-        Some((statistics.binary(6)?.to_vec(), statistics.binary(5)?.to_vec()))
+    pub fn ranges(&self, leaf: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let file = Struct::parse(&self.metadata).map(|(file, _)| file).unwrap_or_default();
+        let groups = file.list(4).map(|groups| groups.elements).unwrap_or_default();
+        let range = |group: &[u8]| {
+            let group = Struct::parse(group).ok()?.0;
+            let columns = group.list(1)?;
+            let chunk = Struct::parse(columns.elements.get(leaf)?).ok()?.0;
+            let column = Struct::parse(&chunk.get(3)?.value).ok()?.0;
+            let statistics = Struct::parse(&column.get(12)?.value).ok()?.0;
+            Some((statistics.binary(6)?.to_vec(), statistics.binary(5)?.to_vec()))
+        };
+        groups.into_iter().filter_map(range).collect()
     }
 
     /// Returns the footer with other locations of filters: metadata, length and magic. `filter`
