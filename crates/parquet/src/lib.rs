@@ -1,1 +1,3 @@
 //! Bloom filters for Parquet files that have none, without rewriting their data.
+
+pub mod index;
