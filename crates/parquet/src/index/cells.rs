@@ -40,12 +40,28 @@ pub(super) fn mask(hash: u64) -> Cell {
 /// Returns whether `cell` has all bits of `mask`.
 #[inline(always)]
 pub(super) fn has_all(cell: &Cell, mask: &Cell) -> bool {
-    let (cell, mask) = (cell.as_chunks::<8>().0, mask.as_chunks::<8>().0);
-    let missing = cell
-        .iter()
-        .zip(mask)
-        .fold(0, |missing, (cell, mask)| missing | (!u64::from_le_bytes(*cell) & u64::from_le_bytes(*mask)));
+    let halves = cell.as_chunks::<16>().0.iter().zip(mask.as_chunks::<16>().0);
+    let missing =
+        halves.fold(0, |missing, (cell, mask)| missing | (!u128::from_le_bytes(*cell) & u128::from_le_bytes(*mask)));
     missing == 0
+}
+
+/// Calls `each` with the number of every cell of a row that has all bits of `mask`.
+///
+/// The cells are tested 64 at a time without a branch for each. Such branches are often
+/// mispredicted.
+#[inline]
+pub(super) fn for_each_with_all(row: &[Cell], mask: &Cell, mut each: impl FnMut(usize)) {
+    for (group, cells) in row.chunks(64).enumerate() {
+        let mut found = 0u64;
+        for (i, cell) in cells.iter().enumerate() {
+            found |= u64::from(has_all(cell, mask)) << i;
+        }
+        while found != 0 {
+            each(group * 64 + found.trailing_zeros() as usize);
+            found &= found - 1;
+        }
+    }
 }
 
 /// Adds the bits of `more` to `cell`.

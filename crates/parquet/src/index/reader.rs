@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::cells::{Cell, block_number, has_all, mask, measured_fpr};
+use super::cells::{Cell, block_number, for_each_with_all, has_all, mask, measured_fpr};
 use super::error::{Error, Part, Result};
 use super::layout::{CELL_LEN_BYTES, HEADER_LEN_BYTES, Header, ROW_CHECKSUM_LEN_BYTES};
 use super::read_at::ReadAt;
@@ -241,7 +241,7 @@ impl<R: ReadAt> IndexReader<R> {
     fn search(&self, hash: u64, row: &[Cell], files: &mut Vec<usize>) {
         let mask = mask(hash);
         if self.is_plain {
-            files.extend(row.iter().enumerate().filter(|(_, cell)| has_all(cell, &mask)).map(|(file, _)| file));
+            for_each_with_all(row, &mask, |file| files.push(file));
         } else {
             for filter in &self.filters {
                 let block = block_number(hash, u64::from(self.header.rows) * u64::from(filter.cells));
