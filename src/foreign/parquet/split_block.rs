@@ -25,8 +25,6 @@ const SALT: [u32; LANES as usize] =
 /// The number of values whose blocks are prefetched together.
 const BATCH: usize = 32;
 
-/// Returns the hash of a value's plain encoding: the bytes of a byte array without the length, or
-/// the little-endian bytes of a number.
 #[inline]
 fn hash(value: &[u8]) -> u64 {
     xxh64(value, 0)
@@ -106,9 +104,25 @@ impl<'a> ParquetBloom<'a> {
         self.may_contain_hash(hash(plain_encoded_value))
     }
 
+    /// Returns the hash of a value's plain encoding: XXH64 with seed 0. Tools that read a value once
+    /// for several filters hash it once.
+    #[must_use]
     #[inline]
-    fn may_contain_hash(&self, hash: u64) -> bool {
+    pub fn hash(plain_encoded_value: &[u8]) -> u64 {
+        hash(plain_encoded_value)
+    }
+
+    /// Returns whether the chunk may contain the value with this [`hash`](Self::hash).
+    #[must_use]
+    #[inline]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.kernel.may_contain(self.blocks, hash)
+    }
+
+    /// Returns the number of blocks of 32 bytes. It is 0 if every answer is "maybe".
+    #[must_use]
+    pub fn num_blocks(&self) -> usize {
+        self.blocks.len()
     }
 
     /// Writes to `answers` whether the chunk may contain each value, in the order of the values. It
@@ -185,14 +199,17 @@ impl ParquetBloomBuilder {
     /// Adds a value in its plain encoding: the bytes of a byte array without the length, or the
     /// little-endian bytes of a number.
     pub fn add(&mut self, plain_encoded_value: &[u8]) {
-        let hash = hash(plain_encoded_value);
+        self.add_hash(hash(plain_encoded_value));
+    }
+
+    /// Adds the value with this [`ParquetBloom::hash`].
+    #[inline]
+    pub fn add_hash(&mut self, hash: u64) {
         let number = block_number(hash, self.blocks.len());
         let Some(block) = self.blocks.get_mut(number) else { return };
         for (lane, salt) in block.as_chunks_mut::<4>().0.iter_mut().zip(SALT) {
-            let bit = low_half(hash).wrapping_mul(salt) >> 27;
-            if let Some(byte) = lane.get_mut(bit as usize / 8) {
-                *byte |= 1 << (bit % 8);
-            }
+            let bit = 1_u32 << (low_half(hash).wrapping_mul(salt) >> 27);
+            *lane = (u32::from_le_bytes(*lane) | bit).to_le_bytes();
         }
     }
 
