@@ -1,6 +1,6 @@
 //! The cells of a row: blocks of Parquet's split-block Bloom filters.
 
-use xxhash_rust::xxh64::xxh64;
+use filterblock::foreign::parquet::ParquetBloom;
 
 use super::layout::CELL_LEN_BYTES;
 
@@ -16,7 +16,7 @@ const SALT: [u32; 8] =
 #[must_use]
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
-    xxh64(key, 0)
+    ParquetBloom::hash(key)
 }
 
 /// Returns the block of a key in a filter of `blocks` blocks, which are at most 2^32.
@@ -134,7 +134,7 @@ mod tests {
     #![allow(clippy::cast_possible_truncation)]
 
     use super::*;
-    use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
+    use filterblock::foreign::parquet::ParquetBloomBuilder;
 
     #[test]
     fn cells_are_the_blocks_of_parquets_filter() {

@@ -73,6 +73,8 @@ pub enum Error {
         /// The object that is too large.
         what: &'static str,
     },
+    /// A Parquet file cannot be read.
+    Parquet(crate::Error),
     /// A newly built index denies keys that were added to it, because of broken memory or a defect
     /// of the builder.
     SelfCheckFailed {
@@ -101,6 +103,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "{error}"),
+            Self::Parquet(error) => write!(f, "{error}"),
             Self::Corrupt { part, offset, why } => {
                 write!(f, "damaged index: {part} at offset {offset}: {why}; search all files and build the index again")
             }
@@ -130,6 +133,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
+            Self::Parquet(error) => Some(error),
             _ => None,
         }
     }

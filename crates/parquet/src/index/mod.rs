@@ -42,6 +42,8 @@ mod reader;
 mod shape;
 mod stamp;
 mod table;
+#[cfg(feature = "values")]
+mod values;
 
 pub use builder::{Built, FileSummary, IndexBuilder};
 pub use cells::{expected_fpr, hash, measured_fpr};
@@ -52,3 +54,5 @@ pub use read_at::{InMemory, ReadAt};
 pub use reader::{Answer, IndexReader, QueryCounts};
 pub use stamp::{Difference, Stamp, TAIL_LEN_BYTES};
 pub use table::{FileIdentity, IndexedFile, MAX_PATH_LEN_BYTES, Settings, SourceKind};
+#[cfg(feature = "values")]
+pub use values::ParquetColumn;
