@@ -238,7 +238,7 @@ fn read_filters(path: &Path, column: &str, num_values: u64) -> Outcome<Vec<Vec<u
         };
         let chunk = file.column_chunk(row_group, column).ok_or_else(|| refused("is not readable"))?;
         values_seen += chunk.num_values;
-        if chunk.num_values == 0 {
+        if chunk.num_values == 0 && chunk.filter.is_none() {
             continue;
         }
         let filter = file.filter(chunk).map_err(|error| error.in_file(path))?;
