@@ -92,7 +92,7 @@ impl FileList {
             if column.is_some_and(|column| !column.is_empty()) {
                 return refused("an SST file has no columns; omit --column, and index Parquet files separately");
             }
-            let table = Table::open(&Disk::default(), path, TableReadOptions::default())?;
+            let table = Table::open(&Disk, path, TableReadOptions::default())?;
             return Ok(Input { path, stamp, content: Content::Sst(Arc::new(table)) });
         }
         if ends_with(path, b"PAR1")? {

@@ -201,6 +201,27 @@ fn a_full_disk_leaves_the_old_index_and_no_litter() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_stopped_update_leaves_the_old_index_or_the_new_one() {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+    let shell = shell_with_index();
+    shell.write("more", numbers(0..500_000));
+    let files = shell.files();
+    for wait in [0, 10, 30, 60, 90, 120, 150, 200, 300] {
+        let mut command = crate::shell::with_default_signals(env!("CARGO_BIN_EXE_filterblock"));
+        command.args(["index", "add", "index", "--key-file", "more"]).current_dir(shell.dir.path());
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).stderr(Stdio::null()).status().unwrap();
+        child.wait().unwrap();
+        assert_eq!(shell.files(), files, "after {wait} ms");
+        shell.run(&["index", "verify", "index"]).exits(0);
+        assert!(candidates(&shell, "1500").contains(&"b".to_owned()), "after {wait} ms");
+    }
+}
+
+#[test]
 fn two_updates_at_once_are_refused() {
     let shell = shell_with_index();
     let locked = fs::File::open(shell.path("index")).unwrap();
