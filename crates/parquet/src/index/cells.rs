@@ -37,13 +37,10 @@ pub(super) fn mask(hash: u64) -> Cell {
     mask
 }
 
-/// Returns whether `cell` has all bits of `mask`.
+/// Returns whether `cell` has all bits of `mask`. The compiler turns the fold into vector operations.
 #[inline(always)]
 pub(super) fn has_all(cell: &Cell, mask: &Cell) -> bool {
-    let halves = cell.as_chunks::<16>().0.iter().zip(mask.as_chunks::<16>().0);
-    let missing =
-        halves.fold(0, |missing, (cell, mask)| missing | (!u128::from_le_bytes(*cell) & u128::from_le_bytes(*mask)));
-    missing == 0
+    cell.iter().zip(mask).fold(0, |missing, (cell, mask)| missing | (!cell & mask)) == 0
 }
 
 /// Calls `each` with the number of every cell of a row that has all bits of `mask`.
