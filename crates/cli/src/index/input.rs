@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::failure::{Failure, Outcome};
+use super::super::foreign::file::Form;
 use super::super::foreign::{FileArguments, Foreign};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::progress;
 use super::failure;
+use filterblock::foreign::Error;
 use filterblock::foreign::parquet::ParquetFile;
 use filterblock_parquet::index::{
     DistinctHashes, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
@@ -29,6 +31,10 @@ pub struct FileList {
     /// Take the filters that the Parquet files have, and do not read their values
     #[arg(long)]
     from_filters: bool,
+    /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
+    /// sequence number and type [default: the form that fits the table's filter]
+    #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
+    key_form: Option<Form>,
     #[command(flatten)]
     format: KeyFormat,
 }
@@ -106,7 +112,8 @@ impl FileList {
             let content = Content::Parquet { values, column, name, from_filters: self.from_filters };
             return Ok(Input { path, stamp, content });
         }
-        let content = match Foreign::open(path, &FileArguments::default())? {
+        let content = match Foreign::open(path, &FileArguments { key_form: self.key_form, ..FileArguments::default() })?
+        {
             Some(Foreign::Parquet(_)) => {
                 return refused("the Parquet file is encrypted; index files without encryption");
             }
@@ -219,7 +226,12 @@ fn add_table(path: &Path, table: &Foreign, hashes: &mut DistinctHashes) -> Outco
         Foreign::RocksDb(table) => (table.for_each_key(&mut add), SourceKind::RocksDb),
         Foreign::Parquet(_) | Foreign::Raw(..) => (Ok(()), SourceKind::KeyList),
     };
-    walked.map_err(|error| error.in_file(path))?;
+    walked.map_err(|error| match error.in_file(path) {
+        error if matches!(error.root(), Error::Invalid { what: "table", .. }) => {
+            Failure::Message(format!("{error} with --key-form"))
+        }
+        error => error.into(),
+    })?;
     Ok(source)
 }
 

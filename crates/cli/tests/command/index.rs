@@ -318,6 +318,26 @@ fn values_are_written_in_the_type_of_the_column() {
 }
 
 #[test]
+fn zero_is_found_with_both_signs() {
+    let shell = Shell::new();
+    shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+    shell.run(&["index", "build", "-o", "index", "--column", "f64", "rows.parquet"]).exits(0);
+    let case = cases("parquet").into_iter().find(|case| case.text("name") == "pyarrow-rg0-f64").unwrap();
+    for value in case.plain_values().into_iter().take(50) {
+        let value = f64::from_le_bytes(value.try_into().unwrap());
+        let written = format!("{value:?}");
+        assert_eq!(shell.run(&["index", "query", "index", "--count", "--", &written]).status, 0, "{written}");
+    }
+    // One key with two encodings between keys with one encoding each.
+    let printed = shell.run(&["index", "query", "index", "--json", "1e300", "0", "2e300"]);
+    let lines: Vec<Value> =
+        String::from_utf8(printed.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let keys: Vec<&str> = lines.iter().map(|line| line["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["1e300", "0", "2e300"]);
+    shell.run(&["index", "query", "index", "NaN"]).fails_with(&["NaN", "--hex"]);
+}
+
+#[test]
 fn tables_of_all_engines_are_indexed() {
     let shell = Shell::new();
     shell.write("pairs", (0..2_000).map(|i| format!("key-{i}\tvalue\n")).collect::<String>());
@@ -330,6 +350,7 @@ fn tables_of_all_engines_are_indexed() {
     assert!(!ssts.is_empty(), "{:?}", fs::read_dir(shell.path("store")).unwrap().collect::<Vec<_>>());
     shell.write("level.ldb", foreign_support::file("leveldb", "db-n1500.ldb"));
     shell.write("rocks.sst", foreign_support::file("rocksdb-7.8.3", "fv5-bloom-n2500.sst"));
+    shell.run(&["index", "build", "-o", "other", "--key-form", "internal", "level.ldb"]).exits(0);
     let mut arguments = vec!["index", "build", "-o", "index", "level.ldb", "rocks.sst"];
     arguments.extend(ssts.iter().map(String::as_str));
     shell.run(&arguments).exits(0);
