@@ -5,6 +5,7 @@ mod bytes;
 mod foreign_filter;
 mod foreign_table;
 mod hosts;
+mod index_file;
 mod input;
 mod kernels;
 mod log_and_manifest;
@@ -18,6 +19,7 @@ mod table_parts;
 
 pub use foreign_filter::foreign_filter;
 pub use foreign_table::foreign_table;
+pub use index_file::index_file;
 pub use input::Input;
 pub use kernels::kernels;
 pub use log_and_manifest::log_and_manifest;

@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 66,000 fixed mutations. The tests
+//! Runs the fuzz targets on every file of the seed corpora and on 70,000 fixed mutations. The tests
 //! work with any toolchain, take about half a minute, and give the same result every time.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::Command;
 
 use filterblock_fuzz::{
-    foreign_filter, foreign_table, kernels, log_and_manifest, open_block, patch_block, roundtrip, store_ops, table,
+    foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, patch_block, roundtrip,
+    store_ops, table,
 };
 
 thread_local! {
@@ -194,4 +195,9 @@ fn foreign_filters_of_any_bytes_answer_by_the_formulas() {
 #[test]
 fn foreign_files_of_any_bytes_are_refused_or_deny_no_key() {
     replay("foreign_table", foreign_table, 10_000);
+}
+
+#[test]
+fn indexes_of_any_bytes_are_refused_or_deny_no_key() {
+    replay("index_file", index_file, 4_000);
 }

@@ -1,5 +1,5 @@
 //! Writes the seeds of the targets `open_block`, `table`, `log_and_manifest`, `store_ops`,
-//! `foreign_filter` and `foreign_table`. The bytes are the same each time. The command is
+//! `foreign_filter`, `foreign_table` and `index_file`. The bytes are the same each time. The command is
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
@@ -276,5 +276,28 @@ fn seeds_of_foreign_table() {
                 }
             }
         }
+    }
+}
+
+#[test]
+#[ignore = "writes seed files to fuzz/corpus"]
+fn seeds_of_index_file() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/parquet/tests/golden/v1-four-files.index");
+    write("index_file", "any-four-files", &[&[0], &std::fs::read(golden).unwrap()]);
+    write("index_file", "any-empty", &[&[0]]);
+    // FPR; number of files; name, first key and number of keys of each; number of updates.
+    let three: &[u8] = &[0, 3, 1, 0, 0, 40, 2, 100, 0, 60, 3, 0, 1, 255];
+    write("index_file", "sound", &[&[2], three, &[0]]);
+    // Two updates: each removes files and adds one.
+    let updates: &[u8] = &[2, 2, 1, 4, 0, 2, 30, 0, 1, 2, 0, 3, 63];
+    write("index_file", "updated", &[&[2], three, updates]);
+    // A changed byte, blank bytes, bytes copied to another place, and a truncated file.
+    let damage: &[u8] = &[0, 200, 1, 0, 8, 2, 0, 2, 0, 5, 3, 100, 1, 0, 0, 3, 0, 7];
+    write("index_file", "damaged", &[&[2], three, updates, damage]);
+    write("index_file", "truncated", &[&[2], three, &[0], &[4, 100, 1, 0]]);
+    for (name, at, to) in
+        [("rows", 16, 9), ("cells", 20, 1), ("files", 24, 2), ("table-len", 28, 3), ("path-len", 68, 9)]
+    {
+        write("index_file", &format!("edited-{name}"), &[&[1], three, &[0], &[2, at, 0, to]]);
     }
 }

@@ -11,6 +11,7 @@ mod export;
 mod failure;
 mod filter_choice;
 mod foreign;
+mod index;
 mod inspect;
 mod interrupt;
 mod kept;
@@ -47,6 +48,7 @@ Examples:
   filterblock inspect --what-if 000012.sst
   filterblock convert -o 000012.filter --filter bumped-ribbon:fpr=0.01 000012.sst
   filterblock plan --keys 1000000 --fpr 0.01
+  filterblock index build -o ids.index --column id *.parquet && filterblock index query ids.index 42
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
 
@@ -81,6 +83,7 @@ enum Command {
     Build(build::Arguments),
     Query(query::Arguments),
     Inspect(inspect::Arguments),
+    Index(index::Arguments),
     Verify(verify::Arguments),
     Convert(convert::Arguments),
     Export(export::Arguments),
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
         Command::Query(arguments) => query::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Verify(arguments) => verify::run(arguments),
+        Command::Index(arguments) => index::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Db(arguments) => db::run(arguments),
         Command::Parquet(arguments) => parquet::run(arguments),

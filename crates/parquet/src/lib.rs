@@ -1,12 +1,16 @@
-//! Bloom filters for Parquet files that have none, without rewriting their data.
+//! Bloom filters for Parquet files that have none, without rewriting their data, and an index over
+//! the filters of many files.
 //!
-//! The first bytes of a file stay as they are. The filters and a new footer follow them.
+//! [`append::add`] keeps the first bytes of a file as they are. The filters and a new footer follow
+//! them. [`index`] keeps the filters of thousands of files in one file, which answers for all of
+//! them by one read.
 
 #[cfg(feature = "values")]
 pub mod append;
 pub mod error;
 pub mod filters;
 pub mod footer;
+pub mod index;
 #[cfg(feature = "values")]
 pub mod source;
 pub mod thrift;

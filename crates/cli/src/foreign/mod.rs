@@ -1,7 +1,7 @@
 //! Opens, queries, inspects and checks files and filters of other engines.
 
 pub mod ask;
-mod content;
+pub mod content;
 mod describe;
 pub mod file;
 pub mod inspect;

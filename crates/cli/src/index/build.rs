@@ -1,0 +1,158 @@
+//! `filterblock index build`: builds an index of many files.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::new_file::NewFile;
+use super::super::output::{self, message};
+use super::super::refused_value::{RATE_EXPECTED, number};
+use super::super::text;
+use super::failure;
+use super::input::{Builder, FileList, Input, spill};
+use filterblock_parquet::index::{Built, KeyType, Settings};
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock index build -o ids.index --column user.id data/*.parquet
+  filterblock index build -o ids.index --column user.id --fpr 0.0001 data/*.parquet
+  filterblock index build -o ids.index --column user.id --from-filters data/*.parquet
+  filterblock index build -o ssts.index store/*.sst
+  filterblock index build -o lists.index --key-file monday.txt --key-file tuesday.txt
+
+Size:
+  At an FPR of 1 %, the index needs 1.3 bytes per distinct key; at 0.01 %, 3.3 bytes. The FPR of each file is at most \
+--fpr. Of 1,000 files, about 10 are then candidates for an absent key at 1 %.
+  Filters of Parquet files (--from-filters) keep the FPR that they have, but they are halved as long as --fpr allows it. \
+Each row group keeps its own filter, so the FPR of a file is about the sum over its row groups. The summary states it.
+
+Keys:
+  The keys of all files must have one type: the physical type of the column, or the bytes of SST files and key lists.
+  The build needs memory for the finished index and 16 bytes per distinct key of the largest file. It also needs 8 bytes \
+per distinct key of all files in a temporary file beside OUT.
+
+Exit status: 0 written; 2 an error. After an error nothing is written.";
+
+/// Build an index of many files
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// The index file, written atomically
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    #[command(flatten)]
+    files: FileList,
+    /// The column of Parquet files: its path in the schema, joined by dots
+    #[arg(long, value_name = "NAME")]
+    column: Option<String>,
+    /// The false-positive rate (FPR) of each file, at most
+    #[arg(long, value_name = "RATE", default_value = "0.01", value_parser = number(RATE_EXPECTED))]
+    fpr: f64,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+    /// Print the summary as JSON on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// The result of a build or an update.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    index: String,
+    files: u64,
+    files_added: u64,
+    keys_added: u64,
+    rows: u32,
+    cells: u32,
+    index_len_bytes: u64,
+    /// The highest FPR of an added file.
+    highest_fpr: f64,
+    /// The expected number of added files that answer "maybe" for an absent key.
+    expected_candidates: f64,
+}
+
+/// Runs `filterblock index build`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    if !(arguments.fpr > 0.0 && arguments.fpr < 1.0) {
+        return Err(Failure::Message(format!("--fpr: {RATE_EXPECTED}")));
+    }
+    if arguments.json {
+        output::check_stdout()?;
+    }
+    let file = NewFile::create(&arguments.output, arguments.force)?;
+    file.refuse_inputs(arguments.files.paths())?;
+    let mut collected: Option<(Builder, KeyType)> = None;
+    arguments.files.for_each(arguments.column.as_deref(), |input| {
+        if collected.is_none() {
+            let key_type = input.key_type();
+            let column = match key_type {
+                KeyType::Bytes => String::new(),
+                KeyType::Parquet { .. } => arguments.column.clone().unwrap_or_default(),
+            };
+            let settings = Settings { column, key_type, fpr: arguments.fpr };
+            let builder = Builder::new(settings, spill(&arguments.output)?);
+            collected = Some((builder.map_err(|error| failure(&arguments.output, error))?, key_type));
+        }
+        match &mut collected {
+            Some((builder, key_type)) => add(builder, *key_type, input),
+            None => Ok(()),
+        }
+    })?;
+    let Some((builder, key_type)) = collected else {
+        return Err(Failure::Message("no file is given; give files, or key lists with --key-file".into()));
+    };
+    if key_type == KeyType::Bytes && arguments.column.is_some() {
+        return Err(Failure::Message("--column is for Parquet files, and none is given; omit --column".into()));
+    }
+    let built = builder.build().map_err(|error| failure(&arguments.output, error))?;
+    file.publish(&built.bytes)?;
+    report(&arguments.output, built.added.len(), &built, arguments.json)
+}
+
+/// Adds a file to an index of keys of this type.
+pub fn add(builder: &mut Builder, key_type: KeyType, input: Input<'_>) -> Outcome<()> {
+    if input.key_type() != key_type {
+        let (path, found) = (input.path().display(), input.key_type());
+        return Err(Failure::Message(format!(
+            "{path}: the keys have the type {found}, and the keys of the other files have the type {key_type}; index files of one type together"
+        )));
+    }
+    input.add_to(builder)
+}
+
+/// Prints the summary of a written index of `files` files.
+pub fn report(index: &std::path::Path, files: usize, built: &Built, json: bool) -> Outcome {
+    let report = Report {
+        index: index.display().to_string(),
+        files: files as u64,
+        files_added: built.added.len() as u64,
+        keys_added: built.added.iter().map(|file| file.num_keys).sum(),
+        rows: built.rows,
+        cells: built.cells,
+        index_len_bytes: built.bytes.len() as u64,
+        highest_fpr: built.added.iter().map(|file| file.fpr).fold(0.0, f64::max),
+        expected_candidates: built.added.iter().map(|file| file.fpr).sum(),
+    };
+    let empty = built.added.iter().filter(|file| file.num_keys == 0).count();
+    if empty > 0 {
+        let files = text::count(empty as u64, "file");
+        message(format_args!("{}: {files} without keys; the index denies every key for them", report.index));
+    }
+    match json {
+        true => output::print_json(&report)?,
+        false => message(format_args!(
+            "{}: {}, {} added with {}; {}, {} rows of {} cells, FPR of an added file at most {}",
+            report.index,
+            text::count(report.files, "file"),
+            text::thousands(report.files_added),
+            text::count(report.keys_added, "key"),
+            text::count(report.index_len_bytes, "byte"),
+            text::thousands(report.rows.into()),
+            text::thousands(report.cells.into()),
+            text::percent(report.highest_fpr),
+        )),
+    }
+    Ok(Exit::Success)
+}

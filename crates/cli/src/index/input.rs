@@ -1,0 +1,265 @@
+//! Reads the keys of a file that goes into an index: Parquet files, SST files and key lists.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::foreign::file::Form;
+use super::super::foreign::{FileArguments, Foreign};
+use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
+use super::super::progress;
+use super::failure;
+use filterblock::foreign::Error;
+use filterblock::foreign::parquet::ParquetFile;
+use filterblock_parquet::index::{
+    DistinctHashes, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
+};
+use filterblock_parquet::values::ParquetValues;
+use filterblock_store::sstable::{MAGIC, Table, TableReadOptions};
+use filterblock_store::storage::Disk;
+
+/// The files of an index, for `build` and `add`.
+#[derive(Debug, clap::Args)]
+pub struct FileList {
+    /// Parquet files, SST files of filterblock, or tables of LevelDB and RocksDB
+    #[arg(value_name = "FILE", required_unless_present = "key_files")]
+    files: Vec<PathBuf>,
+    /// A file with one key per line; can be repeated
+    #[arg(long = "key-file", value_name = "KEYFILE")]
+    key_files: Vec<PathBuf>,
+    /// Take the filters that the Parquet files have, and do not read their values
+    #[arg(long)]
+    from_filters: bool,
+    /// The form of LevelDB keys: `user` for plain keys, `internal` for keys with 8 bytes of
+    /// sequence number and type [default: the form that fits the table's filter]
+    #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
+    key_form: Option<Form>,
+    #[command(flatten)]
+    format: KeyFormat,
+}
+
+/// A builder whose hashes wait in an unnamed temporary file.
+pub type Builder = IndexBuilder<File>;
+
+/// Makes the temporary file for the hashes, in the directory of the index. The file has no name, so
+/// it vanishes with the process.
+pub fn spill(index: &Path) -> Outcome<File> {
+    let dir = index.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(dir).map_err(|error| Failure::file(dir, error))
+}
+
+/// A file whose keys can be read.
+pub struct Input<'a> {
+    path: &'a Path,
+    content: Content<'a>,
+    /// The state of the file before its keys are read.
+    stamp: Stamp,
+}
+
+enum Content<'a> {
+    Keys(&'a KeyFormat),
+    Sst(Arc<Table>),
+    Foreign(Foreign),
+    Parquet { values: ParquetValues<File>, column: ParquetColumn, name: &'a str, from_filters: bool },
+}
+
+impl FileList {
+    /// Returns the paths of all files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().chain(&self.key_files).map(PathBuf::as_path)
+    }
+
+    /// Opens the files one by one, and gives each to `add`. `column` is the column of Parquet
+    /// files, if one is chosen.
+    pub fn for_each(&self, column: Option<&str>, mut add: impl FnMut(Input<'_>) -> Outcome<()>) -> Outcome<()> {
+        let bar = progress::bar(Some((self.files.len() + self.key_files.len()) as u64), "indexing files");
+        for path in &self.files {
+            add(self.open(path, column)?)?;
+            bar.inc(1);
+        }
+        for path in &self.key_files {
+            if path.as_os_str() == "-" {
+                return Err(Failure::Message(
+                    "--key-file -: the index checks its files for changes, so keys must come from a file".into(),
+                ));
+            }
+            add(Input { path, stamp: stamp(path)?, content: Content::Keys(&self.format) })?;
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn open<'a>(&self, path: &'a Path, column: Option<&'a str>) -> Outcome<Input<'a>> {
+        let stamp = stamp(path)?;
+        let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
+        if ends_with(path, &MAGIC)? {
+            if column.is_some_and(|column| !column.is_empty()) {
+                return refused("an SST file has no columns; omit --column, and index Parquet files separately");
+            }
+            let table = Table::open(&Disk, path, TableReadOptions::default())?;
+            return Ok(Input { path, stamp, content: Content::Sst(Arc::new(table)) });
+        }
+        if ends_with(path, b"PAR1")? {
+            let Some(name) = column.filter(|name| !name.is_empty()) else {
+                return refused("a Parquet file needs --column; name the column whose values are the keys");
+            };
+            let file = File::open(path).map_err(|error| Failure::file(path, error))?;
+            let values =
+                ParquetValues::open(file).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))?;
+            let column = ParquetColumn::find(&values, name).map_err(|error| failure(path, error))?;
+            let content = Content::Parquet { values, column, name, from_filters: self.from_filters };
+            return Ok(Input { path, stamp, content });
+        }
+        let content = match Foreign::open(path, &FileArguments { key_form: self.key_form, ..FileArguments::default() })?
+        {
+            Some(Foreign::Parquet(_)) => {
+                return refused("the Parquet file is encrypted; index files without encryption");
+            }
+            Some(table) => Content::Foreign(table),
+            None => {
+                return refused(
+                    "not a Parquet file, an SST file, or a table of LevelDB or RocksDB; for a list of keys, use --key-file",
+                );
+            }
+        };
+        if column.is_some_and(|column| !column.is_empty()) {
+            return refused("a table has no columns; omit --column, and index Parquet files separately");
+        }
+        Ok(Input { path, stamp, content })
+    }
+}
+
+impl Input<'_> {
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        self.path
+    }
+
+    /// Returns the type of the keys.
+    pub fn key_type(&self) -> KeyType {
+        match &self.content {
+            Content::Parquet { column, .. } => column.key_type,
+            _ => KeyType::Bytes,
+        }
+    }
+
+    /// Reads the keys, and adds the file to an index. The index stores `path`.
+    pub fn add_to(self, builder: &mut Builder) -> Outcome<()> {
+        let path = self.path;
+        let mut hashes = DistinctHashes::new();
+        let mut filters = None;
+        let source = match &self.content {
+            Content::Keys(format) => {
+                let mut reader = KeyReader::open(path, **format, MAX_FILTER_KEY_LEN_BYTES)?;
+                while let Some(next) = reader.next_key()? {
+                    hashes.add(hash(next.key));
+                }
+                SourceKind::KeyList
+            }
+            Content::Sst(table) => {
+                for entry in table.iter() {
+                    hashes.add(hash(&entry?.0));
+                }
+                SourceKind::Sst
+            }
+            Content::Foreign(table) => add_table(path, table, &mut hashes)?,
+            Content::Parquet { column, name, from_filters: true, .. } => {
+                filters = Some((column.num_values, read_filters(path, name, column.num_values)?));
+                SourceKind::ParquetFilters
+            }
+            Content::Parquet { values, column, from_filters: false, .. } => {
+                column.add_values(values, &mut hashes).map_err(|error| failure(path, error))?;
+                SourceKind::ParquetValues
+            }
+        };
+        if stamp(path)? != self.stamp {
+            return Err(Failure::Message(format!(
+                "{}: the file changed while it was read; run the command again",
+                path.display()
+            )));
+        }
+        let identity = FileIdentity { path: path.to_path_buf(), source, stamp: self.stamp };
+        let added = match filters {
+            Some((num_values, filters)) => {
+                let filters: Vec<&[u8]> = filters.iter().map(Vec::as_slice).collect();
+                builder.add_filters(identity, num_values, &filters)
+            }
+            None => builder.add_hashes(identity, hashes),
+        };
+        added.map_err(|error| failure(path, error))
+    }
+}
+
+fn stamp(path: &Path) -> Outcome<Stamp> {
+    let found = path.metadata().map_err(|error| Failure::file(path, error))?;
+    if !found.is_file() {
+        return Err(Failure::Message(format!(
+            "{}: not a regular file (a directory, a device or a pipe); give a file",
+            path.display()
+        )));
+    }
+    Stamp::of(path).map_err(|error| Failure::file(path, error))
+}
+
+/// Returns whether the file ends with these bytes.
+fn ends_with(path: &Path, magic: &[u8]) -> Outcome<bool> {
+    use std::io::{Read, Seek, SeekFrom};
+    let read = || {
+        let mut file = File::open(path)?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.saturating_sub(magic.len() as u64)))?;
+        let mut tail = Vec::new();
+        file.take(magic.len() as u64).read_to_end(&mut tail).map(|_| tail == magic)
+    };
+    read().map_err(|error| Failure::file(path, error))
+}
+
+fn add_table(path: &Path, table: &Foreign, hashes: &mut DistinctHashes) -> Outcome<SourceKind> {
+    let mut add = |key: &[u8]| {
+        hashes.add(hash(key));
+        Ok(())
+    };
+    let (walked, source) = match table {
+        Foreign::LevelDb(table) => (table.for_each_key(&mut add), SourceKind::LevelDb),
+        Foreign::RocksDb(table) => (table.for_each_key(&mut add), SourceKind::RocksDb),
+        Foreign::Parquet(_) | Foreign::Raw(..) => (Ok(()), SourceKind::KeyList),
+    };
+    walked.map_err(|error| match error.in_file(path) {
+        error if matches!(error.root(), Error::Invalid { what: "table", .. }) => {
+            Failure::Message(format!("{error} with --key-form"))
+        }
+        error => error.into(),
+    })?;
+    Ok(source)
+}
+
+/// Returns the bits of the filters of a column, one for each row group with values.
+fn read_filters(path: &Path, column: &str, num_values: u64) -> Outcome<Vec<Vec<u8>>> {
+    let bytes = super::super::foreign::content::Content::open(path).map_err(|error| error.in_file(path))?;
+    let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;
+    let mut filters = Vec::new();
+    let mut values_seen = 0;
+    for row_group in 0..file.num_row_groups() {
+        let refused = |why: &str| {
+            Failure::Message(format!(
+                "{}: column {column:?} of row group {row_group} {why}; omit --from-filters to read the values",
+                path.display()
+            ))
+        };
+        let chunk = file.column_chunk(row_group, column).ok_or_else(|| refused("is not readable"))?;
+        values_seen += chunk.num_values;
+        if chunk.num_values == 0 && chunk.filter.is_none() {
+            continue;
+        }
+        let filter = file.filter(chunk).map_err(|error| error.in_file(path))?;
+        let filter = filter.ok_or_else(|| refused("has no filter"))?;
+        filters.push(filter.bits().to_vec());
+    }
+    if values_seen != num_values {
+        let path = path.display();
+        return Err(Failure::Message(format!("{path}: the footer has unclear numbers of values; check the file")));
+    }
+    Ok(filters)
+}

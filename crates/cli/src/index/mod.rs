@@ -1,0 +1,69 @@
+//! `filterblock index`: one file that answers which of many files may hold a key.
+
+mod build;
+mod input;
+mod opened;
+mod query;
+mod update;
+mod verify;
+
+use filterblock_parquet::index::Error;
+
+use super::failure::{Failure, Outcome};
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock index build -o ids.index --column user.id data/*.parquet
+  filterblock index query ids.index 42 1043
+  filterblock index add ids.index data/new.parquet
+  filterblock index remove ids.index data/old.parquet
+  filterblock index verify ids.index
+
+The index has a filter for each file, and stores them so that one read answers for all files. `absent` is certain, \
+`maybe` is not.
+docs/INDEX_FORMAT.md specifies the file.
+
+Changed files:
+  The index records size, modification time and a checksum of the last bytes of each file. If a file differs or is \
+missing, it is a candidate for every key until it is added again. The command names such files on stderr.
+
+Paths:
+  The index stores the paths as given. Relative paths are looked up in the working directory, or in --base.";
+
+/// Build and ask an index of many files: which files may hold a key?
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Build(build::Arguments),
+    Query(query::Arguments),
+    Add(update::AddArguments),
+    Remove(update::RemoveArguments),
+    Verify(verify::Arguments),
+}
+
+/// Runs `filterblock index`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    match &arguments.command {
+        Command::Build(arguments) => build::run(arguments),
+        Command::Query(arguments) => query::run(arguments),
+        Command::Add(arguments) => update::add(arguments),
+        Command::Remove(arguments) => update::remove(arguments),
+        Command::Verify(arguments) => verify::run(arguments),
+    }
+}
+
+/// Returns the failure of an operation on `path`. The messages of the operating system are the same
+/// as in other commands.
+fn failure(path: &std::path::Path, error: Error) -> Failure {
+    match error {
+        Error::Io(error) => Failure::file(path, error),
+        Error::Invalid { what: "path" | "FPR", why } => Failure::Message(why),
+        other => Failure::Message(format!("{}: {other}", path.display())),
+    }
+}

@@ -1,0 +1,100 @@
+//! Opens an index, and compares its files with their recorded state.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::output::message;
+use super::super::text;
+use super::failure;
+use filterblock_parquet::index::{Difference, Error, IndexReader};
+
+/// The most changed files that are named. Further ones are only counted.
+const NAMED_MAX: usize = 10;
+
+/// How the files of an index are checked for changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Check {
+    /// Size, modification time and a checksum of the last 4 KiB
+    #[default]
+    Tail,
+    /// Size and modification time
+    Stat,
+    /// No check; changed files may then be denied
+    No,
+}
+
+/// The options for the files of an index.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CheckArguments {
+    /// How to notice changed files: `tail` (size, time, checksum of the last 4 KiB), `stat` (size
+    /// and time) or `no`
+    #[arg(long, value_enum, value_name = "HOW", default_value = "tail", hide_possible_values = true)]
+    pub check: Check,
+    /// The directory in which relative paths of the index are looked up [default: the working
+    /// directory]
+    #[arg(long, value_name = "DIR")]
+    pub base: Option<PathBuf>,
+}
+
+impl CheckArguments {
+    /// Returns the place of a file of the index.
+    pub fn place(&self, path: &Path) -> PathBuf {
+        match &self.base {
+            Some(base) => base.join(path),
+            None => path.to_path_buf(),
+        }
+    }
+
+    /// Returns the numbers of the changed files and how each of them differs.
+    pub fn differences(&self, index: &IndexReader<File>) -> Vec<(usize, Difference)> {
+        if self.check == Check::No {
+            return Vec::new();
+        }
+        let is_deep = self.check == Check::Tail;
+        let files = index.files().iter().enumerate();
+        files
+            .filter_map(|(number, file)| {
+                let identity = &file.identity;
+                let found = identity.stamp.difference(&self.place(&identity.path), is_deep)?;
+                Some((number, found))
+            })
+            .collect()
+    }
+}
+
+/// Opens an index file. The file is read by `pread` and not mapped, because another process could
+/// truncate a mapped file.
+pub fn open(path: &Path) -> Outcome<IndexReader<File>> {
+    try_open(path)?.map_err(|error| failure(path, error))
+}
+
+/// Opens an index file. The inner error concerns the bytes of the index.
+pub fn try_open(path: &Path) -> Outcome<Result<IndexReader<File>, Error>> {
+    let found = path.metadata().map_err(|error| Failure::file(path, error))?;
+    if !found.is_file() {
+        return Err(Failure::Message(format!(
+            "{}: not a regular file (a directory, a device or a pipe); give an index",
+            path.display()
+        )));
+    }
+    let file = File::open(path).map_err(|error| Failure::file(path, error))?;
+    Ok(IndexReader::open(file))
+}
+
+/// Names changed files on stderr.
+pub fn report_differences(index: &Path, reader: &IndexReader<File>, differences: &[(usize, Difference)]) {
+    for (number, difference) in differences.iter().take(NAMED_MAX) {
+        let Some(file) = reader.files().get(*number) else { continue };
+        message(format_args!("{}: {difference}", file.identity.path.display()));
+    }
+    if !differences.is_empty() {
+        message(format_args!(
+            "{}: {} changed or missing; they answer \"maybe\" to every key until filterblock index add adds them again",
+            index.display(),
+            text::count(differences.len() as u64, "file"),
+        ));
+    }
+}

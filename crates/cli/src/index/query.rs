@@ -1,0 +1,278 @@
+//! `filterblock index query`: asks which files may hold a key.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::foreign::ValueType;
+use super::super::foreign::value::{Encoding, plain_len};
+use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
+use super::super::output::{self, message};
+use super::super::text;
+use super::opened::{self, CheckArguments};
+use filterblock_parquet::index::{IndexReader, KeyType, hash};
+
+/// Keys in one batch. Keys of a batch that share a row share its read.
+const BATCH_LEN: usize = 1024;
+/// A batch ends at this many bytes of keys, so that large keys do not accumulate in memory.
+const BATCH_LEN_BYTES: usize = 1 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock index query ids.index 42 1043
+  filterblock index query ids.index --keys wanted.txt --json
+  filterblock index query ids.index - < wanted.txt | grep ^maybe
+  filterblock index query ids.index --check no --count --keys wanted.txt
+  filterblock index query --quiet ids.index 42 && echo maybe
+
+Output:
+  For each key, in input order, one line per candidate file: `maybe`, a tab, the key as written, a tab, the path. A key \
+without candidates gives `absent`, a tab and the key. `absent` is certain, `maybe` is not.
+  --json prints lines such as {\"answer\":\"maybe\",\"key\":\"42\",\"files\":[\"a.parquet\"]}.
+  `-` as the only KEY is standard input.
+
+Keys:
+  The values of a Parquet column are written in the type of the column (numbers in decimal, bytes unchanged) or in the \
+type of --type. With --hex they are the plain encoding, without the length of a byte array.
+
+Doubt:
+  Changed and missing files are candidates for every key, and so are all files for the keys of a damaged row. Both are \
+counted on stderr. If the index does not open, the status is 2: search all files.
+
+Exit status, as grep: 0 some key may be in a file; 1 all keys are absent from all files; 2 an error.";
+
+/// Look up keys in an index: which files may hold them?
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// The index
+    #[arg(value_name = "INDEX")]
+    index: PathBuf,
+    /// The keys, or `-` for standard input
+    #[arg(value_name = "KEY", required_unless_present = "keys", allow_negative_numbers = true)]
+    arguments: Vec<OsString>,
+    /// A file with one key per line
+    #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
+    keys: Option<PathBuf>,
+    /// Print only the numbers of keys that are `maybe` and `absent`, and of candidates
+    #[arg(long, conflicts_with = "quiet")]
+    count: bool,
+    /// Print nothing; the exit status is the answer
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    files: CheckArguments,
+    /// The type of Parquet values: int32, int64, uint32, uint64, float, double, utf8, bytes or uuid
+    #[arg(long = "type", value_enum, value_name = "TYPE", hide_possible_values = true, conflicts_with = "hex")]
+    value_type: Option<ValueType>,
+    #[command(flatten)]
+    format: KeyFormat,
+}
+
+/// Runs `filterblock index query`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let mut index = opened::open(&arguments.index)?;
+    let encoding = encoding(arguments, index.settings().key_type)?;
+    let differences = arguments.files.differences(&index);
+    opened::report_differences(&arguments.index, &index, &differences);
+    differences.iter().for_each(|(file, _)| index.distrust(*file));
+    let out = output::stdout();
+    let mut query =
+        Query { arguments, index: &index, encoding, batch: Batch::default(), out, counts: Counts::default() };
+    let from_file = match arguments.arguments.as_slice() {
+        [only] if only == "-" => Some(Path::new("-")),
+        _ => arguments.keys.as_deref(),
+    };
+    match from_file {
+        Some(path) => query.ask_file(path)?,
+        None => query.ask_arguments()?,
+    }
+    query.finish()
+}
+
+/// Returns how the written keys become the bytes that are hashed.
+fn encoding(arguments: &Arguments, key_type: KeyType) -> Outcome<Encoding> {
+    let path = arguments.index.display();
+    let KeyType::Parquet { physical_type, type_len_bytes } = key_type else {
+        return match arguments.value_type {
+            None => Ok(Encoding::Plain(None)),
+            Some(_) => Err(Failure::Message(format!(
+                "{path}: --type is for Parquet values, and this index has keys of bytes; omit --type"
+            ))),
+        };
+    };
+    match (arguments.format.hex, arguments.value_type) {
+        (true, _) => {
+            let fixed = usize::try_from(type_len_bytes).ok().filter(|&len| len > 0);
+            Ok(Encoding::Plain(plain_len(physical_type).or(fixed)))
+        }
+        (false, Some(kind)) if kind.fits(physical_type) => Ok(Encoding::Typed(kind)),
+        (false, Some(kind)) => Err(Failure::Message(format!(
+            "{path}: the keys have the type {key_type}, and --type {} does not fit it; omit --type to use the type of the column",
+            kind.name()
+        ))),
+        (false, None) => ValueType::of(physical_type).map(Encoding::Typed).ok_or_else(|| {
+            Failure::Message(format!(
+                "{path}: the type {key_type} has no text form; give values in plain encoding with --hex"
+            ))
+        }),
+    }
+}
+
+/// Keys that wait for their answers.
+#[derive(Debug, Default)]
+struct Batch {
+    /// The hashes of all encodings of all keys.
+    hashes: Vec<u64>,
+    /// The end of each key in `hashes`. Zero of a floating-point type has two encodings.
+    hash_ends: Vec<usize>,
+    written: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// The output of `--count --json`.
+#[derive(Debug, Default, Serialize)]
+struct Counts {
+    maybe: u64,
+    absent: u64,
+    candidates: u64,
+}
+
+/// A line of the output of `--json`.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    answer: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+    files: Vec<String>,
+}
+
+struct Query<'a, W> {
+    arguments: &'a Arguments,
+    index: &'a IndexReader<File>,
+    encoding: Encoding,
+    batch: Batch,
+    out: W,
+    counts: Counts,
+}
+
+impl<W: Write> Query<'_, W> {
+    fn ask_arguments(&mut self) -> Outcome<()> {
+        for written in &self.arguments.arguments {
+            let key = self.arguments.format.argument(written)?;
+            let place = || format!("argument {:?}", written.to_string_lossy());
+            self.ask(&key, written.as_encoded_bytes(), place)?;
+        }
+        Ok(())
+    }
+
+    fn ask_file(&mut self, path: &Path) -> Outcome<()> {
+        let mut reader = KeyReader::open(path, self.arguments.format, MAX_FILTER_KEY_LEN_BYTES)?;
+        let mut line = (Vec::new(), Vec::new());
+        while let Some(next) = reader.next_key()? {
+            line.0.clear();
+            line.1.clear();
+            line.0.extend_from_slice(next.key);
+            line.1.extend_from_slice(next.written);
+            self.ask(&line.0, &line.1, || reader.place())?;
+        }
+        Ok(())
+    }
+
+    /// Adds a key to the batch, with all its encodings.
+    fn ask(&mut self, key: &[u8], written: &[u8], place: impl Fn() -> String) -> Outcome<()> {
+        let hashes = std::cell::RefCell::new(std::mem::take(&mut self.batch.hashes));
+        // Each "absent" makes the conversion try the next encoding of the value.
+        let asked = self.encoding.ask(key, |encoded| {
+            hashes.borrow_mut().push(hash(encoded));
+            false
+        });
+        self.batch.hashes = hashes.into_inner();
+        asked.map_err(|why| Failure::Message(format!("{}: {why}", place())))?;
+        self.batch.hash_ends.push(self.batch.hashes.len());
+        self.batch.written.extend_from_slice(written);
+        self.batch.ends.push(self.batch.written.len());
+        let is_full = self.batch.ends.len() >= BATCH_LEN || self.batch.written.len() >= BATCH_LEN_BYTES;
+        if is_full { self.answer() } else { Ok(()) }
+    }
+
+    /// Asks the index for the batch, counts the answers, and prints them.
+    fn answer(&mut self) -> Outcome<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let mut candidates: Vec<Vec<usize>> = vec![Vec::new(); batch.ends.len()];
+        self.index.candidates_of_many(&batch.hashes, |position, files, _| {
+            let key = batch.hash_ends.partition_point(|&end| end <= position);
+            if let Some(found) = candidates.get_mut(key) {
+                found.extend_from_slice(files);
+            }
+        });
+        let mut start = 0;
+        for (mut files, &end) in candidates.into_iter().zip(&batch.ends) {
+            let written = batch.written.get(start..end).unwrap_or_default();
+            start = end;
+            files.sort_unstable();
+            files.dedup();
+            *(if files.is_empty() { &mut self.counts.absent } else { &mut self.counts.maybe }) += 1;
+            self.counts.candidates += files.len() as u64;
+            if !self.arguments.quiet && !self.arguments.count {
+                self.print(written, &files).map_err(Failure::stdout)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, written: &[u8], files: &[usize]) -> std::io::Result<()> {
+        let paths = files.iter().filter_map(|&file| self.index.files().get(file)).map(|file| &file.identity.path);
+        if self.arguments.json {
+            let text = std::str::from_utf8(written).ok();
+            let line = Line {
+                answer: if files.is_empty() { "absent" } else { "maybe" },
+                key: text,
+                key_hex: if text.is_none() { Some(text::hex(written)) } else { None },
+                files: paths.map(|path| path.display().to_string()).collect(),
+            };
+            serde_json::to_writer(&mut self.out, &line)?;
+            return self.out.write_all(b"\n");
+        }
+        let end = [self.arguments.format.delimiter.byte()];
+        if files.is_empty() {
+            self.out.write_all(&[b"absent\t", written, &end].concat())?;
+        }
+        for path in paths {
+            self.out.write_all(&[b"maybe\t", written, b"\t", path.as_os_str().as_encoded_bytes(), &end].concat())?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.answer()?;
+        let counts = self.index.counts();
+        let doubtful = counts.damaged + counts.unreadable;
+        if doubtful > 0 {
+            message(format_args!(
+                "{}: {} met damaged or unreadable rows, so all files are candidates; build the index again",
+                self.arguments.index.display(),
+                text::count(doubtful, "key")
+            ));
+        }
+        if self.arguments.count {
+            let Counts { maybe, absent, candidates } = self.counts;
+            let printed = match self.arguments.json {
+                true => output::json(&self.counts)?,
+                false => format!("maybe\t{maybe}\nabsent\t{absent}\ncandidates\t{candidates}\n"),
+            };
+            self.out.write_all(printed.as_bytes()).map_err(Failure::stdout)?;
+        }
+        self.out.flush().map_err(Failure::stdout)?;
+        Ok(if self.counts.maybe > 0 { Exit::Success } else { Exit::Negative })
+    }
+}

@@ -1,0 +1,369 @@
+//! Tests of `filterblock index`: builds, queries, updates, changed files and damage.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::foreign_support::{self, Case, cases};
+use crate::shell::Shell;
+
+/// Returns lines of numbers.
+fn numbers(range: std::ops::Range<u32>) -> String {
+    range.map(|number| format!("{number}\n")).collect()
+}
+
+/// Makes a shell with three key lists of 1,000 numbers, and an index of them.
+fn shell_with_index() -> Shell {
+    let shell = Shell::new();
+    for (name, first) in [("a", 0), ("b", 1_000), ("c", 2_000)] {
+        shell.write(name, numbers(first..first + 1_000));
+    }
+    shell
+        .run(&[
+            "index",
+            "build",
+            "-o",
+            "index",
+            "--fpr",
+            "0.001",
+            "--key-file",
+            "a",
+            "--key-file",
+            "b",
+            "--key-file",
+            "c",
+        ])
+        .exits(0);
+    shell
+}
+
+/// Returns the candidates for a key, by `--json`.
+fn candidates(shell: &Shell, key: &str) -> Vec<String> {
+    let run = shell.run(&["index", "query", "index", "--json", key]);
+    assert!(run.status < 2, "{run:?}");
+    let status = run.status;
+    let line: Value = run.json(status);
+    let files: Vec<String> =
+        line["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap().to_owned()).collect();
+    assert_eq!((line["answer"] == "maybe", status), (!files.is_empty(), i32::from(files.is_empty())));
+    files
+}
+
+#[test]
+fn no_key_of_any_file_is_denied() {
+    let shell = shell_with_index();
+    shell.write("all", numbers(0..3_000));
+    let printed = shell.run(&["index", "query", "index", "--keys", "all"]).exits(0);
+    for (name, first) in [("a", 0), ("b", 1_000), ("c", 2_000)] {
+        for key in first..first + 1_000 {
+            assert!(printed.contains(&format!("maybe\t{key}\t{name}\n")), "{key}");
+        }
+    }
+    shell.write("others", numbers(10_000..20_000));
+    let counts = shell.run(&["index", "query", "index", "--keys", "others", "--count", "--json"]).json(0);
+    // 30,000 questions at an FPR of 0.1 %.
+    assert!(counts["candidates"].as_u64().unwrap() < 80, "{counts}");
+    assert_eq!(counts["maybe"].as_u64().unwrap() + counts["absent"].as_u64().unwrap(), 10_000);
+}
+
+#[test]
+fn answers_and_status_are_those_of_a_query() {
+    let shell = shell_with_index();
+    assert_eq!(shell.run(&["index", "query", "index", "1500"]).exits(0), "maybe\t1500\tb\n");
+    assert_eq!(shell.run(&["index", "query", "index", "x"]).exits(1), "absent\tx\n");
+    assert_eq!(shell.run(&["index", "query", "--quiet", "index", "x", "7"]).exits(0), "");
+    assert_eq!(shell.run_with(&["index", "query", "index", "-"], b"7\nx\n").exits(0), "maybe\t7\ta\nabsent\tx\n");
+    assert_eq!(
+        shell.run(&["index", "query", "index", "--count", "7", "x"]).exits(0),
+        "maybe\t1\nabsent\t1\ncandidates\t1\n"
+    );
+    assert_eq!(shell.run(&["index", "query", "index", "--hex", "37"]).exits(0), "maybe\t37\ta\n");
+    shell.run(&["index", "query", "index", "--type", "int32", "7"]).fails_with(&["--type", "bytes"]);
+    shell.run(&["index", "query", "a", "7"]).fails_with(&["a", "not those of an index"]);
+    shell.run(&["index", "query", "missing", "7"]).fails_with(&["missing"]);
+    shell.run(&["index", "query", ".", "7"]).fails_with(&["not a regular file"]);
+}
+
+#[test]
+fn a_file_can_be_added_and_removed() {
+    let shell = shell_with_index();
+    shell.write("d", numbers(3_000..3_100));
+    assert!(candidates(&shell, "3050").is_empty());
+    let report = shell.run(&["index", "add", "index", "--key-file", "d", "--json"]).json(0);
+    assert_eq!((&report["files"], &report["files_added"], &report["keys_added"]), (&4.into(), &1.into(), &100.into()));
+    assert_eq!(candidates(&shell, "3050"), ["d"]);
+    assert_eq!(candidates(&shell, "500"), ["a"]);
+    shell.run(&["index", "remove", "index", "a", "c"]).exits(0);
+    assert!(candidates(&shell, "500").is_empty());
+    assert_eq!(candidates(&shell, "1500"), ["b"]);
+    let report = shell.run(&["index", "verify", "index", "--json"]).json(0);
+    assert_eq!((&report["generation"], report["files"].as_array().unwrap().len()), (&3.into(), 2));
+    shell.run(&["index", "remove", "index", "a"]).fails_with(&["a", "not in the index"]);
+    shell.run(&["index", "add", "index", "--key-file", "index"]).fails_with(&["also an input"]);
+    assert_eq!(shell.files(), ["a", "b", "c", "d", "index"]);
+}
+
+#[test]
+fn a_changed_file_is_a_candidate_until_it_is_added_again() {
+    let shell = shell_with_index();
+    shell.write("b", numbers(5_000..6_001));
+    let run = shell.run(&["index", "query", "index", "5500"]);
+    assert!(run.stderr.contains("b: the file has another size") && run.stderr.contains("1 file changed"), "{run:?}");
+    assert_eq!(run.exits(0), "maybe\t5500\tb\n");
+    assert_eq!(candidates(&shell, "x"), ["b"]);
+    shell.run(&["index", "verify", "index"]).exits(1);
+    shell.run(&["index", "query", "index", "--check", "no", "5500"]).exits(1);
+    shell.run(&["index", "add", "index", "--key-file", "b"]).exits(0);
+    assert_eq!(candidates(&shell, "5500"), ["b"]);
+    assert!(candidates(&shell, "x").is_empty() && candidates(&shell, "1500").is_empty());
+    shell.run(&["index", "verify", "index"]).exits(0);
+}
+
+#[test]
+fn equal_size_and_time_do_not_hide_another_content() {
+    let shell = shell_with_index();
+    let time = fs::metadata(shell.path("b")).unwrap().modified().unwrap();
+    shell.write("b", numbers(4_000..5_000));
+    fs::File::options().write(true).open(shell.path("b")).unwrap().set_modified(time).unwrap();
+    assert_eq!(shell.run(&["index", "query", "index", "--check", "stat", "4500"]).exits(1), "absent\t4500\n");
+    assert_eq!(candidates(&shell, "4500"), ["b"]);
+}
+
+#[test]
+fn missing_files_are_told_and_stay_candidates() {
+    let shell = shell_with_index();
+    fs::remove_file(shell.path("a")).unwrap();
+    let run = shell.run(&["index", "query", "index", "x"]);
+    assert!(run.stderr.contains("a: the file is missing"), "{run:?}");
+    assert_eq!(run.exits(0), "maybe\tx\ta\n");
+    // Relative paths are looked up in --base.
+    fs::create_dir(shell.path("dir")).unwrap();
+    for name in ["b", "c"] {
+        fs::rename(shell.path(name), shell.path("dir").join(name)).unwrap();
+    }
+    shell.write("dir/a", "");
+    let run = shell.run(&["index", "query", "index", "--base", "dir", "1500", "x"]);
+    assert!(run.stderr.contains("a: the file has another size") && !run.stderr.contains("is missing"), "{run:?}");
+    assert_eq!(run.exits(0), "maybe\t1500\ta\nmaybe\t1500\tb\nmaybe\tx\ta\n");
+}
+
+#[test]
+fn a_damaged_index_denies_nothing() {
+    let shell = shell_with_index();
+    let sound = fs::read(shell.path("index")).unwrap();
+    // The last byte belongs to the last row.
+    let mut bytes = sound.clone();
+    *bytes.last_mut().unwrap() ^= 1;
+    shell.write("index", &bytes);
+    shell.write("all", numbers(0..3_000));
+    let run = shell.run(&["index", "query", "index", "--keys", "all", "--json"]);
+    assert!(run.stderr.contains("met damaged or unreadable rows"), "{run:?}");
+    let printed = run.exits(0);
+    assert!(!printed.contains("absent") && printed.contains("[\"a\",\"b\",\"c\"]"));
+    let run = shell.run(&["index", "verify", "index"]);
+    assert!(run.stderr.contains("row") && run.stderr.contains("checksum"), "{run:?}");
+    run.exits(1);
+    shell.run(&["index", "add", "index", "--key-file", "all"]).fails_with(&["damaged index", "build the index again"]);
+    assert!(fs::read(shell.path("index")).unwrap() == bytes, "a failed update changed the index");
+    for at in [0, 20, 63, 70] {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 4;
+        shell.write("index", &bytes);
+        shell.run(&["index", "query", "index", "7"]).fails_with(&["damaged index", "search all files"]);
+        shell.run(&["index", "verify", "index"]).exits(1);
+    }
+    let mut newer = sound;
+    newer[8] = 2;
+    newer[60] ^= 1;
+    shell.write("index", &newer);
+    shell.run(&["index", "query", "index", "7"]).fails_with(&["format version 2", "search all files"]);
+    shell.run(&["index", "verify", "index"]).fails_with(&["format version 2"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_leaves_the_old_index_and_no_litter() {
+    use std::process::{Command, Stdio};
+    let shell = shell_with_index();
+    shell.write("more", numbers(0..20_000));
+    let (old, files) = (fs::read(shell.path("index")).unwrap(), shell.files());
+    assert!(old.len() > 2_048);
+    // The hashes do not fit, and then the new index does not fit.
+    for arguments in [&["add", "index", "--key-file", "more"][..], &["remove", "index", "a"]] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 1; exec \"$0\" index \"$@\"", env!("CARGO_BIN_EXE_filterblock")]);
+        let output = command.args(arguments).current_dir(shell.dir.path()).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(shell.files(), files);
+        assert!(fs::read(shell.path("index")).unwrap() == old, "{arguments:?} changed the index");
+    }
+    assert_eq!(candidates(&shell, "500"), ["a"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_stopped_update_leaves_the_old_index_or_the_new_one() {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+    let shell = shell_with_index();
+    shell.write("more", numbers(0..500_000));
+    let files = shell.files();
+    for wait in [0, 10, 30, 60, 90, 120, 150, 200, 300] {
+        let mut command = crate::shell::with_default_signals(env!("CARGO_BIN_EXE_filterblock"));
+        command.args(["index", "add", "index", "--key-file", "more"]).current_dir(shell.dir.path());
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).stderr(Stdio::null()).status().unwrap();
+        child.wait().unwrap();
+        assert_eq!(shell.files(), files, "after {wait} ms");
+        shell.run(&["index", "verify", "index"]).exits(0);
+        assert!(candidates(&shell, "1500").contains(&"b".to_owned()), "after {wait} ms");
+    }
+}
+
+#[test]
+fn two_updates_at_once_are_refused() {
+    let shell = shell_with_index();
+    let locked = fs::File::open(shell.path("index")).unwrap();
+    locked.lock().unwrap();
+    shell.run(&["index", "remove", "index", "a"]).fails_with(&["another command updates this index"]);
+    // A query needs no lock.
+    assert_eq!(candidates(&shell, "500"), ["a"]);
+    drop(locked);
+    shell.run(&["index", "remove", "index", "a"]).exits(0);
+}
+
+#[test]
+fn wrong_inputs_are_named() {
+    let shell = shell_with_index();
+    shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+    let build = |more: &[&str]| shell.run(&[&["index", "build", "-o", "new"], more].concat());
+    build(&["a"]).fails_with(&["a: ", "--key-file"]);
+    build(&["rows.parquet"]).fails_with(&["rows.parquet", "--column"]);
+    build(&["--column", "none", "rows.parquet"]).fails_with(&["no column \"none\"", "i64"]);
+    build(&["--column", "i64", "--key-file", "a"]).fails_with(&["--column", "Parquet"]);
+    build(&["--column", "i64", "rows.parquet", "--key-file", "a"]).fails_with(&["a: ", "type bytes", "INT64"]);
+    build(&["--key-file", "a", "--key-file", "a"]).fails_with(&["given twice"]);
+    build(&["--key-file", "."]).fails_with(&["not a regular file"]);
+    build(&["--key-file", "-"]).fails_with(&["from a file"]);
+    build(&["--key-file", "missing"]).fails_with(&["missing"]);
+    for fpr in ["0", "1", "x", "nan"] {
+        build(&["--fpr", fpr, "--key-file", "a"]).fails_with(&["false-positive rate"]);
+    }
+    shell.run(&["index", "build", "-o", "index", "--key-file", "a"]).fails_with(&["exists", "--force"]);
+    shell.run(&["index", "build", "-o", "a", "--force", "--key-file", "a"]).fails_with(&["also an input"]);
+    assert!(!shell.files().contains(&"new".to_owned()));
+}
+
+/// Returns the values of a case in hexadecimal, one per line.
+fn hex_lines(values: &[Vec<u8>]) -> String {
+    let hex = |value: &Vec<u8>| value.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
+    values.iter().map(hex).collect()
+}
+
+/// Asserts that an index has all values of the case, and denies most of the absent ones.
+fn agrees(shell: &Shell, case: &Case, candidates_max: u64) {
+    shell.write("present", hex_lines(&case.plain_values()));
+    shell.write("absent", hex_lines(&case.absent_plain_values()));
+    let count = |file| {
+        let run = shell.run(&["index", "query", "index", "--hex", "--count", "--json", "--keys", file]);
+        let status = run.status;
+        run.json(status)
+    };
+    let present = count("present");
+    assert_eq!((&present["absent"], present["maybe"].as_u64().unwrap()), (&0.into(), case.number("n")));
+    let found = count("absent")["maybe"].as_u64().unwrap();
+    assert!(found <= candidates_max, "{}: {found} of {} absent values", case.name(), case.number("absent_count"));
+}
+
+#[test]
+fn values_and_filters_of_parquet_files_are_indexed() {
+    for column in ["bytes", "i64", "i32", "f64", "flba"] {
+        let shell = Shell::new();
+        shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+        let build = ["index", "build", "-o", "index", "--force", "--column", column, "rows.parquet"];
+        let of_column = |case: &Case| case.text("name").starts_with("pyarrow") && case.text("column") == column;
+        let of_column: Vec<Case> = cases("parquet").into_iter().filter(of_column).collect();
+        assert!(of_column.len() >= 2);
+        shell.run(&build).exits(0);
+        of_column.iter().for_each(|case| agrees(&shell, case, case.number("absent_count") / 50));
+        // The filters of two row groups: their FPRs add up, and they are halved where 1 % allows it.
+        let report = shell.run(&[&build[..], &["--from-filters", "--json"]].concat()).json(0);
+        let fpr = report["highest_fpr"].as_f64().unwrap();
+        assert!(fpr > 0.0 && fpr <= 0.011, "{report}");
+        of_column.iter().for_each(|case| agrees(&shell, case, case.number("absent_count") / 50));
+    }
+}
+
+#[test]
+fn values_are_written_in_the_type_of_the_column() {
+    let shell = Shell::new();
+    shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+    let build = |column: &str| {
+        shell.run(&["index", "build", "-o", "index", "--force", "--column", column, "rows.parquet"]).exits(0);
+    };
+    build("i64");
+    let case = cases("parquet").into_iter().find(|case| case.text("name") == "pyarrow-rg0-i64").unwrap();
+    let value = i64::from_le_bytes(case.plain_values()[3].clone().try_into().unwrap());
+    assert_eq!(
+        shell.run(&["index", "query", "index", &value.to_string()]).exits(0),
+        format!("maybe\t{value}\trows.parquet\n")
+    );
+    shell.run(&["index", "query", "index", "-1"]).exits(1);
+    shell.run(&["index", "query", "index", "--type", "utf8", "x"]).fails_with(&["INT64", "utf8"]);
+    shell.run(&["index", "query", "index", "x"]).fails_with(&["int64"]);
+    shell.run(&["index", "query", "index", "--hex", "00"]).fails_with(&["8 bytes"]);
+    shell.write("list", "1\n");
+    shell.run(&["index", "add", "index", "--key-file", "list"]).fails_with(&["list", "bytes", "INT64"]);
+}
+
+#[test]
+fn zero_is_found_with_both_signs() {
+    let shell = Shell::new();
+    shell.write("rows.parquet", foreign_support::file("parquet", "pyarrow.parquet"));
+    shell.run(&["index", "build", "-o", "index", "--column", "f64", "rows.parquet"]).exits(0);
+    let case = cases("parquet").into_iter().find(|case| case.text("name") == "pyarrow-rg0-f64").unwrap();
+    for value in case.plain_values().into_iter().take(50) {
+        let value = f64::from_le_bytes(value.try_into().unwrap());
+        let written = format!("{value:?}");
+        assert_eq!(shell.run(&["index", "query", "index", "--count", "--", &written]).status, 0, "{written}");
+    }
+    // One key with two encodings between keys with one encoding each.
+    let printed = shell.run(&["index", "query", "index", "--json", "1e300", "0", "2e300"]);
+    let lines: Vec<Value> =
+        String::from_utf8(printed.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let keys: Vec<&str> = lines.iter().map(|line| line["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["1e300", "0", "2e300"]);
+    shell.run(&["index", "query", "index", "NaN"]).fails_with(&["NaN", "--hex"]);
+}
+
+#[test]
+fn tables_of_all_engines_are_indexed() {
+    let shell = Shell::new();
+    shell.write("pairs", (0..2_000).map(|i| format!("key-{i}\tvalue\n")).collect::<String>());
+    shell.run(&["db", "load", "store", "pairs"]).exits(0);
+    let ssts: Vec<String> = fs::read_dir(shell.path("store"))
+        .unwrap()
+        .map(|entry| format!("store/{}", entry.unwrap().file_name().into_string().unwrap()))
+        .filter(|name| name.ends_with(".sst"))
+        .collect();
+    assert!(!ssts.is_empty(), "{:?}", fs::read_dir(shell.path("store")).unwrap().collect::<Vec<_>>());
+    shell.write("level.ldb", foreign_support::file("leveldb", "db-n1500.ldb"));
+    shell.write("rocks.sst", foreign_support::file("rocksdb-7.8.3", "fv5-bloom-n2500.sst"));
+    shell.run(&["index", "build", "-o", "other", "--key-form", "internal", "level.ldb"]).exits(0);
+    let mut arguments = vec!["index", "build", "-o", "index", "level.ldb", "rocks.sst"];
+    arguments.extend(ssts.iter().map(String::as_str));
+    shell.run(&arguments).exits(0);
+    shell.write("keys", (0..2_000).map(|i| format!("key-{i}\n")).collect::<String>());
+    let printed = shell.run(&["index", "query", "index", "--keys", "keys"]).exits(0);
+    assert_eq!(printed.lines().filter(|line| line.contains("\tstore/")).count(), 2_000);
+    for (name, file, folder) in
+        [("db-n1500", "level.ldb", "leveldb"), ("fv5-bloom-n2500", "rocks.sst", "rocksdb-7.8.3")]
+    {
+        let case = cases(folder).into_iter().find(|case| case.text("name") == name).unwrap();
+        shell.write("keys", hex_lines(&case.keys()));
+        let printed = shell.run(&["index", "query", "index", "--hex", "--keys", "keys"]).exits(0);
+        let found = printed.lines().filter(|line| line.ends_with(file)).count();
+        assert_eq!(found, case.keys().len(), "{name}");
+    }
+}

@@ -1,0 +1,382 @@
+//! Builds a new index, and makes the next version of an existing one.
+
+use std::collections::HashSet;
+use std::io::{Read, Seek, Write};
+
+use super::cells::{Cell, block_number, blocks_for, expected_fpr, has_all, mask, unite};
+use super::content::{Blocks, Run, Spill};
+use super::distinct::DistinctHashes;
+use super::error::{Error, Result};
+use super::layout::{CELL_LEN_BYTES, HEADER_LEN_BYTES, Header, MAX_ROWS};
+use super::read_at::ReadAt;
+use super::reader::IndexReader;
+use super::shape::{self, Size};
+use super::table::{FileIdentity, FileTable, IndexedFile, Settings, check_path};
+
+/// Collects the keys of files, and builds an index of them.
+///
+/// `S` stores the hashes until all keys are counted: 8 bytes per distinct key. An unnamed temporary
+/// file suits. The memory is bounded by the size of the finished index, and by
+/// [`DistinctHashes`] of one file.
+#[derive(Debug)]
+pub struct IndexBuilder<S> {
+    settings: Settings,
+    spill: Spill<S>,
+    files: Vec<NewFile>,
+    paths: HashSet<std::path::PathBuf>,
+}
+
+/// A file whose keys are not in an index yet.
+#[derive(Debug)]
+struct NewFile {
+    identity: FileIdentity,
+    num_keys: u64,
+    filters: Vec<Content>,
+    /// The FPR of existing filters together.
+    filters_fpr: f64,
+}
+
+#[derive(Debug)]
+enum Content {
+    Hashes(Run),
+    Blocks(Blocks),
+}
+
+/// A file as it was built.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileSummary {
+    /// The number of distinct keys, or of values if the filters existed before.
+    pub num_keys: u64,
+    /// The expected FPR of the file.
+    pub fpr: f64,
+}
+
+/// A finished index.
+#[derive(Debug)]
+pub struct Built {
+    /// The bytes of the index file.
+    pub bytes: Vec<u8>,
+    /// The number of rows.
+    pub rows: u32,
+    /// The number of cells of 32 bytes in each row.
+    pub cells: u32,
+    /// The files that were added, in the order in which they were added.
+    pub added: Vec<FileSummary>,
+}
+
+impl<S: Read + Write + Seek> IndexBuilder<S> {
+    /// Starts an index.
+    ///
+    /// # Errors
+    /// Returns an error if the FPR is not between 0 and 1, or the keys of the type have no filters.
+    pub fn new(settings: Settings, spill: S) -> Result<Self> {
+        if !(settings.fpr > 0.0 && settings.fpr < 1.0) {
+            return Err(Error::invalid("FPR", format!("{} is not above 0 and below 1; try 0.01", settings.fpr)));
+        }
+        settings.key_type.check()?;
+        Ok(Self { settings, spill: Spill::new(spill), files: Vec::new(), paths: HashSet::new() })
+    }
+
+    /// Adds a file by the distinct hashes of its keys.
+    ///
+    /// # Errors
+    /// Returns an error if the path was already added or is too long, or if the hashes cannot be
+    /// stored.
+    pub fn add_hashes(&mut self, identity: FileIdentity, hashes: DistinctHashes) -> Result<()> {
+        self.note(&identity)?;
+        let hashes = hashes.into_sorted();
+        let num_keys = hashes.len() as u64;
+        let filters = match num_keys {
+            0 => Vec::new(),
+            _ => vec![Content::Hashes(self.spill.push(&hashes)?)],
+        };
+        self.files.push(NewFile { identity, num_keys, filters, filters_fpr: 0.0 });
+        Ok(())
+    }
+
+    /// Adds a file by the bits of its existing split-block filters, one for each row group. A key
+    /// may be in the file if any of the filters says so. `num_values` is the number of values in
+    /// the column.
+    ///
+    /// Filters are halved as long as the FPR of the file stays at most that of the settings. If the
+    /// filters have a higher FPR, they are stored as they are.
+    ///
+    /// # Errors
+    /// Returns an error if the path was already added or is too long, or if a filter is not whole
+    /// blocks of 32 bytes.
+    pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
+        self.note(&identity)?;
+        if filters.is_empty() && num_values > 0 {
+            return Err(Error::invalid("filters", "a file with values has no filter; build the index from the values"));
+        }
+        let fpr = self.settings.fpr / filters.len().max(1) as f64;
+        let mut contents = Vec::with_capacity(filters.len());
+        let mut passes = 1.0;
+        for bits in filters {
+            let (blocks, rate) = Blocks::shrunk(bits, fpr)?;
+            passes *= 1.0 - rate;
+            contents.push(Content::Blocks(blocks));
+        }
+        let filters_fpr = 1.0 - passes;
+        self.files.push(NewFile { identity, num_keys: num_values, filters: contents, filters_fpr });
+        Ok(())
+    }
+
+    fn note(&mut self, identity: &FileIdentity) -> Result<()> {
+        check_path(&identity.path)?;
+        match self.paths.insert(identity.path.clone()) {
+            true => Ok(()),
+            false => {
+                let path = identity.path.display();
+                Err(Error::invalid("path", format!("{path}: the path is given twice; give it once")))
+            }
+        }
+    }
+
+    /// Returns the size that each new filter needs.
+    fn sizes(&self) -> Vec<Size> {
+        let filters = self.files.iter().flat_map(|file| &file.filters);
+        filters.map(|content| content.size(self.settings.fpr)).collect()
+    }
+
+    /// Builds a new index of the added files.
+    ///
+    /// # Errors
+    /// Returns an error if the hashes cannot be read back, or if the index does not fit in memory.
+    pub fn build(self) -> Result<Built> {
+        let rows = shape::rows_for(&self.sizes())?;
+        self.assemble(rows, 1, Vec::new(), |_, _| Ok(()))
+    }
+
+    /// Makes the next version of the index `old`: without the files whose numbers `is_removed`
+    /// selects, and with the added files. The number of rows stays. A file that is larger than the
+    /// others gets several cells in each row.
+    ///
+    /// # Errors
+    /// Returns an error if `old` has other settings, has a damaged row, or still has an added path.
+    pub fn build_onto<R: ReadAt>(self, old: &IndexReader<R>, is_removed: impl Fn(usize) -> bool) -> Result<Built> {
+        if (&old.settings().column, old.settings().key_type) != (&self.settings.column, self.settings.key_type) {
+            return Err(Error::invalid(
+                "settings",
+                format!(
+                    "the index has keys of column {:?} and type {}, and the new files of column {:?} and type {}; build another index for them",
+                    old.settings().column,
+                    old.settings().key_type,
+                    self.settings.column,
+                    self.settings.key_type
+                ),
+            ));
+        }
+        let mut kept = Vec::new();
+        let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
+        let mut start = 0;
+        for (number, file) in old.files().iter().enumerate() {
+            let cells: usize = file.cells.iter().map(|&cells| cells as usize).sum();
+            let end = start + cells * CELL_LEN_BYTES;
+            if !is_removed(number) {
+                if self.paths.contains(&file.identity.path) {
+                    let path = file.identity.path.display();
+                    return Err(Error::invalid("path", format!("{path}: already in the index; remove it first")));
+                }
+                kept.push(file.clone());
+                ranges.push(start..end);
+            }
+            start = end;
+        }
+        let mut buffer = Vec::new();
+        let generation = old.generation().saturating_add(1);
+        self.assemble(old.rows(), generation, kept, |row, cells| {
+            let found = old.read_row(row, &mut buffer)?;
+            let mut rest = cells;
+            for range in &ranges {
+                let old = found.get(range.clone()).unwrap_or_default();
+                let Some((place, next)) = rest.split_at_mut_checked(old.len()) else { break };
+                place.copy_from_slice(old);
+                rest = next;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes the bytes of an index: the `kept` files of an older version, whose cells `copy_row`
+    /// writes to the front of each row, and then the new files.
+    fn assemble(
+        mut self,
+        rows: u32,
+        generation: u64,
+        kept: Vec<IndexedFile>,
+        mut copy_row: impl FnMut(u32, &mut [u8]) -> Result<()>,
+    ) -> Result<Built> {
+        let too_large = || Error::TooLarge { what: "the index" };
+        let kept_cells: u64 = kept.iter().flat_map(|file| &file.cells).map(|&cells| u64::from(cells)).sum();
+        let mut files = kept;
+        for file in &self.files {
+            files.push(file.record(rows, self.settings.fpr)?);
+        }
+        let all_cells: u64 = files.iter().flat_map(|file| &file.cells).map(|&cells| u64::from(cells)).sum();
+        let table = FileTable { column: self.settings.column.clone(), files };
+        let table_bytes = table.encode()?;
+        let mut header = Header {
+            key_type: self.settings.key_type,
+            rows,
+            cells: u32::try_from(all_cells).map_err(|_| too_large())?,
+            files: u32::try_from(table.files.len()).map_err(|_| too_large())?,
+            table_len_bytes: table_bytes.len() as u64,
+            fpr: self.settings.fpr,
+            generation,
+            table_checksum: crc32fast::hash(&table_bytes),
+            checksum: 0,
+        };
+        let header_bytes = header.encode()?;
+        header = Header::decode(&header_bytes)?;
+        let len = header.file_len_bytes().and_then(|len| usize::try_from(len).ok()).ok_or_else(too_large)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|_| too_large())?;
+        bytes.extend_from_slice(&header_bytes);
+        bytes.extend_from_slice(&table_bytes);
+        bytes.resize(len, 0);
+        let mut matrix = Matrix::new(&header, bytes.get_mut(HEADER_LEN_BYTES + table_bytes.len()..))?;
+        for row in 0..rows {
+            copy_row(row, matrix.row(row))?;
+        }
+        let mut first_cell = kept_cells;
+        let new_records = table.files.iter().rev().take(self.files.len()).rev();
+        let mut denied = 0;
+        for (file, record) in self.files.iter().zip(new_records) {
+            for (content, &cells) in file.filters.iter().zip(&record.cells) {
+                let place = Place { first_cell, cells: cells.into() };
+                denied += content.store(&mut self.spill, &mut matrix, place)?;
+                first_cell += u64::from(cells);
+            }
+        }
+        if denied > 0 {
+            return Err(Error::SelfCheckFailed { denied });
+        }
+        for row in 0..rows {
+            matrix.seal(&header, row);
+        }
+        let records = table.files.iter().rev().take(self.files.len()).rev();
+        let added = self.files.iter().zip(records).map(|(file, record)| file.summary(record, rows)).collect();
+        Ok(Built { bytes, rows, cells: header.cells, added })
+    }
+}
+
+impl Content {
+    fn size(&self, fpr: f64) -> Size {
+        match self {
+            Self::Hashes(run) => Size::AtLeast(blocks_for(run.count, fpr, MAX_ROWS)),
+            Self::Blocks(blocks) => Size::Exactly(blocks.len()),
+        }
+    }
+
+    /// Writes the filter to its cells, and asks it for every hash. Returns the number of denied
+    /// hashes, which is 0 unless memory is broken.
+    fn store<S: Read + Write + Seek>(
+        &self,
+        spill: &mut Spill<S>,
+        matrix: &mut Matrix<'_>,
+        place: Place,
+    ) -> Result<u64> {
+        let blocks = matrix.rows * place.cells;
+        let mut denied = 0;
+        match self {
+            Self::Hashes(run) => {
+                spill.for_each(*run, |hash| {
+                    if let Some(cell) = matrix.cell(place, block_number(hash, blocks)) {
+                        unite(cell, &mask(hash));
+                    }
+                })?;
+                spill.for_each(*run, |hash| {
+                    let cell = matrix.cell(place, block_number(hash, blocks));
+                    denied += u64::from(!cell.is_some_and(|cell| has_all(cell, &mask(hash))));
+                })?;
+            }
+            Self::Blocks(old) => {
+                let fits = old.for_each_of(blocks, |number, block| match matrix.cell(place, number) {
+                    Some(cell) => *cell = *block,
+                    None => denied += 1,
+                });
+                denied += u64::from(!fits);
+            }
+        }
+        Ok(denied)
+    }
+}
+
+impl NewFile {
+    /// Returns the record of the file in an index with this number of rows.
+    fn record(&self, rows: u32, fpr: f64) -> Result<IndexedFile> {
+        let cells = self.filters.iter().map(|content| {
+            let size = content.size(fpr);
+            let cells = size.cells(rows.into()).ok_or_else(|| {
+                let (path, blocks) = (self.identity.path.display(), match size { Size::Exactly(blocks) | Size::AtLeast(blocks) => blocks });
+                Error::invalid(
+                    "filters",
+                    format!("{path}: a filter of {blocks} blocks does not fit an index of {rows} rows; add the file by its values"),
+                )
+            })?;
+            u32::try_from(cells).map_err(|_| Error::TooLarge { what: "a filter" })
+        });
+        Ok(IndexedFile {
+            identity: self.identity.clone(),
+            num_keys: self.num_keys,
+            cells: cells.collect::<Result<_>>()?,
+        })
+    }
+
+    fn summary(&self, record: &IndexedFile, rows: u32) -> FileSummary {
+        let fpr = match (self.filters.as_slice(), record.cells.as_slice()) {
+            ([Content::Hashes(run)], [cells]) => expected_fpr(run.count, u64::from(rows) * u64::from(*cells)),
+            _ => self.filters_fpr,
+        };
+        FileSummary { num_keys: self.num_keys, fpr }
+    }
+}
+
+/// The cells of one filter in each row.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    first_cell: u64,
+    cells: u64,
+}
+
+/// The rows of a new index in memory.
+struct Matrix<'a> {
+    bytes: &'a mut [u8],
+    rows: u64,
+    row_len: usize,
+    cells_len: usize,
+}
+
+impl<'a> Matrix<'a> {
+    fn new(header: &Header, bytes: Option<&'a mut [u8]>) -> Result<Self> {
+        let too_large = Error::TooLarge { what: "a row" };
+        let (Ok(row_len), Some(bytes)) = (usize::try_from(header.row_len_bytes()), bytes) else {
+            return Err(too_large);
+        };
+        let cells_len = header.cells as usize * CELL_LEN_BYTES;
+        Ok(Self { bytes, rows: header.rows.into(), row_len, cells_len })
+    }
+
+    /// Returns the cells of a row.
+    fn row(&mut self, row: u32) -> &mut [u8] {
+        let start = row as usize * self.row_len;
+        self.bytes.get_mut(start..start + self.cells_len).unwrap_or_default()
+    }
+
+    /// Returns the cell with this block of the filter.
+    fn cell(&mut self, place: Place, block: u64) -> Option<&mut Cell> {
+        let (row, cell) = (block / place.cells, place.first_cell + block % place.cells);
+        let start = usize::try_from(row).ok()? * self.row_len + usize::try_from(cell).ok()? * CELL_LEN_BYTES;
+        self.bytes.get_mut(start..)?.first_chunk_mut()
+    }
+
+    /// Writes the checksum of a row.
+    fn seal(&mut self, header: &Header, row: u32) {
+        let checksum = header.row_checksum(row, self.row(row));
+        let start = row as usize * self.row_len + self.cells_len;
+        if let Some(place) = self.bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut()) {
+            *place = checksum.to_le_bytes();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! One checksummed file that answers which of many files may hold a key.
+//!
+//! Each indexed file has a split-block Bloom filter of Parquet's format. The index stores the
+//! filters block-major: row 0 holds the first blocks of all filters, row 1 the next blocks. A key
+//! needs one row, so one contiguous read answers for all files. docs/INDEX_FORMAT.md specifies the
+//! bytes.
+//!
+//! ```
+//! use std::io::Cursor;
+//! use filterblock_parquet::index::{
+//!     DistinctHashes, FileIdentity, IndexBuilder, IndexReader, InMemory, KeyType, Settings, SourceKind, hash,
+//! };
+//!
+//! let settings = Settings { column: String::new(), key_type: KeyType::Bytes, fpr: 0.01 };
+//! let mut builder = IndexBuilder::new(settings, Cursor::new(Vec::new()))?;
+//! for (path, keys) in [("fruits", ["apple", "plum"]), ("trees", ["oak", "plum"])] {
+//!     let mut hashes = DistinctHashes::new();
+//!     keys.iter().for_each(|key| hashes.add(hash(key.as_bytes())));
+//!     builder.add_hashes(FileIdentity::of_path(path, SourceKind::KeyList), hashes)?;
+//! }
+//! let built = builder.build()?;
+//!
+//! let index = IndexReader::open(InMemory(built.bytes))?;
+//! let (mut row, mut files) = (Vec::new(), Vec::new());
+//! index.candidates(hash(b"oak"), &mut row, &mut files);
+//! assert!(files.contains(&1)); // "trees"
+//! # Ok::<(), filterblock_parquet::index::Error>(())
+//! ```
+//!
+//! **An index never denies a key that it holds.** A damaged row answers "maybe" for all files. An
+//! index whose header or file table is damaged does not open. The caller must then treat all files
+//! as candidates.
+
+mod builder;
+mod cells;
+mod content;
+mod distinct;
+mod error;
+mod layout;
+mod read_at;
+mod reader;
+mod shape;
+mod stamp;
+mod table;
+#[cfg(feature = "values")]
+mod values;
+
+pub use builder::{Built, FileSummary, IndexBuilder};
+pub use cells::{expected_fpr, hash, measured_fpr};
+pub use distinct::DistinctHashes;
+pub use error::{Error, Part, Result};
+pub use layout::{HEADER_LEN_BYTES, KeyType, MAGIC, VERSION, is_index};
+pub use read_at::{InMemory, ReadAt};
+pub use reader::{Answer, IndexReader, QueryCounts};
+pub use stamp::{Difference, Stamp, TAIL_LEN_BYTES};
+pub use table::{FileIdentity, IndexedFile, MAX_PATH_LEN_BYTES, Settings, SourceKind};
+#[cfg(feature = "values")]
+pub use values::ParquetColumn;

@@ -1,0 +1,295 @@
+//! Asks an index which files may hold a key.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::cells::{Cell, block_number, for_each_with_all, has_all, mask, measured_fpr};
+use super::error::{Error, Part, Result};
+use super::layout::{CELL_LEN_BYTES, HEADER_LEN_BYTES, Header, ROW_CHECKSUM_LEN_BYTES};
+use super::read_at::ReadAt;
+use super::table::{FileTable, IndexedFile, Settings};
+
+/// How an index answered a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The row of the key is sound.
+    Sound,
+    /// The row of the key is damaged or cannot be read. Every file is a candidate.
+    Degraded,
+}
+
+/// What an index has answered since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueryCounts {
+    /// The number of keys.
+    pub keys: u64,
+    /// The number of reads of a row.
+    pub reads: u64,
+    /// The number of keys whose row failed its checksum.
+    pub damaged: u64,
+    /// The number of keys whose row could not be read.
+    pub unreadable: u64,
+}
+
+/// The place of a filter in each row.
+#[derive(Debug, Clone, Copy)]
+struct Filter {
+    file: u32,
+    first_cell: u32,
+    cells: u32,
+}
+
+/// An open index.
+///
+/// Opening reads the header and the file table and checks both. A query reads one row and verifies
+/// its checksum. A query never fails: doubt makes every file a candidate, and is counted.
+#[derive(Debug)]
+pub struct IndexReader<R> {
+    reader: R,
+    header: Header,
+    settings: Settings,
+    files: Vec<IndexedFile>,
+    filters: Vec<Filter>,
+    /// Whether every file has exactly one filter of one cell, so that cell `i` is that of file `i`.
+    is_plain: bool,
+    rows_offset: u64,
+    cells_len: usize,
+    /// The files that are candidates for every key.
+    distrusted: Vec<usize>,
+    keys: AtomicU64,
+    reads: AtomicU64,
+    damaged: AtomicU64,
+    unreadable: AtomicU64,
+}
+
+impl<R: ReadAt> IndexReader<R> {
+    /// Opens an index with two reads: the header and the file table.
+    ///
+    /// # Errors
+    /// Returns an error if header or file table are damaged, if the index has another length than
+    /// the header says, and if the index is newer than this program. The caller must then treat all
+    /// files as candidates.
+    pub fn open(reader: R) -> Result<Self> {
+        let len = reader.len_bytes()?;
+        let mut buffer = Vec::new();
+        if len < HEADER_LEN_BYTES as u64 {
+            return Err(Error::corrupt(Part::Length, len, "shorter than a header"));
+        }
+        let bytes = reader.read_at(0, HEADER_LEN_BYTES, &mut buffer)?;
+        let bytes = bytes.first_chunk().ok_or_else(|| Error::corrupt(Part::Header, 0, "the header is incomplete"))?;
+        let header = Header::decode(bytes)?;
+        let wrong_len = || Error::corrupt(Part::Length, len, "not the length that the header says");
+        if header.file_len_bytes() != Some(len) {
+            return Err(wrong_len());
+        }
+        let rows_offset = header.rows_offset().ok_or_else(wrong_len)?;
+        let table_len = usize::try_from(header.table_len_bytes).map_err(|_| wrong_len())?;
+        let cells_len = (header.cells as usize).checked_mul(CELL_LEN_BYTES).ok_or_else(wrong_len)?;
+        let table = reader.read_at(HEADER_LEN_BYTES as u64, table_len, &mut buffer)?;
+        let FileTable { column, files } = FileTable::decode(table, &header)?;
+        let mut filters = Vec::new();
+        let mut first_cell = 0;
+        for (file, found) in (0u32..).zip(&files) {
+            for &cells in &found.cells {
+                filters.push(Filter { file, first_cell, cells });
+                // The table's decoder has checked the sum.
+                first_cell = first_cell.saturating_add(cells);
+            }
+        }
+        let is_plain = files.iter().all(|file| file.cells == [1]);
+        let settings = Settings { column, key_type: header.key_type, fpr: header.fpr };
+        let zero = || AtomicU64::new(0);
+        let (keys, reads, damaged, unreadable) = (zero(), zero(), zero(), zero());
+        let distrusted = Vec::new();
+        Ok(Self {
+            reader,
+            header,
+            settings,
+            files,
+            filters,
+            is_plain,
+            rows_offset,
+            cells_len,
+            distrusted,
+            keys,
+            reads,
+            damaged,
+            unreadable,
+        })
+    }
+
+    /// Returns what all files share: column, key type and FPR.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Returns the files. A query returns positions in this slice.
+    #[must_use]
+    pub fn files(&self) -> &[IndexedFile] {
+        &self.files
+    }
+
+    /// Returns the number of rows.
+    #[must_use]
+    pub fn rows(&self) -> u32 {
+        self.header.rows
+    }
+
+    /// Returns the number of cells of 32 bytes in each row.
+    #[must_use]
+    pub fn cells(&self) -> u32 {
+        self.header.cells
+    }
+
+    /// Returns the generation: 1 for a new index, and one more for each update.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.header.generation
+    }
+
+    /// Returns the length of the index in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.header.file_len_bytes().unwrap_or(u64::MAX)
+    }
+
+    /// Makes the file with this number a candidate for every key, because the file has changed.
+    pub fn distrust(&mut self, file: usize) {
+        if let Err(place) = self.distrusted.binary_search(&file) {
+            self.distrusted.insert(place, file);
+        }
+    }
+
+    /// Returns how many keys were asked, and how many of them met damage.
+    #[must_use]
+    pub fn counts(&self) -> QueryCounts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        QueryCounts {
+            keys: of(&self.keys),
+            reads: of(&self.reads),
+            damaged: of(&self.damaged),
+            unreadable: of(&self.unreadable),
+        }
+    }
+
+    /// Returns the cells of a row, in one read, after verifying the row's checksum.
+    pub(super) fn read_row<'a>(&'a self, row: u32, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let offset = self.rows_offset + u64::from(row) * self.header.row_len_bytes();
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let found = self.reader.read_at(offset, self.cells_len + ROW_CHECKSUM_LEN_BYTES, buffer)?;
+        let (cells, checksum) =
+            found.split_last_chunk().ok_or(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))?;
+        if cells.len() != self.cells_len || self.header.row_checksum(row, cells) != u32::from_le_bytes(*checksum) {
+            return Err(Error::ChecksumMismatch { part: Part::Row(row), offset });
+        }
+        Ok(cells)
+    }
+
+    /// Returns the row of a key.
+    #[inline]
+    fn row_of(&self, hash: u64) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "the block number is below the number of rows")]
+        let row = block_number(hash, self.header.rows.into()) as u32;
+        row
+    }
+
+    /// Finds the files that may hold the key with this hash (see [`hash`](super::hash)). Writes
+    /// their numbers to `files`, in ascending order. It reads one row, into `buffer` if the index
+    /// is not in memory.
+    pub fn candidates(&self, hash: u64, buffer: &mut Vec<u8>, files: &mut Vec<usize>) -> Answer {
+        files.clear();
+        let row = self.read_row(self.row_of(hash), buffer);
+        self.answer(hash, &row, files)
+    }
+
+    /// Finds the candidates for many keys, and calls `each` with the position of a key, its files
+    /// and how the index answered. Keys of the same row share one read. The calls come in the order
+    /// of the rows.
+    pub fn candidates_of_many(&self, hashes: &[u64], mut each: impl FnMut(usize, &[usize], Answer)) {
+        let mut order: Vec<usize> = (0..hashes.len()).collect();
+        let hash_of = |position: usize| hashes.get(position).copied().unwrap_or_default();
+        order.sort_by_key(|&position| hash_of(position));
+        let (mut buffer, mut files) = (Vec::new(), Vec::new());
+        for keys in order.chunk_by(|&one, &next| self.row_of(hash_of(one)) == self.row_of(hash_of(next))) {
+            let Some(&first) = keys.first() else { continue };
+            let row = self.read_row(self.row_of(hash_of(first)), &mut buffer);
+            for &position in keys {
+                files.clear();
+                let answer = self.answer(hash_of(position), &row, &mut files);
+                each(position, &files, answer);
+            }
+        }
+    }
+
+    fn answer(&self, hash: u64, row: &Result<&[u8]>, files: &mut Vec<usize>) -> Answer {
+        self.keys.fetch_add(1, Ordering::Relaxed);
+        match row {
+            Ok(cells) => {
+                self.search(hash, cells.as_chunks().0, files);
+                Answer::Sound
+            }
+            Err(error) => {
+                let count = if error.is_damage() { &self.damaged } else { &self.unreadable };
+                count.fetch_add(1, Ordering::Relaxed);
+                files.extend(0..self.files.len());
+                Answer::Degraded
+            }
+        }
+    }
+
+    /// Appends the files whose cells have all bits of the key, and the distrusted files.
+    fn search(&self, hash: u64, row: &[Cell], files: &mut Vec<usize>) {
+        let mask = mask(hash);
+        if self.is_plain {
+            for_each_with_all(row, &mask, |file| files.push(file));
+        } else {
+            for filter in &self.filters {
+                let block = block_number(hash, u64::from(self.header.rows) * u64::from(filter.cells));
+                let cell = u64::from(filter.first_cell) + block % u64::from(filter.cells);
+                let cell = usize::try_from(cell).ok().and_then(|cell| row.get(cell));
+                // A cell that is not there cannot deny a key.
+                if cell.is_none_or(|cell| has_all(cell, &mask)) && files.last() != Some(&(filter.file as usize)) {
+                    files.push(filter.file as usize);
+                }
+            }
+        }
+        if !self.distrusted.is_empty() {
+            files.extend_from_slice(&self.distrusted);
+            files.sort_unstable();
+            files.dedup();
+        }
+    }
+
+    /// Reads and verifies every row. Calls `each` with the number of every row and its error, if
+    /// any.
+    pub fn verify(&self, mut each: impl FnMut(u32, Option<Error>)) {
+        let mut buffer = Vec::new();
+        for row in 0..self.header.rows {
+            let error = self.read_row(row, &mut buffer).err();
+            each(row, error);
+        }
+    }
+
+    /// Returns the FPR of each file, computed from the bits of its filters. It reads the whole
+    /// index. Damaged rows count as full.
+    pub fn measure(&self) -> Vec<f64> {
+        let mut sums = vec![0.0; self.filters.len()];
+        let mut buffer = Vec::new();
+        for row in 0..self.header.rows {
+            let found = self.read_row(row, &mut buffer);
+            let row = found.as_deref().ok().map(|cells| cells.as_chunks::<CELL_LEN_BYTES>().0);
+            for (sum, filter) in sums.iter_mut().zip(&self.filters) {
+                let first = filter.first_cell as usize;
+                let cells = row.and_then(|row| row.get(first..first + filter.cells as usize));
+                *sum += cells.map_or(1.0, measured_fpr);
+            }
+        }
+        let mut passes = vec![1.0; self.files.len()];
+        for (sum, filter) in sums.iter().zip(&self.filters) {
+            if let Some(pass) = passes.get_mut(filter.file as usize) {
+                *pass *= 1.0 - sum / f64::from(self.header.rows);
+            }
+        }
+        passes.into_iter().map(|pass| 1.0 - pass).collect()
+    }
+}

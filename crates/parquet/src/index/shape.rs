@@ -1,0 +1,154 @@
+//! Chooses the number of rows of a new index.
+//!
+//! A filter has `rows * cells` blocks, where `cells` is a whole number for each filter. So one
+//! large file among small ones gets several cells in each row, and does not make every other filter
+//! as large as its own. Many rows make short rows, which queries read. Few rows waste less space,
+//! because the sizes of filters are rounded up to a multiple of the number of rows.
+
+use super::error::{Error, Result};
+use super::layout::MAX_ROWS;
+
+/// The most sizes of filters that are tried as the number of rows.
+const SIZES_MAX: usize = 64;
+/// A filter from a Parquet file needs at most this number of cells, on average. More would make the
+/// rows too long for one read.
+const MEAN_CELLS_MAX: u64 = 64;
+
+/// The size of a filter in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// The filter is built from hashes, with at least this number of blocks.
+    AtLeast(u64),
+    /// The filter exists. It can be stored if its number of blocks and the number of rows divide
+    /// one another.
+    Exactly(u64),
+}
+
+impl Size {
+    /// Returns the number of cells in each row. Returns `None` if the filter does not fit an index
+    /// of this number of rows.
+    pub fn cells(self, rows: u64) -> Option<u64> {
+        match self {
+            Self::AtLeast(blocks) => Some(blocks.div_ceil(rows).max(1)),
+            Self::Exactly(blocks) if blocks.is_multiple_of(rows) => Some(blocks / rows),
+            Self::Exactly(blocks) if rows.is_multiple_of(blocks) => Some(1),
+            Self::Exactly(_) => None,
+        }
+    }
+
+    fn blocks(self) -> u64 {
+        match self {
+            Self::AtLeast(blocks) | Self::Exactly(blocks) => blocks.max(1),
+        }
+    }
+}
+
+/// Returns the number of rows for these filters.
+///
+/// # Errors
+/// Returns an error if no number of rows fits existing filters.
+pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
+    let mut all: Vec<u64> = sizes.iter().map(|size| size.blocks()).collect();
+    all.sort_unstable();
+    all.dedup();
+    // Evenly spaced sizes, with the smallest and the largest.
+    let count = all.len().min(SIZES_MAX);
+    let picked = (0..count).filter_map(|i| all.get(i * (all.len() - 1) / (count - 1).max(1)));
+    let exact = sizes.iter().filter_map(|size| match size {
+        Size::Exactly(blocks) => Some(*blocks),
+        Size::AtLeast(_) => None,
+    });
+    let divisor = exact.reduce(gcd);
+    let mut candidates: Vec<u64> =
+        picked.flat_map(|size| (1..=4).map(move |parts| size.div_ceil(parts))).chain(divisor).collect();
+    // The number of rows must not pass the limit, however large a filter is.
+    candidates.iter_mut().for_each(|rows| *rows = (*rows).clamp(1, MAX_ROWS));
+    candidates.sort_unstable();
+    candidates.dedup();
+    // The largest of equally good numbers comes first.
+    let rated = candidates.iter().rev().filter_map(|&rows| Some((cost(sizes, rows)?, rows)));
+    let best = rated.min_by(|one, other| one.0.total_cmp(&other.0));
+    match best {
+        Some((_, rows)) => u32::try_from(rows).map_err(|_| Error::TooLarge { what: "the index" }),
+        None if sizes.is_empty() => Ok(1),
+        None => Err(Error::invalid(
+            "filters",
+            "the sizes of the existing filters have no large common divisor; build the index from the values",
+        )),
+    }
+}
+
+/// Returns the cost of an index with this number of rows, or `None` if a filter does not fit. A row
+/// that is twice as long must save a sixth of the file.
+fn cost(sizes: &[Size], rows: u64) -> Option<f64> {
+    let mut cells = 0u64;
+    for size in sizes {
+        cells = cells.checked_add(size.cells(rows)?)?;
+    }
+    let filters = sizes.len() as u64;
+    let has_exact = sizes.iter().any(|size| matches!(size, Size::Exactly(_)));
+    if has_exact && cells > filters.saturating_mul(MEAN_CELLS_MAX) {
+        return None;
+    }
+    Some(rows as f64 * cells as f64 * (1.0 + cells as f64 / (4.0 * filters as f64)))
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells(sizes: &[Size], rows: u32) -> u64 {
+        sizes.iter().map(|size| size.cells(rows.into()).unwrap()).sum()
+    }
+
+    #[test]
+    fn equal_files_have_one_cell_each() {
+        for n in [1, 2, 1_000] {
+            assert_eq!(rows_for(&vec![Size::AtLeast(411); n]).unwrap(), 411);
+        }
+        let sizes: Vec<_> = (0..1_000).map(|i| Size::AtLeast(400 + i % 12)).collect();
+        let rows = rows_for(&sizes).unwrap();
+        assert_eq!((rows, cells(&sizes, rows)), (411, 1_000));
+    }
+
+    #[test]
+    fn one_large_file_among_small_ones_wastes_little() {
+        let mut sizes = vec![Size::AtLeast(400); 999];
+        sizes.push(Size::AtLeast(400_001));
+        let rows = rows_for(&sizes).unwrap();
+        let (total, needed) = (cells(&sizes, rows) * u64::from(rows), 400 * 999 + 400_001);
+        assert!(total < needed * 11 / 10, "{total} blocks for {needed}");
+    }
+
+    #[test]
+    fn any_sizes_need_at_most_double_space() {
+        for spread in 1..30u32 {
+            let sizes: Vec<_> = (0..500u32).map(|i| Size::AtLeast(1 + u64::from(i).pow(spread % 5) * 3)).collect();
+            let rows = rows_for(&sizes).unwrap();
+            let needed: u64 = sizes.iter().map(|size| size.blocks()).sum();
+            let total = cells(&sizes, rows) * u64::from(rows);
+            assert!(total <= 2 * needed, "{spread}: {total} blocks for {needed}");
+        }
+    }
+
+    #[test]
+    fn existing_filters_keep_their_blocks() {
+        let powers: Vec<_> = [32, 64, 64, 256, 32].map(Size::Exactly).to_vec();
+        let rows = rows_for(&powers).unwrap();
+        assert!(powers.iter().all(|size| size.cells(rows.into()).is_some()), "{rows}");
+        let mixed = [Size::Exactly(512), Size::AtLeast(411), Size::AtLeast(900)];
+        assert!(512 % rows_for(&mixed).unwrap() == 0);
+        let odd = [Size::Exactly(206), Size::Exactly(257)];
+        assert!(rows_for(&odd).unwrap_err().to_string().contains("from the values"));
+    }
+
+    #[test]
+    fn no_files_and_huge_files_have_a_shape() {
+        assert_eq!(rows_for(&[]).unwrap(), 1);
+        assert!(u64::from(rows_for(&[Size::AtLeast(1 << 40)]).unwrap()) <= MAX_ROWS);
+    }
+}

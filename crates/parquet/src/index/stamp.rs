@@ -1,0 +1,169 @@
+//! What the index remembers about a file, to notice that the file has changed.
+
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// The number of bytes at the end of a file that the stamp's checksum covers. They hold the end of
+/// a Parquet footer, or the footer of an SST file.
+pub const TAIL_LEN_BYTES: u64 = 4096;
+
+/// Size, modification time and the checksum of the last bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamp {
+    /// The size of the file in bytes.
+    pub len_bytes: u64,
+    /// The modification time: whole seconds since 1970, rounded down.
+    pub modified_seconds: i64,
+    /// The nanoseconds of the modification time.
+    pub modified_nanos: u32,
+    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file.
+    pub tail_checksum: u32,
+}
+
+/// How a file differs from its stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// The file does not exist.
+    Missing,
+    /// The file cannot be read.
+    Unreadable(io::ErrorKind),
+    /// The size differs.
+    Size,
+    /// The modification time differs.
+    ModificationTime,
+    /// The last bytes differ.
+    LastBytes,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("the file is missing"),
+            Self::Unreadable(kind) => write!(f, "the file cannot be read: {kind}"),
+            Self::Size => f.write_str("the file has another size"),
+            Self::ModificationTime => f.write_str("the file has another modification time"),
+            Self::LastBytes => f.write_str("the end of the file has changed"),
+        }
+    }
+}
+
+impl Stamp {
+    /// Returns the stamp of a file.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let stamp = Self::of_metadata(&file.metadata()?);
+        let mut checksum = crc32fast::Hasher::new();
+        file.seek(SeekFrom::Start(stamp.len_bytes.saturating_sub(TAIL_LEN_BYTES)))?;
+        let mut tail = Vec::new();
+        file.take(TAIL_LEN_BYTES).read_to_end(&mut tail)?;
+        checksum.update(&tail);
+        Ok(Self { tail_checksum: checksum.finalize(), ..stamp })
+    }
+
+    /// Returns the stamp without the checksum of the last bytes.
+    fn of_metadata(found: &Metadata) -> Self {
+        // A system without modification times gives 0 to all files.
+        let (modified_seconds, modified_nanos) =
+            found.modified().map_or((0, 0), |time| match time.duration_since(UNIX_EPOCH) {
+                Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
+                Err(before) => {
+                    let before = before.duration();
+                    let whole = i64::try_from(before.as_secs()).unwrap_or(i64::MAX).saturating_neg();
+                    match before.subsec_nanos() {
+                        0 => (whole, 0),
+                        nanos => (whole.saturating_sub(1), 1_000_000_000 - nanos),
+                    }
+                }
+            });
+        Self { len_bytes: found.len(), modified_seconds, modified_nanos, tail_checksum: 0 }
+    }
+
+    /// Compares the file at `path` with this stamp. Returns `None` if they agree.
+    ///
+    /// `is_deep` also compares the last bytes, which opens and reads the file.
+    #[must_use]
+    pub fn difference(&self, path: &Path, is_deep: bool) -> Option<Difference> {
+        let found = match path.metadata() {
+            Ok(found) => Self::of_metadata(&found),
+            Err(error) => return Some(Difference::of_error(&error)),
+        };
+        if found.len_bytes != self.len_bytes {
+            return Some(Difference::Size);
+        }
+        if (found.modified_seconds, found.modified_nanos) != (self.modified_seconds, self.modified_nanos) {
+            return Some(Difference::ModificationTime);
+        }
+        if !is_deep {
+            return None;
+        }
+        match Self::of(path) {
+            Ok(found) if found == *self => None,
+            Ok(_) => Some(Difference::LastBytes),
+            Err(error) => Some(Difference::of_error(&error)),
+        }
+    }
+}
+
+impl Difference {
+    fn of_error(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            kind => Self::Unreadable(kind),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::cast_possible_truncation)]
+
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn every_kind_of_change_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let time = SystemTime::UNIX_EPOCH + Duration::new(1_000, 500_000_000);
+        let write = |content: &[u8], time| {
+            std::fs::write(&path, content).unwrap();
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        };
+        let content = vec![7; 10_000];
+        write(&content, time);
+        let stamp = Stamp::of(&path).unwrap();
+        assert_eq!((stamp.modified_seconds, stamp.modified_nanos), (1_000, 500_000_000));
+        assert_eq!(stamp.difference(&path, true), None);
+        write(&[7; 10_001], time);
+        assert_eq!(stamp.difference(&path, false), Some(Difference::Size));
+        write(&content, time + Duration::from_millis(1));
+        assert_eq!(stamp.difference(&path, false), Some(Difference::ModificationTime));
+        for changed in [9_999, 10_000 - TAIL_LEN_BYTES as usize] {
+            let mut other = content.clone();
+            other[changed] = 8;
+            write(&other, time);
+            assert_eq!(stamp.difference(&path, false), None);
+            assert_eq!(stamp.difference(&path, true), Some(Difference::LastBytes));
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(stamp.difference(&path, true), Some(Difference::Missing));
+    }
+
+    #[test]
+    fn times_before_1970_round_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, b"").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH - Duration::new(3, 250_000_000)).unwrap();
+        let stamp = Stamp::of(&path).unwrap();
+        assert_eq!((stamp.modified_seconds, stamp.modified_nanos), (-4, 750_000_000));
+        assert_eq!(stamp.difference(&path, true), None);
+    }
+}

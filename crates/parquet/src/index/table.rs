@@ -1,0 +1,329 @@
+//! The file table of an index: the name of the column, and one record for each indexed file.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::error::{Error, Part, Result};
+use super::layout::{HEADER_LEN_BYTES, Header, KeyType};
+use super::stamp::Stamp;
+
+/// The longest path of a file, and the longest name of a column, in bytes.
+pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
+/// The length of a record without its path and its numbers of cells, in bytes.
+const RECORD_LEN_BYTES: usize = 40;
+/// The most blocks of a filter. Block numbers are scaled from the 32 high bits of a hash.
+const MAX_BLOCKS: u64 = 1 << 32;
+
+/// What all files of an index share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The name of the column, empty for key lists and SST files.
+    pub column: String,
+    /// The type of the keys.
+    pub key_type: KeyType,
+    /// The FPR of each file that is built from keys, at most. Above 0 and below 1.
+    pub fpr: f64,
+}
+
+/// Where the keys of a file come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceKind {
+    /// A list of keys.
+    KeyList,
+    /// An SST file of filterblock's own format.
+    Sst,
+    /// A table of LevelDB.
+    LevelDb,
+    /// A block-based table of RocksDB.
+    RocksDb,
+    /// The values of a column of a Parquet file.
+    ParquetValues,
+    /// The filters of a column of a Parquet file.
+    ParquetFilters,
+}
+
+impl SourceKind {
+    const TAGS: [(u8, Self, &'static str); 6] = [
+        (1, Self::KeyList, "key-list"),
+        (2, Self::Sst, "sst"),
+        (3, Self::LevelDb, "leveldb-table"),
+        (4, Self::RocksDb, "rocksdb-table"),
+        (5, Self::ParquetValues, "parquet-values"),
+        (6, Self::ParquetFilters, "parquet-filters"),
+    ];
+
+    fn tag(self) -> u8 {
+        Self::TAGS.iter().find(|(_, kind, _)| *kind == self).map_or(0, |(tag, ..)| *tag)
+    }
+
+    /// Returns the name for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::TAGS.iter().find(|(_, kind, _)| *kind == self).map_or("unknown", |(.., name)| name)
+    }
+}
+
+/// The identity of a file: its path, its source and its stamp.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The path as the user gave it. A relative path is not resolved.
+    pub path: PathBuf,
+    /// Where the keys come from.
+    pub source: SourceKind,
+    /// The state of the file when its keys were read.
+    pub stamp: Stamp,
+}
+
+impl FileIdentity {
+    /// Returns the identity of a file that has no stamp, for example an object in a remote store.
+    #[must_use]
+    pub fn of_path(path: impl Into<PathBuf>, source: SourceKind) -> Self {
+        Self { path: path.into(), source, stamp: Stamp::default() }
+    }
+}
+
+/// A file of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexedFile {
+    /// The path, the source and the stamp.
+    pub identity: FileIdentity,
+    /// The number of distinct keys. For [`SourceKind::ParquetFilters`], the number of values in the
+    /// column, nulls included.
+    pub num_keys: u64,
+    /// For each filter of the file, the number of cells that it has in each row. A file without
+    /// keys may have no filter.
+    pub cells: Vec<u32>,
+}
+
+#[cfg(unix)]
+fn path_bytes(path: &Path) -> Option<&[u8]> {
+    use std::os::unix::ffi::OsStrExt;
+    Some(path.as_os_str().as_bytes())
+}
+
+#[cfg(not(unix))]
+fn path_bytes(path: &Path) -> Option<&[u8]> {
+    path.to_str().map(str::as_bytes)
+}
+
+#[cfg(unix)]
+fn path_of(bytes: &[u8]) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    Some(std::ffi::OsStr::from_bytes(bytes).into())
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: &[u8]) -> Option<PathBuf> {
+    std::str::from_utf8(bytes).ok().map(PathBuf::from)
+}
+
+/// Checks that the table can hold this path. Paths of other characters than UTF-8 are possible on
+/// Unix only.
+pub(super) fn check_path(path: &Path) -> Result<()> {
+    match path_bytes(path) {
+        Some(bytes) if (1..=MAX_PATH_LEN_BYTES).contains(&bytes.len()) => Ok(()),
+        _ => Err(Error::invalid("path", format!("{}: not 1 to 65535 bytes; use a shorter path", path.display()))),
+    }
+}
+
+/// The decoded file table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileTable {
+    pub column: String,
+    pub files: Vec<IndexedFile>,
+}
+
+impl FileTable {
+    /// Returns the bytes of the table.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let len16 = |bytes: &[u8], what| u16::try_from(bytes.len()).map_err(|_| Error::TooLarge { what });
+        let mut out = Vec::new();
+        out.extend_from_slice(&len16(self.column.as_bytes(), "the name of the column")?.to_le_bytes());
+        out.extend_from_slice(self.column.as_bytes());
+        for file in &self.files {
+            let path = path_bytes(&file.identity.path).ok_or(Error::TooLarge { what: "a path" })?;
+            let filters = u32::try_from(file.cells.len()).map_err(|_| Error::TooLarge { what: "a file" })?;
+            let stamp = file.identity.stamp;
+            out.extend_from_slice(&[file.identity.source.tag(), 0]);
+            out.extend_from_slice(&len16(path, "a path")?.to_le_bytes());
+            out.extend_from_slice(&filters.to_le_bytes());
+            out.extend_from_slice(&file.num_keys.to_le_bytes());
+            out.extend_from_slice(&stamp.len_bytes.to_le_bytes());
+            out.extend_from_slice(&stamp.modified_seconds.to_le_bytes());
+            out.extend_from_slice(&stamp.modified_nanos.to_le_bytes());
+            out.extend_from_slice(&stamp.tail_checksum.to_le_bytes());
+            out.extend_from_slice(path);
+            file.cells.iter().for_each(|cells| out.extend_from_slice(&cells.to_le_bytes()));
+        }
+        Ok(out)
+    }
+
+    /// Checks and decodes the table. Lengths are checked against the bytes before any allocation.
+    pub fn decode(bytes: &[u8], header: &Header) -> Result<Self> {
+        if crc32fast::hash(bytes) != header.table_checksum {
+            return Err(Error::ChecksumMismatch { part: Part::FileTable, offset: HEADER_LEN_BYTES as u64 });
+        }
+        let mut input = Input { rest: bytes, len: bytes.len() };
+        let column_len = u16::from_le_bytes(input.array()?);
+        let column = std::str::from_utf8(input.take(column_len.into())?);
+        let column = column.map_err(|_| input.corrupt("the column's name is not UTF-8"))?.to_owned();
+        // Every record has at least RECORD_LEN_BYTES bytes, which bounds the allocation.
+        if u64::from(header.files) > (bytes.len() / RECORD_LEN_BYTES) as u64 {
+            return Err(input.corrupt("more files than records fit"));
+        }
+        let mut files: Vec<IndexedFile> = Vec::with_capacity(header.files as usize);
+        let mut cells_left = u64::from(header.cells);
+        for _ in 0..header.files {
+            let file = record(&mut input)?;
+            for &cells in &file.cells {
+                let blocks = u64::from(cells) * u64::from(header.rows);
+                if cells == 0 || blocks > MAX_BLOCKS {
+                    return Err(input.corrupt("a filter has no blocks or too many"));
+                }
+                cells_left = cells_left.checked_sub(cells.into()).ok_or_else(|| input.corrupt(WRONG_SUM))?;
+            }
+            files.push(file);
+        }
+        if cells_left > 0 {
+            return Err(input.corrupt(WRONG_SUM));
+        }
+        if !input.rest.is_empty() {
+            return Err(input.corrupt("bytes follow the last record"));
+        }
+        let mut paths = HashSet::with_capacity(files.len());
+        if !files.iter().all(|file| paths.insert(file.identity.path.as_path())) {
+            return Err(input.corrupt("two records have the same path"));
+        }
+        Ok(Self { column, files })
+    }
+}
+
+const WRONG_SUM: &str = "the cells of the files are not the cells of a row";
+
+fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
+    let [tag, reserved] = input.array()?;
+    let path_len = u16::from_le_bytes(input.array()?);
+    let filters = u32::from_le_bytes(input.array()?);
+    let num_keys = u64::from_le_bytes(input.array()?);
+    let stamp = Stamp {
+        len_bytes: u64::from_le_bytes(input.array()?),
+        modified_seconds: i64::from_le_bytes(input.array()?),
+        modified_nanos: u32::from_le_bytes(input.array()?),
+        tail_checksum: u32::from_le_bytes(input.array()?),
+    };
+    let Some(&(_, source, _)) = SourceKind::TAGS.iter().find(|(known, ..)| *known == tag) else {
+        return Err(input.corrupt("unknown source of keys"));
+    };
+    if reserved != 0 {
+        return Err(input.corrupt("a reserved byte is not zero"));
+    }
+    let path = input.take(path_len.into())?;
+    let path = path_of(path).filter(|_| !path.is_empty()).ok_or_else(|| input.corrupt("a path is not valid"))?;
+    let cells = input.take(usize::try_from(u64::from(filters) * 4).unwrap_or(usize::MAX))?;
+    let cells: Vec<u32> = cells.as_chunks().0.iter().map(|&cells| u32::from_le_bytes(cells)).collect();
+    if cells.is_empty() && num_keys > 0 {
+        return Err(input.corrupt("a file with keys has no filter"));
+    }
+    Ok(IndexedFile { identity: FileIdentity { path, source, stamp }, num_keys, cells })
+}
+
+/// The bytes of the table that are not decoded yet.
+struct Input<'a> {
+    rest: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Input<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.corrupt("the table ends early"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let bytes = self.take(N)?;
+        bytes.try_into().map_err(|_| self.corrupt("the table ends early"))
+    }
+
+    fn corrupt(&self, why: &'static str) -> Error {
+        Error::corrupt(Part::FileTable, (HEADER_LEN_BYTES + self.len - self.rest.len()) as u64, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> FileTable {
+        let stamp =
+            Stamp { len_bytes: 5, modified_seconds: -1, modified_nanos: 999_999_999, tail_checksum: 0xfeed_beef };
+        let file = |path: &str, source, num_keys, cells: &[u32]| IndexedFile {
+            identity: FileIdentity { path: path.into(), source, stamp },
+            num_keys,
+            cells: cells.to_vec(),
+        };
+        FileTable {
+            column: "user.id".into(),
+            files: vec![
+                file("a.parquet", SourceKind::ParquetValues, 9, &[2]),
+                file("dir/b.parquet", SourceKind::ParquetFilters, 7, &[1, 3]),
+                file("empty", SourceKind::KeyList, 0, &[]),
+            ],
+        }
+    }
+
+    fn header_of(bytes: &[u8], files: u32, cells: u32) -> Header {
+        Header {
+            key_type: KeyType::Bytes,
+            rows: 7,
+            cells,
+            files,
+            table_len_bytes: bytes.len() as u64,
+            fpr: 0.01,
+            generation: 1,
+            table_checksum: crc32fast::hash(bytes),
+            checksum: 0,
+        }
+    }
+
+    #[test]
+    fn a_table_round_trips() {
+        let bytes = table().encode().unwrap();
+        assert_eq!(FileTable::decode(&bytes, &header_of(&bytes, 3, 6)).unwrap(), table());
+    }
+
+    #[test]
+    fn wrong_counts_are_refused_under_a_valid_checksum() {
+        let bytes = table().encode().unwrap();
+        for (files, cells) in [(2, 6), (4, 6), (3, 5), (3, 7), (u32::MAX, 6)] {
+            let error = FileTable::decode(&bytes, &header_of(&bytes, files, cells)).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { .. }), "{files} {cells}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_path_is_refused() {
+        let mut twice = table();
+        twice.files[1].identity.path = "a.parquet".into();
+        let bytes = twice.encode().unwrap();
+        let error = FileTable::decode(&bytes, &header_of(&bytes, 3, 6)).unwrap_err();
+        assert!(error.to_string().contains("same path"), "{error}");
+    }
+
+    #[test]
+    fn any_change_under_a_valid_checksum_decodes_or_is_refused() {
+        let bytes = table().encode().unwrap();
+        for at in 0..bytes.len() {
+            for value in [0, 1, 2, 0x7f, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                if let Ok(found) = FileTable::decode(&changed, &header_of(&changed, 3, 6)) {
+                    assert_eq!(found.encode().unwrap(), changed, "{at}: {value}");
+                }
+            }
+            let cut = &bytes[..at];
+            assert!(FileTable::decode(cut, &header_of(cut, 3, 6)).is_err(), "{at}");
+        }
+    }
+}

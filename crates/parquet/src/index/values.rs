@@ -1,0 +1,85 @@
+//! The values of a Parquet column as keys of an index.
+
+use filterblock::foreign::parquet::PhysicalType;
+use parquet::basic::Type;
+use parquet::file::reader::ChunkReader;
+
+use super::distinct::DistinctHashes;
+use super::error::{Error, Result};
+use super::layout::KeyType;
+use crate::values::ParquetValues;
+
+/// The most column names in a message.
+const NAMES_MAX: usize = 20;
+
+/// A leaf column of a Parquet file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParquetColumn {
+    /// The number of the column among the leaf columns of the schema, from 0.
+    pub leaf: usize,
+    /// The type of the values as keys.
+    pub key_type: KeyType,
+    /// The number of values in the footer, nulls included.
+    pub num_values: u64,
+}
+
+impl ParquetColumn {
+    /// Finds the column with this path: the names from the schema's root, joined by dots.
+    ///
+    /// # Errors
+    /// Returns an error if no column or several columns have this path, or if its values have no
+    /// filters.
+    pub fn find<R: ChunkReader + 'static>(file: &ParquetValues<R>, path: &str) -> Result<Self> {
+        let columns = file.metadata().file_metadata().schema_descr().columns();
+        let mut found = columns.iter().enumerate().filter(|(_, column)| column.path().string() == path);
+        let Some((leaf, column)) = found.next() else {
+            let mut names: Vec<String> = columns.iter().take(NAMES_MAX).map(|column| column.path().string()).collect();
+            if columns.len() > NAMES_MAX {
+                names.push("...".to_owned());
+            }
+            return Err(Error::invalid("column", format!("no column {path:?}; the file has: {}", names.join(", "))));
+        };
+        if found.next().is_some() {
+            return Err(Error::invalid(
+                "column",
+                format!("several columns have the path {path:?}, because names contain dots; rename one of them"),
+            ));
+        }
+        let physical_type = match column.physical_type() {
+            Type::BOOLEAN => PhysicalType::Boolean,
+            Type::INT32 => PhysicalType::Int32,
+            Type::INT64 => PhysicalType::Int64,
+            Type::INT96 => PhysicalType::Int96,
+            Type::FLOAT => PhysicalType::Float,
+            Type::DOUBLE => PhysicalType::Double,
+            Type::BYTE_ARRAY => PhysicalType::ByteArray,
+            Type::FIXED_LEN_BYTE_ARRAY => PhysicalType::FixedLenByteArray,
+        };
+        let type_len_bytes = match physical_type {
+            PhysicalType::FixedLenByteArray => u32::try_from(column.type_length())
+                .map_err(|_| Error::invalid("column", format!("{path:?} has no valid length; check the file")))?,
+            _ => 0,
+        };
+        let key_type = KeyType::Parquet { physical_type, type_len_bytes };
+        key_type.check()?;
+        let chunks = file.metadata().row_groups().iter().filter_map(|group| group.columns().get(leaf));
+        let num_values = chunks.map(|chunk| u64::try_from(chunk.num_values()).unwrap_or(0)).sum();
+        Ok(Self { leaf, key_type, num_values })
+    }
+
+    /// Reads the values of all row groups, and adds their hashes.
+    ///
+    /// # Errors
+    /// Returns an error if the values cannot be read.
+    pub fn add_values<R: ChunkReader + 'static>(
+        &self,
+        file: &ParquetValues<R>,
+        hashes: &mut DistinctHashes,
+    ) -> Result<()> {
+        for row_group in 0..file.metadata().num_row_groups() {
+            let read = file.for_each_hash(row_group, self.leaf, &mut |batch| hashes.add_all(batch));
+            read.map_err(Error::Parquet)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,8 @@
+//! Tests of the filter index over many files: a model, damage, crashes, the document and figures.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod damage;
+mod document;
+mod figures;
+mod model;
+mod support;
