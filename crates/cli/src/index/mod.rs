@@ -49,6 +49,7 @@ enum Command {
 
 /// Runs `filterblock index`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    super::parquet::quiet_guarded_panics();
     match &arguments.command {
         Command::Build(arguments) => build::run(arguments),
         Command::Query(arguments) => query::run(arguments),

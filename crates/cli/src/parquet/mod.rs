@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 /// Prints no message for a panic that becomes an error: damaged pages make the crate `parquet`
 /// panic.
-fn quiet_guarded_panics() {
+pub fn quiet_guarded_panics() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !filterblock_parquet::values::is_guarded() {
