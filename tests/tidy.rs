@@ -33,13 +33,13 @@ const FLOORS: [(&str, u8); 27] = [
     ("lsm", 6),
     ("repair", 7),
     // Of filterblock-parquet.
-    ("thrift", 0),
-    ("footer", 1),
+    ("thrift", 1),
     ("filters", 1),
     ("source", 1),
+    ("footer", 2),
     ("values", 2),
     ("append", 3),
-    ("index", 3),
+    ("index", 4),
 ];
 
 /// The allowed imports between modules of the same floor: importer and imported module. Every
