@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 88,000 fixed mutations. The tests
+//! Runs the fuzz targets on every file of the seed corpora and on 84,000 fixed mutations. The tests
 //! work with any toolchain, take about half a minute, and give the same result every time.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
