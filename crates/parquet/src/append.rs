@@ -240,6 +240,8 @@ impl<R: ChunkReader + 'static> Chunk<'_, R> {
         failed.map_or(Ok(()), Err)?;
         let mut filter = collector.finish()?;
         if let Some(num_blocks) = filter.exact_blocks(sizing) {
+            // Two long filters would not fit in memory together.
+            filter.builder = ParquetBloomBuilder::with_blocks(1)?;
             let mut builder = ParquetBloomBuilder::with_blocks(num_blocks)?;
             self.for_each_hash(&mut |hashes| hashes.iter().for_each(|&hash| builder.add_hash(hash)))?;
             filter.builder = builder;

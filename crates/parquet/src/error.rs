@@ -92,7 +92,6 @@ impl Error {
         }
     }
 
-    #[allow(dead_code)]
     pub(crate) fn corrupt(part: &'static str, offset: u64) -> Self {
         Self::Corrupt { part, offset }
     }

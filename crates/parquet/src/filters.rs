@@ -112,7 +112,7 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 
 /// The distinct hashes of a chunk, in bounded memory.
 ///
-/// Up to 12 Mi hashes are kept and counted. If a chunk has more, of which more than 9 Mi are
+/// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than 9 Mi are
 /// distinct, they go into a filter for the largest possible number of values, which is folded at the end. Its
 /// number of values is then estimated from its bits; with so many values, the error is below 0.1 %.
 /// A sketch such as `HyperLogLog` was rejected: it counts worse, and makes no filter.

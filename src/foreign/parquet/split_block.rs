@@ -159,7 +159,9 @@ impl<'a> ParquetBloom<'a> {
 /// Builds a split-block Bloom filter, bit for bit as the crate `parquet` and Arrow do.
 #[derive(Debug, Clone)]
 pub struct ParquetBloomBuilder {
-    blocks: Vec<[u8; BLOCK_LEN_BYTES]>,
+    /// Whole blocks. Bytes, because the allocator then gives zero pages that take no memory before
+    /// they are used. A vector of blocks would be filled with zeros.
+    bits: Vec<u8>,
 }
 
 impl ParquetBloomBuilder {
@@ -175,7 +177,7 @@ impl ParquetBloomBuilder {
                 format!("expected 1 to {MAX_BLOCKS}; try 1024"),
             ));
         }
-        Ok(Self { blocks: vec![[0; BLOCK_LEN_BYTES]; num_blocks] })
+        Ok(Self { bits: vec![0; num_blocks * BLOCK_LEN_BYTES] })
     }
 
     /// Starts a filter for `num_values` distinct values with a false-positive rate of about `rate`.
@@ -205,8 +207,8 @@ impl ParquetBloomBuilder {
     /// Adds the value with this [`ParquetBloom::hash`].
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
-        let number = block_number(hash, self.blocks.len());
-        let Some(block) = self.blocks.get_mut(number) else { return };
+        let blocks = self.bits.as_chunks_mut::<BLOCK_LEN_BYTES>().0;
+        let Some(block) = blocks.get_mut(block_number(hash, blocks.len())) else { return };
         for (lane, salt) in block.as_chunks_mut::<4>().0.iter_mut().zip(SALT) {
             let bit = 1_u32 << (low_half(hash).wrapping_mul(salt) >> 27);
             *lane = (u32::from_le_bytes(*lane) | bit).to_le_bytes();
@@ -216,7 +218,7 @@ impl ParquetBloomBuilder {
     /// Returns the number of blocks.
     #[must_use]
     pub fn num_blocks(&self) -> usize {
-        self.blocks.len()
+        self.bits.len() / BLOCK_LEN_BYTES
     }
 
     /// Halves the filter repeatedly, as long as its estimated false-positive rate stays at most
@@ -227,13 +229,13 @@ impl ParquetBloomBuilder {
     /// Halving joins neighbouring blocks, because the block number is the high half of the hash
     /// times the number of blocks. The result is the filter that a smaller builder would have made.
     pub fn fold(&mut self, rate: f64) {
-        let ones: u64 = self.blocks.as_flattened().iter().map(|byte| u64::from(byte.count_ones())).sum();
-        let clear = 1.0 - ones as f64 / (self.blocks.len() * BLOCK_LEN_BYTES * 8) as f64;
+        let ones: u64 = self.bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
+        let clear = 1.0 - ones as f64 / (self.bits.len() * 8) as f64;
         let rate_after = |halvings: u32| {
             let joined = f64::from(halvings).exp2();
             (1.0 - clear.powf(joined)).powi(LANES.cast_signed())
         };
-        let most = self.blocks.len().trailing_zeros();
+        let most = self.num_blocks().trailing_zeros();
         let halvings = (1..=most).take_while(|&halvings| rate_after(halvings) <= rate).last().unwrap_or(0);
         self.join(1 << halvings);
     }
@@ -244,35 +246,36 @@ impl ParquetBloomBuilder {
     /// # Errors
     /// Returns [`Error::Invalid`] if the present number of blocks is no multiple of `num_blocks`.
     pub fn fold_to(&mut self, num_blocks: usize) -> Result<()> {
-        if num_blocks == 0 || !self.blocks.len().is_multiple_of(num_blocks) {
-            let reason = format!("expected a divisor of {}; fold by a power of two", self.blocks.len());
+        if num_blocks == 0 || !self.num_blocks().is_multiple_of(num_blocks) {
+            let reason = format!("expected a divisor of {}; fold by a power of two", self.num_blocks());
             return Err(Error::invalid("number of blocks", num_blocks, reason));
         }
-        self.join(self.blocks.len() / num_blocks);
+        self.join(self.num_blocks() / num_blocks);
         Ok(())
     }
 
     /// Joins each `group` of neighbouring blocks to one.
     fn join(&mut self, group: usize) {
-        let joined = self.blocks.len() / group;
+        let joined = self.num_blocks() / group;
+        let blocks = self.bits.as_chunks_mut::<BLOCK_LEN_BYTES>().0;
         for number in 0..joined {
             let mut all = [0; BLOCK_LEN_BYTES];
-            for block in self.blocks.iter().skip(number * group).take(group) {
+            for block in blocks.iter().skip(number * group).take(group) {
                 all.iter_mut().zip(block).for_each(|(byte, more)| *byte |= more);
             }
             // The target lies before the blocks that are still to be read.
-            if let Some(target) = self.blocks.get_mut(number) {
+            if let Some(target) = blocks.get_mut(number) {
                 *target = all;
             }
         }
-        self.blocks.truncate(joined);
-        self.blocks.shrink_to_fit();
+        self.bits.truncate(joined * BLOCK_LEN_BYTES);
+        self.bits.shrink_to_fit();
     }
 
     /// Returns the bits, which follow the [`header`](Self::header) in a file.
     #[must_use]
     pub fn bits(&self) -> &[u8] {
-        self.blocks.as_flattened()
+        &self.bits
     }
 
     /// Returns the header of the filter.
@@ -284,9 +287,8 @@ impl ParquetBloomBuilder {
     /// Returns the bytes of the filter: the header and the bits.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
-        let bits = self.blocks.as_flattened();
-        let mut bytes = header::encode(bits.len());
-        bytes.extend_from_slice(bits);
+        let mut bytes = self.header();
+        bytes.extend_from_slice(&self.bits);
         bytes
     }
 }
