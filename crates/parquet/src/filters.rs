@@ -113,9 +113,9 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 /// The distinct hashes of a chunk, in bounded memory.
 ///
 /// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than 9 Mi are
-/// distinct, they go into a filter for the largest possible number of values, which is folded at the end. Its
-/// number of values is then estimated from its bits; with so many values, the error is below 0.1 %.
-/// A sketch such as `HyperLogLog` was rejected: it counts worse, and makes no filter.
+/// distinct, they go into a filter for the largest possible number of values. That filter is folded
+/// at the end, and its number of values is estimated from its bits. With so many values, the error
+/// is below 0.1 %. A sketch such as `HyperLogLog` was rejected: it counts worse, and makes no filter.
 #[derive(Debug)]
 pub struct Collector {
     hashes: Vec<u64>,

@@ -62,9 +62,9 @@ impl Footer {
     /// Reads the footer at the end of `file`.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file,
+    /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file. Returns
     /// [`Error::Unsupported`] for encrypted files and for files that only describe others
-    /// (`_metadata`), and [`Error::NotCanonical`] if a rewrite would change the footer.
+    /// (`_metadata`). Returns [`Error::NotCanonical`] if a rewrite would change the footer.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
         let file_len = file.seek(SeekFrom::End(0))?;
         let tail_offset = file_len.checked_sub(TAIL_LEN_BYTES as u64).ok_or(Error::corrupt("length of the file", 0))?;

@@ -65,9 +65,9 @@ impl<R: ReadAt> IndexReader<R> {
     /// Opens an index with two reads: the header and the file table.
     ///
     /// # Errors
-    /// Returns an error if header or file table are damaged, if the index has another length than
-    /// the header says, and if the index is newer than this program. The caller must then treat all
-    /// files as candidates.
+    /// Returns an error if the header or the file table is damaged, or if the index has another
+    /// length than the header says. Returns an error for an index that is newer than this program.
+    /// The caller must then treat all files as candidates.
     pub fn open(reader: R) -> Result<Self> {
         let len = reader.len_bytes()?;
         let mut buffer = Vec::new();

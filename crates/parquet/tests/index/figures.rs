@@ -42,7 +42,7 @@ fn opening_takes_two_reads_and_a_query_one() {
 
 #[test]
 fn size_and_candidates_follow_the_rate() {
-    // Candidates of 200 files in place of 1,000, to keep the test short.
+    // 200 files instead of 1,000 keep the test short.
     for (fpr, max_bytes_per_key) in [(0.01, 1.4), (1e-4, 3.5)] {
         let (files, keys) = (200, 2_000);
         let built = index_of(files, keys, fpr);

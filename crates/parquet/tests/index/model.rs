@@ -1,4 +1,4 @@
-//! The index against a model of sets, through builds, additions and removals.
+//! The index against a model of sets, after any builds and updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
