@@ -243,7 +243,7 @@ impl<R: ChunkReader + 'static> Chunk<'_, R> {
             // Two long filters would not fit in memory together.
             filter.builder = ParquetBloomBuilder::with_blocks(1)?;
             let mut builder = ParquetBloomBuilder::with_blocks(num_blocks)?;
-            self.for_each_hash(&mut |hashes| hashes.iter().for_each(|&hash| builder.add_hash(hash)))?;
+            self.for_each_hash(&mut |hashes| builder.add_hashes(hashes))?;
             filter.builder = builder;
         }
         Ok(filter)

@@ -155,7 +155,7 @@ impl Collector {
     /// Returns [`Error::Filter`] if the filter cannot be made.
     pub fn add(&mut self, hashes: &[u64]) -> Result<()> {
         if let Some(large) = &mut self.large {
-            hashes.iter().for_each(|&hash| large.add_hash(hash));
+            large.add_hashes(hashes);
             return Ok(());
         }
         if self.hashes.len() + hashes.len() > self.max_hashes {
@@ -183,7 +183,8 @@ impl Collector {
         // filter fills from the end.
         while !self.hashes.is_empty() {
             let keep = self.hashes.len().saturating_sub(self.max_hashes / 16 + 1);
-            self.hashes.drain(keep..).for_each(|hash| large.add_hash(hash));
+            large.add_hashes(self.hashes.get(keep..).unwrap_or_default());
+            self.hashes.truncate(keep);
             self.hashes.shrink_to_fit();
         }
         self.large = Some(large);
@@ -205,7 +206,7 @@ impl Collector {
         distinct::retain(&mut self.hashes);
         let distinct = self.hashes.len() as u64;
         let mut builder = ParquetBloomBuilder::with_blocks(self.sizing.num_blocks(distinct))?;
-        self.hashes.iter().for_each(|&hash| builder.add_hash(hash));
+        builder.add_hashes(&self.hashes);
         Ok(Filter { builder, distinct, hashes: Some(self.hashes) })
     }
 }
@@ -223,5 +224,5 @@ impl Filter {
 /// Returns how many of `hashes` the filter denies.
 #[must_use]
 pub fn denied(filter: &ParquetBloom<'_>, hashes: &[u64]) -> u64 {
-    hashes.iter().filter(|&&hash| !filter.may_contain_hash(hash)).count() as u64
+    filter.num_denied(hashes) as u64
 }

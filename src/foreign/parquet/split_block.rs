@@ -56,6 +56,21 @@ kernels! {
             *answer = all_set(simd, blocks, hash);
         }
     }
+
+    /// Returns how many of the hashes have a bit that is clear.
+    fn num_denied(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) -> usize {
+        hashes.iter().filter(|&&hash| !all_set(simd, blocks, hash)).count()
+    }
+
+    /// Sets the bits of each hash.
+    fn set(blocks: &mut [[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) {
+        for &hash in hashes {
+            let number = block_number(hash, blocks.len());
+            if let Some(block) = blocks.get_mut(number) {
+                simd.set_in_lanes_of_32(block, low_half(hash), &SALT);
+            }
+        }
+    }
 }
 
 /// Returns whether a value's bit is set in every lane of its block. Without blocks the answer is
@@ -117,6 +132,13 @@ impl<'a> ParquetBloom<'a> {
     #[inline]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.kernel.may_contain(self.blocks, hash)
+    }
+
+    /// Returns how many values with these [`hash`](Self::hash)es the chunk does not contain. It is
+    /// the check of a new filter: a filter denies none of its own values.
+    #[must_use]
+    pub fn num_denied(&self, hashes: &[u64]) -> usize {
+        self.kernel.num_denied(self.blocks, hashes)
     }
 
     /// Returns the number of blocks of 32 bytes. It is 0 if every answer is "maybe".
@@ -207,12 +229,13 @@ impl ParquetBloomBuilder {
     /// Adds the value with this [`ParquetBloom::hash`].
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
-        let blocks = self.bits.as_chunks_mut::<BLOCK_LEN_BYTES>().0;
-        let Some(block) = blocks.get_mut(block_number(hash, blocks.len())) else { return };
-        for (lane, salt) in block.as_chunks_mut::<4>().0.iter_mut().zip(SALT) {
-            let bit = 1_u32 << (low_half(hash).wrapping_mul(salt) >> 27);
-            *lane = (u32::from_le_bytes(*lane) | bit).to_le_bytes();
-        }
+        self.add_hashes(&[hash]);
+    }
+
+    /// Adds the values with these [`ParquetBloom::hash`]es. Many hashes at once take a third of the
+    /// time.
+    pub fn add_hashes(&mut self, hashes: &[u64]) {
+        Kernel::new(Isa::detect()).set(self.bits.as_chunks_mut().0, hashes);
     }
 
     /// Returns the number of blocks.
@@ -290,5 +313,45 @@ impl ParquetBloomBuilder {
         let mut bytes = self.header();
         bytes.extend_from_slice(&self.bits);
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sets the bits of a hash as Parquet's specification says.
+    fn set(blocks: &mut [[u8; BLOCK_LEN_BYTES]], hash: u64) {
+        let number = block_number(hash, blocks.len());
+        for (lane, salt) in SALT.iter().enumerate() {
+            let bit = low_half(hash).wrapping_mul(*salt) >> 27;
+            blocks[number][lane * 4 + bit as usize / 8] |= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_sets_and_finds_the_bits_of_the_specification() {
+        let hashes: Vec<u64> = (0..3_000u64).map(|i| xxh64(&i.to_le_bytes(), 1)).collect();
+        for num_blocks in [1, 2, 7, 100, 1_000] {
+            let mut expected = vec![[0; BLOCK_LEN_BYTES]; num_blocks];
+            hashes.iter().take(1_000).for_each(|&hash| set(&mut expected, hash));
+            let denied = hashes.iter().filter(|&&hash| {
+                let mut with = expected.clone();
+                set(&mut with, hash);
+                with != expected
+            });
+            let denied = denied.count();
+            for isa in Isa::available() {
+                let mut blocks = vec![[0; BLOCK_LEN_BYTES]; num_blocks];
+                Kernel::new(isa).set(&mut blocks, &hashes[..1_000]);
+                assert_eq!(blocks, expected, "{num_blocks} blocks, {}", isa.name());
+                assert_eq!(Kernel::new(isa).num_denied(&blocks, &hashes[..1_000]), 0);
+                assert_eq!(Kernel::new(isa).num_denied(&blocks, &hashes), denied);
+            }
+            let mut builder = ParquetBloomBuilder::with_blocks(num_blocks).unwrap();
+            builder.add_hashes(&hashes[..999]);
+            builder.add_hash(hashes[999]);
+            assert_eq!(builder.bits(), expected.as_flattened());
+        }
     }
 }
