@@ -1,0 +1,66 @@
+"""DataFusion: row groups from the metrics of EXPLAIN ANALYZE, bytes from an HTTP server."""
+
+import os
+import re
+
+import datafusion
+import pyarrow as pa
+from counted import Server
+from datafusion.object_store import AmazonS3
+
+
+def version():
+    return datafusion.__version__
+
+
+def connect():
+    config = datafusion.SessionConfig({"datafusion.execution.target_partitions": "1"})
+    return datafusion.SessionContext(config)
+
+
+def read(path):
+    frame = connect().read_parquet(path)
+    return pa.Table.from_batches(frame.collect(), frame.schema())
+
+
+def expression(column):
+    return f'"{column[0]}"' + "".join(f"['{part}']" for part in column[1:])
+
+
+def lookup(path, column, literal, scalar=None):
+    con, name = connect(), expression(column)
+    con.register_parquet("t", path)
+    sql = f"select {name} from t where {name} = {literal}"
+    rows = sum(batch.num_rows for batch in con.sql(sql).collect())
+    plan = str(con.sql("explain analyze " + sql).collect()[0].to_pylist())
+    found = re.search(r"row_groups_pruned_bloom_filter=(\d+) total . (\d+) matched", plan)
+    if not found:
+        raise ValueError("the plan has no metric of Bloom filters: " + plan[:200])
+    # A plan that cannot ask filters counts no row groups for them.
+    statistics = re.search(r"row_groups_pruned_statistics=(\d+) total . (\d+) matched", plan)
+    total = int(statistics[1])
+    skipped = int(found[1]) - int(found[2])
+    return {"rows": rows, "total": total, "scanned": int(statistics[2]) - skipped}
+
+
+def bytes_read(path, column, literal):
+    """Asks for whole rows."""
+    server, con = Server(os.path.dirname(path)), connect()
+    # The other HTTP client of the Python package refuses addresses without TLS.
+    store = AmazonS3("files", region="none", access_key_id="-", secret_access_key="-", endpoint=server.url, allow_http=True)
+    con.register_object_store("s3://files", store)
+    con.register_parquet("t", f"s3://files/{os.path.basename(path)}")
+    before = server.read_bytes
+    con.sql(f"select * from t where {column} = {literal}").collect()
+    footers, all_bytes = before, server.read_bytes
+    server.close()
+    return {"bytes": all_bytes - footers}
+
+
+def write(source, path, options):
+    """Writes a file with the crate `parquet`."""
+    from datafusion.dataframe import ParquetWriterOptions
+
+    frame = connect().read_parquet(source)
+    frame.write_parquet_with_options(path, ParquetWriterOptions(**options))
+    return {}
