@@ -39,6 +39,8 @@ pub enum Failure {
     Foreign(foreign::Error),
     /// An error of the library while it merges or compares blocks.
     Variants(variants::Error),
+    /// An error of a Parquet file that gets filters.
+    Parquet(filterblock_parquet::Error),
     /// An error of the store.
     Store(filterblock_store::Error),
     /// A damaged write-ahead log or a missing file of a store, with advice.
@@ -83,6 +85,7 @@ impl fmt::Display for Failure {
             Self::Library(error) => write!(f, "{error}"),
             Self::Foreign(error) => write!(f, "{error}"),
             Self::Variants(error) => write!(f, "{error}"),
+            Self::Parquet(error) => write!(f, "{error}"),
             Self::Store(error) => write!(f, "{error}"),
             Self::Damage(message) | Self::Message(message) => f.write_str(message),
         }
@@ -104,6 +107,12 @@ impl From<Error> for Failure {
 impl From<foreign::Error> for Failure {
     fn from(error: foreign::Error) -> Self {
         Self::Foreign(error)
+    }
+}
+
+impl From<filterblock_parquet::Error> for Failure {
+    fn from(error: filterblock_parquet::Error) -> Self {
+        Self::Parquet(error)
     }
 }
 

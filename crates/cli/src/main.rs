@@ -19,6 +19,7 @@ mod merge;
 mod new_block;
 mod new_file;
 mod output;
+mod parquet;
 mod picture;
 mod plan;
 mod progress;
@@ -88,6 +89,7 @@ enum Command {
     Diff(diff::Arguments),
     Bench(bench::Arguments),
     Db(db::Arguments),
+    Parquet(parquet::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Db(arguments) => db::run(arguments),
+        Command::Parquet(arguments) => parquet::run(arguments),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -61,6 +61,11 @@ impl NewFile {
         Ok(file)
     }
 
+    /// Returns the path as the user gave it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Decides what happens to a filter without keys, which usually means that its input failed.
     /// Returns an error if the filter would replace an existing file and `is_allowed` is false,
     /// because the new filter denies every key of the old one. Otherwise prints a message that
@@ -142,11 +147,27 @@ impl NewFile {
 
     /// Writes the whole content, makes it durable, and renames the file to its target.
     pub fn publish(self, content: &[u8]) -> Outcome<()> {
+        let target = self.target.clone();
+        self.publish_with(
+            |mut file| file.write_all(content).map_err(|error| Failure::file(&target, without_path(error))),
+            |()| Ok(()),
+        )
+    }
+
+    /// Lets `write` fill the new file. Makes the file durable, asks
+    /// `check` whether the result is still wanted, and renames the file to its target. If a step
+    /// fails, the new file is removed.
+    pub fn publish_with<T>(
+        self,
+        write: impl FnOnce(&File) -> Outcome<T>,
+        check: impl FnOnce(&T) -> Outcome<()>,
+    ) -> Outcome<T> {
         let in_file = |error| Failure::file(&self.target, without_path(error));
         let dir = open_dir_of(&self.target)?;
         let temporary = self.temporary()?;
-        let mut file = temporary.as_file();
-        file.write_all(content).and_then(|()| file.sync_all()).map_err(in_file)?;
+        let written = write(temporary.as_file())?;
+        temporary.as_file().sync_all().map_err(in_file)?;
+        check(&written)?;
         let named = temporary.finish(|made| match self.replace {
             true => made.persist(&self.target).map_err(|refused| refused.error),
             false => made.persist_noclobber(&self.target).map_err(|refused| refused.error),
@@ -160,7 +181,8 @@ impl NewFile {
         dir.map_or(Ok(()), |dir| dir.sync_all()).map_err(|error| {
             let path = self.target.display();
             Failure::Message(format!("{path}: the file is written, but its directory could not be synced: {error}; a machine crash may lose the file, so write it again"))
-        })
+        })?;
+        Ok(written)
     }
 }
 

@@ -25,8 +25,6 @@ const SALT: [u32; LANES as usize] =
 /// The number of values whose blocks are prefetched together.
 const BATCH: usize = 32;
 
-/// Returns the hash of a value's plain encoding: the bytes of a byte array without the length, or
-/// the little-endian bytes of a number.
 #[inline]
 fn hash(value: &[u8]) -> u64 {
     xxh64(value, 0)
@@ -106,9 +104,25 @@ impl<'a> ParquetBloom<'a> {
         self.may_contain_hash(hash(plain_encoded_value))
     }
 
+    /// Returns the hash of a value's plain encoding: XXH64 with seed 0. Tools that read a value once
+    /// for several filters hash it once.
+    #[must_use]
     #[inline]
-    fn may_contain_hash(&self, hash: u64) -> bool {
+    pub fn hash(plain_encoded_value: &[u8]) -> u64 {
+        hash(plain_encoded_value)
+    }
+
+    /// Returns whether the chunk may contain the value with this [`hash`](Self::hash).
+    #[must_use]
+    #[inline]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.kernel.may_contain(self.blocks, hash)
+    }
+
+    /// Returns the number of blocks of 32 bytes. It is 0 if every answer is "maybe".
+    #[must_use]
+    pub fn num_blocks(&self) -> usize {
+        self.blocks.len()
     }
 
     /// Writes to `answers` whether the chunk may contain each value, in the order of the values. It
@@ -185,14 +199,17 @@ impl ParquetBloomBuilder {
     /// Adds a value in its plain encoding: the bytes of a byte array without the length, or the
     /// little-endian bytes of a number.
     pub fn add(&mut self, plain_encoded_value: &[u8]) {
-        let hash = hash(plain_encoded_value);
+        self.add_hash(hash(plain_encoded_value));
+    }
+
+    /// Adds the value with this [`ParquetBloom::hash`].
+    #[inline]
+    pub fn add_hash(&mut self, hash: u64) {
         let number = block_number(hash, self.blocks.len());
         let Some(block) = self.blocks.get_mut(number) else { return };
         for (lane, salt) in block.as_chunks_mut::<4>().0.iter_mut().zip(SALT) {
-            let bit = low_half(hash).wrapping_mul(salt) >> 27;
-            if let Some(byte) = lane.get_mut(bit as usize / 8) {
-                *byte |= 1 << (bit % 8);
-            }
+            let bit = 1_u32 << (low_half(hash).wrapping_mul(salt) >> 27);
+            *lane = (u32::from_le_bytes(*lane) | bit).to_le_bytes();
         }
     }
 
@@ -218,15 +235,50 @@ impl ParquetBloomBuilder {
         };
         let most = self.blocks.len().trailing_zeros();
         let halvings = (1..=most).take_while(|&halvings| rate_after(halvings) <= rate).last().unwrap_or(0);
-        let group = 1 << halvings;
-        let joined = self.blocks.chunks(group).map(|group| {
+        self.join(1 << halvings);
+    }
+
+    /// Folds the filter to `num_blocks` blocks: the filter that a builder of so many blocks would
+    /// have made. It needs no further memory.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the present number of blocks is no multiple of `num_blocks`.
+    pub fn fold_to(&mut self, num_blocks: usize) -> Result<()> {
+        if num_blocks == 0 || !self.blocks.len().is_multiple_of(num_blocks) {
+            let reason = format!("expected a divisor of {}; fold by a power of two", self.blocks.len());
+            return Err(Error::invalid("number of blocks", num_blocks, reason));
+        }
+        self.join(self.blocks.len() / num_blocks);
+        Ok(())
+    }
+
+    /// Joins each `group` of neighbouring blocks to one.
+    fn join(&mut self, group: usize) {
+        let joined = self.blocks.len() / group;
+        for number in 0..joined {
             let mut all = [0; BLOCK_LEN_BYTES];
-            for block in group {
+            for block in self.blocks.iter().skip(number * group).take(group) {
                 all.iter_mut().zip(block).for_each(|(byte, more)| *byte |= more);
             }
-            all
-        });
-        self.blocks = joined.collect();
+            // The target lies before the blocks that are still to be read.
+            if let Some(target) = self.blocks.get_mut(number) {
+                *target = all;
+            }
+        }
+        self.blocks.truncate(joined);
+        self.blocks.shrink_to_fit();
+    }
+
+    /// Returns the bits, which follow the [`header`](Self::header) in a file.
+    #[must_use]
+    pub fn bits(&self) -> &[u8] {
+        self.blocks.as_flattened()
+    }
+
+    /// Returns the header of the filter.
+    #[must_use]
+    pub fn header(&self) -> Vec<u8> {
+        header::encode(self.bits().len())
     }
 
     /// Returns the bytes of the filter: the header and the bits.

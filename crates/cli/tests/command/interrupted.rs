@@ -17,17 +17,23 @@ fn shell() -> Shell {
     let shell = Shell::new();
     shell.write("keys", (0..3_000).map(|i| format!("key {i}\n")).collect::<String>());
     shell.run(&["build", "-o", "a.filter", "keys"]).exits(0);
+    shell.write("a.parquet", crate::parquet_add::parquet_file(false));
     shell
 }
 
+/// The files that [`shell`] makes.
+const INPUTS: [&str; 3] = ["a.filter", "a.parquet", "keys"];
+
 /// The commands that write files.
-const WRITERS: [&[&str]; 6] = [
+const WRITERS: [&[&str]; 8] = [
     &["build", "-o", "out", "keys"],
     &["build", "-o", "a.filter", "--force", "--seed", "9", "keys"],
     &["merge", "-o", "out", "a.filter", "a.filter"],
     &["export", "-o", "out", "a.filter"],
     &["plan", "--keys", "1000", "--fpr", "0.01", "--svg", "."],
     &["plan", "--keys", "1000", "--fpr", "0.01", "--svg", ".", "--json"],
+    &["parquet", "add", "a.parquet", "--column", "id", "-o", "out"],
+    &["parquet", "add", "a.parquet", "--column", "id", "--in-place"],
 ];
 
 fn has_strace() -> bool {
@@ -87,9 +93,11 @@ fn a_signal_while_a_file_is_published_leaves_no_temporary() {
             assert_eq!(fs::metadata(shell.path("a.filter")).unwrap().len(), before, "{what}");
             shell.run(&["verify", "a.filter"]).exits(0);
             assert!(fs::metadata(shell.path("out")).map_or(true, |out| out.len() > 1_000), "{what}");
+            let old = crate::parquet_add::parquet_file(false);
+            assert!(fs::read(shell.path("a.parquet")).unwrap().starts_with(&old), "{what}");
         }
     }
-    assert!(ended > 12, "only {ended} of 18 commands were ended");
+    assert!(ended > 16, "only {ended} of 24 commands were ended");
 }
 
 #[test]
@@ -106,7 +114,7 @@ fn a_signal_while_keys_are_read_ends_the_command() {
         assert!(Command::new("kill").args([&format!("-{signal}"), &id]).status().unwrap().success());
         assert_eq!(status_of(child.wait().unwrap()), 128 + number);
         drop(stdin);
-        assert_eq!(shell.files(), ["a.filter", "keys"]);
+        assert_eq!(shell.files(), INPUTS);
     }
 }
 
@@ -157,8 +165,9 @@ fn a_limit_on_file_sizes_is_an_error_and_leaves_nothing() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
         let run = Run::new(output);
         assert!(run.stderr.contains("File too large") && !run.stderr.contains(".tmp"), "{arguments:?}: {run:?}");
-        assert_eq!(shell.files(), ["a.filter", "keys"], "{arguments:?}");
+        assert_eq!(shell.files(), INPUTS, "{arguments:?}");
         assert_eq!(fs::read(shell.path("a.filter")).unwrap(), before);
+        assert_eq!(fs::read(shell.path("a.parquet")).unwrap(), crate::parquet_add::parquet_file(false));
     }
     let shell = Shell::new();
     shell.write("pairs", (0..3_000).map(|i| format!("key {i}\tvalue\n")).collect::<String>());

@@ -11,6 +11,7 @@ mod foreign_files;
 #[path = "../../../../tests/foreign/support/mod.rs"]
 mod foreign_support;
 mod interrupted;
+mod parquet_add;
 mod plan;
 mod refused_values;
 mod repair;

@@ -1,0 +1,260 @@
+//! `filterblock parquet add`: adds filters to Parquet files without rewriting their data.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::new_file::NewFile;
+use super::super::output::{self, message};
+use super::super::progress;
+use super::super::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number};
+use super::super::text::{count, printable};
+use super::inputs::{self, Input, Inputs};
+use super::one_file::{Source, Work};
+use super::report::{FileReport, Report};
+use filterblock_parquet::filters::{Budget, Sizing};
+
+/// The false-positive rate without an option.
+const DEFAULT_FPR: f64 = 0.01;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock parquet add events.parquet --column user.id -o with-filters.parquet
+  filterblock parquet add events.parquet --column id --dry-run
+  filterblock parquet add lake/ --column id session --fpr 0.001 -o lake-with-filters/
+  filterblock parquet add 'lake/*/*.parquet' --column id --in-place
+  filterblock parquet add old.parquet --fix-lengths -o fixed.parquet
+
+The new file:
+  It begins with the bytes of the old file, unchanged. The filters and a new footer follow.
+  The filters of a column lie side by side, so that a reader fetches them with one read.
+  The command reads every filter back and looks up every value of its row group. If a filter denies a value, there is \
+no new file.
+  If a command is interrupted or the disk is full, the old file is whole and there is no new file.
+
+Columns:
+  NAME is the path of a leaf column: the names joined by dots, such as user.id or tags.list.element.
+  All types but Boolean can have filters. Nulls are in no filter.
+  If a column has +0.0 or -0.0, its filter has both. If it has a NaN, its filter has this NaN and the two default NaNs.
+
+Size of a filter:
+  It follows from the number of distinct values of the row group. The number of 32-byte blocks is rounded up to a \
+power of two.
+  --exact-size does not round. Arrow C++ and Velox refuse such filters, and ClickHouse then fails the query. DuckDB \
+and DataFusion read them.
+  A filter has at most 128 MiB.
+
+When not to use --in-place:
+  Iceberg and Delta tables record the length of each file in their manifests. Trino refuses a file of another length. \
+Write a new file and register it.
+  A _metadata file repeats the footers of other files. Write it again after the command.
+  Queries that run meanwhile keep the old file open. The new file has another inode.
+
+When a filter does not help:
+  Sorted columns (the smallest and greatest values already skip), columns of few distinct values, ranges and LIKE, and \
+engines that ignore filters. docs/FOREIGN.md has a table of engines.
+
+A folder stands for the files *.parquet, *.parq and *.pq in it at any depth. Names that begin with a dot or an \
+underscore are skipped.
+
+Exit status: 0 done; 2 an error. With several files, the command continues after an error in one of them.";
+
+/// Add filters to Parquet files without rewriting their data
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+#[command(group(clap::ArgGroup::new("target").required(true).args(["output", "in_place", "dry_run"])))]
+pub struct Arguments {
+    /// Parquet files, folders of them, or quoted patterns such as 'lake/*.parquet'
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The columns that get filters; give the files before this option
+    #[arg(long = "column", value_name = "NAME", num_args = 1.., required_unless_present = "fix_lengths")]
+    columns: Vec<String>,
+    /// The false-positive rate of the filters, above 0 and below 1 [default: 0.01]
+    #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), conflicts_with = "bits_per_key")]
+    fpr: Option<f64>,
+    /// The bits of a filter for each distinct value, 1 to 100
+    #[arg(long, value_name = "B", value_parser = number(BITS_EXPECTED))]
+    bits_per_key: Option<f64>,
+    /// Do not round the number of blocks up to a power of two; Arrow C++, Velox and ClickHouse
+    /// refuse such filters
+    #[arg(long)]
+    exact_size: bool,
+    /// Replace existing filters of the columns [default: keep them]
+    #[arg(long)]
+    replace: bool,
+    /// Only add missing lengths of existing filters, of all columns: readers then need fewer bytes
+    #[arg(long, conflicts_with_all = ["columns", "fpr", "bits_per_key", "exact_size", "replace"])]
+    fix_lengths: bool,
+    /// The output file, written atomically; with several files or a folder, the output folder
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Replace OUT if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Replace each file by its new version; not for files of Iceberg or Delta tables
+    #[arg(long)]
+    in_place: bool,
+    /// Print how many bytes and seconds the command would need, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `filterblock parquet add`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    if arguments.files.is_empty() {
+        return Err(Failure::Message("no file is given; give the files before --column".into()));
+    }
+    let work = arguments.work()?;
+    output::check_stdout()?;
+    let inputs = inputs::find(&arguments.files)?;
+    let targets = arguments.targets(&inputs)?;
+    let mut report = Report { dry_run: arguments.dry_run, ..Report::default() };
+    let bar = progress::bytes("adding filters", arguments.json);
+    let mut tips = BTreeSet::new();
+    for (input, target) in inputs.files.iter().zip(&targets) {
+        let done = arguments.one(&work, input, target.as_deref(), &bar);
+        match done {
+            Ok(done) => {
+                bar.suspend(|| arguments.tell(&done, &mut tips))?;
+                report.files.push(done);
+            }
+            Err(failure) if inputs.files.len() == 1 || matches!(failure, Failure::Interrupted) => return Err(failure),
+            Err(failure) => {
+                bar.suspend(|| message(&failure));
+                report.failed += 1;
+            }
+        }
+    }
+    bar.finish_and_clear();
+    if arguments.json {
+        output::print_json(&report)?;
+    }
+    match report.failed {
+        0 => Ok(Exit::Success),
+        failed => {
+            let all = count(inputs.files.len() as u64, "file");
+            Err(Failure::Message(format!("{failed} of {all} failed; the messages above say why")))
+        }
+    }
+}
+
+impl Arguments {
+    fn work(&self) -> Outcome<Work<'_>> {
+        if self.fix_lengths {
+            return Ok(Work::FixLengths);
+        }
+        let budget = match (self.fpr, self.bits_per_key) {
+            (_, Some(bits)) => Budget::BitsPerValue(bits),
+            (fpr, None) => Budget::Fpr(fpr.unwrap_or(DEFAULT_FPR)),
+        };
+        let sizing = Sizing::new(budget, self.exact_size)?;
+        Ok(Work::Add { columns: &self.columns, sizing, replace: self.replace })
+    }
+
+    /// Returns the output of each input, or `None` for a dry run.
+    fn targets(&self, inputs: &Inputs) -> Outcome<Vec<Option<PathBuf>>> {
+        let mut seen = BTreeSet::new();
+        let target = |input: &Input| {
+            let target = match &self.output {
+                _ if self.dry_run => return Ok(None),
+                None => input.path.clone(),
+                Some(output) if inputs.is_one_file && !is_folder(output) => output.clone(),
+                Some(output) => output.join(&input.below),
+            };
+            match seen.insert(target.clone()) {
+                true => Ok(Some(target)),
+                false => Err(Failure::Message(format!(
+                    "{}: two of the files would be written here; give their common folder, or call the command for each",
+                    target.display()
+                ))),
+            }
+        };
+        inputs.files.iter().map(target).collect()
+    }
+
+    /// Adds the filters of one file.
+    fn one(&self, work: &Work<'_>, input: &Input, target: Option<&Path>, bar: &ProgressBar) -> Outcome<FileReport> {
+        let source = Source::open(&input.path)?;
+        let request = source.request(work)?;
+        let requested_fpr = match work {
+            Work::Add { .. } if self.bits_per_key.is_none() => Some(self.fpr.unwrap_or(DEFAULT_FPR)),
+            _ => None,
+        };
+        let chunks = request.iter().flat_map(|request| request.chunks(&source.footer));
+        let len_bytes =
+            chunks.filter_map(|(group, leaf)| source.footer.chunk(group, leaf)).map(|chunk| chunk.len_bytes);
+        bar.set_length(len_bytes.sum());
+        bar.set_position(0);
+        let mut output = target;
+        let done = match target {
+            None => source.estimate(request.as_ref())?,
+            Some(_) if self.in_place && !source.needs(request.as_ref()) => {
+                output = None;
+                source.untouched(request.as_ref())
+            }
+            Some(target) => {
+                let made = make_folders(target)?;
+                let file = NewFile::create(target, self.force || self.in_place);
+                let file = file.and_then(|file| if self.in_place { Ok(file) } else { refuse_input(file, &input.path) });
+                let written = file.and_then(|file| source.write(request.as_ref(), file, bar));
+                if written.is_err() {
+                    // Only empty folders are removed.
+                    made.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
+                }
+                written?
+            }
+        };
+        Ok(FileReport::new(&input.path, output, &source.footer, &done, requested_fpr))
+    }
+
+    /// Prints the report of a file, and each tip once.
+    fn tell(&self, done: &FileReport, tips: &mut BTreeSet<String>) -> Outcome<()> {
+        if self.json {
+            return Ok(());
+        }
+        output::print(&done.text(self.dry_run))?;
+        for column in &done.columns {
+            for tip in &column.tips {
+                let text = format!("column {}: {tip}", printable(&column.column));
+                if tips.insert(text.clone()) {
+                    message(format_args!("{}: {text}", printable(&done.file)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the user means a folder, which may be missing.
+fn is_folder(output: &Path) -> bool {
+    output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// Refuses an output that is its own input. --force would replace the old file.
+fn refuse_input(file: NewFile, input: &Path) -> Outcome<NewFile> {
+    file.refuse_inputs([input])
+        .map_err(|failure| Failure::Message(format!("{failure}; to replace the file itself, use --in-place")))?;
+    Ok(file)
+}
+
+/// Makes the folders of an output file. Returns those that were missing, outer folders first.
+fn make_folders(target: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut missing: Vec<PathBuf> = target
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        .map(Path::to_path_buf)
+        .collect();
+    missing.reverse();
+    for folder in &missing {
+        fs::create_dir(folder).map_err(|error| Failure::file(folder, error))?;
+    }
+    Ok(missing)
+}

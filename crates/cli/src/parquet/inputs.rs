@@ -1,0 +1,111 @@
+//! The Parquet files that the arguments name: files, folders and patterns.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use super::super::failure::{Failure, Outcome};
+
+/// The endings of Parquet files in a folder.
+const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
+/// Files that describe the Parquet files of their folder. Their copies of a footer would be wrong.
+const COMPANIONS: [&str; 2] = ["_metadata", "_common_metadata"];
+
+/// A file, and its name below an output folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    pub path: PathBuf,
+    pub below: PathBuf,
+}
+
+/// The files of a command line.
+#[derive(Debug)]
+pub struct Inputs {
+    pub files: Vec<Input>,
+    /// Whether the arguments name exactly one file, and no folder or pattern.
+    pub is_one_file: bool,
+}
+
+/// Finds the files, in the order of the arguments. In a folder, these are the Parquet files at any
+/// depth, without hidden ones and those that begin with an underscore.
+pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
+    let mut files = Vec::new();
+    for argument in arguments {
+        if argument.is_dir() {
+            let before = files.len();
+            walk(argument, Path::new(""), &mut files)?;
+            if files.len() == before {
+                return Err(no_files(argument, "the folder has no Parquet files"));
+            }
+        } else if argument.exists() || !is_pattern(argument) {
+            files.push(Input { path: argument.clone(), below: name_of(argument)? });
+        } else {
+            files.extend(matching(argument)?);
+        }
+    }
+    let is_one_file = files.len() == 1 && matches!(arguments, [argument] if argument.is_file());
+    Ok(Inputs { files, is_one_file })
+}
+
+/// Refuses a file that only describes others.
+pub fn refuse_companion(path: &Path) -> Outcome<()> {
+    match path.file_name().is_some_and(|name| COMPANIONS.iter().any(|companion| name == *companion)) {
+        true => Err(Failure::Message(format!(
+            "{}: this file only repeats the footers of other files; give the files with the data, and write this file again",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn name_of(path: &Path) -> Outcome<PathBuf> {
+    path.file_name().map(PathBuf::from).ok_or_else(|| no_files(path, "this path has no file name"))
+}
+
+fn no_files(path: &Path, why: &str) -> Failure {
+    Failure::Message(format!("{}: {why}; give files, folders or patterns", path.display()))
+}
+
+fn is_pattern(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.contains(['*', '?', '[']))
+}
+
+/// Returns the files of a pattern. Below an output folder, they keep the folders after the part of
+/// the pattern that has no wildcard.
+fn matching(pattern: &Path) -> Outcome<Vec<Input>> {
+    let fixed: PathBuf = pattern.components().take_while(|part| !is_pattern(Path::new(part))).collect();
+    let text = pattern.to_str().unwrap_or_default();
+    let found = glob::glob(text).map_err(|error| no_files(pattern, &format!("the pattern is not valid: {error}")))?;
+    let mut files = Vec::new();
+    for path in found {
+        let path = path.map_err(|error| Failure::file(error.path(), io::Error::other(error.error().to_string())))?;
+        if path.is_file() {
+            let below = path.strip_prefix(&fixed).map_or_else(|_| name_of(&path), |below| Ok(below.to_path_buf()))?;
+            files.push(Input { path, below });
+        }
+    }
+    if files.is_empty() { Err(no_files(pattern, "no file matches the pattern")) } else { Ok(files) }
+}
+
+fn walk(folder: &Path, below: &Path, files: &mut Vec<Input>) -> Outcome<()> {
+    let failed = |error| Failure::file(folder, error);
+    let mut entries = fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, name) = (entry.path(), entry.file_name());
+        if name.as_encoded_bytes().starts_with(b".") || name.as_encoded_bytes().starts_with(b"_") {
+            continue;
+        }
+        // Links to folders are not followed, because they may form a circle.
+        if entry.file_type().map_err(failed)?.is_dir() {
+            walk(&path, &below.join(&name), files)?;
+        } else if has_extension(&path) && path.is_file() {
+            files.push(Input { below: below.join(&name), path });
+        }
+    }
+    Ok(())
+}
+
+fn has_extension(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|found| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(found)))
+}

@@ -1,0 +1,49 @@
+//! `filterblock parquet`: filters of Parquet files.
+
+mod add;
+mod columns;
+mod inputs;
+mod one_file;
+mod report;
+mod tips;
+
+use super::failure::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock parquet add events.parquet --column user.id -o with-filters.parquet
+  filterblock parquet add lake/ --column id session --in-place
+
+See docs/FOREIGN.md for the engines that use such filters.";
+
+/// Add filters to Parquet files without rewriting their data
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Add(add::Arguments),
+}
+
+/// Runs `filterblock parquet`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    quiet_guarded_panics();
+    match &arguments.command {
+        Command::Add(arguments) => add::run(arguments),
+    }
+}
+
+/// Prints no message for a panic that becomes an error: damaged pages make the crate `parquet`
+/// panic.
+fn quiet_guarded_panics() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !filterblock_parquet::values::is_guarded() {
+            hook(panic);
+        }
+    }));
+}

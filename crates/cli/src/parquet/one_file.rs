@@ -1,0 +1,224 @@
+//! Adds filters to one file: copies it, appends to the copy, and publishes the copy.
+
+use std::collections::BTreeSet;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use indicatif::ProgressBar;
+
+use super::super::failure::{Failure, Outcome};
+use super::super::new_file::{NewFile, without_path};
+use super::{columns, inputs};
+use filterblock_parquet::append::{self, Added, Request};
+use filterblock_parquet::filters::Sizing;
+use filterblock_parquet::source::FileStart;
+use filterblock_parquet::values::ParquetValues;
+use filterblock_parquet::{Error, Footer};
+
+/// What to do with each file.
+#[derive(Debug)]
+pub enum Work<'a> {
+    /// Add filters of these columns.
+    Add { columns: &'a [String], sizing: Sizing, replace: bool },
+    /// Add missing lengths of filters.
+    FixLengths,
+}
+
+/// A file that is read.
+#[derive(Debug)]
+pub struct Source<'a> {
+    path: &'a Path,
+    file: File,
+    seen: Seen,
+    pub footer: Footer,
+}
+
+/// What was done with a file.
+#[derive(Debug)]
+pub struct Done {
+    pub added: Vec<Added>,
+    pub fixed_lengths: u64,
+    /// The number of chunks of the columns that already had a filter.
+    pub kept: u64,
+    pub leaves: Vec<usize>,
+    pub old_len_bytes: u64,
+    pub new_len_bytes: u64,
+    pub time: Duration,
+}
+
+/// What tells one version of a file from another.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    len_bytes: u64,
+    modified: Option<SystemTime>,
+    #[cfg(unix)]
+    inode: (u64, u64),
+}
+
+impl Seen {
+    fn of(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt;
+        Self {
+            len_bytes: metadata.len(),
+            modified: metadata.modified().ok(),
+            #[cfg(unix)]
+            inode: (metadata.dev(), metadata.ino()),
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Opens a file and reads its footer.
+    pub fn open(path: &'a Path) -> Outcome<Self> {
+        inputs::refuse_companion(path)?;
+        let failed = |error| Failure::file(path, error);
+        let mut file = File::open(path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        if !found.is_file() {
+            return Err(Failure::Message(format!("{}: not a regular file; give a Parquet file", path.display())));
+        }
+        let footer = Footer::read(&mut file).map_err(|error| error.in_file(path))?;
+        Ok(Self { path, file, seen: Seen::of(&found), footer })
+    }
+
+    /// Returns the columns of the work, and the filters to make.
+    pub fn request(&self, work: &Work<'_>) -> Outcome<Option<Request>> {
+        match work {
+            Work::FixLengths => Ok(None),
+            Work::Add { columns, sizing, replace } => {
+                let leaves = columns::find(&self.footer, columns)
+                    .map_err(|failure| Failure::Message(format!("{}: {failure}", self.path.display())))?;
+                Ok(Some(Request { leaves, sizing: *sizing, replace: *replace }))
+            }
+        }
+    }
+
+    /// Returns whether the work would change the file.
+    pub fn needs(&self, request: Option<&Request>) -> bool {
+        match request {
+            Some(request) => request.chunks(&self.footer).next().is_some(),
+            None => append::without_length(&self.footer).next().is_some(),
+        }
+    }
+
+    /// Estimates what [`Self::write`] would do, and writes nothing.
+    pub fn estimate(&self, request: Option<&Request>) -> Outcome<Done> {
+        let mut done = self.untouched(request);
+        let Some(request) = request else {
+            done.fixed_lengths = append::without_length(&self.footer).count() as u64;
+            return Ok(done);
+        };
+        let start = Instant::now();
+        let file = self.file.try_clone().map_err(|error| Failure::file(self.path, error))?;
+        let estimated = values(file, &self.footer).and_then(|values| append::estimate(&self.footer, &values, request));
+        let len_bytes = |(row_group, leaf)| self.footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.len_bytes);
+        let total: u64 = request.chunks(&self.footer).map(len_bytes).sum();
+        let mut leaves = BTreeSet::new();
+        let sampled: u64 = request.chunks(&self.footer).filter(|(_, leaf)| leaves.insert(*leaf)).map(len_bytes).sum();
+        done.time = start.elapsed().mul_f64(total.max(1) as f64 / sampled.max(1) as f64);
+        done.added = estimated.map_err(|error| error.in_file(self.path))?;
+        let filters: u64 = done.added.iter().filter_map(|filter| filter.range.len_bytes).sum();
+        // The new footer has two more fields for each filter.
+        let footer = (self.footer.metadata().len() + 8 + done.added.len() * 12) as u64;
+        done.new_len_bytes += filters + if done.added.is_empty() { 0 } else { footer };
+        Ok(done)
+    }
+
+    /// Returns the report of a file that stays as it is.
+    pub fn untouched(&self, request: Option<&Request>) -> Done {
+        let leaves = request.map(|request| request.leaves.clone()).unwrap_or_default();
+        let chunks = leaves.len() as u64 * self.footer.num_row_groups() as u64;
+        let new = request.map_or(0, |request| request.chunks(&self.footer).count() as u64);
+        let len_bytes = self.footer.file_len_bytes();
+        Done {
+            added: Vec::new(),
+            fixed_lengths: 0,
+            kept: chunks - new,
+            leaves,
+            old_len_bytes: len_bytes,
+            new_len_bytes: len_bytes,
+            time: Duration::ZERO,
+        }
+    }
+
+    /// Writes the file with the filters to `target`.
+    pub fn write(&self, request: Option<&Request>, target: NewFile, bar: &ProgressBar) -> Outcome<Done> {
+        let start = Instant::now();
+        let target_path = target.path().to_path_buf();
+        let (added, fixed_lengths, new_len_bytes) =
+            target.publish_with(|copy| self.fill(request, copy, &target_path, bar), |_| self.check_unchanged())?;
+        Ok(Done { added, fixed_lengths, new_len_bytes, time: start.elapsed(), ..self.untouched(request) })
+    }
+
+    /// Copies the file to `copy` and appends to it. Returns the filters, the number of added lengths
+    /// and the new length in bytes.
+    ///
+    /// The values are read from the copy: if the file changes meanwhile, the filters still fit the
+    /// bytes before them.
+    fn fill(
+        &self,
+        request: Option<&Request>,
+        mut copy: &File,
+        target: &Path,
+        bar: &ProgressBar,
+    ) -> Outcome<(Vec<Added>, u64, u64)> {
+        let in_target = |error| Failure::file(target, without_path(error));
+        let footer = &self.footer;
+        copy_start(&self.file, copy, footer.file_len_bytes()).map_err(in_target)?;
+        let in_file = |error| match error {
+            Error::Io(error) => in_target(error),
+            error => Failure::from(error.in_file(self.path)),
+        };
+        let copied = Footer::read(&mut copy).map_err(in_file)?;
+        if copied.metadata() != footer.metadata() || copied.file_len_bytes() != footer.file_len_bytes() {
+            return Err(self.changed());
+        }
+        let (mut added, mut fixed) = (Vec::new(), 0);
+        match request {
+            // A new footer would only repeat the old one.
+            _ if !self.needs(request) => {}
+            None => fixed = append::fix_lengths(footer, &mut copy).map_err(in_file)?,
+            Some(request) => {
+                let values = values(copy.try_clone().map_err(in_target)?, footer).map_err(in_file)?;
+                let mut progress = |len_bytes| bar.inc(len_bytes);
+                added = append::add(footer, &values, request, &mut copy, &mut progress).map_err(in_file)?;
+            }
+        }
+        Ok((added, fixed, copy.metadata().map_err(in_target)?.len()))
+    }
+
+    /// Refuses a file that another program has changed or replaced since it was opened.
+    fn check_unchanged(&self) -> Outcome<()> {
+        let failed = |error| Failure::file(self.path, error);
+        let mut file = File::open(self.path).map_err(failed)?;
+        let is_same = Seen::of(&file.metadata().map_err(failed)?) == self.seen;
+        let again = Footer::read(&mut file).ok().filter(|_| is_same);
+        match again.is_some_and(|again| again.metadata() == self.footer.metadata()) {
+            true => Ok(()),
+            false => Err(self.changed()),
+        }
+    }
+
+    fn changed(&self) -> Failure {
+        Error::Changed.in_file(self.path).into()
+    }
+}
+
+fn values(file: File, footer: &Footer) -> Result<ParquetValues<FileStart>, Error> {
+    ParquetValues::open(FileStart::new(file, footer.file_len_bytes()))
+}
+
+/// Makes `copy` a copy of the first `len_bytes` bytes of `file`. File systems such as Btrfs and XFS
+/// share the bytes of both files.
+fn copy_start(file: &File, mut copy: &File, len_bytes: u64) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if rustix::fs::ioctl_ficlone(copy, file).is_ok() {
+        return copy.set_len(len_bytes);
+    }
+    let mut from = file;
+    from.seek(SeekFrom::Start(0))?;
+    io::copy(&mut from.take(len_bytes), &mut copy).map(drop)
+}

@@ -1,0 +1,122 @@
+//! The report of `filterblock parquet add`, as text and as JSON.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::super::text::{count, percent, printable, thousands};
+use super::one_file::Done;
+use super::tips;
+use filterblock_parquet::Footer;
+
+/// The report of all files.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    pub dry_run: bool,
+    pub files: Vec<FileReport>,
+    /// The number of files that failed. Their errors are on stderr.
+    pub failed: u64,
+}
+
+/// The report of a file.
+#[derive(Debug, Serialize)]
+pub struct FileReport {
+    pub file: String,
+    /// The file that was written, or null if nothing was to be done.
+    pub output: Option<String>,
+    pub row_groups: usize,
+    pub filters_added: u64,
+    /// The filters of the columns that stay as they are.
+    pub filters_kept: u64,
+    /// The lengths of filters that were added to the footer.
+    pub lengths_added: u64,
+    pub old_len_bytes: u64,
+    pub new_len_bytes: u64,
+    pub seconds: f64,
+    pub columns: Vec<ColumnReport>,
+}
+
+/// The filters of a column in all row groups of a file.
+#[derive(Debug, Serialize)]
+pub struct ColumnReport {
+    pub column: String,
+    pub physical_type: &'static str,
+    pub filters_added: u64,
+    /// The length of the filters in bytes. They lie side by side.
+    pub len_bytes: u64,
+    /// The sum over the row groups.
+    pub distinct_values: u64,
+    /// Whether a row group has so many distinct values that they are estimated.
+    pub is_estimate: bool,
+    /// The highest expected false-positive rate of a filter, or null without a new filter.
+    pub fpr: Option<f64>,
+    pub tips: Vec<String>,
+}
+
+impl FileReport {
+    pub fn new(file: &Path, output: Option<&Path>, footer: &Footer, done: &Done, requested_fpr: Option<f64>) -> Self {
+        let column = |&leaf: &usize| {
+            let filters = || done.added.iter().filter(move |filter| filter.leaf == leaf);
+            let found = footer.leaves().get(leaf);
+            ColumnReport {
+                column: found.map_or_else(String::new, |leaf| leaf.path.clone()),
+                physical_type: found.map_or("unknown", |leaf| leaf.physical_type.name()),
+                filters_added: filters().count() as u64,
+                len_bytes: filters().filter_map(|filter| filter.range.len_bytes).sum(),
+                distinct_values: filters().map(|filter| filter.distinct).sum(),
+                is_estimate: filters().any(|filter| filter.is_estimate),
+                fpr: filters().map(|filter| filter.fpr).reduce(f64::max),
+                tips: tips::of(footer, leaf, done, requested_fpr),
+            }
+        };
+        Self {
+            file: file.display().to_string(),
+            output: output.map(|path| path.display().to_string()),
+            row_groups: footer.num_row_groups(),
+            filters_added: done.added.len() as u64,
+            filters_kept: done.kept,
+            lengths_added: done.fixed_lengths,
+            old_len_bytes: done.old_len_bytes,
+            new_len_bytes: done.new_len_bytes,
+            seconds: done.time.as_secs_f64(),
+            columns: done.leaves.iter().map(column).collect(),
+        }
+    }
+
+    /// Returns the report as text.
+    pub fn text(&self, is_dry_run: bool) -> String {
+        let target = self.output.as_ref().map_or_else(String::new, |output| format!(" -> {}", printable(output)));
+        let mut what = Vec::new();
+        let adds = if is_dry_run { "would be added" } else { "added" };
+        for (num, unit) in [(self.filters_added, "filter"), (self.lengths_added, "filter length")] {
+            if num > 0 {
+                what.push(format!("{} {adds}", count(num, unit)));
+            }
+        }
+        if self.filters_kept > 0 {
+            what.push(format!("{} kept", count(self.filters_kept, "filter")));
+        }
+        if what.is_empty() {
+            what.push("nothing to add".into());
+        }
+        let mut text = format!("{}{target}: {}", printable(&self.file), what.join(", "));
+        let grown = self.new_len_bytes.saturating_sub(self.old_len_bytes);
+        if grown > 0 {
+            let about = if is_dry_run { "about " } else { "" };
+            let share = percent(grown as f64 / self.old_len_bytes.max(1) as f64);
+            text += &format!("; {about}{} bytes more ({share}), {about}{:.1} s", thousands(grown), self.seconds);
+        }
+        text.push('\n');
+        for column in self.columns.iter().filter(|column| column.filters_added > 0) {
+            let about = if is_dry_run || column.is_estimate { "about " } else { "" };
+            text += &format!(
+                "  {}: {about}{}, {about}{} bytes, FPR {about}{}\n",
+                printable(&column.column),
+                count(column.distinct_values, "distinct value"),
+                thousands(column.len_bytes),
+                percent(column.fpr.unwrap_or(1.0)),
+            );
+        }
+        text
+    }
+}

@@ -1,0 +1,63 @@
+//! Tips for columns whose filters help little.
+
+use super::one_file::Done;
+use filterblock_parquet::Footer;
+use filterblock_parquet::footer::PhysicalType;
+
+/// The number of distinct values of a row group up to which a filter hardly helps.
+const FEW_VALUES: u64 = 100;
+/// A filter may have this many times the requested rate before a tip says so.
+const RATE_SLACK: f64 = 1.5;
+
+/// Returns the tips for a column.
+pub fn of(footer: &Footer, leaf: usize, done: &Done, requested_fpr: Option<f64>) -> Vec<String> {
+    let mut tips = Vec::new();
+    let filters: Vec<_> = done.added.iter().filter(|filter| filter.leaf == leaf).collect();
+    let most = filters.iter().map(|filter| filter.distinct).max().unwrap_or(0);
+    let values = filters.iter().filter_map(|filter| footer.chunk(filter.row_group, leaf)).map(|chunk| chunk.num_values);
+    if !filters.is_empty() && most <= FEW_VALUES && values.max().unwrap_or(0) > 10 * FEW_VALUES {
+        tips.push(format!(
+            "few distinct values (at most {most} in a row group): most row groups have every value, so a filter rarely \
+             skips one"
+        ));
+    }
+    if footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf) {
+        tips.push(
+            "sorted: the smallest and greatest values of the row groups already skip, so a filter adds little".into(),
+        );
+    }
+    let worst = filters.iter().map(|filter| filter.fpr).fold(0.0, f64::max);
+    if requested_fpr.is_some_and(|fpr| worst > fpr * RATE_SLACK) {
+        tips.push(format!(
+            "the filters reach their limit of 128 MiB, with an FPR of {}: write smaller row groups",
+            super::super::text::percent(worst)
+        ));
+    }
+    tips
+}
+
+/// Returns whether no two row groups share a part of their range of values.
+fn are_ranges_apart(footer: &Footer, leaf: usize) -> bool {
+    let Some(column) = footer.leaves().get(leaf) else { return false };
+    let order: fn(&[u8]) -> Option<Vec<u8>> = match (column.physical_type, column.logical_type) {
+        // With its sign flipped and the greatest byte first, a number has the order of its bytes.
+        (PhysicalType::Int32, _) => |bytes| {
+            Some((i32::from_le_bytes(bytes.try_into().ok()?) ^ i32::MIN).to_le_bytes().into_iter().rev().collect())
+        },
+        (PhysicalType::Int64, _) => |bytes| {
+            Some((i64::from_le_bytes(bytes.try_into().ok()?) ^ i64::MIN).to_le_bytes().into_iter().rev().collect())
+        },
+        // Byte arrays, texts and UUIDs. Other logical types have another order.
+        (PhysicalType::ByteArray, None | Some(1)) | (PhysicalType::FixedLenByteArray, None | Some(14)) => {
+            |bytes| Some(bytes.to_vec())
+        }
+        _ => return false,
+    };
+    let ranges = footer.ranges(leaf);
+    let ranges: Option<Vec<_>> = ranges.iter().map(|(low, high)| Some((order(low)?, order(high)?))).collect();
+    let Some(mut ranges) = ranges.filter(|ranges| ranges.len() > 1 && ranges.len() == footer.num_row_groups()) else {
+        return false;
+    };
+    ranges.sort();
+    ranges.windows(2).all(|pair| matches!(pair, [(_, high), (low, _)] if high <= low))
+}

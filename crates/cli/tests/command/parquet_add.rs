@@ -1,0 +1,248 @@
+//! `filterblock parquet add`: files, folders, options, and files that are refused.
+
+use std::fs;
+use std::sync::Arc;
+
+use parquet::bloom_filter::Sbbf;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::file::properties::{ReaderProperties, WriterProperties};
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use crate::shell::Shell;
+
+const SCHEMA: &str = "message m {
+    required int64 id; optional group user { optional binary name (UTF8); } required int64 step; required boolean flag;
+    required int64 kind;
+}";
+const ROWS: u64 = 2_000;
+const GROUPS: u64 = 3;
+
+fn id(row: u64) -> i64 {
+    row.wrapping_mul(0x9e37_79b9_7f4a_7c15).cast_signed()
+}
+
+/// Returns a file of three row groups, with or without filters.
+pub fn parquet_file(has_filters: bool) -> Vec<u8> {
+    let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
+    let properties = WriterProperties::builder().set_bloom_filter_enabled(has_filters);
+    let properties = Arc::new(properties.set_dictionary_enabled(false).build());
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
+    for group in 0..GROUPS {
+        let rows = group * ROWS..(group + 1) * ROWS;
+        let mut row_group = writer.next_row_group().unwrap();
+        let mut number = |make: &dyn Fn(u64) -> i64| {
+            let mut column = row_group.next_column().unwrap().unwrap();
+            let values: Vec<i64> = rows.clone().map(make).collect();
+            column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+            column.close().unwrap();
+        };
+        number(&id);
+        let mut column = row_group.next_column().unwrap().unwrap();
+        let names: Vec<ByteArray> = rows.clone().map(|row| format!("user {row}").into_bytes().into()).collect();
+        column.typed::<ByteArrayType>().write_batch(&names, Some(&vec![2; names.len()]), None).unwrap();
+        column.close().unwrap();
+        let mut number = |make: &dyn Fn(u64) -> i64| {
+            let mut column = row_group.next_column().unwrap().unwrap();
+            let values: Vec<i64> = rows.clone().map(make).collect();
+            column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+            column.close().unwrap();
+        };
+        number(&|row| row.cast_signed());
+        let mut column = row_group.next_column().unwrap().unwrap();
+        let flags: Vec<bool> = rows.clone().map(|row| row % 2 == 0).collect();
+        column.typed::<BoolType>().write_batch(&flags, None, None).unwrap();
+        column.close().unwrap();
+        let mut column = row_group.next_column().unwrap().unwrap();
+        let kinds: Vec<i64> = rows.map(|row| (row % 5).cast_signed()).collect();
+        column.typed::<Int64Type>().write_batch(&kinds, None, None).unwrap();
+        column.close().unwrap();
+        row_group.close().unwrap();
+    }
+    writer.close().unwrap();
+    bytes
+}
+
+fn shell() -> Shell {
+    let shell = Shell::new();
+    shell.write("a.parquet", parquet_file(false));
+    shell
+}
+
+/// Returns the filters of a column, as the crate `parquet` reads them.
+fn filters(shell: &Shell, name: &str, leaf: usize) -> Vec<Option<Sbbf>> {
+    let properties = ReaderProperties::builder().set_read_bloom_filter(true).build();
+    let options = ReadOptionsBuilder::new().with_reader_properties(properties).build();
+    let file = fs::File::open(shell.path(name)).unwrap();
+    let file = SerializedFileReader::new_with_options(file, options).unwrap();
+    let filter = |group| file.get_row_group(group).unwrap().get_column_bloom_filter(leaf).cloned();
+    (0..file.num_row_groups()).map(filter).collect()
+}
+
+fn assert_has_ids(shell: &Shell, name: &str) {
+    for (group, filter) in filters(shell, name, 0).into_iter().enumerate() {
+        let filter = filter.unwrap();
+        let rows = group as u64 * ROWS..(group as u64 + 1) * ROWS;
+        assert!(rows.clone().all(|row| filter.check(&id(row))), "{name} {group}");
+        let others = (0..ROWS).filter(|row| filter.check(&id(row + 100 * ROWS))).count();
+        assert!(others < 60, "{others} of {ROWS} absent values pass");
+    }
+}
+
+#[test]
+fn a_new_file_begins_with_the_old_one_and_has_the_filters() {
+    let shell = shell();
+    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "id", "user.name", "-o", "b.parquet"]);
+    assert!(run.stderr.is_empty(), "{}", run.stderr);
+    let text = run.exits(0);
+    assert!(text.starts_with("a.parquet -> b.parquet: 6 filters added; "), "{text}");
+    assert!(text.contains("  id: 6,000 distinct values, "), "{text}");
+    let (old, new) = (fs::read(shell.path("a.parquet")).unwrap(), fs::read(shell.path("b.parquet")).unwrap());
+    assert_eq!(old, parquet_file(false));
+    assert!(new.starts_with(&old) && new.len() > old.len());
+    assert_has_ids(&shell, "b.parquet");
+    assert!(filters(&shell, "b.parquet", 1).iter().all(Option::is_some));
+    assert!(filters(&shell, "b.parquet", 2).iter().all(Option::is_none));
+    assert_eq!(shell.files(), ["a.parquet", "b.parquet"]);
+    for row in ["user 0", "user 3999"] {
+        let found = shell.run(&["query", "b.parquet", "--column", "user.name", row]).exits(0);
+        assert!(found.contains("maybe"), "{found}");
+    }
+    shell.run(&["query", "b.parquet", "--column", "id", "42"]).exits(1);
+}
+
+#[test]
+fn the_report_as_json_has_sizes_and_rates() {
+    let shell = shell();
+    let arguments = ["parquet", "add", "a.parquet", "--column", "id", "--exact-size", "-o", "b.parquet", "--json"];
+    let report = shell.run(&arguments).json(0);
+    let (file, column) = (&report["files"][0], &report["files"][0]["columns"][0]);
+    assert_eq!((file["filters_added"].as_u64(), column["distinct_values"].as_u64()), (Some(3), Some(3 * ROWS)));
+    let len = fs::metadata(shell.path("b.parquet")).unwrap().len();
+    assert_eq!(file["new_len_bytes"].as_u64(), Some(len));
+    let bits = column["len_bytes"].as_f64().unwrap() * 8.0 / (3 * ROWS) as f64;
+    assert!((10.0..10.8).contains(&bits), "{bits}");
+    assert!((0.005..=0.0101).contains(&column["fpr"].as_f64().unwrap()), "{column}");
+    assert_has_ids(&shell, "b.parquet");
+}
+
+#[test]
+fn in_place_replaces_the_file_and_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let shell = shell();
+    let path = shell.path("a.parquet");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    shell.run(&["parquet", "add", "a.parquet", "--column", "id", "--in-place"]).exits(0);
+    assert_has_ids(&shell, "a.parquet");
+    assert!(fs::read(&path).unwrap().starts_with(&parquet_file(false)));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    // A second run finds the filters and changes nothing.
+    let before = fs::metadata(&path).unwrap().modified().unwrap();
+    let text = shell.run(&["parquet", "add", "a.parquet", "--column", "id", "--in-place"]).exits(0);
+    assert_eq!(text, "a.parquet: 3 filters kept\n");
+    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
+    assert_eq!(shell.files(), ["a.parquet"]);
+}
+
+#[test]
+fn existing_filters_are_kept_unless_replaced() {
+    let shell = Shell::new();
+    shell.write("a.parquet", parquet_file(true));
+    let run = |output: &str, option: &[&str]| {
+        shell.run(&[&["parquet", "add", "a.parquet", "--column", "id", "-o", output], option].concat()).exits(0)
+    };
+    assert_eq!(run("kept.parquet", &[]), "a.parquet -> kept.parquet: 3 filters kept\n");
+    assert_eq!(fs::read(shell.path("kept.parquet")).unwrap(), fs::read(shell.path("a.parquet")).unwrap());
+    assert!(run("new.parquet", &["--replace"]).contains("3 filters added"));
+    assert_has_ids(&shell, "new.parquet");
+    let text = shell.run(&["parquet", "add", "a.parquet", "--fix-lengths", "--in-place"]).exits(0);
+    assert_eq!(text, "a.parquet: nothing to add\n");
+}
+
+#[test]
+fn a_folder_keeps_its_structure_in_the_output() {
+    let shell = Shell::new();
+    for name in ["lake/day=1/a.parquet", "lake/day=2/a.parquet", "lake/_metadata", "lake/.hidden.parquet", "lake/x.txt"]
+    {
+        fs::create_dir_all(shell.path(name).parent().unwrap()).unwrap();
+        shell.write(name, parquet_file(false));
+    }
+    shell.run(&["parquet", "add", "lake", "--column", "id", "-o", "out"]).exits(0);
+    for name in ["out/day=1/a.parquet", "out/day=2/a.parquet"] {
+        assert_has_ids(&shell, name);
+    }
+    assert!(!shell.path("out/_metadata").exists() && !shell.path("out/x.txt").exists());
+    shell.run(&["parquet", "add", "lake/day=*/*.parquet", "--column", "id", "-o", "glob/"]).exits(0);
+    assert_has_ids(&shell, "glob/day=2/a.parquet");
+    let same = ["parquet", "add", "lake/day=1/a.parquet", "lake/day=2/a.parquet", "--column", "id", "-o", "o/"];
+    shell.run(&same).fails_with(&["o/a.parquet", "two of the files"]);
+}
+
+#[test]
+fn an_error_in_one_file_does_not_stop_the_others() {
+    let shell = shell();
+    shell.write("bad.parquet", b"PAR1 not a file PAR1");
+    let arguments = ["parquet", "add", "bad.parquet", "a.parquet", "--column", "id", "-o", "out/"];
+    let run = shell.run(&arguments);
+    assert!(run.stderr.contains("bad.parquet: not a sound Parquet file"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 of 2 files failed"), "{}", run.stderr);
+    run.exits(2);
+    assert_has_ids(&shell, "out/a.parquet");
+    assert!(!shell.path("out/bad.parquet").exists());
+}
+
+#[test]
+fn wrong_columns_name_the_near_ones() {
+    let shell = shell();
+    let fails = |name: &str, parts: &[&str]| {
+        shell.run(&["parquet", "add", "a.parquet", "--column", name, "-o", "new/b.parquet"]).fails_with(parts);
+    };
+    fails("user.nam", &["there is no column user.nam", "did you mean user.name"]);
+    fails("user", &["did you mean user.name?"]);
+    fails("qqq", &["the columns are id, user.name, step, flag, kind"]);
+    fails("flag", &["flag is Boolean"]);
+    assert_eq!(shell.files(), ["a.parquet"]);
+}
+
+#[test]
+fn columns_that_gain_little_get_a_tip() {
+    let shell = shell();
+    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "kind", "step", "id", "-o", "b.parquet"]);
+    assert!(run.stderr.contains("column kind: few distinct values (at most 5 in a row group)"), "{}", run.stderr);
+    assert!(run.stderr.contains("column step: sorted"), "{}", run.stderr);
+    assert!(!run.stderr.contains("column id"), "{}", run.stderr);
+    run.exits(0);
+}
+
+#[test]
+fn a_dry_run_tells_the_size_and_writes_nothing() {
+    let shell = shell();
+    let dry = shell.run(&["parquet", "add", "a.parquet", "--column", "id", "--dry-run", "--json"]).json(0);
+    assert_eq!(shell.files(), ["a.parquet"]);
+    let real = shell.run(&["parquet", "add", "a.parquet", "--column", "id", "-o", "b.parquet", "--json"]).json(0);
+    let len = |report: &serde_json::Value| report["files"][0]["new_len_bytes"].as_f64().unwrap();
+    assert!((len(&dry) / len(&real) - 1.0).abs() < 0.01, "{} {}", len(&dry), len(&real));
+    let text = shell.run(&["parquet", "add", "a.parquet", "--column", "id", "--dry-run"]).exits(0);
+    assert!(text.contains("3 filters would be added; about "), "{text}");
+}
+
+#[test]
+fn companions_existing_outputs_and_missing_options_are_refused() {
+    let shell = shell();
+    shell.write("_metadata", parquet_file(false));
+    let fails =
+        |arguments: &[&str], parts: &[&str]| shell.run(&[&["parquet", "add"], arguments].concat()).fails_with(parts);
+    fails(&["_metadata", "--column", "id", "-o", "b"], &["_metadata", "give the files with the data"]);
+    fails(&["a.parquet", "--column", "id", "-o", "_metadata"], &["--force"]);
+    fails(&["a.parquet", "--column", "id", "-o", "a.parquet", "--force"], &["also an input", "--in-place"]);
+    fails(&["--column", "id", "a.parquet", "--in-place"], &["give the files before --column"]);
+    fails(&["a.parquet", "--column", "id"], &["--output <OUT> or --in-place or --dry-run"]);
+    fails(&["a.parquet", "--in-place"], &["--column"]);
+    fails(&["a.parquet", "--column", "id", "--fpr", "1", "-o", "b"], &["false-positive rate 1", "try 0.01"]);
+    fails(&["missing.parquet", "--column", "id", "-o", "b"], &["missing.parquet"]);
+    fails(&["none*.parquet", "--column", "id", "-o", "b"], &["no file matches the pattern"]);
+    assert_eq!(shell.files(), ["_metadata", "a.parquet"]);
+}

@@ -1,0 +1,265 @@
+//! Appends filters and a new footer to a copy of a Parquet file.
+//!
+//! ```text
+//! the old file, byte for byte   filters of column a   filters of column b   new footer
+//!                               row group 0, 1, 2 ..  row group 0, 1, 2 ..
+//! ```
+//! The filters of a column lie side by side, so that a reader fetches them with one read.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom, Write};
+
+use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
+use parquet::file::reader::ChunkReader;
+
+use crate::error::{Error, Result};
+use crate::filters::{self, Collector, Filter, Sizing};
+use crate::footer::{FilterRange, Footer};
+use crate::thrift::Struct;
+use crate::values::ParquetValues;
+
+/// The length of a header, within two bytes.
+const HEADER_LEN_BYTES: u64 = 17;
+
+/// The new locations of filters, by row group and leaf column.
+type Ranges = BTreeMap<(usize, usize), FilterRange>;
+
+/// What to add.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The leaf columns, in the order in which their filters are written.
+    pub leaves: Vec<usize>,
+    /// The rule for the length of filters.
+    pub sizing: Sizing,
+    /// Whether chunks that have a filter get a new one.
+    pub replace: bool,
+}
+
+impl Request {
+    /// Returns the row groups and leaf columns that get a filter, column after column.
+    pub fn chunks(&self, footer: &Footer) -> impl Iterator<Item = (usize, usize)> {
+        let is_new = |&(row_group, leaf): &(usize, usize)| {
+            footer.chunk(row_group, leaf).is_some_and(|chunk| self.replace || chunk.filter.is_none())
+        };
+        let columns = self.leaves.iter();
+        columns.flat_map(|&leaf| (0..footer.num_row_groups()).map(move |group| (group, leaf))).filter(is_new)
+    }
+}
+
+/// A filter that was added.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Added {
+    /// The number of the row group, from 0.
+    pub row_group: usize,
+    /// The number of the leaf column, from 0.
+    pub leaf: usize,
+    /// The location of the filter.
+    pub range: FilterRange,
+    /// The number of distinct values.
+    pub distinct: u64,
+    /// Whether `distinct` is an estimate, because the chunk has many millions of distinct values.
+    pub is_estimate: bool,
+    /// The expected false-positive rate.
+    pub fpr: f64,
+}
+
+/// Adds filters. `out` holds a copy of the file that `footer` and `values` read; the filters and a
+/// new footer are appended to it. `progress` gets the number of bytes of each chunk that is done.
+///
+/// Each filter is read back from `out` and asked for every value of its chunk.
+///
+/// # Errors
+/// Returns [`Error::Changed`] if `out` has another length than the file, [`Error::Values`] if a
+/// chunk cannot be read, and [`Error::Denied`] if a filter denies a value. `out` is then useless.
+pub fn add<R: ChunkReader + 'static>(
+    footer: &Footer,
+    values: &ParquetValues<R>,
+    request: &Request,
+    out: &mut (impl Read + Write + Seek),
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Added>> {
+    let mut offset = end_of_copy(footer, out)?;
+    let (mut added, mut ranges) = (Vec::new(), Ranges::new());
+    for (row_group, leaf) in request.chunks(footer) {
+        let chunk = Chunk { footer, values, row_group, leaf };
+        let filter = chunk.build(&request.sizing)?;
+        let (distinct, num_blocks) = (filter.distinct, filter.builder.num_blocks());
+        let range = write(&filter.builder, offset, out)?;
+        // A long filter and its copy would not fit in memory together.
+        drop(filter.builder);
+        chunk.verify(filter.hashes.as_deref(), range, out)?;
+        offset += range.len_bytes.unwrap_or(0);
+        ranges.insert((row_group, leaf), range);
+        let (is_estimate, fpr) = (filter.hashes.is_none(), filters::expected_fpr(distinct, num_blocks));
+        added.push(Added { row_group, leaf, range, distinct, is_estimate, fpr });
+        progress(footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.len_bytes));
+    }
+    write_footer(footer, &ranges, out)?;
+    Ok(added)
+}
+
+/// Estimates what [`add`] would do, from the values of one row group for each column. The locations
+/// have a length, but no offset.
+///
+/// # Errors
+/// Returns [`Error::Values`] if a chunk cannot be read.
+pub fn estimate<R: ChunkReader + 'static>(
+    footer: &Footer,
+    values: &ParquetValues<R>,
+    request: &Request,
+) -> Result<Vec<Added>> {
+    let mut added: Vec<Added> = Vec::new();
+    // The leaf column, and the numbers of its values and of its distinct values in a row group.
+    let mut sample: Option<(usize, u64, u64)> = None;
+    for (row_group, leaf) in request.chunks(footer) {
+        let num_values = footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.num_values);
+        let (_, sampled, distinct) = match sample {
+            Some(same @ (of, ..)) if of == leaf => same,
+            _ => {
+                let filter = Chunk { footer, values, row_group, leaf }.build(&request.sizing)?;
+                *sample.insert((leaf, num_values.max(1), filter.distinct))
+            }
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "both numbers are positive")]
+        let distinct = (distinct as f64 / sampled as f64 * num_values as f64).round() as u64;
+        let num_blocks = request.sizing.num_blocks(distinct);
+        let range = FilterRange { offset: 0, len_bytes: Some(num_blocks as u64 * 32 + HEADER_LEN_BYTES) };
+        let fpr = filters::expected_fpr(distinct, num_blocks);
+        added.push(Added { row_group, leaf, range, distinct, is_estimate: true, fpr });
+    }
+    Ok(added)
+}
+
+/// Adds the length of each filter that has none in the footer, and changes nothing else. `out`
+/// holds a copy of the file. Returns the number of filters.
+///
+/// # Errors
+/// Returns [`Error::Changed`] if `out` has another length than the file, and [`Error::Filter`] if a
+/// filter is damaged.
+pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Result<u64> {
+    end_of_copy(footer, out)?;
+    let mut ranges = Ranges::new();
+    for (row_group, leaf, filter) in without_length(footer) {
+        let len = filter_len(footer, filter.offset, out)?;
+        ranges.insert((row_group, leaf), FilterRange { len_bytes: Some(len), ..filter });
+    }
+    out.seek(SeekFrom::End(0))?;
+    write_footer(footer, &ranges, out)?;
+    Ok(ranges.len() as u64)
+}
+
+/// Returns row group, leaf column and location of the filters that have no length in the footer.
+pub fn without_length(footer: &Footer) -> impl Iterator<Item = (usize, usize, FilterRange)> {
+    let groups = 0..footer.num_row_groups();
+    let chunks = groups.flat_map(|group| (0..footer.leaves().len()).map(move |leaf| (group, leaf)));
+    chunks.filter_map(|(group, leaf)| {
+        let filter = footer.chunk(group, leaf)?.filter?;
+        filter.len_bytes.is_none().then_some((group, leaf, filter))
+    })
+}
+
+/// Returns the length of header and bits of the filter at `offset`.
+fn filter_len(footer: &Footer, offset: u64, file: &mut (impl Read + Seek)) -> Result<u64> {
+    /// The longest header that is read. Headers have 15 to 20 bytes.
+    const MAX_HEADER_LEN_BYTES: u64 = 256;
+    let invalid = || Error::corrupt("filter", offset);
+    let left = footer.metadata_offset().checked_sub(offset).ok_or_else(invalid)?;
+    let header = read(file, offset, left.min(MAX_HEADER_LEN_BYTES))?;
+    let (parsed, header_len) = Struct::parse(&header).map_err(|_| invalid())?;
+    let bits = parsed.int(1).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid)?;
+    let len = bits.checked_add(header_len as u64).filter(|&len| len <= left).ok_or_else(invalid)?;
+    // This checks the rest of the header.
+    ParquetBloom::parse(&read(file, offset, len)?).map_err(|error| error.moved_by(offset))?;
+    Ok(len)
+}
+
+/// Checks the length of the copy. Returns the offset of the first filter.
+fn end_of_copy(footer: &Footer, out: &mut impl Seek) -> Result<u64> {
+    let end = out.seek(SeekFrom::End(0))?;
+    if end == footer.file_len_bytes() { Ok(end) } else { Err(Error::Changed) }
+}
+
+/// Writes a filter at the end of `out`, which is at `offset`.
+fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + Seek)) -> Result<FilterRange> {
+    let header = builder.header();
+    out.seek(SeekFrom::Start(offset))?;
+    out.write_all(&header)?;
+    out.write_all(builder.bits())?;
+    out.flush()?;
+    let len = header.len() + builder.bits().len();
+    Ok(FilterRange { offset, len_bytes: Some(len as u64) })
+}
+
+/// Writes the new footer at the end of `out`, and reads it back.
+fn write_footer(footer: &Footer, ranges: &Ranges, out: &mut (impl Read + Write + Seek)) -> Result<()> {
+    let bytes = footer.rewrite(|row_group, leaf, old| ranges.get(&(row_group, leaf)).copied().or(old))?;
+    let start = out.seek(SeekFrom::End(0))?;
+    out.write_all(&bytes)?;
+    out.flush()?;
+    let again = Footer::read(out)?;
+    let is_as_planned = ranges
+        .iter()
+        .all(|(&(row_group, leaf), &range)| again.chunk(row_group, leaf).and_then(|chunk| chunk.filter) == Some(range));
+    if !is_as_planned || read(out, start, bytes.len() as u64)? != bytes {
+        return Err(Error::corrupt("written footer", start));
+    }
+    Ok(())
+}
+
+/// Reads `len` bytes at `offset`. The caller has checked the length against the file.
+fn read(file: &mut (impl Read + Seek), offset: u64, len: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(len).map_err(|_| Error::corrupt("length", offset))?];
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A chunk that gets a filter.
+struct Chunk<'a, R> {
+    footer: &'a Footer,
+    values: &'a ParquetValues<R>,
+    row_group: usize,
+    leaf: usize,
+}
+
+impl<R: ChunkReader + 'static> Chunk<'_, R> {
+    fn for_each_hash(&self, sink: &mut dyn FnMut(&[u64])) -> Result<()> {
+        self.values.for_each_hash(self.row_group, self.leaf, sink).map(drop)
+    }
+
+    fn build(&self, sizing: &Sizing) -> Result<Filter> {
+        let most = self.footer.chunk(self.row_group, self.leaf).map_or(0, |chunk| chunk.num_values);
+        let mut collector = Collector::new(*sizing, most);
+        let mut failed = None;
+        self.for_each_hash(&mut |hashes| {
+            if failed.is_none() {
+                failed = collector.add(hashes).err();
+            }
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        let mut filter = collector.finish()?;
+        if let Some(num_blocks) = filter.exact_blocks(sizing) {
+            let mut builder = ParquetBloomBuilder::with_blocks(num_blocks)?;
+            self.for_each_hash(&mut |hashes| hashes.iter().for_each(|&hash| builder.add_hash(hash)))?;
+            filter.builder = builder;
+        }
+        Ok(filter)
+    }
+
+    /// Reads the filter back and asks it for every value.
+    fn verify(&self, hashes: Option<&[u64]>, range: FilterRange, out: &mut (impl Read + Seek)) -> Result<()> {
+        let bytes = read(out, range.offset, range.len_bytes.unwrap_or(0))?;
+        let filter = ParquetBloom::parse(&bytes)?;
+        let mut denied = 0;
+        match hashes {
+            Some(hashes) => denied = filters::denied(&filter, hashes),
+            None => self.for_each_hash(&mut |hashes| denied += filters::denied(&filter, hashes))?,
+        }
+        if denied == 0 {
+            return Ok(());
+        }
+        let column = self.footer.leaves().get(self.leaf).map_or_else(String::new, |leaf| leaf.path.clone());
+        Err(Error::Denied { row_group: self.row_group, column, values: denied })
+    }
+}

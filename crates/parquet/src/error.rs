@@ -1,0 +1,158 @@
+//! The errors of this crate. Each message says what is wrong, where, and what to do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of a Parquet file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation.
+    Io(io::Error),
+    /// An error that concerns the file at `path`.
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: Box<Error>,
+    },
+    /// The bytes are not those of a Parquet file, or they are damaged.
+    Corrupt {
+        /// The part that is not valid.
+        part: &'static str,
+        /// Where the part begins, in bytes from the start of the file.
+        offset: u64,
+    },
+    /// The file is sound, but this crate does not read or change such files.
+    Unsupported {
+        /// What the file has.
+        what: String,
+        /// What the user can do.
+        advice: &'static str,
+    },
+    /// The footer is sound, but no writer that follows the encoding's rules would write these
+    /// bytes. A rewritten footer would differ in more than the filters.
+    NotCanonical {
+        /// Where the struct begins, in bytes from the start of the file.
+        offset: u64,
+    },
+    /// The values of a column chunk cannot be read.
+    Values {
+        /// The number of the row group, from 0.
+        row_group: usize,
+        /// The path of the column.
+        column: String,
+        /// Why.
+        reason: String,
+    },
+    /// A new filter denies a value of its own column chunk. The output is not used.
+    Denied {
+        /// The number of the row group, from 0.
+        row_group: usize,
+        /// The path of the column.
+        column: String,
+        /// The number of values that the filter denies.
+        values: u64,
+    },
+    /// The file changed while it was read.
+    Changed,
+    /// The caller gave a value that is out of its documented range.
+    Invalid {
+        /// The argument.
+        what: &'static str,
+        /// The value as given.
+        given: String,
+        /// Why the value is refused, and which value works.
+        reason: String,
+    },
+    /// An error of a filter.
+    Filter(filterblock::foreign::Error),
+}
+
+impl Error {
+    /// Adds the name of the file to the error, unless the error already names its file.
+    #[must_use]
+    pub fn in_file(self, path: &Path) -> Self {
+        match self {
+            Self::InFile { .. } => self,
+            other => Self::InFile { path: path.to_path_buf(), source: Box::new(other) },
+        }
+    }
+
+    /// Returns the innermost error, without the name of the file around it.
+    #[must_use]
+    pub fn root(&self) -> &Self {
+        match self {
+            Self::InFile { source, .. } => source.root(),
+            other => other,
+        }
+    }
+
+    #[allow(dead_code)]
+    pub(crate) fn corrupt(part: &'static str, offset: u64) -> Self {
+        Self::Corrupt { part, offset }
+    }
+
+    pub(crate) fn unsupported(what: impl Into<String>, advice: &'static str) -> Self {
+        Self::Unsupported { what: what.into(), advice }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Corrupt { part, offset } => write!(
+                f,
+                "not a sound Parquet file: the {part} at offset {offset} is not valid; restore the file or write it again"
+            ),
+            Self::Unsupported { what, advice } => write!(f, "{what}; {advice}"),
+            Self::NotCanonical { offset } => write!(
+                f,
+                "the metadata at offset {offset} have an unusual encoding that would not survive a rewrite; write the \
+                 file again with a common Parquet writer"
+            ),
+            Self::Values { row_group, column, reason } => write!(
+                f,
+                "row group {row_group}, column {column}: cannot read the values: {reason}; check the file with the \
+                 engine that wrote it"
+            ),
+            Self::Denied { row_group, column, values } => write!(
+                f,
+                "row group {row_group}, column {column}: the written filter denies {values} of its own values; the \
+                 disk or the memory is faulty, so check both and run the command again"
+            ),
+            Self::Changed => f.write_str("the file changed while it was read; wait for its writer, and try again"),
+            Self::Invalid { what, given, reason } => write!(f, "{what} {given}: {reason}"),
+            Self::Filter(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::InFile { source, .. } => Some(source),
+            Self::Filter(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<filterblock::foreign::Error> for Error {
+    fn from(error: filterblock::foreign::Error) -> Self {
+        Self::Filter(error)
+    }
+}

@@ -1,0 +1,232 @@
+//! Sizes of filters, and filters of the hashes of a chunk in bounded memory.
+
+use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
+
+use crate::error::{Error, Result};
+
+/// The bits of a block.
+const BLOCK_BITS: f64 = 256.0;
+/// The lanes of a block. A value sets one of the 32 bits of each lane.
+const LANES: i32 = 8;
+/// The share of a lane that stays clear after one value.
+const CLEAR: f64 = 31.0 / 32.0;
+/// The largest filter. Arrow's readers refuse longer ones.
+const MAX_BLOCKS: usize = (128 << 20) / 32;
+/// The number of hashes that are sorted at once: 96 MiB.
+const MAX_HASHES: usize = 12 << 20;
+/// The least room for further hashes.
+const SLACK: usize = 4096;
+
+/// How long the filters are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Budget {
+    /// The false-positive rate, above 0 and below 1.
+    Fpr(f64),
+    /// The number of bits for each distinct value.
+    BitsPerValue(f64),
+}
+
+/// The rule for the length of a filter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sizing {
+    values_per_block: f64,
+    is_exact: bool,
+}
+
+impl Sizing {
+    /// Returns the rule. The number of blocks is a power of two, as all known readers accept it.
+    /// With `is_exact` it is any number, which Arrow C++ and Velox refuse.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, and for less than 1 or
+    /// more than 100 bits for a value.
+    pub fn new(budget: Budget, is_exact: bool) -> Result<Self> {
+        let invalid = |what, given: f64, reason: &str| {
+            Err(Error::Invalid { what, given: given.to_string(), reason: reason.to_owned() })
+        };
+        match budget {
+            Budget::Fpr(rate) if !(rate > 0.0 && rate < 1.0) => {
+                invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01")
+            }
+            Budget::BitsPerValue(bits) if !(1.0..=100.0).contains(&bits) => {
+                invalid("bits per value", bits, "expected 1 to 100; try 10.5 for a rate of 1 %")
+            }
+            Budget::Fpr(rate) => Ok(Self { values_per_block: values_per_block(rate), is_exact }),
+            Budget::BitsPerValue(bits) => Ok(Self { values_per_block: BLOCK_BITS / bits, is_exact }),
+        }
+    }
+
+    /// Returns the number of blocks for so many distinct values: at least 1, at most 128 MiB.
+    #[must_use]
+    pub fn num_blocks(&self, distinct: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number out of range is clamped")]
+        let blocks = ((distinct as f64 / self.values_per_block).ceil() as usize).clamp(1, MAX_BLOCKS);
+        if self.is_exact { blocks } else { blocks.next_power_of_two() }
+    }
+}
+
+/// Returns the expected false-positive rate of a filter. The load of a block has a Poisson
+/// distribution.
+///
+/// ```
+/// use filterblock_parquet::filters::expected_fpr;
+///
+/// assert!((expected_fpr(1_000_000, 41_000) - 0.01).abs() < 0.0005);
+/// ```
+#[must_use]
+pub fn expected_fpr(distinct: u64, num_blocks: usize) -> f64 {
+    fpr_at(distinct as f64 / num_blocks.max(1) as f64)
+}
+
+fn fpr_at(load: f64) -> f64 {
+    let last = load + 20.0 * load.sqrt() + 40.0;
+    let (mut number, mut log_share, mut rate) = (0.0, -load, 0.0);
+    while number <= last {
+        rate += log_share.exp() * (1.0 - CLEAR.powf(number)).powi(LANES);
+        number += 1.0;
+        log_share += load.ln() - f64::ln(number);
+    }
+    rate.clamp(0.0, 1.0)
+}
+
+/// Returns the load of a block at which the rate is reached.
+fn values_per_block(rate: f64) -> f64 {
+    let (mut low, mut high) = (1e-6, 1e4);
+    for _ in 0..80 {
+        let middle = f64::midpoint(low, high);
+        if fpr_at(middle) > rate { high = middle } else { low = middle }
+    }
+    low
+}
+
+/// Returns the number of distinct values of a filter, from the share of its bits that are set.
+#[must_use]
+pub fn estimated_distinct(bits: &[u8]) -> u64 {
+    let ones: u64 = bits.as_chunks::<8>().0.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum();
+    let all = bits.len() as f64 * 8.0;
+    let clear = ((all - ones as f64) / all).max(0.5 / all);
+    // A block with Poisson load L leaves exp(-L / 32) of its bits clear.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is at least zero")]
+    let distinct = (-clear.ln() * 32.0 * all / BLOCK_BITS).round() as u64;
+    distinct
+}
+
+/// The distinct hashes of a chunk, in bounded memory.
+///
+/// Up to 12 Mi hashes are kept, sorted, and counted. If a chunk has more, of which more than 9 Mi are
+/// distinct, they go into a filter for the largest possible number of values, which is folded at the end. Its
+/// number of values is then estimated from its bits; with so many values, the error is below 0.1 %.
+/// A sketch such as `HyperLogLog` was rejected: it counts worse, and makes no filter.
+#[derive(Debug)]
+pub struct Collector {
+    hashes: Vec<u64>,
+    max_hashes: usize,
+    large: Option<ParquetBloomBuilder>,
+    sizing: Sizing,
+    most: u64,
+}
+
+/// The filter of a chunk.
+#[derive(Debug)]
+pub struct Filter {
+    /// The filter.
+    pub builder: ParquetBloomBuilder,
+    /// The number of distinct values.
+    pub distinct: u64,
+    /// The distinct hashes, or `None` if they are too many to keep. `distinct` is then an estimate.
+    pub hashes: Option<Vec<u64>>,
+}
+
+impl Collector {
+    /// Starts without hashes. The chunk has at most `most` distinct values.
+    #[must_use]
+    pub fn new(sizing: Sizing, most: u64) -> Self {
+        Self::with_max_hashes(sizing, most, MAX_HASHES)
+    }
+
+    /// As [`Self::new`], with another number of hashes that are kept, so that tests reach it.
+    #[must_use]
+    pub fn with_max_hashes(sizing: Sizing, most: u64, max_hashes: usize) -> Self {
+        // Zeros and NaNs have a few more hashes than values.
+        let capacity = usize::try_from(most).unwrap_or(usize::MAX).saturating_add(SLACK).min(max_hashes);
+        Self { hashes: Vec::with_capacity(capacity), max_hashes, large: None, sizing, most }
+    }
+
+    /// Adds hashes, which may repeat.
+    ///
+    /// # Errors
+    /// Returns [`Error::Filter`] if the filter cannot be made.
+    pub fn add(&mut self, hashes: &[u64]) -> Result<()> {
+        if let Some(large) = &mut self.large {
+            hashes.iter().for_each(|&hash| large.add_hash(hash));
+            return Ok(());
+        }
+        if self.hashes.len() + hashes.len() > self.hashes.capacity() {
+            self.compact();
+            let len = self.hashes.len() + hashes.len();
+            // Room for a quarter is needed, or the next calls would sort again and again.
+            if len > self.max_hashes / 4 * 3 {
+                self.enlarge()?;
+                return self.add(hashes);
+            }
+            self.hashes.reserve_exact((len / 4 * 5 + SLACK).min(self.max_hashes) - self.hashes.len());
+        }
+        self.hashes.extend_from_slice(hashes);
+        Ok(())
+    }
+
+    fn compact(&mut self) {
+        self.hashes.sort_unstable();
+        self.hashes.dedup();
+    }
+
+    /// Moves the hashes into a filter for the largest possible number of values.
+    fn enlarge(&mut self) -> Result<()> {
+        let powers = Sizing { is_exact: false, ..self.sizing };
+        let mut large = ParquetBloomBuilder::with_blocks(powers.num_blocks(self.most))?;
+        // The hashes are sorted, and so are their blocks: memory is returned from the end while the
+        // filter fills from the end.
+        while !self.hashes.is_empty() {
+            let keep = self.hashes.len().saturating_sub(self.max_hashes / 16 + 1);
+            self.hashes.drain(keep..).for_each(|hash| large.add_hash(hash));
+            self.hashes.shrink_to_fit();
+        }
+        self.large = Some(large);
+        Ok(())
+    }
+
+    /// Makes the filter. Returns it folded to its size. With an exact size and more hashes than are
+    /// kept, the filter is too long: see [`Filter::exact_blocks`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Filter`] if the filter cannot be made.
+    pub fn finish(mut self) -> Result<Filter> {
+        if let Some(mut builder) = self.large {
+            let distinct = estimated_distinct(builder.bits());
+            let powers = Sizing { is_exact: false, ..self.sizing };
+            builder.fold_to(powers.num_blocks(distinct).min(builder.num_blocks()))?;
+            return Ok(Filter { builder, distinct, hashes: None });
+        }
+        self.compact();
+        let distinct = self.hashes.len() as u64;
+        let mut builder = ParquetBloomBuilder::with_blocks(self.sizing.num_blocks(distinct))?;
+        self.hashes.iter().for_each(|&hash| builder.add_hash(hash));
+        Ok(Filter { builder, distinct, hashes: Some(self.hashes) })
+    }
+}
+
+impl Filter {
+    /// Returns the number of blocks that the filter should have, if it has another number. The
+    /// caller then reads the values again and adds them to a builder of this size.
+    #[must_use]
+    pub fn exact_blocks(&self, sizing: &Sizing) -> Option<usize> {
+        let blocks = sizing.num_blocks(self.distinct);
+        (self.hashes.is_none() && sizing.is_exact && blocks != self.builder.num_blocks()).then_some(blocks)
+    }
+}
+
+/// Returns how many of `hashes` the filter denies.
+#[must_use]
+pub fn denied(filter: &ParquetBloom<'_>, hashes: &[u64]) -> u64 {
+    hashes.iter().filter(|&&hash| !filter.may_contain_hash(hash)).count() as u64
+}

@@ -1,0 +1,336 @@
+//! The footer of a Parquet file: columns, column chunks and filters, over structs that keep unknown
+//! fields.
+//!
+//! ```text
+//! "PAR1"  pages, indexes, filters  FileMetaData  its length (u32)  "PAR1"
+//! FileMetaData:   2 schema  4 row groups  8 encryption  9 signing key
+//! RowGroup:       1 columns  4 sorting columns
+//! ColumnChunk:    1 file path  3 metadata  8 encryption  9 encrypted metadata
+//! ColumnMetaData: 1 type  5 values  7 length  9 data  11 dictionary  12 statistics  14, 15 filter
+//! ```
+
+mod schema;
+
+use std::borrow::Cow;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use crate::error::{Error, Result};
+use crate::thrift::{Kind, List, Malformed, Struct};
+
+pub use schema::{Leaf, PhysicalType};
+
+const MAGIC: &[u8; 4] = b"PAR1";
+/// The magic of a file with an encrypted footer.
+const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
+/// The length of the metadata and the magic, at the end of the file.
+const TAIL_LEN_BYTES: usize = 8;
+const ENCRYPTED_ADVICE: &str = "the filters would show what the encryption hides, so write the file again with filters";
+
+/// The location of a column chunk's filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterRange {
+    /// The offset of the filter's header in the file.
+    pub offset: u64,
+    /// The length of header and bits in bytes, or `None` if the writer did not store it.
+    pub len_bytes: Option<u64>,
+}
+
+/// The part of a column in one row group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// The number of values, nulls included.
+    pub num_values: u64,
+    /// The offset of the first page.
+    pub offset: u64,
+    /// The length of the pages in bytes, as they are in the file.
+    pub len_bytes: u64,
+    /// The location of the filter, or `None` if the chunk has none.
+    pub filter: Option<FilterRange>,
+}
+
+/// A parsed footer.
+#[derive(Debug, Clone)]
+pub struct Footer {
+    metadata: Vec<u8>,
+    metadata_offset: u64,
+    leaves: Vec<Leaf>,
+    chunks: Vec<Chunk>,
+    sorted_leaves: Vec<usize>,
+}
+
+impl Footer {
+    /// Reads the footer at the end of `file`.
+    ///
+    /// # Errors
+    /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file,
+    /// [`Error::Unsupported`] for encrypted files and for files that only describe others
+    /// (`_metadata`), and [`Error::NotCanonical`] if a rewrite would change the footer.
+    pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
+        let file_len = file.seek(SeekFrom::End(0))?;
+        let tail_offset = file_len.checked_sub(TAIL_LEN_BYTES as u64).ok_or(Error::corrupt("length of the file", 0))?;
+        let mut tail = [0; TAIL_LEN_BYTES];
+        read_at(file, tail_offset, &mut tail)?;
+        let [len @ .., _, _, _, _] = tail;
+        if tail.ends_with(MAGIC_ENCRYPTED) {
+            return Err(Error::unsupported("the footer is encrypted", ENCRYPTED_ADVICE));
+        }
+        let mut magic = [0; 4];
+        read_at(file, 0, &mut magic)?;
+        if !tail.ends_with(MAGIC) || magic != *MAGIC {
+            let offset = if tail.ends_with(MAGIC) { 0 } else { tail_offset + 4 };
+            return Err(Error::corrupt("magic PAR1", offset));
+        }
+        let len = u32::from_le_bytes(len);
+        let start = tail_offset.checked_sub(len.into()).filter(|&start| start >= MAGIC.len() as u64);
+        let start = start.ok_or(Error::corrupt("length of the metadata", tail_offset))?;
+        let mut metadata =
+            vec![0; usize::try_from(len).map_err(|_| Error::corrupt("length of the metadata", tail_offset))?];
+        read_at(file, start, &mut metadata)?;
+        Self::parse(metadata, start)
+    }
+
+    /// Parses metadata that begin at `metadata_offset` of their file.
+    ///
+    /// # Errors
+    /// Returns errors as [`Self::read`] does.
+    pub fn parse(metadata: Vec<u8>, metadata_offset: u64) -> Result<Self> {
+        let at = Place { base: metadata_offset, metadata: &metadata };
+        let file = at.parse_struct(&metadata, "file metadata")?;
+        if file.get(8).is_some() || file.get(9).is_some() {
+            return Err(Error::unsupported("the file is encrypted or signed", ENCRYPTED_ADVICE));
+        }
+        let schema = file.list(2).ok_or_else(|| at.corrupt("schema", &metadata))?;
+        let leaves = schema::leaves(&schema).ok_or_else(|| at.corrupt("schema", schema.header))?;
+        let (mut chunks, mut sorted_leaves) = (Vec::new(), Vec::new());
+        let groups = file.list(4).ok_or_else(|| at.corrupt("list of row groups", &metadata))?;
+        for group in at.structs(&groups, "list of row groups")? {
+            let group = at.parse_struct(group, "row group")?;
+            let columns = group.list(1).ok_or_else(|| at.corrupt("list of columns", groups.header))?;
+            if columns.elements.len() != leaves.len() {
+                return Err(at.corrupt("number of columns", columns.header));
+            }
+            for (chunk, leaf) in at.structs(&columns, "list of columns")?.iter().zip(&leaves) {
+                chunks.push(at.chunk(chunk, leaf)?);
+            }
+            sorted_leaves.extend(first_sorting_column(&group));
+        }
+        sorted_leaves.dedup();
+        Ok(Self { metadata_offset, leaves, chunks, sorted_leaves, metadata })
+    }
+
+    /// Returns the leaf columns in the order of the schema.
+    #[must_use]
+    pub fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// Returns the number of row groups.
+    #[must_use]
+    pub fn num_row_groups(&self) -> usize {
+        self.chunks.len().checked_div(self.leaves.len()).unwrap_or(0)
+    }
+
+    /// Returns the chunk of a leaf column in a row group, or `None` if there is no such chunk.
+    #[must_use]
+    pub fn chunk(&self, row_group: usize, leaf: usize) -> Option<&Chunk> {
+        let at = row_group.checked_mul(self.leaves.len())?.checked_add(leaf)?;
+        self.chunks.get(at).filter(|_| leaf < self.leaves.len())
+    }
+
+    /// Returns whether the footer says that rows are sorted by this column before any other.
+    #[must_use]
+    pub fn is_sorted_by(&self, leaf: usize) -> bool {
+        self.sorted_leaves.contains(&leaf)
+    }
+
+    /// Returns the length of the file in bytes.
+    #[must_use]
+    pub fn file_len_bytes(&self) -> u64 {
+        self.metadata_offset + (self.metadata.len() + TAIL_LEN_BYTES) as u64
+    }
+
+    /// Returns the offset of the metadata. Pages and filters end before it.
+    #[must_use]
+    pub fn metadata_offset(&self) -> u64 {
+        self.metadata_offset
+    }
+
+    /// Returns the encoded metadata, without their length and the magic.
+    #[must_use]
+    pub fn metadata(&self) -> &[u8] {
+        &self.metadata
+    }
+
+    /// Returns the smallest and the greatest value of a column in each row group whose statistics
+    /// have both, in the plain encoding.
+    #[must_use]
+    pub fn ranges(&self, leaf: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let file = Struct::parse(&self.metadata).map(|(file, _)| file).unwrap_or_default();
+        let groups = file.list(4).map(|groups| groups.elements).unwrap_or_default();
+        let range = |group: &[u8]| {
+            let group = Struct::parse(group).ok()?.0;
+            let columns = group.list(1)?;
+            let chunk = Struct::parse(columns.elements.get(leaf)?).ok()?.0;
+            let column = Struct::parse(&chunk.get(3)?.value).ok()?.0;
+            let statistics = Struct::parse(&column.get(12)?.value).ok()?.0;
+            Some((statistics.binary(6)?.to_vec(), statistics.binary(5)?.to_vec()))
+        };
+        groups.into_iter().filter_map(range).collect()
+    }
+
+    /// Returns the footer with other locations of filters: metadata, length and magic. `filter`
+    /// gets row group, leaf column and present location, and returns the new one. All other fields
+    /// stay as they are, byte for byte.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unsupported`] if the metadata would exceed 2 GiB.
+    pub fn rewrite(
+        &self,
+        mut filter: impl FnMut(usize, usize, Option<FilterRange>) -> Option<FilterRange>,
+    ) -> Result<Vec<u8>> {
+        let at = Place { base: self.metadata_offset, metadata: &self.metadata };
+        let mut file = at.parse_struct(&self.metadata, "file metadata")?;
+        let groups = file.list(4).ok_or_else(|| at.corrupt("list of row groups", &self.metadata))?;
+        let mut new_groups = groups.header.to_vec();
+        for (row_group, group) in groups.elements.iter().enumerate() {
+            let mut group = at.parse_struct(group, "row group")?;
+            let columns = group.list(1).ok_or_else(|| at.corrupt("list of columns", groups.header))?;
+            let mut new_columns = columns.header.to_vec();
+            for (leaf, chunk) in columns.elements.iter().enumerate() {
+                let old = self.chunk(row_group, leaf).and_then(|chunk| chunk.filter);
+                let new = filter(row_group, leaf, old);
+                match new.filter(|_| new != old) {
+                    None => new_columns.extend_from_slice(chunk),
+                    Some(range) => at.parse_struct(chunk, "column chunk")?.put_filter(range, &mut new_columns)?,
+                }
+            }
+            replace(&mut group, 1, new_columns);
+            group.encode(&mut new_groups);
+        }
+        replace(&mut file, 4, new_groups);
+        let mut bytes = Vec::with_capacity(self.metadata.len() + 64 * self.chunks.len());
+        file.encode(&mut bytes);
+        // Readers take the length as a signed or an unsigned number.
+        let len = i32::try_from(bytes.len()).map_err(|_| {
+            Error::unsupported("the new footer would exceed 2 GiB", "write files with fewer columns or row groups")
+        })?;
+        bytes.extend_from_slice(&len.to_le_bytes());
+        bytes.extend_from_slice(MAGIC);
+        Ok(bytes)
+    }
+}
+
+fn read_at(file: &mut (impl Read + Seek), offset: u64, bytes: &mut [u8]) -> Result<()> {
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::Changed,
+        _ => error.into(),
+    })
+}
+
+fn replace(parent: &mut Struct<'_>, id: i16, value: Vec<u8>) {
+    if let Some(field) = parent.fields.iter_mut().find(|field| field.id == id) {
+        field.value = Cow::Owned(value);
+    }
+}
+
+/// Returns the leaf column that comes first in a row group's order of rows.
+fn first_sorting_column(group: &Struct<'_>) -> Option<usize> {
+    let order = group.list(4)?;
+    let first = Struct::parse(order.elements.first()?).ok()?.0;
+    usize::try_from(first.int(1)?).ok()
+}
+
+impl Struct<'_> {
+    /// Appends this column chunk with another location of its filter to `out`.
+    fn put_filter(mut self, range: FilterRange, out: &mut Vec<u8>) -> Result<()> {
+        let mut encoded = Vec::new();
+        {
+            let field = self.get(3).ok_or(Error::corrupt("column metadata", 0))?;
+            let parsed = Struct::parse(&field.value);
+            let mut column = parsed.map_err(|_| Error::corrupt("column metadata", 0))?.0;
+            let number = |number: u64| i64::try_from(number).map_err(|_| Error::corrupt("offset of the filter", 0));
+            column.set_int(14, Kind::I64, number(range.offset)?);
+            if let Some(len) = range.len_bytes {
+                column.set_int(15, Kind::I32, number(len)?);
+            }
+            column.encode(&mut encoded);
+        }
+        replace(&mut self, 3, encoded);
+        self.encode(out);
+        Ok(())
+    }
+}
+
+/// The metadata and their offset in the file, for the offsets of errors.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    base: u64,
+    metadata: &'a [u8],
+}
+
+impl Place<'_> {
+    fn corrupt(self, part: &'static str, bytes: &[u8]) -> Error {
+        Error::corrupt(part, self.offset_of(bytes))
+    }
+
+    /// Returns the offset in the file of `bytes`, a part of the metadata.
+    fn offset_of(self, bytes: &[u8]) -> u64 {
+        let distance = bytes.as_ptr().addr().checked_sub(self.metadata.as_ptr().addr());
+        self.base + distance.filter(|&distance| distance <= self.metadata.len()).unwrap_or(0) as u64
+    }
+
+    /// Parses all of `bytes` as a struct that would be encoded in the same way again.
+    fn parse_struct<'a>(self, bytes: &'a [u8], part: &'static str) -> Result<Struct<'a>> {
+        let offset = self.offset_of(bytes);
+        let at = |Malformed { at }| Error::corrupt(part, offset + at as u64);
+        let (found, len) = Struct::parse(bytes).map_err(at)?;
+        if len != bytes.len() {
+            return Err(at(Malformed { at: len }));
+        }
+        let mut again = Vec::with_capacity(len);
+        found.encode(&mut again);
+        // Readers differ in which of two equal fields they take.
+        if again != bytes || found.has_duplicates() {
+            return Err(Error::NotCanonical { offset });
+        }
+        Ok(found)
+    }
+
+    fn structs<'l, 'a>(self, list: &'l List<'a>, part: &'static str) -> Result<&'l [&'a [u8]]> {
+        list.structs().map_err(|_| self.corrupt(part, list.header))
+    }
+
+    fn chunk(self, bytes: &[u8], leaf: &Leaf) -> Result<Chunk> {
+        let chunk = self.parse_struct(bytes, "column chunk")?;
+        if chunk.get(8).is_some() || chunk.get(9).is_some() {
+            return Err(Error::unsupported(format!("column {} is encrypted", leaf.path), ENCRYPTED_ADVICE));
+        }
+        if chunk.binary(1).is_some_and(|path| !path.is_empty()) {
+            return Err(Error::unsupported(
+                "the file only describes the data of other files",
+                "give the files with the data; a _metadata file then needs to be written again, or deleted",
+            ));
+        }
+        let field = chunk.get(3).ok_or_else(|| self.corrupt("column metadata", bytes))?;
+        let Cow::Borrowed(encoded) = field.value else { return Err(self.corrupt("column metadata", bytes)) };
+        let column = self.parse_struct(encoded, "column metadata")?;
+        let invalid = |part| self.corrupt(part, encoded);
+        let unsigned = |id| column.int(id).and_then(|value| u64::try_from(value).ok());
+        let path = column.list(3).and_then(|path| schema::joined(&path));
+        if path.as_ref() != Some(&leaf.path) || column.int(1) != Some(leaf.physical_type.number()) {
+            return Err(invalid("column of the chunk"));
+        }
+        let num_values = unsigned(5).ok_or_else(|| invalid("number of values"))?;
+        let len_bytes = unsigned(7).ok_or_else(|| invalid("length of the chunk"))?;
+        let offset = if column.get(11).is_some() { unsigned(11) } else { unsigned(9) };
+        let is_inside = |offset: &u64| offset.checked_add(len_bytes).is_some_and(|end| end <= self.base);
+        let offset = offset.filter(is_inside).ok_or_else(|| invalid("location of the chunk"))?;
+        let optional = |id| match column.get(id) {
+            None => Ok(None),
+            Some(_) => unsigned(id).map(Some).ok_or_else(|| invalid("location of the filter")),
+        };
+        let filter = optional(14)?.map(|offset| optional(15).map(|len_bytes| FilterRange { offset, len_bytes }));
+        Ok(Chunk { num_values, offset, len_bytes, filter: filter.transpose()? })
+    }
+}

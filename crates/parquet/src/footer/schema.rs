@@ -1,0 +1,105 @@
+//! The leaf columns of a schema, with their dotted paths.
+
+use crate::thrift::{List, Struct};
+
+/// The physical type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PhysicalType {
+    /// One bit. Such columns have no filter.
+    Boolean,
+    /// Four bytes, little endian.
+    Int32,
+    /// Eight bytes, little endian.
+    Int64,
+    /// Twelve bytes. This type is deprecated.
+    Int96,
+    /// Four bytes, IEEE 754, little endian.
+    Float,
+    /// Eight bytes, IEEE 754, little endian.
+    Double,
+    /// Bytes of any length.
+    ByteArray,
+    /// Bytes of a fixed length.
+    FixedLenByteArray,
+}
+
+impl PhysicalType {
+    const ALL: [(Self, &'static str); 8] = [
+        (Self::Boolean, "BOOLEAN"),
+        (Self::Int32, "INT32"),
+        (Self::Int64, "INT64"),
+        (Self::Int96, "INT96"),
+        (Self::Float, "FLOAT"),
+        (Self::Double, "DOUBLE"),
+        (Self::ByteArray, "BYTE_ARRAY"),
+        (Self::FixedLenByteArray, "FIXED_LEN_BYTE_ARRAY"),
+    ];
+
+    fn from_number(number: i64) -> Option<Self> {
+        Some(Self::ALL.get(usize::try_from(number).ok()?)?.0)
+    }
+
+    pub(super) fn number(self) -> i64 {
+        self as i64
+    }
+
+    /// Returns the name in the format's specification.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(found, _)| *found == self).map_or("unknown", |(_, name)| name)
+    }
+}
+
+/// A leaf column: it has values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// The names from the schema's root to the column, joined by dots.
+    pub path: String,
+    /// The physical type.
+    pub physical_type: PhysicalType,
+    /// The number of the logical type, or `None` if it has none.
+    pub logical_type: Option<i16>,
+}
+
+/// Returns the leaf columns in the order of the schema. Returns `None` if the schema is not valid.
+pub(super) fn leaves(schema: &List<'_>) -> Option<Vec<Leaf>> {
+    let mut elements = schema.structs().ok()?.iter();
+    let root = Struct::parse(elements.next()?).ok()?.0;
+    let mut leaves = Vec::new();
+    // For each open group: the length of its path, and the number of children that follow.
+    let mut open = vec![(0, children(&root)?)];
+    let mut path = String::new();
+    for bytes in elements {
+        while matches!(open.last(), Some((_, 0))) {
+            open.pop();
+        }
+        let (parent_len, left) = open.last_mut()?;
+        *left -= 1;
+        path.truncate(*parent_len);
+        let element = Struct::parse(bytes).ok()?.0;
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(&String::from_utf8_lossy(element.binary(4)?));
+        match children(&element) {
+            Some(num @ 1..) => open.push((path.len(), num)),
+            _ => {
+                let physical_type = PhysicalType::from_number(element.int(1)?)?;
+                let logical = element.get(10).and_then(|field| Some(Struct::parse(&field.value).ok()?.0));
+                let logical_type = logical.and_then(|union| union.fields.first().map(|member| member.id));
+                leaves.push(Leaf { path: path.clone(), physical_type, logical_type });
+            }
+        }
+    }
+    open.iter().all(|(_, left)| *left == 0).then_some(leaves)
+}
+
+/// Returns the names of a path, joined by dots.
+pub(super) fn joined(path: &List<'_>) -> Option<String> {
+    let names: Vec<_> = path.binaries()?.into_iter().map(String::from_utf8_lossy).collect();
+    Some(names.join("."))
+}
+
+fn children(element: &Struct<'_>) -> Option<u64> {
+    u64::try_from(element.int(5)?).ok()
+}

@@ -1,0 +1,351 @@
+//! Structs of Thrift's compact protocol, the encoding of Parquet's metadata. A struct keeps the
+//! bytes of each value as they are, so unknown fields and nested values survive a rewrite.
+//!
+//! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. The
+//! byte holds the difference to the previous field number (4 bits) and the type (4 bits). If the
+//! difference is not 1 to 15, these 4 bits are 0 and the number follows.
+
+use std::borrow::Cow;
+
+/// The largest nesting depth of structs and lists. Parquet's own metadata have a depth of seven.
+const MAX_DEPTH: u32 = 32;
+
+/// The longest varint: ten groups of seven bits hold 64 bits.
+const MAX_VARINT_LEN_BYTES: usize = 10;
+
+/// The type of a value, as the protocol numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind(u8);
+
+impl Kind {
+    /// A flag that is set. In a field, the type is the value.
+    pub const TRUE: Self = Self(1);
+    /// A flag that is not set.
+    pub const FALSE: Self = Self(2);
+    /// An integer of 16 bits.
+    pub const I16: Self = Self(4);
+    /// An integer of 32 bits.
+    pub const I32: Self = Self(5);
+    /// An integer of 64 bits.
+    pub const I64: Self = Self(6);
+    /// Bytes or a text.
+    pub const BINARY: Self = Self(8);
+    /// A list.
+    pub const LIST: Self = Self(9);
+    /// A struct.
+    pub const STRUCT: Self = Self(12);
+
+    fn new(code: u8) -> Option<Self> {
+        (1..=13).contains(&code).then_some(Self(code))
+    }
+
+    fn is_int(self) -> bool {
+        matches!(self, Self::I16 | Self::I32 | Self::I64)
+    }
+
+    fn is_flag(self) -> bool {
+        matches!(self, Self::TRUE | Self::FALSE)
+    }
+}
+
+/// The bytes do not follow the protocol, or end too early. `at` is the offset in the parsed bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed {
+    /// The offset in the parsed bytes.
+    pub at: usize,
+}
+
+type Parsed<T> = Result<T, Malformed>;
+
+/// A field of a struct. `value` holds its encoding without the field's header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The number of the field.
+    pub id: i16,
+    /// The type of the value.
+    pub kind: Kind,
+    /// The encoding of the value. It is empty for a flag.
+    pub value: Cow<'a, [u8]>,
+}
+
+/// A struct whose values stay encoded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Struct<'a> {
+    /// The fields in the order of the bytes.
+    pub fields: Vec<Field<'a>>,
+}
+
+impl<'a> Struct<'a> {
+    /// Parses the struct at the start of `bytes`. Returns it with its length in bytes.
+    ///
+    /// # Errors
+    /// Returns [`Malformed`] if the bytes end inside the struct, for an unknown type, and for values
+    /// that are nested deeper than 32 levels.
+    pub fn parse(bytes: &'a [u8]) -> Parsed<(Self, usize)> {
+        let mut reader = Reader { bytes, at: 0 };
+        let (mut fields, mut last) = (Vec::new(), 0);
+        while let Some((id, kind)) = reader.field(&mut last)? {
+            let start = reader.at;
+            if !kind.is_flag() {
+                reader.skip(kind, MAX_DEPTH)?;
+            }
+            let value = bytes.get(start..reader.at).ok_or(Malformed { at: start })?;
+            fields.push(Field { id, kind, value: Cow::Borrowed(value) });
+        }
+        Ok((Self { fields }, reader.at))
+    }
+
+    /// Appends the encoding of the struct to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut last = 0_i16;
+        for field in &self.fields {
+            match u8::try_from(i32::from(field.id) - i32::from(last)) {
+                Ok(delta @ 1..=15) => out.push(delta << 4 | field.kind.0),
+                _ => {
+                    out.push(field.kind.0);
+                    put_int(out, field.id.into());
+                }
+            }
+            out.extend_from_slice(&field.value);
+            last = field.id;
+        }
+        out.push(0);
+    }
+
+    /// Returns the field with this number, or `None` if there is none.
+    ///
+    /// Readers differ in which of two equal numbers they take, so callers refuse such structs with
+    /// [`Self::has_duplicates`].
+    #[must_use]
+    pub fn get(&self, id: i16) -> Option<&Field<'a>> {
+        self.fields.iter().find(|field| field.id == id)
+    }
+
+    /// Returns whether two fields have the same number.
+    #[must_use]
+    pub fn has_duplicates(&self) -> bool {
+        let mut ids: Vec<i16> = self.fields.iter().map(|field| field.id).collect();
+        ids.sort_unstable();
+        ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
+    }
+
+    /// Returns the integer in this field, or `None` if there is no integer.
+    #[must_use]
+    pub fn int(&self, id: i16) -> Option<i64> {
+        let field = self.get(id).filter(|field| field.kind.is_int())?;
+        Reader { bytes: &field.value, at: 0 }.int().ok()
+    }
+
+    /// Returns the bytes in this field, or `None` if there are none.
+    #[must_use]
+    pub fn binary(&self, id: i16) -> Option<&[u8]> {
+        let field = self.get(id).filter(|field| field.kind == Kind::BINARY)?;
+        Reader { bytes: &field.value, at: 0 }.binary().ok()
+    }
+
+    /// Returns the list in this field, or `None` if there is no list.
+    #[must_use]
+    pub fn list(&self, id: i16) -> Option<List<'_>> {
+        let field = self.get(id).filter(|field| field.kind == Kind::LIST)?;
+        List::parse(&field.value).ok()
+    }
+
+    /// Sets a field to an integer of 64 or 32 bits. A new field goes before the first field with a
+    /// greater number.
+    pub fn set_int(&mut self, id: i16, kind: Kind, value: i64) {
+        let mut encoded = Vec::with_capacity(MAX_VARINT_LEN_BYTES);
+        put_int(&mut encoded, value);
+        self.set(Field { id, kind, value: Cow::Owned(encoded) });
+    }
+
+    /// Sets a field. A new field goes before the first field with a greater number.
+    pub fn set(&mut self, new: Field<'a>) {
+        match self.fields.iter_mut().find(|field| field.id == new.id) {
+            Some(field) => *field = new,
+            None => {
+                let at = self.fields.iter().position(|field| field.id > new.id).unwrap_or(self.fields.len());
+                self.fields.insert(at, new);
+            }
+        }
+    }
+}
+
+/// A list whose elements stay encoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct List<'a> {
+    /// The type of the elements.
+    pub kind: Kind,
+    /// The encoding of type and number of elements.
+    pub header: &'a [u8],
+    /// The encoding of each element.
+    pub elements: Vec<&'a [u8]>,
+}
+
+impl<'a> List<'a> {
+    /// Parses the list at the start of `bytes`.
+    ///
+    /// # Errors
+    /// Returns [`Malformed`] as [`Struct::parse`] does.
+    pub fn parse(bytes: &'a [u8]) -> Parsed<Self> {
+        let mut reader = Reader { bytes, at: 0 };
+        let (kind, len) = reader.list()?;
+        let header = bytes.get(..reader.at).unwrap_or_default();
+        // Each element takes at least a byte, so a false number ends at the end of the bytes.
+        let mut elements = Vec::with_capacity(len.min(bytes.len() / 8));
+        for _ in 0..len {
+            let start = reader.at;
+            reader.skip(kind, MAX_DEPTH)?;
+            elements.push(bytes.get(start..reader.at).ok_or(Malformed { at: start })?);
+        }
+        Ok(Self { kind, header, elements })
+    }
+
+    /// Returns the elements if they are texts or bytes, without their lengths.
+    #[must_use]
+    pub fn binaries(&self) -> Option<Vec<&'a [u8]>> {
+        let texts = self.elements.iter().map(|bytes| Reader { bytes, at: 0 }.binary().ok());
+        texts.collect::<Option<_>>().filter(|_| self.kind == Kind::BINARY || self.elements.is_empty())
+    }
+
+    /// Returns the elements if they are structs.
+    ///
+    /// # Errors
+    /// Returns [`Malformed`] if they are not structs.
+    pub fn structs(&self) -> Parsed<&[&'a [u8]]> {
+        match self.kind == Kind::STRUCT || self.elements.is_empty() {
+            true => Ok(&self.elements),
+            false => Err(Malformed { at: 0 }),
+        }
+    }
+}
+
+/// Appends an integer. The lowest bit is its sign.
+fn put_int(out: &mut Vec<u8>, value: i64) {
+    let mut rest = (value << 1 ^ value >> 63).cast_unsigned();
+    while rest >= 0x80 {
+        out.push(rest.to_le_bytes()[0] | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest.to_le_bytes()[0]);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn malformed(&self) -> Malformed {
+        Malformed { at: self.at }
+    }
+
+    fn take(&mut self, len: usize) -> Parsed<&'a [u8]> {
+        let end = self.at.checked_add(len).ok_or_else(|| self.malformed())?;
+        let taken = self.bytes.get(self.at..end).ok_or_else(|| self.malformed())?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> Parsed<u8> {
+        match self.take(1)? {
+            &[byte] => Ok(byte),
+            _ => Err(self.malformed()),
+        }
+    }
+
+    fn varint(&mut self) -> Parsed<u64> {
+        let mut value = 0;
+        for group in 0..MAX_VARINT_LEN_BYTES {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            // The tenth group has one bit.
+            if group == MAX_VARINT_LEN_BYTES - 1 && bits > 1 {
+                break;
+            }
+            value |= bits << (7 * group);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.malformed())
+    }
+
+    fn len(&mut self) -> Parsed<usize> {
+        let len = self.varint()?;
+        usize::try_from(len).map_err(|_| self.malformed())
+    }
+
+    fn int(&mut self) -> Parsed<i64> {
+        let zigzag = self.varint()?;
+        Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
+    }
+
+    fn binary(&mut self) -> Parsed<&'a [u8]> {
+        let len = self.len()?;
+        self.take(len)
+    }
+
+    fn field(&mut self, last: &mut i16) -> Parsed<Option<(i16, Kind)>> {
+        let byte = self.byte()?;
+        if byte == 0 {
+            return Ok(None);
+        }
+        let id = match byte >> 4 {
+            0 => i16::try_from(self.int()?).ok(),
+            delta => last.checked_add(delta.into()),
+        };
+        let (Some(id), Some(kind)) = (id, Kind::new(byte & 15)) else { return Err(self.malformed()) };
+        *last = id;
+        Ok(Some((id, kind)))
+    }
+
+    fn list(&mut self) -> Parsed<(Kind, usize)> {
+        let byte = self.byte()?;
+        let kind = Kind::new(byte & 15).ok_or_else(|| self.malformed())?;
+        let len = match byte >> 4 {
+            15 => self.len()?,
+            len => len.into(),
+        };
+        Ok((kind, len))
+    }
+
+    /// Skips a value. In lists and maps, a flag is a byte. Each element takes at least one byte, so
+    /// a false number of elements ends at the end of the bytes.
+    fn skip(&mut self, kind: Kind, depth: u32) -> Parsed<()> {
+        let deeper = depth.checked_sub(1).ok_or_else(|| self.malformed())?;
+        match kind.0 {
+            1..=3 => self.take(1).map(drop),
+            4..=6 => self.int().map(drop),
+            7 => self.take(8).map(drop),
+            8 => self.binary().map(drop),
+            9 | 10 => {
+                let (kind, len) = self.list()?;
+                (0..len).try_for_each(|_| self.skip(kind, deeper))
+            }
+            11 => {
+                let len = self.len()?;
+                if len == 0 {
+                    return Ok(());
+                }
+                let kinds = self.byte()?;
+                let (Some(key), Some(value)) = (Kind::new(kinds >> 4), Kind::new(kinds & 15)) else {
+                    return Err(self.malformed());
+                };
+                (0..len).try_for_each(|_| {
+                    self.skip(key, deeper)?;
+                    self.skip(value, deeper)
+                })
+            }
+            12 => {
+                let mut last = 0;
+                while let Some((_, kind)) = self.field(&mut last)? {
+                    if !kind.is_flag() {
+                        self.skip(kind, deeper)?;
+                    }
+                }
+                Ok(())
+            }
+            _ => self.take(16).map(drop),
+        }
+    }
+}

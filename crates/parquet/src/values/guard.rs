@@ -1,0 +1,30 @@
+//! Turns panics of the crate `parquet` into errors. It panics on some damaged pages, for example of
+//! `DELTA_BYTE_ARRAY`.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether a panic of this thread becomes an error of this crate. A panic hook asks it, so
+/// that it prints nothing then.
+#[must_use]
+pub fn is_guarded() -> bool {
+    GUARDED.get()
+}
+
+/// Runs `work`. A panic is an error with the panic's message.
+///
+/// What `work` changed before a panic is incomplete, so the caller drops it.
+pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let before = GUARDED.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(before);
+    done.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
+        Err(format!("the page is damaged: {text}"))
+    })
+}

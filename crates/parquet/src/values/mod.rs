@@ -1,0 +1,225 @@
+//! Reads the values of a column chunk, and gives their hashes to the caller.
+//!
+//! Every value of the chunk is hashed, or is in a dictionary that is hashed. The reader takes no
+//! statistics of the footer as a proof: it reads the header of every page.
+
+mod decode;
+mod guard;
+mod header;
+mod plain;
+
+use std::sync::Arc;
+
+use parquet::basic::{Encoding, Type};
+use parquet::column::page::{Page, PageReader};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::reader::ChunkReader;
+use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::schema::types::ColumnDescPtr;
+
+use crate::error::{Error, Result};
+use guard::guarded;
+use header::Content;
+use plain::Hashes;
+
+pub use guard::is_guarded;
+
+/// What a chunk's pages contain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ChunkPages {
+    /// The number of values, nulls included.
+    pub num_values: u64,
+    /// The number of values that were hashed. If all pages are dictionary-encoded, these are the
+    /// values of the dictionary.
+    pub num_hashed: u64,
+    /// Whether every data page is dictionary-encoded.
+    pub is_all_dictionary: bool,
+}
+
+/// A Parquet file whose values are hashed. A chunk needs memory for its largest page, compressed
+/// and uncompressed.
+#[derive(Debug)]
+pub struct ParquetValues<R> {
+    source: Arc<R>,
+    metadata: ParquetMetaData,
+}
+
+impl<R: ChunkReader + 'static> ParquetValues<R> {
+    /// Reads the metadata of a file.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unsupported`] if the crate `parquet` refuses the metadata.
+    pub fn open(source: R) -> Result<Self> {
+        let read =
+            guarded(|| ParquetMetaDataReader::new().parse_and_finish(&source).map_err(|error| error.to_string()));
+        let metadata = read.map_err(|reason| {
+            Error::unsupported(
+                format!("cannot read the metadata: {reason}"),
+                "check the file with the engine that wrote it",
+            )
+        })?;
+        Ok(Self { source: Arc::new(source), metadata })
+    }
+
+    /// Returns the metadata.
+    #[must_use]
+    pub fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+
+    /// Gives the XXH64 hashes (seed 0) of all values of a chunk to `sink`, in the plain encoding.
+    /// `leaf` counts the leaf columns of the schema from 0. Nulls have no hash. A value of a
+    /// dictionary comes once, so a hash stands for one or many values; equal hashes may come again.
+    ///
+    /// If a floating-point zero occurs, the hashes of +0.0 and -0.0 both come. If a NaN occurs, its
+    /// own hash and the hashes of the two default NaNs come.
+    ///
+    /// # Errors
+    /// Returns [`Error::Values`] if the chunk does not exist, is damaged, is Boolean, or has a page
+    /// above 256 MiB. `sink` then has got an unknown part of the hashes.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use filterblock_parquet::values::ParquetValues;
+    ///
+    /// let file = ParquetValues::open(std::fs::File::open("events.parquet")?)?;
+    /// let mut hashes = Vec::new();
+    /// file.for_each_hash(0, 2, &mut |batch| hashes.extend_from_slice(batch))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn for_each_hash(&self, row_group: usize, leaf: usize, sink: &mut dyn FnMut(&[u64])) -> Result<ChunkPages> {
+        let group = self.metadata.row_groups().get(row_group);
+        let chunk = group.and_then(|group| group.columns().get(leaf));
+        let failed = |reason: String| {
+            let column = chunk.map_or_else(|| leaf.to_string(), |chunk| chunk.column_path().string());
+            Error::Values { row_group, column, reason }
+        };
+        let chunk = chunk.ok_or_else(|| failed("there is no such column chunk".into()))?;
+        let mut hashes = Hashes::new(chunk.column_descr(), sink).map_err(failed)?;
+        let rows = group.and_then(|group| usize::try_from(group.num_rows()).ok()).unwrap_or(0);
+        let walk = guarded(|| Walk::new(&self.source, chunk, rows)).map_err(failed)?;
+        let found = guarded(|| walk.run(&mut hashes)).map_err(failed)?;
+        hashes.flush();
+        Ok(ChunkPages { num_hashed: hashes.num_values(), ..found })
+    }
+}
+
+/// A walk over the pages of a chunk. `pages` follows the headers that this crate reads.
+struct Walk<'a, R: ChunkReader> {
+    source: &'a Arc<R>,
+    chunk: &'a ColumnChunkMetaData,
+    column: ColumnDescPtr,
+    pages: SerializedPageReader<R>,
+    offset: u64,
+    left_bytes: u64,
+}
+
+impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
+    fn new(source: &'a Arc<R>, chunk: &'a ColumnChunkMetaData, rows: usize) -> Result<Self, String> {
+        let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+        let (Ok(offset), Ok(left_bytes)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
+            return Err("the location of the chunk is not valid".into());
+        };
+        if offset.checked_add(left_bytes).is_none_or(|end| end > source.len()) {
+            return Err("the chunk exceeds the file".into());
+        }
+        let column = chunk.column_descr_ptr();
+        let pages = SerializedPageReader::new(source.clone(), chunk, rows, None).map_err(|error| error.to_string())?;
+        Ok(Self { source, chunk, column, pages, offset, left_bytes })
+    }
+
+    fn run(mut self, hashes: &mut Hashes<'_>) -> Result<ChunkPages, String> {
+        let mut found = ChunkPages { is_all_dictionary: true, ..ChunkPages::default() };
+        let mut has_dictionary = false;
+        let expected = u64::try_from(self.chunk.num_values()).map_err(|_| "the number of values is not valid")?;
+        while self.left_bytes > 0 {
+            let header = header::read(&**self.source, self.offset, self.left_bytes)?;
+            let at = self.offset;
+            self.offset += header.total_len_bytes;
+            self.left_bytes -= header.total_len_bytes;
+            match header.content {
+                // The page reader passes over index pages by itself.
+                Content::Nothing => continue,
+                Content::Dictionary => has_dictionary = true,
+                Content::Indices if has_dictionary => self.pages.skip_next_page().map_err(|error| error.to_string())?,
+                Content::Indices => return Err(format!("the page at offset {at} has no dictionary before it")),
+                Content::Plain | Content::Encoded => found.is_all_dictionary = false,
+            }
+            if header.content != Content::Dictionary {
+                found.num_values += header.num_values;
+                // A false number could keep the decoder busy for minutes.
+                if found.num_values > expected {
+                    return Err(format!("the pages have more values than the metadata say: {expected}"));
+                }
+            }
+            if header.content != Content::Indices {
+                let page = self.pages.get_next_page().map_err(|error| error.to_string())?;
+                let page = page.filter(|page| u64::from(page.num_values()) == header.num_values);
+                let page = page.ok_or_else(|| format!("the page at offset {at} differs from its header"))?;
+                self.add(page, header.content, hashes).map_err(|reason| format!("page at offset {at}: {reason}"))?;
+            }
+        }
+        match found.num_values == expected {
+            true => Ok(found),
+            false => Err(format!("the pages have {} values, but the metadata say {expected}", found.num_values)),
+        }
+    }
+
+    fn add(&self, page: Page, content: Content, hashes: &mut Hashes<'_>) -> Result<(), String> {
+        let num_values = u64::from(page.num_values());
+        match content {
+            Content::Dictionary => match hashes.add_page(page.buffer(), |num| num == num_values) {
+                true => Ok(()),
+                false => Err("the dictionary is not valid".into()),
+            },
+            Content::Plain => {
+                let fits = |num| match self.has_levels() {
+                    true => num <= num_values,
+                    false => num == num_values,
+                };
+                let payload = plain_payload(&page, &self.column).filter(|bytes| !self.may_have_lengths(bytes));
+                if payload.is_some_and(|bytes| hashes.add_page(bytes, fits)) {
+                    return Ok(());
+                }
+                decode::add_page(&self.column, page, hashes).map_err(|error| error.to_string())
+            }
+            _ => decode::add_page(&self.column, page, hashes).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Returns whether values of a fixed length may have a length in front, as an old version of the
+    /// crate `parquet` wrote them. The decoder counts the levels to find out.
+    fn may_have_lengths(&self, payload: &[u8]) -> bool {
+        self.column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY
+            && payload.starts_with(&self.column.type_length().to_le_bytes())
+    }
+
+    fn has_levels(&self) -> bool {
+        self.column.max_def_level() > 0 || self.column.max_rep_level() > 0
+    }
+}
+
+/// Returns the values of a data page without its levels. Returns `None` for the old encoding of
+/// levels, which the decoder reads.
+fn plain_payload<'a>(page: &'a Page, column: &ColumnDescPtr) -> Option<&'a [u8]> {
+    match page {
+        Page::DataPage { buf, def_level_encoding, rep_level_encoding, .. } => {
+            let mut rest = buf.as_ref();
+            let levels = [(column.max_rep_level(), rep_level_encoding), (column.max_def_level(), def_level_encoding)];
+            for (_, encoding) in levels.into_iter().filter(|(max, _)| *max > 0) {
+                if *encoding != Encoding::RLE {
+                    return None;
+                }
+                let (len, after) = rest.split_first_chunk::<4>()?;
+                rest = after.get(usize::try_from(u32::from_le_bytes(*len)).ok()?..)?;
+            }
+            Some(rest)
+        }
+        Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
+            let levels = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
+            buf.get(usize::try_from(levels).ok()?..)
+        }
+        Page::DictionaryPage { .. } => None,
+    }
+}

@@ -1,0 +1,176 @@
+//! Hashes of plain-encoded values, in batches.
+
+use filterblock::foreign::parquet::ParquetBloom;
+use parquet::basic::{LogicalType, Type};
+use parquet::schema::types::ColumnDescriptor;
+
+/// The number of hashes that the caller gets at once.
+const BATCH: usize = 1024;
+
+/// How the values of a column become hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Values of this length, hashed as they are.
+    Fixed(usize),
+    /// Values with a length of four bytes in front.
+    Variable,
+    Float16,
+    Float,
+    Double,
+}
+
+/// Collects hashes, and gives them to the caller in batches.
+pub(super) struct Hashes<'a> {
+    form: Form,
+    batch: Vec<u64>,
+    /// The bytes of the previous value's hash. Equal neighbours are hashed, but passed on once.
+    last: Option<u64>,
+    num_values: u64,
+    sink: &'a mut dyn FnMut(&[u64]),
+}
+
+impl<'a> Hashes<'a> {
+    /// # Errors
+    /// Returns the reason if a column of this type can have no filter.
+    pub(super) fn new(column: &ColumnDescriptor, sink: &'a mut dyn FnMut(&[u64])) -> Result<Self, String> {
+        let is_half = matches!(column.logical_type_ref(), Some(LogicalType::Float16));
+        let form = match column.physical_type() {
+            Type::BOOLEAN => return Err("a Boolean column can have no filter".into()),
+            Type::INT32 => Form::Fixed(4),
+            Type::INT64 => Form::Fixed(8),
+            Type::INT96 => Form::Fixed(12),
+            Type::FLOAT => Form::Float,
+            Type::DOUBLE => Form::Double,
+            Type::BYTE_ARRAY => Form::Variable,
+            Type::FIXED_LEN_BYTE_ARRAY if is_half && column.type_length() == 2 => Form::Float16,
+            Type::FIXED_LEN_BYTE_ARRAY => match usize::try_from(column.type_length()) {
+                Ok(len @ 1..) => Form::Fixed(len),
+                _ => return Err(format!("the column has values of {} bytes", column.type_length())),
+            },
+        };
+        Ok(Self { form, batch: Vec::with_capacity(BATCH), last: None, num_values: 0, sink })
+    }
+
+    /// Returns the number of values that were added.
+    pub(super) fn num_values(&self) -> u64 {
+        self.num_values
+    }
+
+    /// Adds the plain-encoded values of a page. Returns false, and adds nothing, if `bytes` are not
+    /// whole values or `fits` refuses their number.
+    pub(super) fn add_page(&mut self, bytes: &[u8], fits: impl Fn(u64) -> bool) -> bool {
+        let (len_bytes, num) = match self.form {
+            Form::Variable => (0, count_variable(bytes)),
+            Form::Fixed(len) => (len, whole(bytes, len)),
+            Form::Float16 => (2, whole(bytes, 2)),
+            Form::Float => (4, whole(bytes, 4)),
+            Form::Double => (8, whole(bytes, 8)),
+        };
+        if !num.is_some_and(fits) {
+            return false;
+        }
+        match self.form {
+            Form::Variable => {
+                let mut rest = bytes;
+                while let Some((value, next)) = split_variable(rest) {
+                    self.add_bytes(value);
+                    rest = next;
+                }
+            }
+            // With a constant length, the compiler unrolls the hash.
+            Form::Fixed(4) => bytes.as_chunks::<4>().0.iter().for_each(|value| self.add_bytes(value)),
+            Form::Fixed(8) => bytes.as_chunks::<8>().0.iter().for_each(|value| self.add_bytes(value)),
+            Form::Fixed(16) => bytes.as_chunks::<16>().0.iter().for_each(|value| self.add_bytes(value)),
+            _ => bytes.chunks_exact(len_bytes).for_each(|value| self.add(value)),
+        }
+        true
+    }
+
+    /// Adds a value in its plain encoding, a byte array without its length.
+    ///
+    /// Of the two zeros of a floating-point type, both are added. If a value is NaN, the two default
+    /// NaNs are added too: engines make these for a literal.
+    pub(super) fn add(&mut self, value: &[u8]) {
+        self.add_bytes(value);
+        match self.form {
+            Form::Fixed(_) | Form::Variable => {}
+            Form::Float16 => {
+                let Ok(bits) = value.try_into().map(u16::from_le_bytes) else { return };
+                match bits & 0x7fff {
+                    0 => self.add_both([0, 0x8000].map(u16::to_le_bytes)),
+                    0x7c01.. => self.add_both([0x7e00, 0xfe00].map(u16::to_le_bytes)),
+                    _ => {}
+                }
+            }
+            Form::Float => {
+                let Ok(number) = value.try_into().map(f32::from_le_bytes) else { return };
+                if number == 0.0 {
+                    self.add_both([0.0_f32, -0.0].map(f32::to_le_bytes));
+                } else if number.is_nan() {
+                    self.add_both([0x7fc0_0000, 0xffc0_0000_u32].map(u32::to_le_bytes));
+                }
+            }
+            Form::Double => {
+                let Ok(number) = value.try_into().map(f64::from_le_bytes) else { return };
+                if number == 0.0 {
+                    self.add_both([0.0_f64, -0.0].map(f64::to_le_bytes));
+                } else if number.is_nan() {
+                    self.add_both([0x7ff8 << 48, 0xfff8_u64 << 48].map(u64::to_le_bytes));
+                }
+            }
+        }
+    }
+
+    fn add_both<const N: usize>(&mut self, values: [[u8; N]; 2]) {
+        for value in values {
+            self.push(ParquetBloom::hash(&value));
+        }
+    }
+
+    #[inline]
+    fn add_bytes(&mut self, value: &[u8]) {
+        self.num_values += 1;
+        self.push(ParquetBloom::hash(value));
+    }
+
+    #[inline]
+    fn push(&mut self, hash: u64) {
+        if self.last == Some(hash) {
+            return;
+        }
+        self.last = Some(hash);
+        self.batch.push(hash);
+        if self.batch.len() == BATCH {
+            self.flush();
+        }
+    }
+
+    /// Gives the remaining hashes to the caller.
+    pub(super) fn flush(&mut self) {
+        if !self.batch.is_empty() {
+            (self.sink)(&self.batch);
+            self.batch.clear();
+        }
+    }
+}
+
+fn whole(bytes: &[u8], len: usize) -> Option<u64> {
+    bytes.len().is_multiple_of(len).then_some((bytes.len() / len) as u64)
+}
+
+/// Returns the first value and the bytes after it.
+#[inline]
+fn split_variable(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
+}
+
+/// Returns the number of values, or `None` if the bytes do not end with a value.
+fn count_variable(bytes: &[u8]) -> Option<u64> {
+    let (mut rest, mut num) = (bytes, 0);
+    while !rest.is_empty() {
+        rest = split_variable(rest)?.1;
+        num += 1;
+    }
+    Some(num)
+}

@@ -1,0 +1,223 @@
+//! Footers: typed fields, unknown fields, and files that are refused.
+
+use std::io::Cursor;
+
+use filterblock_parquet::footer::PhysicalType;
+use filterblock_parquet::thrift::{Field, Kind, List, Struct};
+use filterblock_parquet::{Error, Footer};
+use proptest::prelude::*;
+
+use crate::support::{Layout, PATHS, write};
+
+fn footer_of(bytes: &[u8]) -> Result<Footer, Error> {
+    Footer::read(&mut Cursor::new(bytes))
+}
+
+/// Returns a file with other metadata.
+fn with_metadata(bytes: &[u8], metadata: &[u8]) -> Vec<u8> {
+    let start = footer_of(bytes).unwrap().metadata_offset() as usize;
+    [&bytes[..start], metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat()
+}
+
+fn set_in_file(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
+    let footer = footer_of(bytes).unwrap();
+    let mut file = Struct::parse(footer.metadata()).unwrap().0;
+    file.set(field);
+    let mut metadata = Vec::new();
+    file.encode(&mut metadata);
+    with_metadata(bytes, &metadata)
+}
+
+#[test]
+fn columns_have_the_paths_and_types_of_the_schema() {
+    let sample = write(&Layout::default());
+    let footer = footer_of(&sample.bytes).unwrap();
+    let paths: Vec<&str> = footer.leaves().iter().map(|leaf| leaf.path.as_str()).collect();
+    assert_eq!(paths, PATHS);
+    assert_eq!(footer.leaves()[7].physical_type, PhysicalType::FixedLenByteArray);
+    assert_eq!((footer.num_row_groups(), footer.chunk(1, 0).unwrap().num_values), (2, 301));
+    assert!(footer.chunk(2, 0).is_none() && footer.chunk(0, 14).is_none());
+    assert_eq!(footer.file_len_bytes(), sample.bytes.len() as u64);
+    assert!(footer.ranges(2).iter().all(|(low, high)| (low.len(), high.len()) == (8, 8)));
+}
+
+#[test]
+fn a_rewrite_without_changes_gives_the_same_bytes() {
+    let sample = write(&Layout::default());
+    let footer = footer_of(&sample.bytes).unwrap();
+    let again = footer.rewrite(|_, _, filter| filter).unwrap();
+    assert_eq!(again, sample.bytes[footer.metadata_offset() as usize..]);
+}
+
+#[test]
+fn unknown_fields_survive_a_rewrite() {
+    let sample = write(&Layout::default());
+    // A double, and a list of maps with a length that takes more bytes than it needs.
+    let strange = Field { id: 77, kind: Kind::LIST, value: vec![0x2b, 0x81, 0, 0x88, 1, b'a', 1, b'b', 0].into() };
+    let bytes = set_in_file(&sample.bytes, strange.clone());
+    let footer = footer_of(&bytes).unwrap();
+    let range = Some(filterblock_parquet::footer::FilterRange { offset: 5, len_bytes: Some(47) });
+    let changed = footer.rewrite(|_, leaf, old| if leaf == 3 { range } else { old }).unwrap();
+    let file = Struct::parse(&changed).unwrap().0;
+    assert_eq!(file.get(77), Some(&strange));
+    let changed = footer_of(&[&bytes[..footer.metadata_offset() as usize], &changed].concat()).unwrap();
+    assert_eq!(changed.chunk(1, 3).unwrap().filter, range);
+    assert_eq!(changed.chunk(1, 2).unwrap().filter, None);
+}
+
+#[test]
+fn an_unusual_encoding_is_refused() {
+    let sample = write(&Layout::default());
+    let metadata = footer_of(&sample.bytes).unwrap().metadata().to_vec();
+    // The first field has its number in a byte of its own.
+    let unusual = [&[metadata[0] & 15, 2], &metadata[1..]].concat();
+    let refused = footer_of(&with_metadata(&sample.bytes, &unusual));
+    assert!(matches!(refused, Err(Error::NotCanonical { .. })), "{refused:?}");
+    // The first field comes twice.
+    let (file, _) = Struct::parse(&metadata).unwrap();
+    let twice = Struct { fields: file.fields[..1].iter().chain(&file.fields).cloned().collect() };
+    let mut bytes = Vec::new();
+    twice.encode(&mut bytes);
+    let refused = footer_of(&with_metadata(&sample.bytes, &bytes));
+    assert!(matches!(refused, Err(Error::NotCanonical { .. })), "{refused:?}");
+    // Bytes follow the metadata.
+    let refused = footer_of(&with_metadata(&sample.bytes, &[&metadata[..], &[0]].concat()));
+    assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+}
+
+#[test]
+fn encrypted_files_are_refused() {
+    let sample = write(&Layout::default());
+    let mut hidden = sample.bytes.to_vec();
+    let end = hidden.len();
+    hidden[end - 4..].copy_from_slice(b"PARE");
+    for (bytes, word) in [
+        (hidden, "footer is encrypted"),
+        (set_in_file(&sample.bytes, Field { id: 8, kind: Kind::STRUCT, value: vec![0].into() }), "encrypted or signed"),
+        (
+            in_first_chunk(&sample.bytes, Field { id: 8, kind: Kind::STRUCT, value: vec![0].into() }),
+            "number is encrypted",
+        ),
+        (
+            in_first_chunk(&sample.bytes, Field { id: 1, kind: Kind::BINARY, value: vec![1, b'x'].into() }),
+            "other files",
+        ),
+    ] {
+        let error = footer_of(&bytes).unwrap_err();
+        assert!(matches!(&error, Error::Unsupported { .. }) && error.to_string().contains(word), "{error}");
+    }
+}
+
+/// Sets a field of the first column chunk.
+fn in_first_chunk(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
+    fn first(list: &List<'_>, change: impl FnOnce(&mut Struct<'_>)) -> Vec<u8> {
+        let mut out = list.header.to_vec();
+        let mut element = Struct::parse(list.elements[0]).unwrap().0;
+        change(&mut element);
+        element.encode(&mut out);
+        out.extend(list.elements[1..].concat());
+        out
+    }
+    let footer = footer_of(bytes).unwrap();
+    let file = Struct::parse(footer.metadata()).unwrap().0;
+    let groups = first(&file.list(4).unwrap(), |group| {
+        let columns = first(&group.list(1).unwrap(), |chunk| {
+            let field = Field { value: field.value.to_vec().into(), ..field };
+            chunk.fields.retain(|old| old.id != field.id);
+            let at = chunk.fields.iter().position(|old| old.id > field.id).unwrap_or(chunk.fields.len());
+            // The struct borrows from the list, so the field is owned.
+            chunk.fields.insert(at, field);
+        });
+        let kind = group.get(1).unwrap().kind;
+        group.set(Field { id: 1, kind, value: columns.into() });
+    });
+    set_in_file(bytes, Field { id: 4, kind: Kind::LIST, value: groups.into() })
+}
+
+#[test]
+fn files_that_are_not_parquet_are_refused() {
+    for bytes in [&b""[..], b"PAR1", b"PAR1PAR1", b"PAR1\xff\xff\xff\xffPAR1", b"PAR1\x01\0\0\0PAR1", &[0; 100]] {
+        assert!(matches!(footer_of(bytes), Err(Error::Corrupt { .. })), "{bytes:x?}");
+    }
+}
+
+/// Any value of the protocol, as bytes, with its type.
+fn value() -> impl Strategy<Value = (u8, Vec<u8>)> {
+    let leaf = prop_oneof![
+        Just((1, vec![])),
+        Just((2, vec![])),
+        any::<u8>().prop_map(|byte| (3, vec![byte])),
+        (4_u8..=6, any::<i64>()).prop_map(|(kind, number)| (kind, int(number))),
+        any::<[u8; 8]>().prop_map(|bytes| (7, bytes.to_vec())),
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(|bytes| (8, [vec![bytes.len() as u8], bytes].concat())),
+        any::<[u8; 16]>().prop_map(|bytes| (13, bytes.to_vec())),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec((1_u8..=15, inner.clone()), 0..5).prop_map(|fields| {
+                let fields =
+                    fields.iter().flat_map(|(delta, (kind, value))| [&[delta << 4 | kind], &value[..]].concat());
+                (12, fields.chain([0]).collect())
+            }),
+            (inner, 0_usize..20, 9_u8..=10).prop_map(|((kind, value), len, list)| {
+                // In a list, a flag is a byte.
+                let element = if value.is_empty() { vec![kind] } else { value };
+                let header = if len < 15 { vec![(len as u8) << 4 | kind] } else { vec![0xf0 | kind, len as u8] };
+                (list, [header, element.repeat(len)].concat())
+            }),
+        ]
+    })
+}
+
+fn int(number: i64) -> Vec<u8> {
+    let mut zigzag = ((number << 1) ^ (number >> 63)) as u64;
+    let mut bytes = Vec::new();
+    while zigzag >= 128 {
+        bytes.push(zigzag as u8 | 128);
+        zigzag >>= 7;
+    }
+    bytes.push(zigzag as u8);
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn structs_of_any_values_round_trip(fields in prop::collection::vec((1_u8..=15, value()), 0..12), rest: [u8; 3]) {
+        let mut bytes: Vec<u8> =
+            fields.iter().flat_map(|(delta, (kind, value))| [&[delta << 4 | kind], &value[..]].concat()).collect();
+        bytes.push(0);
+        let with_rest = [&bytes[..], &rest].concat();
+        let (parsed, len) = Struct::parse(&with_rest).unwrap();
+        prop_assert_eq!((parsed.fields.len(), len), (fields.len(), bytes.len()));
+        let mut again = Vec::new();
+        parsed.encode(&mut again);
+        prop_assert_eq!(&again, &bytes);
+        for cut in 0..bytes.len() {
+            prop_assert!(Struct::parse(&bytes[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn set_integers_read_back_and_others_stay(
+        ids in prop::collection::btree_set(any::<i16>(), 0..9), id: i16, number: i64,
+    ) {
+        let fields = ids.iter().map(|&id| Field { id, kind: Kind::I64, value: int(id.into()).into() }).collect();
+        let mut all = Struct { fields };
+        all.set_int(id, Kind::I64, number);
+        let mut bytes = Vec::new();
+        all.encode(&mut bytes);
+        let (again, _) = Struct::parse(&bytes).unwrap();
+        prop_assert!(!again.has_duplicates());
+        prop_assert_eq!(again.int(id), Some(number));
+        prop_assert!(ids.iter().filter(|other| **other != id).all(|&other| again.int(other) == Some(other.into())));
+    }
+
+    #[test]
+    fn any_bytes_parse_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok((found, len)) = Struct::parse(&bytes) {
+            prop_assert!(len <= bytes.len());
+            let _ = (found.list(1), found.int(2), found.binary(3));
+        }
+        let _ = Footer::parse(bytes, 4);
+    }
+}

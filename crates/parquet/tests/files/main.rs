@@ -1,0 +1,7 @@
+//! Adds filters to Parquet files of every layout and reads them with the crate `parquet`.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod append;
+mod footer;
+mod support;
+mod values;

@@ -1,0 +1,321 @@
+//! Parquet files with columns of every type, written by the crate `parquet`, and their values.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType,
+    Int32Type, Int64Type, Int96, Int96Type,
+};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
+
+const SCHEMA: &str = "message m {
+    required int32 number; optional int32 small (INTEGER(8,true)); required int64 id; optional int96 old_time;
+    required float ratio; optional double score; optional binary name (UTF8);
+    required fixed_len_byte_array(16) uuid (UUID); optional fixed_len_byte_array(5) price (DECIMAL(10,2));
+    optional fixed_len_byte_array(2) half (FLOAT16); required boolean flag;
+    optional group tags (LIST) { repeated group list { optional binary element (UTF8); } }
+    optional group place { required int64 x; optional int32 day (DATE); }
+}";
+
+/// The paths of the leaf columns, in the order of the schema.
+pub const PATHS: [&str; 14] = [
+    "number",
+    "small",
+    "id",
+    "old_time",
+    "ratio",
+    "score",
+    "name",
+    "uuid",
+    "price",
+    "half",
+    "flag",
+    "tags.list.element",
+    "place.x",
+    "place.day",
+];
+
+/// The number of the Boolean column.
+pub const FLAG: usize = 10;
+
+/// How a file is written.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    pub compression: Compression,
+    pub version: WriterVersion,
+    pub dictionary: bool,
+    /// The encodings of integers and of byte arrays, where they are not plain.
+    pub encodings: Option<(Encoding, Encoding)>,
+    pub rows: Vec<usize>,
+    /// Whether values are repeated, as in a column of few distinct values.
+    pub few_values: bool,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self {
+            compression: Compression::UNCOMPRESSED,
+            version: WriterVersion::PARQUET_1_0,
+            dictionary: false,
+            encodings: None,
+            rows: vec![700, 301],
+            few_values: false,
+        }
+    }
+}
+
+impl Layout {
+    fn properties(&self) -> WriterPropertiesBuilder {
+        let mut builder = WriterProperties::builder()
+            .set_compression(self.compression)
+            .set_writer_version(self.version)
+            .set_dictionary_enabled(self.dictionary)
+            .set_data_page_row_count_limit(97)
+            .set_write_batch_size(31);
+        if let Some((numbers, bytes)) = self.encodings {
+            for (path, encoding) in [
+                ("number", numbers),
+                ("small", numbers),
+                ("id", numbers),
+                ("name", bytes),
+                ("tags.list.element", bytes),
+            ] {
+                builder = builder
+                    .set_column_encoding(ColumnPath::new(path.split('.').map(str::to_owned).collect()), encoding);
+            }
+        }
+        builder
+    }
+}
+
+/// A file, and for each row group and leaf column the plain encodings of its values.
+pub struct Sample {
+    pub bytes: Bytes,
+    pub values: Vec<Vec<Vec<Vec<u8>>>>,
+}
+
+/// Writes a file of random-looking values.
+pub fn write(layout: &Layout) -> Sample {
+    write_with(layout, |builder| builder)
+}
+
+/// Writes a file with changed properties of the writer.
+pub fn write_with(layout: &Layout, change: impl Fn(WriterPropertiesBuilder) -> WriterPropertiesBuilder) -> Sample {
+    let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
+    let properties = Arc::new(change(layout.properties()).build());
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
+    let mut values = Vec::new();
+    for (group, &rows) in layout.rows.iter().enumerate() {
+        let mut row_group = writer.next_row_group().unwrap();
+        values.push(write_group(&mut row_group, group as u64, rows, layout.few_values));
+        row_group.close().unwrap();
+    }
+    writer.close().unwrap();
+    Sample { bytes: bytes.into(), values }
+}
+
+fn random(seed: u64) -> u64 {
+    let mixed = (seed ^ seed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+fn write_group(
+    group: &mut SerializedRowGroupWriter<'_, &mut Vec<u8>>,
+    number: u64,
+    rows: usize,
+    few: bool,
+) -> Vec<Vec<Vec<u8>>> {
+    let seeds: Vec<u64> = (0..rows as u64).map(|row| random(number << 40 | if few { row % 7 } else { row })).collect();
+    let specials = [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY];
+    let double = |seed: u64| match seed % 50 {
+        i @ 0..5 => specials[i as usize],
+        _ => seed as f64,
+    };
+    let text = |seed: u64| ByteArray::from(format!("{:x}", seed >> (seed % 60)).into_bytes());
+    let fixed = |seed: u64, len: usize| {
+        let bytes: Vec<u8> = seed.to_le_bytes().into_iter().chain(random(seed).to_le_bytes()).take(len).collect();
+        FixedLenByteArray::from(bytes)
+    };
+    // Lengths in front of values look like an old layout; some values begin with such bytes.
+    let price = |seed: u64| match seed % 9 {
+        0 => FixedLenByteArray::from(vec![5, 0, 0, 0, seed as u8]),
+        _ => fixed(seed, 5),
+    };
+    let time = |seed: u64| {
+        let mut time = Int96::new();
+        time.set_data(seed as u32, (seed >> 32) as u32, 2_450_000);
+        time
+    };
+    vec![
+        column::<Int32Type>(group, &seeds, false, |seed| seed as i32),
+        column::<Int32Type>(group, &seeds, true, |seed| i32::from(seed as i8)),
+        column::<Int64Type>(group, &seeds, false, |seed| seed as i64),
+        column::<Int96Type>(group, &seeds, true, time),
+        column::<FloatType>(group, &seeds, false, |seed| double(seed) as f32),
+        column::<DoubleType>(group, &seeds, true, double),
+        column::<ByteArrayType>(group, &seeds, true, text),
+        column::<FixedLenByteArrayType>(group, &seeds, false, |seed| fixed(seed, 16)),
+        column::<FixedLenByteArrayType>(group, &seeds, true, price),
+        column::<FixedLenByteArrayType>(group, &seeds, true, |seed| fixed(seed % 3, 2)),
+        column::<BoolType>(group, &seeds, false, |seed| seed % 2 == 0),
+        list(group, &seeds, text),
+        nested::<Int64Type>(group, &seeds, 1, |seed| seed as i64),
+        nested::<Int32Type>(group, &seeds, 2, |seed| (seed % 40_000) as i32),
+    ]
+}
+
+/// A value with a plain encoding.
+pub trait Plain {
+    fn plain(&self) -> Vec<u8>;
+}
+
+macro_rules! plain {
+    ($($number:ty),*) => { $(impl Plain for $number { fn plain(&self) -> Vec<u8> { self.to_le_bytes().into() } })* };
+}
+plain!(i32, i64, f32, f64);
+
+impl Plain for bool {
+    fn plain(&self) -> Vec<u8> {
+        vec![(*self).into()]
+    }
+}
+
+impl Plain for Int96 {
+    fn plain(&self) -> Vec<u8> {
+        self.data().iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+impl Plain for ByteArray {
+    fn plain(&self) -> Vec<u8> {
+        self.data().into()
+    }
+}
+
+impl Plain for FixedLenByteArray {
+    fn plain(&self) -> Vec<u8> {
+        self.data().into()
+    }
+}
+
+type Group<'a, 'b> = SerializedRowGroupWriter<'a, &'b mut Vec<u8>>;
+
+fn put<T: DataType>(
+    group: &mut Group<'_, '_>,
+    values: &[T::T],
+    definitions: Option<&[i16]>,
+    repetitions: Option<&[i16]>,
+) -> Vec<Vec<u8>>
+where
+    T::T: Plain,
+{
+    let mut writer = group.next_column().unwrap().unwrap();
+    writer.typed::<T>().write_batch(values, definitions, repetitions).unwrap();
+    writer.close().unwrap();
+    values.iter().map(Plain::plain).collect()
+}
+
+/// Every eleventh value of an optional column is null.
+fn is_null(seed: u64) -> bool {
+    seed.is_multiple_of(11)
+}
+
+fn column<T: DataType>(
+    group: &mut Group<'_, '_>,
+    seeds: &[u64],
+    optional: bool,
+    make: impl Fn(u64) -> T::T,
+) -> Vec<Vec<u8>>
+where
+    T::T: Plain,
+{
+    if !optional {
+        let values: Vec<_> = seeds.iter().map(|&seed| make(seed)).collect();
+        return put::<T>(group, &values, None, None);
+    }
+    nested::<T>(group, seeds, 1, make)
+}
+
+fn nested<T: DataType>(group: &mut Group<'_, '_>, seeds: &[u64], depth: i16, make: impl Fn(u64) -> T::T) -> Vec<Vec<u8>>
+where
+    T::T: Plain,
+{
+    let values: Vec<_> = seeds.iter().filter(|seed| !is_null(**seed)).map(|&seed| make(seed)).collect();
+    let level = |seed: &u64| if is_null(*seed) { (*seed % 2) as i16 % depth } else { depth };
+    put::<T>(group, &values, Some(&seeds.iter().map(level).collect::<Vec<_>>()), None)
+}
+
+/// Writes lists of zero to four elements, some of them null.
+fn list(group: &mut Group<'_, '_>, seeds: &[u64], make: impl Fn(u64) -> ByteArray) -> Vec<Vec<u8>> {
+    let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+    for &seed in seeds {
+        let len = seed % 5;
+        if len == 0 {
+            definitions.push((seed % 2) as i16);
+            repetitions.push(0);
+        }
+        for i in 0..len {
+            let element = random(seed + i);
+            definitions.push(if is_null(element) { 2 } else { 3 });
+            repetitions.push(i16::from(i > 0));
+            if !is_null(element) {
+                values.push(make(element));
+            }
+        }
+    }
+    put::<ByteArrayType>(group, &values, Some(&definitions), Some(&repetitions))
+}
+
+/// The layouts that the tests cover: each codec, both page versions, with and without dictionary,
+/// and the encodings that are not plain.
+pub fn layouts() -> Vec<Layout> {
+    use Encoding::{BYTE_STREAM_SPLIT, DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, PLAIN};
+    let codecs = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(Default::default()),
+        Compression::BROTLI(Default::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+        Compression::ZSTD(Default::default()),
+    ];
+    let mut all = Vec::new();
+    for (number, compression) in codecs.into_iter().enumerate() {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            for dictionary in [false, true] {
+                let few_values = number % 2 == 0;
+                all.push(Layout { compression, version, dictionary, few_values, ..Layout::default() });
+            }
+        }
+    }
+    let encodings = [
+        (DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY),
+        (BYTE_STREAM_SPLIT, DELTA_LENGTH_BYTE_ARRAY),
+        (PLAIN, DELTA_BYTE_ARRAY),
+    ];
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        for encodings in encodings {
+            all.push(Layout { version, encodings: Some(encodings), ..Layout::default() });
+        }
+    }
+    all
+}
+
+/// Prints no message for a panic that becomes an error.
+pub fn quiet() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !filterblock_parquet::values::is_guarded() {
+                hook(panic);
+            }
+        }));
+    });
+}
