@@ -122,7 +122,7 @@ def parquet_rs_files(table, ctx):
 
 def clickhouse_files(table, ctx):
     source = ctx.path("source.parquet")
-    pq.write_table(table.drop_columns(["tags"]), source)
+    pq.write_table(table.drop_columns(["tags", "raw"]), source)
     for codec in ["none", "snappy", "gzip", "zstd", "brotli", "lz4"]:
         settings = f"output_format_parquet_compression_method = '{codec}', "
         settings += f"output_format_parquet_row_group_size = {GROUP}, output_format_parquet_write_bloom_filter = 0"

@@ -3,7 +3,7 @@
 
 def duckdb(kind, value):
     match kind:
-        case "string":
+        case "string" | "json":
             return f"'{value}'"
         case "binary" | "fixed":
             return "'" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB"
@@ -13,7 +13,7 @@ def duckdb(kind, value):
             return f"DATE '{value}'"
         case "time_ms" | "time_us":
             return f"TIME '{value}'"
-        case "timestamp_utc":
+        case "timestamp_utc" | "timestamp_ms_utc":
             return f"TIMESTAMPTZ '{value}'"
         case "timestamp_ns" | "int96":
             return f"TIMESTAMP_NS '{value}'"
@@ -26,7 +26,7 @@ def duckdb(kind, value):
 
 def datafusion(kind, value):
     match kind:
-        case "string":
+        case "string" | "json":
             return f"'{value}'"
         case "binary":
             return f"X'{value.hex()}'"
@@ -38,12 +38,14 @@ def datafusion(kind, value):
             return f"arrow_cast('{value}', 'Time32(Millisecond)')"
         case "time_us":
             return f"arrow_cast('{value}', 'Time64(Microsecond)')"
-        case "timestamp_utc":
+        case "timestamp_utc" | "timestamp_ms_utc":
             return f"TIMESTAMP '{value.isoformat()}'"
         case "timestamp_ms" | "timestamp_us" | "timestamp_ns" | "int96":
             return f"TIMESTAMP '{value}'"
         case "float16" | "float32" | "float64":
             return f"arrow_cast({float(value)}, 'Float{kind[-2:]}')"
+        case "decimal_fixed2" | "decimal_int32_short":
+            return f"arrow_cast('{value}', 'Decimal128(4, 2)')"
         case "decimal_fixed4" | "decimal_int32":
             return f"arrow_cast('{value}', 'Decimal128(9, 2)')"
         case "decimal_fixed8" | "decimal_int64":
@@ -55,7 +57,7 @@ def datafusion(kind, value):
 
 def clickhouse(kind, value):
     match kind:
-        case "string":
+        case "string" | "json":
             return f"'{value}'"
         case "binary" | "fixed":
             return f"unhex('{value.hex()}')"
@@ -65,12 +67,12 @@ def clickhouse(kind, value):
             return f"toUUID('{'-'.join(parts)}')"
         case "date":
             return f"toDate32('{value}')"
-        case "timestamp_ms" | "timestamp_us" | "timestamp_ns" | "timestamp_utc" | "int96":
-            digits = {"timestamp_ms": 3, "timestamp_ns": 9, "int96": 9}.get(kind, 6)
+        case "timestamp_ms" | "timestamp_us" | "timestamp_ns" | "timestamp_utc" | "timestamp_ms_utc" | "int96":
+            digits = {"timestamp_ms": 3, "timestamp_ms_utc": 3, "timestamp_ns": 9, "int96": 9}.get(kind, 6)
             return f"toDateTime64('{value.replace(tzinfo=None)}', {digits}, 'UTC')"
         case "time_ms" | "time_us":
             return f"toTime64('{value}', {3 if kind == 'time_ms' else 6})"
-        case "decimal_fixed4" | "decimal_int32":
+        case "decimal_fixed2" | "decimal_int32_short" | "decimal_fixed4" | "decimal_int32":
             return f"toDecimal32('{value}', 2)"
         case "decimal_fixed8" | "decimal_int64":
             return f"toDecimal64('{value}', 2)"
@@ -83,7 +85,7 @@ def clickhouse(kind, value):
 
 def hyparquet(kind, value):
     match kind:
-        case "string":
+        case "string" | "json":
             return {"kind": "string", "text": value}
         case "binary" | "fixed":
             return {"kind": "bytes", "text": value.hex()}
@@ -97,7 +99,7 @@ def hyparquet(kind, value):
             seconds = (value.hour * 60 + value.minute) * 60 + value.second
             is_short = kind == "time_ms"
             return {"kind": "number" if is_short else "bigint", "text": str(seconds * (1000 if is_short else 10**6))}
-        case "date" | "timestamp_ms" | "timestamp_us" | "timestamp_ns" | "timestamp_utc" | "int96":
+        case "date" | "timestamp_ms" | "timestamp_us" | "timestamp_ns" | "timestamp_utc" | "timestamp_ms_utc" | "int96":
             text = value.isoformat().removesuffix("+00:00")
             return {"kind": "date", "text": text if kind == "date" else text + "Z"}
     return {"kind": "number", "text": str(value)}

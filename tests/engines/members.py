@@ -65,7 +65,8 @@ def to_int96(nanos):
 
 def plain(array, physical, width):
     """Returns the distinct values of a leaf column in the plain encoding."""
-    array = array.drop_null()
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    array = array.cast(views.get(array.type, array.type)).drop_null()
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pa.types.is_dictionary(array.type):

@@ -15,7 +15,7 @@ DUCKDB_SHARE_MAX = 0.22
 def write(path, groups, rows):
     rng = np.random.default_rng(3)
     ids = rng.integers(0, 2**62, groups * rows) * 2
-    table = pa.table({"id": ids, "value": rng.integers(0, 1000, len(ids))})
+    table = pa.table({"id": ids, "value": rng.integers(0, 2500, len(ids))})
     pq.write_table(table, path, row_group_size=rows, compression="zstd", use_dictionary=False)
     return ids
 
@@ -65,6 +65,6 @@ def run_one(ctx, name, groups, rows, fpr):
 
 
 def run(ctx):
-    run_one(ctx, "ids", GROUPS, GROUP_ROWS, "0.001")
+    run_one(ctx, "ids", GROUPS, GROUP_ROWS, "0.01")
     if ctx.is_full:
         run_one(ctx, "many_groups", 10_000, 50, "0.0001")

@@ -91,7 +91,14 @@ def run(ctx):
             answers = {engine.name: judge(ctx, engine, old, new, sample) for engine in ctx.engines.values()}
             table[sample.kind.name] = answers
     compare(ctx, table)
+    check_refused(ctx)
     return table
+
+
+def check_refused(ctx):
+    path, _ = write(ctx, "float16.parquet", columns.FLOAT16)
+    status, _, err = ctx.command.run("parquet", "add", path, "--column", "float16", "-o", ctx.path("refused.parquet"))
+    ctx.results.check(SUITE, "command", status == 2 and "FLOAT16" in err, f"float16: status {status}, {err}")
 
 
 def compare(ctx, table):

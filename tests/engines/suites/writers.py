@@ -64,7 +64,7 @@ def run(ctx):
     num = 0
     for label, old in made(ctx, table):
         new = old.with_suffix(".new.parquet")
-        writer = label.rsplit("-", label.count("-"))[0]
+        writer = "parquet-rs" if label.startswith("parquet-rs") else label.split("-")[0]
         try:
             ctx.command.add(old, new, files.leaves(old), "--fpr", "0.0001")
         except Exception as error:

@@ -8,7 +8,7 @@ SESSION = session.Session()
 # Dictionaries would answer before the filters do.
 READ = "ReadBufferFromFileDescriptorReadBytes"
 SETTINGS = "settings max_threads = 1, session_timezone = 'UTC', "
-SETTINGS += "input_format_parquet_dictionary_filter_push_down = 0, use_parquet_metadata_cache = 0"
+SETTINGS += "input_format_parquet_dictionary_filter_push_down = 0, use_parquet_metadata_cache = 0, input_format_parquet_preserve_order = 1"
 
 
 def version():

@@ -48,7 +48,7 @@ def bytes_read(path, column, literal):
     server, con = Server(os.path.dirname(path)), connect()
     # The other HTTP client of the Python package refuses addresses without TLS.
     store = AmazonS3("files", region="none", access_key_id="-", secret_access_key="-", endpoint=server.url, allow_http=True)
-    con.register_object_store("s3://files", store)
+    con.register_object_store("s3://", store, "files")
     con.register_parquet("t", f"s3://files/{os.path.basename(path)}")
     before = server.read_bytes
     con.sql(f"select * from t where {column} = {literal}").collect()

@@ -34,7 +34,7 @@ def run(con, sql):
     profile = tempfile.mktemp(suffix=".json")
     con.execute("set enable_profiling = 'json'")
     con.execute(f"set profiling_output = '{profile}'")
-    rows = len(con.execute(sql).fetchall())
+    rows = con.execute(sql).fetchall()[0][0]
     con.execute("pragma disable_profiling")
     with open(profile) as file:
         tree = json.load(file)
@@ -45,7 +45,7 @@ def run(con, sql):
 def lookup(path, column, literal, scalar=None):
     con = connect()
     name = ".".join(f'"{part}"' for part in column)
-    rows, found = run(con, f"select {name} from read_parquet('{path}') where {name} = {literal}")
+    rows, found = run(con, f"select count({name}) from read_parquet('{path}') where {name} = {literal}")
     total = sum(scan["total_row_groups_to_scan"] for scan in found)
     scanned = sum(scan["row_groups_scanned"] for scan in found)
     return {"rows": rows, "total": total, "scanned": scanned}
