@@ -219,7 +219,7 @@ impl Run {
     fn scan(&self, input: &mut Input<'_>) {
         let (bounds, mut turns) = (bounds(input), input.number(2));
         let mut scan = self.db().scan(slices(&bounds));
-        let mut wanted = self.model.state().iter().filter(|(key, _)| bounds.contains(key));
+        let mut wanted = self.model.state().iter().filter(|(key, _)| bounds.contains::<Vec<u8>>(*key));
         loop {
             let is_front = turns & 1 == 0;
             turns = turns.rotate_right(1);

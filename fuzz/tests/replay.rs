@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 66,000 fixed mutations. The tests
+//! Runs the fuzz targets on every file of the seed corpora and on 80,000 fixed mutations. The tests
 //! work with any toolchain, take about half a minute, and give the same result every time.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
@@ -12,7 +12,8 @@ use std::path::Path;
 use std::process::Command;
 
 use filterblock_fuzz::{
-    foreign_filter, foreign_table, kernels, log_and_manifest, open_block, patch_block, roundtrip, store_ops, table,
+    foreign_filter, foreign_table, kernels, log_and_manifest, open_block, parquet_add, parquet_footer, patch_block,
+    roundtrip, store_ops, table,
 };
 
 thread_local! {
@@ -44,6 +45,10 @@ static ALLOCATOR: Watching = Watching;
 /// The largest single allocation allowed whatever the input's length, for example the buffer of a
 /// writer.
 const ALWAYS_BYTES: usize = 1 << 20;
+
+/// The largest page of a Parquet file. Its length comes from a header, because codecs expand without
+/// a limit.
+const PARQUET_PAGE_BYTES: usize = 256 << 20;
 
 /// A compressed block may expand by this factor. Readers trust no other length beyond the bytes
 /// that exist.
@@ -87,11 +92,16 @@ fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut SplitMix) {
 /// Runs a target. A failure names the number of the mutation, which is also the seed of the random
 /// generator.
 fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
+    replay_within(ALWAYS_BYTES, target, function, mutations);
+}
+
+/// As [`replay`], with another bound on a single allocation.
+fn replay_within(always_bytes: usize, target: &str, function: fn(&[u8]), mutations: usize) {
     let seeds = corpus(target);
     let call = |data: &[u8]| {
         LARGEST.set(0);
         function(data);
-        let (largest, limit) = (LARGEST.get(), ALWAYS_BYTES + MAX_EXPANSION * data.len());
+        let (largest, limit) = (LARGEST.get(), always_bytes + MAX_EXPANSION * data.len());
         assert!(largest <= limit, "{largest} bytes allocated at once for an input of {} bytes", data.len());
     };
     seeds.iter().for_each(|seed| call(seed));
@@ -194,4 +204,14 @@ fn foreign_filters_of_any_bytes_answer_by_the_formulas() {
 #[test]
 fn foreign_files_of_any_bytes_are_refused_or_deny_no_key() {
     replay("foreign_table", foreign_table, 10_000);
+}
+
+#[test]
+fn footers_of_any_bytes_are_refused_or_rewritten_whole() {
+    replay("parquet_footer", parquet_footer, 10_000);
+}
+
+#[test]
+fn parquet_files_of_any_bytes_are_refused_or_lose_no_value() {
+    replay_within(PARQUET_PAGE_BYTES, "parquet_add", parquet_add, 4_000);
 }

@@ -1,11 +1,18 @@
 //! Writes the seeds of the targets `open_block`, `table`, `log_and_manifest`, `store_ops`,
-//! `foreign_filter` and `foreign_table`. The bytes are the same each time. The command is
+//! `foreign_filter`, `foreign_table`, `parquet_add` and `parquet_footer`. The bytes are the same each time. The command is
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use filterblock::{Error, FilterBlock, FilterBuilder, HashSeed, Verify};
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
 use filterblock_fuzz::store_files::{Log, STORE_ID, batch, current, first_edit, put_numbers};
 
 fn write(target: &str, name: &str, parts: &[&[u8]]) {
@@ -276,5 +283,59 @@ fn seeds_of_foreign_table() {
                 }
             }
         }
+    }
+}
+
+/// Writes a file with a number, an optional text and a list of numbers.
+fn small_parquet(rows: u32, change: impl Fn(WriterPropertiesBuilder) -> WriterPropertiesBuilder) -> Vec<u8> {
+    let schema = "message m { required double x; optional binary s (UTF8); \
+                  optional group l (LIST) { repeated group list { required int32 element; } } }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = Arc::new(change(WriterProperties::builder()).build());
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
+    for group in 0..2 {
+        let mut row_group = writer.next_row_group().unwrap();
+        let numbers: Vec<f64> = (0..rows).map(|row| f64::from(row / 2 * group)).collect();
+        let mut column = row_group.next_column().unwrap().unwrap();
+        column.typed::<DoubleType>().write_batch(&numbers, None, None).unwrap();
+        column.close().unwrap();
+        let levels: Vec<i16> = (0..rows).map(|row| i16::from(row % 3 != 0)).collect();
+        let texts = (0..rows).filter(|row| row % 3 != 0).map(|row| ByteArray::from(format!("text {row}").into_bytes()));
+        let mut column = row_group.next_column().unwrap().unwrap();
+        column.typed::<ByteArrayType>().write_batch(&texts.collect::<Vec<_>>(), Some(&levels), None).unwrap();
+        column.close().unwrap();
+        let elements: Vec<i32> = (0..rows.cast_signed() * 2).collect();
+        let repetitions: Vec<i16> = elements.iter().map(|element| (element % 2) as i16).collect();
+        let mut column = row_group.next_column().unwrap().unwrap();
+        let definitions = vec![2; elements.len()];
+        column.typed::<Int32Type>().write_batch(&elements, Some(&definitions), Some(&repetitions)).unwrap();
+        column.close().unwrap();
+        row_group.close().unwrap();
+    }
+    writer.close().unwrap();
+    bytes
+}
+
+#[test]
+#[ignore = "writes seed files to fuzz/corpus"]
+fn seeds_of_parquet() {
+    type Change = fn(WriterPropertiesBuilder) -> WriterPropertiesBuilder;
+    let plain: Change = |builder| builder.set_dictionary_enabled(false).set_compression(Compression::UNCOMPRESSED);
+    let changes: [(&str, Change); 5] = [
+        ("plain", plain),
+        ("dictionary", |builder| builder.set_compression(Compression::UNCOMPRESSED)),
+        ("snappy", |builder| builder.set_dictionary_enabled(false).set_compression(Compression::SNAPPY)),
+        ("version-2", |builder| {
+            let builder = builder.set_writer_version(WriterVersion::PARQUET_2_0).set_dictionary_enabled(false);
+            builder.set_compression(Compression::UNCOMPRESSED)
+        }),
+        ("filters", |builder| builder.set_bloom_filter_enabled(true).set_compression(Compression::UNCOMPRESSED)),
+    ];
+    for (name, change) in changes {
+        let file = small_parquet(20, change);
+        write("parquet_add", name, &[&file]);
+        let footer = filterblock_parquet::Footer::read(&mut std::io::Cursor::new(&file)).unwrap();
+        write("parquet_footer", name, &[footer.metadata()]);
     }
 }

@@ -1,5 +1,7 @@
 //! Sizes of filters, and filters of the hashes of a chunk in bounded memory.
 
+mod distinct;
+
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 
 use crate::error::{Error, Result};
@@ -12,11 +14,8 @@ const LANES: i32 = 8;
 const CLEAR: f64 = 31.0 / 32.0;
 /// The largest filter. Arrow's readers refuse longer ones.
 const MAX_BLOCKS: usize = (128 << 20) / 32;
-/// The number of hashes that are sorted at once: 96 MiB.
+/// The number of hashes that are kept: 96 MiB.
 const MAX_HASHES: usize = 12 << 20;
-/// The least room for further hashes.
-const SLACK: usize = 4096;
-
 /// How long the filters are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
@@ -113,7 +112,7 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 
 /// The distinct hashes of a chunk, in bounded memory.
 ///
-/// Up to 12 Mi hashes are kept, sorted, and counted. If a chunk has more, of which more than 9 Mi are
+/// Up to 12 Mi hashes are kept and counted. If a chunk has more, of which more than 9 Mi are
 /// distinct, they go into a filter for the largest possible number of values, which is folded at the end. Its
 /// number of values is then estimated from its bits; with so many values, the error is below 0.1 %.
 /// A sketch such as `HyperLogLog` was rejected: it counts worse, and makes no filter.
@@ -147,9 +146,7 @@ impl Collector {
     /// As [`Self::new`], with another number of hashes that are kept, so that tests reach it.
     #[must_use]
     pub fn with_max_hashes(sizing: Sizing, most: u64, max_hashes: usize) -> Self {
-        // Zeros and NaNs have a few more hashes than values.
-        let capacity = usize::try_from(most).unwrap_or(usize::MAX).saturating_add(SLACK).min(max_hashes);
-        Self { hashes: Vec::with_capacity(capacity), max_hashes, large: None, sizing, most }
+        Self { hashes: Vec::new(), max_hashes, large: None, sizing, most }
     }
 
     /// Adds hashes, which may repeat.
@@ -161,30 +158,28 @@ impl Collector {
             hashes.iter().for_each(|&hash| large.add_hash(hash));
             return Ok(());
         }
-        if self.hashes.len() + hashes.len() > self.hashes.capacity() {
-            self.compact();
-            let len = self.hashes.len() + hashes.len();
+        if self.hashes.len() + hashes.len() > self.max_hashes {
+            distinct::retain(&mut self.hashes);
             // Room for a quarter is needed, or the next calls would sort again and again.
-            if len > self.max_hashes / 4 * 3 {
+            if self.hashes.len() + hashes.len() > self.max_hashes / 4 * 3 {
                 self.enlarge()?;
                 return self.add(hashes);
             }
-            self.hashes.reserve_exact((len / 4 * 5 + SLACK).min(self.max_hashes) - self.hashes.len());
+        }
+        let len = self.hashes.len() + hashes.len();
+        if len > self.hashes.capacity() {
+            // The number of values comes from the file, so no memory is reserved for it.
+            self.hashes.reserve_exact((len * 2).min(self.max_hashes) - self.hashes.len());
         }
         self.hashes.extend_from_slice(hashes);
         Ok(())
-    }
-
-    fn compact(&mut self) {
-        self.hashes.sort_unstable();
-        self.hashes.dedup();
     }
 
     /// Moves the hashes into a filter for the largest possible number of values.
     fn enlarge(&mut self) -> Result<()> {
         let powers = Sizing { is_exact: false, ..self.sizing };
         let mut large = ParquetBloomBuilder::with_blocks(powers.num_blocks(self.most))?;
-        // The hashes are sorted, and so are their blocks: memory is returned from the end while the
+        // The blocks of the hashes ascend: memory is returned from the end while the
         // filter fills from the end.
         while !self.hashes.is_empty() {
             let keep = self.hashes.len().saturating_sub(self.max_hashes / 16 + 1);
@@ -207,7 +202,7 @@ impl Collector {
             builder.fold_to(powers.num_blocks(distinct).min(builder.num_blocks()))?;
             return Ok(Filter { builder, distinct, hashes: None });
         }
-        self.compact();
+        distinct::retain(&mut self.hashes);
         let distinct = self.hashes.len() as u64;
         let mut builder = ParquetBloomBuilder::with_blocks(self.sizing.num_blocks(distinct))?;
         self.hashes.iter().for_each(|&hash| builder.add_hash(hash));

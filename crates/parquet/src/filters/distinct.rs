@@ -1,0 +1,114 @@
+//! Removes equal hashes. Hashes are uniform, so one pass spreads them over small buckets, and a
+//! table in the first-level cache finds the equal ones of a bucket: half the time of
+//! `sort_unstable`.
+
+/// Fewer hashes are sorted.
+const FEW: usize = 1 << 13;
+/// More hashes are sorted in place, because the copy would need too much memory: 32 MiB.
+const MANY: usize = 4 << 20;
+/// The mean number of hashes in a bucket is between this number and its double.
+const PER_BUCKET: usize = 256;
+/// The slots of the table. A bucket fills at most half of them, or it is sorted.
+const SLOTS: usize = 2048;
+
+/// Leaves each hash once. The blocks of their values ascend, up to the order within a bucket. Up to
+/// 4 Mi hashes, it needs a copy of them in memory.
+pub(super) fn retain(hashes: &mut Vec<u64>) {
+    if !(FEW..=MANY).contains(&hashes.len()) {
+        hashes.sort_unstable();
+        hashes.dedup();
+        return;
+    }
+    let shift = 64 - (hashes.len() / PER_BUCKET).ilog2();
+    let (mut spread, ends) = spread(hashes, shift);
+    hashes.clear();
+    let (mut table, mut start) = (vec![0; SLOTS], 0);
+    for end in ends {
+        let bucket = spread.get_mut(start..end).unwrap_or_default();
+        start = end;
+        if bucket.len() <= SLOTS / 2 {
+            table.fill(0);
+            push_distinct(bucket, &mut table, hashes);
+        } else {
+            bucket.sort_unstable();
+            let before = bucket.iter().copied().map(Some);
+            let before = std::iter::once(None).chain(before);
+            hashes.extend(
+                bucket.iter().zip(before).filter(|(hash, before)| Some(**hash) != *before).map(|(hash, _)| hash),
+            );
+        }
+    }
+}
+
+/// Returns the hashes in the order of their buckets, and where each bucket ends.
+fn spread(hashes: &[u64], shift: u32) -> (Vec<u64>, Vec<usize>) {
+    let bucket = |hash: u64| usize::try_from(hash >> shift).unwrap_or(0);
+    // Where the next hash of each bucket goes. At the end, where the bucket ends.
+    let mut places = vec![0_usize; 1 << (64 - shift)];
+    for &hash in hashes {
+        if let Some(place) = places.get_mut(bucket(hash)) {
+            *place += 1;
+        }
+    }
+    let mut start = 0;
+    for place in &mut places {
+        start += std::mem::replace(place, start);
+    }
+    let mut spread = vec![0; hashes.len()];
+    for &hash in hashes {
+        if let Some(place) = places.get_mut(bucket(hash)) {
+            if let Some(slot) = spread.get_mut(*place) {
+                *slot = hash;
+            }
+            *place += 1;
+        }
+    }
+    (spread, places)
+}
+
+/// Appends each hash of a bucket once. The table is empty: all zero.
+fn push_distinct(bucket: &[u64], table: &mut [u64], distinct: &mut Vec<u64>) {
+    let mut has_zero = false;
+    for &hash in bucket {
+        // Zero marks a free slot.
+        if hash == 0 {
+            if !std::mem::replace(&mut has_zero, true) {
+                distinct.push(0);
+            }
+            continue;
+        }
+        let mut at = usize::try_from(hash >> 7 & (SLOTS as u64 - 1)).unwrap_or(0);
+        while let Some(slot) = table.get_mut(at % SLOTS) {
+            if *slot == hash {
+                break;
+            }
+            if *slot == 0 {
+                *slot = hash;
+                distinct.push(hash);
+                break;
+            }
+            at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_of_any_number_and_spread_are_left_once() {
+        for len in [0, 1, FEW - 1, FEW, FEW + 1, 100_000] {
+            for (mask, shift) in [(u64::MAX, 0), (0xff, 0), (0xff, 56), (0, 0), (1, 63), (0xfff, 52), (0xfff, 20)] {
+                let hash = |i: usize| (((i as u64 / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7) & mask) << shift;
+                let mut hashes: Vec<u64> = (0..len).map(hash).collect();
+                let mut expected = hashes.clone();
+                expected.sort_unstable();
+                expected.dedup();
+                retain(&mut hashes);
+                hashes.sort_unstable();
+                assert_eq!(hashes, expected, "{len} {mask:x} {shift}");
+            }
+        }
+    }
+}
