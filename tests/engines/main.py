@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from harness import ENGINES, Command, Context, Engine, EngineError, Results
-from suites import cost, random_ids, sizes, skips, values, writers
+from suites import cost, lengths, random_ids, sizes, skips, values, widened, writers
 
-BEGIN = "<!-- The table of engines begins; tests/engines/run writes it. -->"
+BEGIN = "<!-- The table of engines begins; tests/engines/run --record writes it. -->"
 END = "<!-- The table of engines ends. -->"
 ROOT = Path(__file__).parents[2]
 
@@ -38,23 +38,20 @@ def start_engines(npm, log, results):
 
 
 def write_table(text):
-    """Writes the table of types between the markers of docs/FOREIGN.md, if it has them."""
+    """Writes the table of types between the markers of docs/FOREIGN.md."""
     page = ROOT / "docs/FOREIGN.md"
     before, begin, rest = page.read_text().partition(BEGIN)
     if begin:
         after = rest.partition(END)[2]
-        page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
-    else:
-        (ROOT / "tests/engines/RESULT.md").write_text(text + "\n")
+        page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
 def run_suites(ctx, options):
-    suites = {"random_ids": random_ids, "sizes": sizes, "writers": writers, "values": values}
-    if options.full:
-        suites["cost"] = cost
+    suites = [random_ids, sizes, lengths, writers, values, widened] + [cost] * options.full
     print("\n# types", flush=True)
     table = skips.run(ctx)
-    for name, suite in suites.items():
+    for suite in suites:
+        name = suite.__name__.removeprefix("suites.")
         if options.suite and name not in options.suite:
             continue
         start = time.monotonic()

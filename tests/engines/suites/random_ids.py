@@ -15,7 +15,7 @@ DUCKDB_SHARE_MAX = 0.22
 def write(path, groups, rows):
     rng = np.random.default_rng(3)
     ids = rng.integers(0, 2**62, groups * rows) * 2
-    table = pa.table({"id": ids, "value": rng.integers(0, 2500, len(ids))})
+    table = pa.table({"id": ids, "value": rng.integers(0, 20_000, len(ids))})
     pq.write_table(table, path, row_group_size=rows, compression="zstd", use_dictionary=False)
     return ids
 

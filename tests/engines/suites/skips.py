@@ -55,7 +55,8 @@ def judge(ctx, engine, old, new, sample):
     check(before["rows"] == 0 and before["scanned"] == before["total"], f"the old file gives {before}")
     counts = sample.count(sample.present)
     if present["rows"] != sum(counts):
-        return "finds no rows in the old file"
+        results.note(f"{engine.name} finds no row for {kind.name} without filters either")
+        return "cannot ask"
     try:
         after = lookup(engine, new, kind, sample.present)
         misses = [lookup(engine, new, kind, value) for value in sample.absent]
@@ -97,7 +98,7 @@ def run(ctx):
 
 def check_refused(ctx):
     path, _ = write(ctx, "float16.parquet", columns.FLOAT16)
-    status, _, err = ctx.command.run("parquet", "add", path, "--column", "float16", "-o", ctx.path("refused.parquet"))
+    status, _, err = ctx.command.run("parquet", "add", path, "--column", "float16", "--dry-run")
     ctx.results.check(SUITE, "command", status == 2 and "FLOAT16" in err, f"float16: status {status}, {err}")
 
 

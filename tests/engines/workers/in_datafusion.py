@@ -64,3 +64,8 @@ def write(source, path, options):
     frame = connect().read_parquet(source)
     frame.write_parquet_with_options(path, ParquetWriterOptions(**options))
     return {}
+
+
+def count(sql):
+    con = datafusion.SessionContext().enable_url_table()
+    return {"count": con.sql(sql).collect()[0].column(0)[0].as_py()}

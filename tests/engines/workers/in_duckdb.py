@@ -82,3 +82,7 @@ def copy(source, path, options):
     con.execute("set preserve_insertion_order = true")
     con.execute(f"copy (from read_parquet('{source}')) to '{path}' (format parquet, row_group_size 1000000, {options})")
     return {"filters": lengths(path)["num"]}
+
+
+def count(sql):
+    return {"count": connect().execute(sql).fetchall()[0][0]}
