@@ -15,6 +15,9 @@ DUCKDB_SHARE_MAX = 0.22
 def write(path, groups, rows):
     rng = np.random.default_rng(3)
     ids = rng.integers(0, 2**62, groups * rows) * 2
+    # The extremes of each row group span all ids, so statistics skip none.
+    each = ids.reshape(groups, rows)
+    each[:, 0], each[:, -1] = np.arange(groups) * 2, 2**63 - 2 - np.arange(groups) * 2
     table = pa.table({"id": ids, "value": rng.integers(0, 20_000, len(ids))})
     pq.write_table(table, path, row_group_size=rows, compression="zstd", use_dictionary=False)
     return ids
@@ -31,7 +34,7 @@ def bytes_read(engine, path, value):
 
 
 def compare(ctx, engine, old, new, ids):
-    absent, present = int(ids[len(ids) // 2]) + 1, int(ids[7])
+    absent, present = int(ids[len(ids) // 2 + 3]) + 1, int(ids[7])
     before, after, found = (lookup(engine, *ask) for ask in ((old, absent), (new, absent), (new, present)))
     groups = before["total"]
 
@@ -41,13 +44,14 @@ def compare(ctx, engine, old, new, ids):
     check(before["scanned"] == groups, f"the old file scans {before}")
     check(after["scanned"] <= groups // 1000 and after["rows"] == 0, f"an absent key scans {after}")
     check(1 <= found["scanned"] <= 1 + groups // 1000 and found["rows"] == 1, f"a present key scans {found}")
+    counts = f"row groups {before['scanned']} -> {after['scanned']} of {groups} (present key: {found['scanned']})"
+    if engine.name == "datafusion" and groups > GROUPS:
+        # Ten thousand small reads over HTTP take minutes.
+        return ctx.results.note(f"datafusion: {counts}")
     old_bytes, new_bytes = bytes_read(engine, old, absent), bytes_read(engine, new, absent)
     share = new_bytes / old_bytes
     check(engine.name != "duckdb" or groups > GROUPS or share <= DUCKDB_SHARE_MAX, f"{share:.3f} of the bytes")
-    ctx.results.note(
-        f"{engine.name}: row groups {before['scanned']} -> {after['scanned']} of {groups} (present key: "
-        f"{found['scanned']}), bytes {old_bytes:,} -> {new_bytes:,} ({share:.2f})"
-    )
+    ctx.results.note(f"{engine.name}: {counts}, bytes {old_bytes:,} -> {new_bytes:,} ({share:.2f})")
 
 
 def run_one(ctx, name, groups, rows, fpr):

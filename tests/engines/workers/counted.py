@@ -1,8 +1,13 @@
-"""Counts the bytes that an engine asks for: an HTTP server with ranges, and an fsspec file system."""
+"""Counts the bytes that an engine asks for: an HTTP server with ranges."""
 
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
 
 
 class Server:
@@ -12,8 +17,7 @@ class Server:
         self.read_bytes = 0
         self.lock = threading.Lock()
         handler = type("Handler", (RangeHandler,), {"counter": self, "folder": folder})
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.server.daemon_threads = True
+        self.server = Listener(("127.0.0.1", 0), handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
@@ -70,32 +74,3 @@ class RangeHandler(BaseHTTPRequestHandler):
             self.wfile.write(data)
         except OSError:
             self.close_connection = True
-
-
-def counting_fs(protocol):
-    """Returns an fsspec file system over local files that counts the bytes of its reads."""
-    from fsspec.implementations.local import LocalFileSystem
-
-    class Counting(LocalFileSystem):
-        cachable = False
-        read_bytes = 0
-
-        def _open(self, path, mode="rb", **kwargs):
-            file = super()._open(path, mode, **kwargs)
-            return CountedFile(file, self)
-
-    Counting.protocol = protocol
-    return Counting()
-
-
-class CountedFile:
-    def __init__(self, file, counter):
-        self.file, self.counter = file, counter
-
-    def read(self, *args):
-        data = self.file.read(*args)
-        self.counter.read_bytes += len(data)
-        return data
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)

@@ -33,14 +33,20 @@ def lookup(path, column, literal, scalar=None):
     sql = f"select {name} from t where {name} = {literal}"
     rows = sum(batch.num_rows for batch in con.sql(sql).collect())
     plan = str(con.sql("explain analyze " + sql).collect()[0].to_pylist())
-    found = re.search(r"row_groups_pruned_bloom_filter=(\d+) total . (\d+) matched", plan)
-    if not found:
-        raise ValueError("the plan has no metric of Bloom filters: " + plan[:200])
+    total, matched = metric(plan, "statistics")
     # A plan that cannot ask filters counts no row groups for them.
-    statistics = re.search(r"row_groups_pruned_statistics=(\d+) total . (\d+) matched", plan)
-    total = int(statistics[1])
-    skipped = int(found[1]) - int(found[2])
-    return {"rows": rows, "total": total, "scanned": int(statistics[2]) - skipped}
+    asked, kept = metric(plan, "bloom_filter")
+    return {"rows": rows, "total": total, "scanned": matched - (asked - kept)}
+
+
+def metric(plan, name):
+    """Returns the row groups before and after a step. Large numbers look like `10.00 K`."""
+    number = r"([\d.]+)( K)?"
+    found = re.search(f"row_groups_pruned_{name}={number} total . {number} matched", plan)
+    if not found:
+        raise ValueError(f"the plan has no metric row_groups_pruned_{name}")
+    before, before_unit, after, after_unit = found.groups()
+    return round(float(before) * (1000 if before_unit else 1)), round(float(after) * (1000 if after_unit else 1))
 
 
 def bytes_read(path, column, literal):
