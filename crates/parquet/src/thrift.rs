@@ -301,10 +301,14 @@ impl<'a> Reader<'a> {
 
     fn list(&mut self) -> Parsed<(Kind, usize)> {
         let byte = self.byte()?;
-        let kind = Kind::new(byte & 15).ok_or_else(|| self.malformed())?;
         let len = match byte >> 4 {
             15 => self.len()?,
             len => len.into(),
+        };
+        let kind = match (byte & 15, len) {
+            // fastparquet writes empty lists without a type.
+            (0, 0) => Kind(0),
+            (code, _) => Kind::new(code).ok_or_else(|| self.malformed())?,
         };
         Ok((kind, len))
     }

@@ -37,7 +37,8 @@ no new file.
 
 Columns:
   NAME is the path of a leaf column: the names joined by dots, such as user.id or tags.list.element.
-  All types but Boolean can have filters. Nulls are in no filter.
+  All types but Boolean and FLOAT16 can have filters: DuckDB finds no rows of a FLOAT16 column with filters.
+  Nulls are in no filter.
   If a column has +0.0 or -0.0, its filter has both. If it has a NaN, its filter has this NaN and the two default NaNs.
 
 Size of a filter:

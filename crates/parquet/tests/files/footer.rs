@@ -66,6 +66,22 @@ fn unknown_fields_survive_a_rewrite() {
 }
 
 #[test]
+fn an_empty_list_may_have_no_type() {
+    let sample = write(&Layout::default());
+    // fastparquet writes this as the list of keys and values of each chunk.
+    let untyped = Field { id: 77, kind: Kind::LIST, value: vec![0].into() };
+    let bytes = set_in_file(&sample.bytes, untyped.clone());
+    let footer = footer_of(&bytes).unwrap();
+    let again = footer.rewrite(|_, _, filter| filter).unwrap();
+    assert_eq!(again, bytes[footer.metadata_offset() as usize..]);
+    let file = Struct::parse(&again).unwrap().0;
+    assert_eq!(file.list(77).map(|list| list.elements.len()), Some(0));
+    // A list with elements needs their type.
+    let untyped = Field { value: vec![0x10, 0].into(), ..untyped };
+    assert!(matches!(footer_of(&set_in_file(&sample.bytes, untyped)), Err(Error::Corrupt { .. })));
+}
+
+#[test]
 fn an_unusual_encoding_is_refused() {
     let sample = write(&Layout::default());
     let metadata = footer_of(&sample.bytes).unwrap().metadata().to_vec();
