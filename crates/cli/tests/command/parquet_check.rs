@@ -47,7 +47,7 @@ fn right_filters_give_no_findings() {
         assert!(text.starts_with("a.parquet: 3 row groups\n"), "{text}");
         assert!(text.contains("3 of 3 have a filter; 3 right"), "{text}");
         assert!(text.contains("DuckDB, DataFusion, ClickHouse, hyparquet"), "{text}");
-        assert_eq!(text.contains("| 6,000 "), option.len() == 1, "{text}");
+        assert_eq!(text.contains(" about "), option.is_empty(), "{text}");
     }
     let report = check(&shell, &["a.parquet", "--column", "id", "--values", "--json"]).json(0);
     let id = column(&report);
