@@ -15,7 +15,6 @@ use parquet::file::reader::ChunkReader;
 use crate::error::{Error, Result};
 use crate::filters::{self, Collector, Filter, Sizing};
 use crate::footer::{FilterRange, Footer};
-use crate::thrift::Struct;
 use crate::values::ParquetValues;
 
 /// The length of a header, within two bytes.
@@ -141,7 +140,7 @@ pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Res
     end_of_copy(footer, out)?;
     let mut ranges = Ranges::new();
     for (row_group, leaf, filter) in without_length(footer) {
-        let len = filter_len(footer, filter.offset, out)?;
+        let len = footer.read_filter(filter, out)?.len() as u64;
         ranges.insert((row_group, leaf), FilterRange { len_bytes: Some(len), ..filter });
     }
     out.seek(SeekFrom::End(0))?;
@@ -157,21 +156,6 @@ pub fn without_length(footer: &Footer) -> impl Iterator<Item = (usize, usize, Fi
         let filter = footer.chunk(group, leaf)?.filter?;
         filter.len_bytes.is_none().then_some((group, leaf, filter))
     })
-}
-
-/// Returns the length of header and bits of the filter at `offset`.
-fn filter_len(footer: &Footer, offset: u64, file: &mut (impl Read + Seek)) -> Result<u64> {
-    /// The longest header that is read. Headers have 15 to 20 bytes.
-    const MAX_HEADER_LEN_BYTES: u64 = 256;
-    let invalid = || Error::corrupt("filter", offset);
-    let left = footer.metadata_offset().checked_sub(offset).ok_or_else(invalid)?;
-    let header = read(file, offset, left.min(MAX_HEADER_LEN_BYTES))?;
-    let (parsed, header_len) = Struct::parse(&header).map_err(|_| invalid())?;
-    let bits = parsed.int(1).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid)?;
-    let len = bits.checked_add(header_len as u64).filter(|&len| len <= left).ok_or_else(invalid)?;
-    // This checks the rest of the header.
-    ParquetBloom::parse(&read(file, offset, len)?).map_err(|error| error.moved_by(offset))?;
-    Ok(len)
 }
 
 /// Checks the length of the copy. Returns the offset of the first filter.

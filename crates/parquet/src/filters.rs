@@ -191,6 +191,16 @@ impl Collector {
         Ok(())
     }
 
+    /// Returns the number of distinct hashes, and whether it is an estimate.
+    #[must_use]
+    pub fn count(mut self) -> (u64, bool) {
+        if let Some(large) = self.large {
+            return (estimated_distinct(large.bits()), true);
+        }
+        distinct::retain(&mut self.hashes);
+        (self.hashes.len() as u64, false)
+    }
+
     /// Makes the filter. Returns it folded to its size. With an exact size and more hashes than are
     /// kept, the filter is too long: see [`Filter::exact_blocks`].
     ///

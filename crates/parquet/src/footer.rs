@@ -10,6 +10,7 @@
 //! ```
 
 mod schema;
+mod stored;
 
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -7,6 +7,8 @@
 
 #[cfg(feature = "values")]
 pub mod append;
+#[cfg(feature = "values")]
+pub mod check;
 pub mod error;
 pub mod filters;
 pub mod footer;

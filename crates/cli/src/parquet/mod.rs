@@ -1,7 +1,10 @@
 //! `filterblock parquet`: filters of Parquet files.
 
 mod add;
+mod check;
+mod check_report;
 mod columns;
+mod engines;
 mod inputs;
 mod one_file;
 mod report;
@@ -13,10 +16,11 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock parquet add events.parquet --column user.id -o with-filters.parquet
   filterblock parquet add lake/ --column id session --in-place
+  filterblock parquet check lake/ --column id
 
 See docs/FOREIGN.md for the engines that use such filters.";
 
-/// Add filters to Parquet files without rewriting their data
+/// Add filters to Parquet files without rewriting their data, and check the filters of files
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -27,6 +31,7 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Add(add::Arguments),
+    Check(check::Arguments),
 }
 
 /// Runs `filterblock parquet`.
@@ -34,6 +39,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     quiet_guarded_panics();
     match &arguments.command {
         Command::Add(arguments) => add::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
     }
 }
 

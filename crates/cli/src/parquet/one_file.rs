@@ -30,7 +30,7 @@ pub enum Work<'a> {
 #[derive(Debug)]
 pub struct Source<'a> {
     path: &'a Path,
-    file: File,
+    pub file: File,
     seen: Seen,
     pub footer: Footer,
 }
@@ -96,6 +96,11 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Opens the values of the file.
+    pub fn values(&self) -> Result<ParquetValues<FileStart>, Error> {
+        values(self.file.try_clone()?, &self.footer)
+    }
+
     /// Returns whether the work would change the file.
     pub fn needs(&self, request: Option<&Request>) -> bool {
         match request {
@@ -112,8 +117,7 @@ impl<'a> Source<'a> {
             return Ok(done);
         };
         let start = Instant::now();
-        let file = self.file.try_clone().map_err(|error| Failure::file(self.path, error))?;
-        let estimated = values(file, &self.footer).and_then(|values| append::estimate(&self.footer, &values, request));
+        let estimated = self.values().and_then(|values| append::estimate(&self.footer, &values, request));
         let len_bytes = |(row_group, leaf)| self.footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.len_bytes);
         let total: u64 = request.chunks(&self.footer).map(len_bytes).sum();
         let mut leaves = BTreeSet::new();

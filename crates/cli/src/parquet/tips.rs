@@ -15,13 +15,13 @@ pub fn of(footer: &Footer, leaf: usize, done: &Done, requested_fpr: Option<f64>)
     let filters: Vec<_> = done.added.iter().filter(|filter| filter.leaf == leaf).collect();
     let most = filters.iter().map(|filter| filter.distinct).max().unwrap_or(0);
     let values = filters.iter().filter_map(|filter| footer.chunk(filter.row_group, leaf)).map(|chunk| chunk.num_values);
-    if !filters.is_empty() && most <= FEW_VALUES && values.max().unwrap_or(0) > 10 * FEW_VALUES {
+    if !filters.is_empty() && are_few(most, values.max().unwrap_or(0)) {
         tips.push(format!(
             "few distinct values (at most {most} in a row group): most row groups have every value, so a filter rarely \
              skips one"
         ));
     }
-    if footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf) {
+    if is_sorted(footer, leaf) {
         tips.push(
             "sorted: the smallest and greatest values of the row groups already skip, so a filter adds little".into(),
         );
@@ -34,6 +34,17 @@ pub fn of(footer: &Footer, leaf: usize, done: &Done, requested_fpr: Option<f64>)
         ));
     }
     tips
+}
+
+/// Returns whether a row group has so few distinct values, and so many rows, that a filter hardly
+/// skips it.
+pub fn are_few(distinct: u64, num_values: u64) -> bool {
+    distinct <= FEW_VALUES && num_values > 10 * FEW_VALUES
+}
+
+/// Returns whether the smallest and greatest values of the row groups already skip.
+pub fn is_sorted(footer: &Footer, leaf: usize) -> bool {
+    footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf)
 }
 
 /// Returns whether no two row groups share a part of their range of values.

@@ -13,6 +13,7 @@ mod foreign_support;
 mod index;
 mod interrupted;
 mod parquet_add;
+mod parquet_check;
 mod plan;
 mod refused_values;
 mod repair;

@@ -2,6 +2,11 @@
 
 use crate::thrift::{List, Struct};
 
+/// The number of the repetition type `REPEATED`.
+const REPEATED: i64 = 2;
+/// The number of the logical type `INTEGER`.
+const INTEGER: i16 = 10;
+
 /// The physical type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PhysicalType {
@@ -59,6 +64,14 @@ pub struct Leaf {
     pub physical_type: PhysicalType,
     /// The number of the logical type, or `None` if it has none.
     pub logical_type: Option<i16>,
+    /// The number of the converted type, which older writers store, or `None` if it has none.
+    pub converted_type: Option<i64>,
+    /// The number of bits of the logical type `INTEGER`, or `None` for other types.
+    pub integer_bits: Option<u8>,
+    /// Whether the column lies in a group.
+    pub is_nested: bool,
+    /// Whether a row may have several values, as in a list.
+    pub is_repeated: bool,
 }
 
 /// Returns the leaf columns in the order of the schema. Returns `None` if the schema is not valid.
@@ -66,14 +79,16 @@ pub(super) fn leaves(schema: &List<'_>) -> Option<Vec<Leaf>> {
     let mut elements = schema.structs().ok()?.iter();
     let root = Struct::parse(elements.next()?).ok()?.0;
     let mut leaves = Vec::new();
-    // For each open group: the length of its path, and the number of children that follow.
-    let mut open = vec![(0, children(&root)?)];
+    // For each open group: the length of its path, the number of children that follow, and whether
+    // it repeats.
+    let mut open = vec![(0, children(&root)?, false)];
     let mut path = String::new();
     for bytes in elements {
-        while matches!(open.last(), Some((_, 0))) {
+        while matches!(open.last(), Some((_, 0, _))) {
             open.pop();
         }
-        let (parent_len, left) = open.last_mut()?;
+        let is_nested = open.len() > 1;
+        let (parent_len, left, parent_repeats) = open.last_mut()?;
         *left -= 1;
         path.truncate(*parent_len);
         let element = Struct::parse(bytes).ok()?.0;
@@ -81,17 +96,29 @@ pub(super) fn leaves(schema: &List<'_>) -> Option<Vec<Leaf>> {
             path.push('.');
         }
         path.push_str(&String::from_utf8_lossy(element.binary(4)?));
+        let is_repeated = *parent_repeats || element.int(3) == Some(REPEATED);
         match children(&element) {
-            Some(num @ 1..) => open.push((path.len(), num)),
+            Some(num @ 1..) => open.push((path.len(), num, is_repeated)),
             _ => {
                 let physical_type = PhysicalType::from_number(element.int(1)?)?;
                 let logical = element.get(10).and_then(|field| Some(Struct::parse(&field.value).ok()?.0));
-                let logical_type = logical.and_then(|union| union.fields.first().map(|member| member.id));
-                leaves.push(Leaf { path: path.clone(), physical_type, logical_type });
+                let member = logical.as_ref().and_then(|union| union.fields.first());
+                let integer = member.filter(|member| member.id == INTEGER);
+                let integer = integer.and_then(|member| Some(Struct::parse(&member.value).ok()?.0));
+                leaves.push(Leaf {
+                    path: path.clone(),
+                    physical_type,
+                    logical_type: member.map(|member| member.id),
+                    converted_type: element.int(6),
+                    // The width is a single byte, not a variable-length number.
+                    integer_bits: integer.and_then(|integer| integer.get(1)?.value.first().copied()),
+                    is_nested,
+                    is_repeated,
+                });
             }
         }
     }
-    open.iter().all(|(_, left)| *left == 0).then_some(leaves)
+    open.iter().all(|(_, left, _)| *left == 0).then_some(leaves)
 }
 
 /// Returns the names of a path, joined by dots.

@@ -20,7 +20,7 @@ use parquet::schema::types::ColumnDescPtr;
 use crate::error::{Error, Result};
 use guard::guarded;
 use header::Content;
-use plain::Hashes;
+use plain::{Companions, Hashes};
 
 pub use guard::is_guarded;
 
@@ -89,6 +89,46 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_each_hash(&self, row_group: usize, leaf: usize, sink: &mut dyn FnMut(&[u64])) -> Result<ChunkPages> {
+        self.hash(row_group, leaf, Companions::Added, sink)
+    }
+
+    /// As [`Self::for_each_hash`], but a zero or a NaN gives its own hash only. These are the values
+    /// that a filter of any writer must have.
+    ///
+    /// # Errors
+    /// Returns errors as [`Self::for_each_hash`] does.
+    pub fn for_each_stored_hash(
+        &self,
+        row_group: usize,
+        leaf: usize,
+        sink: &mut dyn FnMut(&[u64]),
+    ) -> Result<ChunkPages> {
+        self.hash(row_group, leaf, Companions::Omitted, sink)
+    }
+
+    /// Returns the number of values of a chunk's dictionary if the metadata say that all data pages
+    /// use it, and reads only the header of its page. Returns `None` if the number is unknown.
+    #[must_use]
+    pub fn dictionary_len(&self, row_group: usize, leaf: usize) -> Option<u64> {
+        let chunk = self.metadata.row_groups().get(row_group)?.columns().get(leaf)?;
+        let encodings = chunk.page_encoding_stats_mask()?;
+        if !encodings.is_only(Encoding::PLAIN_DICTIONARY) && !encodings.is_only(Encoding::RLE_DICTIONARY) {
+            return None;
+        }
+        let offset = u64::try_from(chunk.dictionary_page_offset()?).ok()?;
+        let len_bytes = u64::try_from(chunk.compressed_size()).ok()?;
+        offset.checked_add(len_bytes).filter(|&end| end <= self.source.len())?;
+        let page = header::read(&*self.source, offset, len_bytes).ok()?;
+        (page.content == Content::Dictionary).then_some(page.num_values)
+    }
+
+    fn hash(
+        &self,
+        row_group: usize,
+        leaf: usize,
+        companions: Companions,
+        sink: &mut dyn FnMut(&[u64]),
+    ) -> Result<ChunkPages> {
         let group = self.metadata.row_groups().get(row_group);
         let chunk = group.and_then(|group| group.columns().get(leaf));
         let failed = |reason: String| {
@@ -96,7 +136,7 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
             Error::Values { row_group, column, reason }
         };
         let chunk = chunk.ok_or_else(|| failed("there is no such column chunk".into()))?;
-        let mut hashes = Hashes::new(chunk.column_descr(), sink).map_err(failed)?;
+        let mut hashes = Hashes::new(chunk.column_descr(), companions, sink).map_err(failed)?;
         let rows = group.and_then(|group| usize::try_from(group.num_rows()).ok()).unwrap_or(0);
         let walk = guarded(|| Walk::new(&self.source, chunk, rows)).map_err(failed)?;
         let found = guarded(|| walk.run(&mut hashes)).map_err(failed)?;

@@ -19,6 +19,13 @@ enum Form {
     Double,
 }
 
+/// Whether a zero gives the hashes of both zeros, and a NaN those of the default NaNs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Companions {
+    Added,
+    Omitted,
+}
+
 /// Collects hashes, and gives them to the caller in batches.
 pub(super) struct Hashes<'a> {
     form: Form,
@@ -32,7 +39,11 @@ pub(super) struct Hashes<'a> {
 impl<'a> Hashes<'a> {
     /// # Errors
     /// Returns the reason if a column of this type can have no filter.
-    pub(super) fn new(column: &ColumnDescriptor, sink: &'a mut dyn FnMut(&[u64])) -> Result<Self, String> {
+    pub(super) fn new(
+        column: &ColumnDescriptor,
+        companions: Companions,
+        sink: &'a mut dyn FnMut(&[u64]),
+    ) -> Result<Self, String> {
         let is_half = matches!(column.logical_type_ref(), Some(LogicalType::Float16));
         let form = match column.physical_type() {
             Type::BOOLEAN => return Err("a Boolean column can have no filter".into()),
@@ -47,6 +58,12 @@ impl<'a> Hashes<'a> {
                 Ok(len @ 1..) => Form::Fixed(len),
                 _ => return Err(format!("the column has values of {} bytes", column.type_length())),
             },
+        };
+        let form = match (companions, form) {
+            (Companions::Omitted, Form::Float16) => Form::Fixed(2),
+            (Companions::Omitted, Form::Float) => Form::Fixed(4),
+            (Companions::Omitted, Form::Double) => Form::Fixed(8),
+            (_, form) => form,
         };
         Ok(Self { form, batch: Vec::with_capacity(BATCH), last: None, num_values: 0, sink })
     }

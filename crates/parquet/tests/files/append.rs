@@ -21,7 +21,7 @@ fn sizing() -> Sizing {
     Sizing::new(Budget::Fpr(0.01), false).unwrap()
 }
 
-fn all_leaves() -> Vec<usize> {
+pub fn all_leaves() -> Vec<usize> {
     (0..PATHS.len()).filter(|leaf| *leaf != FLAG).collect()
 }
 
@@ -29,7 +29,7 @@ fn request() -> Request {
     Request { leaves: all_leaves(), sizing: sizing(), replace: false }
 }
 
-fn add(bytes: &[u8], request: &Request) -> Result<(Vec<u8>, Vec<Added>), Error> {
+pub fn add(bytes: &[u8], request: &Request) -> Result<(Vec<u8>, Vec<Added>), Error> {
     let mut out = Cursor::new(bytes.to_vec());
     let footer = Footer::read(&mut out)?;
     let values = ParquetValues::open(Bytes::copy_from_slice(bytes))?;
@@ -149,7 +149,7 @@ fn a_missing_length_is_added_and_nothing_else() {
 }
 
 /// Removes the lengths of filters from a footer, as older writers leave them out.
-fn without_lengths(bytes: &[u8]) -> Vec<u8> {
+pub fn without_lengths(bytes: &[u8]) -> Vec<u8> {
     use filterblock_parquet::thrift::{Field, List, Struct};
     fn edit(list: &List<'_>, id: i16, change: &dyn Fn(&Struct<'_>) -> Field<'static>) -> Vec<u8> {
         let mut out = list.header.to_vec();

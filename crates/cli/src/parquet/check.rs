@@ -1,0 +1,161 @@
+//! `filterblock parquet check`: tells which columns have filters, and whether the filters are right.
+
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::output::{self, message};
+use super::super::progress;
+use super::super::refused_value::{RATE_EXPECTED, number};
+use super::super::text::count;
+use super::check_report::{FileReport, Report};
+use super::one_file::Source;
+use super::{columns, engines, inputs};
+use filterblock_parquet::check::{self, Request};
+use filterblock_parquet::filters::{Budget, Sizing};
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock parquet check events.parquet
+  filterblock parquet check lake/ --column id session --values
+  filterblock parquet check 'lake/*/*.parquet' --column id --quiet || echo 'filters to repair'
+  filterblock parquet check events.parquet --json | jq '.files[].columns[] | select(.undersized > 0)'
+
+Sizes:
+  right       neither of the other two
+  undersized  the expected false-positive rate (FPR) is above --max-fpr
+  oversized   at least four times the size that the distinct values need at --fpr; a reader loads the rest for nothing
+  Without --values, the number of distinct values is estimated from the bits that are set.
+
+With --values:
+  The command reads every value, counts the distinct ones, and looks each up in the filter of its row group. If a \
+filter denies one of its own values, readers lose rows.
+
+Findings:
+  A missing filter of a --column, an undersized or damaged filter, a missing length in the footer, and a denied value. \
+Oversized and scattered filters are only remarks.
+
+Exit status:
+  0  no findings
+  1  findings; the report says what to do
+  2  an error: a file or its values cannot be read, or a column does not exist
+  With several files, the command continues after an error in one of them.";
+
+/// Check the filters of Parquet files: presence, size, false-positive rate and damage
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// Parquet files, folders of them, or quoted patterns such as 'lake/*.parquet'
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The columns that must have filters; give the files before this option [default: all columns,
+    /// and none must have filters]
+    #[arg(long = "column", value_name = "NAME", num_args = 1..)]
+    columns: Vec<String>,
+    /// Look up every value in its filter, and count the distinct values
+    #[arg(long)]
+    values: bool,
+    /// The false-positive rate that decides the needed size, above 0 and below 1
+    #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), default_value = "0.01")]
+    fpr: f64,
+    /// A filter with a higher expected false-positive rate is undersized
+    #[arg(long, value_name = "P", value_parser = number(RATE_EXPECTED), default_value = "0.06")]
+    max_fpr: f64,
+    /// Print the report as JSON, with every column chunk
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
+    /// Print nothing but errors; the exit status is the answer
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs `filterblock parquet check`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    if arguments.files.is_empty() {
+        return Err(Failure::Message("no file is given; give the files before --column".into()));
+    }
+    let sizing = Sizing::new(Budget::Fpr(arguments.fpr), false)?;
+    if !(arguments.max_fpr >= arguments.fpr && arguments.max_fpr < 1.0) {
+        return Err(Failure::Message(format!(
+            "--max-fpr {}: expected a rate below 1 that is not below --fpr {}; try 0.06",
+            arguments.max_fpr, arguments.fpr
+        )));
+    }
+    if !arguments.quiet {
+        output::check_stdout()?;
+    }
+    let inputs = inputs::find(&arguments.files)?;
+    let bar = progress::bytes("checking filters", arguments.json || arguments.quiet);
+    let mut report = Report::default();
+    for input in &inputs.files {
+        match arguments.one(&input.path, sizing, &bar) {
+            Ok(found) => {
+                bar.suspend(|| arguments.tell(&found))?;
+                report.failed += u64::from(found.has_unread());
+                report.findings += found.num_findings();
+                report.files.push(found);
+            }
+            Err(failure) if inputs.files.len() == 1 => return Err(failure),
+            Err(failure) => {
+                bar.suspend(|| message(&failure));
+                report.failed += 1;
+            }
+        }
+    }
+    bar.finish_and_clear();
+    arguments.finish(&report, inputs.files.len())
+}
+
+impl Arguments {
+    fn one(&self, path: &Path, sizing: Sizing, bar: &ProgressBar) -> Outcome<FileReport> {
+        let source = Source::open(path)?;
+        let footer = &source.footer;
+        let leaves = match self.columns.is_empty() {
+            true => (0..footer.leaves().len()).collect(),
+            false => columns::find(footer, &self.columns)
+                .map_err(|failure| Failure::Message(format!("{}: {failure}", path.display())))?,
+        };
+        let request = Request { leaves, sizing, max_fpr: self.max_fpr, looks_up_values: self.values };
+        let values = match source.values() {
+            Ok(values) => Some(values),
+            Err(error) if self.values => return Err(error.in_file(path).into()),
+            // The dictionaries of columns without a filter are then not counted.
+            Err(_) => None,
+        };
+        let places =
+            request.leaves.iter().flat_map(|&leaf| (0..footer.num_row_groups()).map(move |group| (group, leaf)));
+        let chunks = places.filter_map(|(group, leaf)| footer.chunk(group, leaf));
+        bar.set_length(chunks.map(|chunk| chunk.len_bytes).sum());
+        bar.set_position(0);
+        let mut progress = |len_bytes| bar.inc(len_bytes);
+        let checked = check::check(footer, values.as_ref(), &request, &mut &source.file, &mut progress);
+        let checked = checked.map_err(|error| error.in_file(path))?;
+        Ok(FileReport::new(path, footer, &request.leaves, &checked, !self.columns.is_empty()))
+    }
+
+    /// Prints the report of a file, and the values that cannot be read.
+    fn tell(&self, found: &FileReport) -> Outcome<()> {
+        found.unread().for_each(message);
+        if self.json || self.quiet {
+            return Ok(());
+        }
+        output::print(&found.text())
+    }
+
+    fn finish(&self, report: &Report, num_files: usize) -> Outcome {
+        if self.json {
+            output::print_json(report)?;
+        } else if !self.quiet && !report.files.is_empty() {
+            output::print(&format!("Engines that were tried: {}.\n", engines::TRIED))?;
+        }
+        match (report.failed, report.findings) {
+            (0, 0) => Ok(Exit::Success),
+            (0, _) => Ok(Exit::Negative),
+            (failed, _) => {
+                let all = count(num_files as u64, "file");
+                Err(Failure::Message(format!("{failed} of {all} could not be checked; the messages above say why")))
+            }
+        }
+    }
+}

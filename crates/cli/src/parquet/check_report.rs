@@ -1,0 +1,376 @@
+//! The report of `filterblock parquet check`: a table and remarks for people, and JSON.
+
+use std::path::Path;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::super::text::{count, percent, printable, thousands};
+use super::{engines, tips};
+use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State};
+use filterblock_parquet::footer::{Leaf, PhysicalType};
+use filterblock_parquet::{Error, Footer};
+
+/// The most row groups that a remark names.
+const NAMED_MAX: usize = 5;
+
+/// The report of all files.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    pub files: Vec<FileReport>,
+    /// The number of findings, for which the exit status is 1.
+    pub findings: u64,
+    /// The number of files that could not be checked, or not completely.
+    pub failed: u64,
+}
+
+/// The report of a file.
+#[derive(Debug, Serialize)]
+pub struct FileReport {
+    file: String,
+    row_groups: usize,
+    columns: Vec<ColumnReport>,
+}
+
+/// The filters of a column in a file.
+#[derive(Debug, Serialize)]
+struct ColumnReport {
+    column: String,
+    physical_type: &'static str,
+    /// The number of row groups with a filter, damaged ones included.
+    filters: u64,
+    right: u64,
+    oversized: u64,
+    undersized: u64,
+    damaged: u64,
+    missing_lengths: u64,
+    /// The sum over the row groups, or null without --values.
+    false_negatives: Option<u64>,
+    /// The sum over the row groups, or null if it is unknown for one of them.
+    distinct_values: Option<u64>,
+    is_estimate: bool,
+    len_bytes: u64,
+    /// The highest expected false-positive rate, or null without filters.
+    fpr: Option<f64>,
+    /// The number of reads that fetch all filters: 1 if they lie side by side.
+    reads: usize,
+    /// Why a filter would not help, or null if it may help.
+    helps_little: Option<String>,
+    /// The engines that use a filter of this type, or null if they were not tried.
+    engines: Option<Vec<&'static str>>,
+    findings: Vec<String>,
+    remarks: Vec<String>,
+    chunks: Vec<ChunkReport>,
+}
+
+/// The filter of a column chunk.
+#[derive(Debug, Serialize)]
+struct ChunkReport {
+    row_group: usize,
+    /// `missing`, `damaged`, `right`, `oversized` or `undersized`.
+    filter: &'static str,
+    offset: Option<u64>,
+    len_bytes: Option<u64>,
+    blocks: Option<usize>,
+    needed_blocks: Option<usize>,
+    has_length: Option<bool>,
+    fpr: Option<f64>,
+    distinct_values: Option<u64>,
+    is_estimate: bool,
+    false_negatives: Option<u64>,
+    damage: Option<String>,
+    /// Why the values cannot be read.
+    unread: Option<String>,
+}
+
+impl FileReport {
+    /// `is_required` says whether the user has named the columns.
+    pub fn new(path: &Path, footer: &Footer, leaves: &[usize], checked: &[CheckedChunk], is_required: bool) -> Self {
+        let file = path.display().to_string();
+        let column = |&number: &usize| {
+            let leaf = footer.leaves().get(number)?;
+            let chunks = checked.iter().filter(|chunk| chunk.leaf == number).collect();
+            Some(Column { file: &file, footer, number, leaf, chunks }.report(is_required))
+        };
+        let columns = leaves.iter().filter_map(column).collect();
+        Self { row_groups: footer.num_row_groups(), columns, file }
+    }
+
+    pub fn num_findings(&self) -> u64 {
+        self.columns.iter().map(|column| column.findings.len() as u64).sum()
+    }
+
+    pub fn has_unread(&self) -> bool {
+        self.unread().next().is_some()
+    }
+
+    /// Returns the messages about values that cannot be read.
+    pub fn unread(&self) -> impl Iterator<Item = String> {
+        let chunks = self.columns.iter().flat_map(|column| &column.chunks);
+        chunks.filter_map(|chunk| Some(format!("{}: {}", printable(&self.file), chunk.unread.as_ref()?)))
+    }
+
+    /// Returns the table and the remarks.
+    pub fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(["column", "filters", "distinct values", "bytes", "highest FPR", "used by"]);
+        table.add_rows(self.columns.iter().map(|column| column.row(self.row_groups)));
+        for number in 2..5 {
+            if let Some(column) = table.column_mut(number) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let groups = count(self.row_groups as u64, "row group");
+        let mut text = format!("{}: {groups}\n{table}\n", printable(&self.file));
+        for column in &self.columns {
+            for remark in column.findings.iter().chain(&column.remarks) {
+                text += &format!("  {}: {remark}\n", printable(&column.column));
+            }
+        }
+        let helpful = |column: &&ColumnReport| column.filters == 0 && column.helps_little.is_none();
+        let optional = self.columns.iter().filter(helpful).filter(|column| column.findings.is_empty());
+        let names: Vec<_> = optional.map(|column| printable(&column.column)).collect();
+        if !names.is_empty() && self.row_groups > 0 {
+            text += &format!(
+                "  Filters may help for columns that queries compare with = or IN: filterblock parquet add {} --column \
+                 {} -o OUT\n",
+                printable(&self.file),
+                names.join(" ")
+            );
+        }
+        text
+    }
+}
+
+impl ColumnReport {
+    fn row(&self, row_groups: usize) -> [String; 6] {
+        let verdicts = [
+            (self.right, "right"),
+            (self.oversized, "oversized"),
+            (self.undersized, "undersized"),
+            (self.damaged, "damaged"),
+        ];
+        let verdicts = verdicts.iter().filter(|(num, _)| *num > 0).map(|(num, name)| format!("{num} {name}"));
+        let filters = match (self.filters, &self.helps_little) {
+            (0, Some(why)) => format!("none; a filter would not help: {why}"),
+            (0, None) => "none".into(),
+            (num, _) => {
+                format!("{num} of {row_groups} have a filter; {}", verdicts.collect::<Vec<_>>().join(", "))
+            }
+        };
+        let about = if self.is_estimate { "about " } else { "" };
+        let used_by = match &self.engines {
+            None => "not tried".into(),
+            Some(engines) if engines.is_empty() => "no engine".into(),
+            Some(engines) => engines.join(", "),
+        };
+        [
+            printable(&self.column),
+            filters,
+            self.distinct_values.map_or_else(|| "unknown".into(), |num| format!("{about}{}", thousands(num))),
+            thousands(self.len_bytes),
+            self.fpr.map_or_else(|| "-".into(), percent),
+            used_by,
+        ]
+    }
+}
+
+/// A column whose report is made.
+struct Column<'a> {
+    file: &'a str,
+    footer: &'a Footer,
+    number: usize,
+    leaf: &'a Leaf,
+    chunks: Vec<&'a CheckedChunk>,
+}
+
+impl Column<'_> {
+    fn report(&self, is_required: bool) -> ColumnReport {
+        let with_size = |size| self.sound().filter(|(_, filter)| filter.size == size).count() as u64;
+        let distinct: Option<Vec<u64>> = self.chunks.iter().map(|chunk| chunk.distinct).collect();
+        let (missing, damaged) = (self.groups(is_missing), self.groups(is_damaged));
+        let denied = self.sound().filter_map(|(_, filter)| filter.false_negatives);
+        ColumnReport {
+            column: self.leaf.path.clone(),
+            physical_type: self.leaf.physical_type.name(),
+            filters: (self.chunks.len() - missing.len()) as u64,
+            right: with_size(Size::Right),
+            oversized: with_size(Size::Oversized),
+            undersized: with_size(Size::Undersized),
+            damaged: damaged.len() as u64,
+            missing_lengths: self.groups(lacks_length).len() as u64,
+            false_negatives: denied.reduce(|a, b| a + b),
+            distinct_values: distinct.map(|numbers| numbers.iter().sum()),
+            is_estimate: self.chunks.iter().any(|chunk| chunk.is_estimate),
+            len_bytes: self.sound().map(|(_, filter)| filter.len_bytes).sum(),
+            fpr: self.sound().map(|(_, filter)| filter.fpr).reduce(f64::max),
+            reads: check::num_reads(&self.chunks),
+            helps_little: self.helps_little(),
+            engines: engines::of(self.leaf),
+            findings: self.findings(is_required),
+            remarks: self.remarks(),
+            chunks: self.chunks.iter().map(|chunk| chunk_report(chunk)).collect(),
+        }
+    }
+
+    /// Returns the sound filters with their row groups.
+    fn sound(&self) -> impl Iterator<Item = (usize, &CheckedFilter)> {
+        self.chunks.iter().filter_map(|chunk| match &chunk.state {
+            State::Sound(filter) => Some((chunk.row_group, filter)),
+            _ => None,
+        })
+    }
+
+    fn groups(&self, is: fn(&CheckedChunk) -> bool) -> Vec<usize> {
+        self.chunks.iter().filter(|chunk| is(chunk)).map(|chunk| chunk.row_group).collect()
+    }
+
+    fn findings(&self, is_required: bool) -> Vec<String> {
+        let mut findings = Vec::new();
+        let replace = self.command("--replace ", true);
+        for chunk in &self.chunks {
+            match &chunk.state {
+                State::Damaged { error, .. } => findings.push(format!(
+                    "row group {}: damaged filter: {}; {replace}",
+                    chunk.row_group,
+                    reason(error)
+                )),
+                State::Sound(CheckedFilter { false_negatives: Some(num @ 1..), .. }) => findings.push(format!(
+                    "row group {}: the filter denies {} of its own, so readers lose rows; {replace}",
+                    chunk.row_group,
+                    count(*num, "value")
+                )),
+                _ => {}
+            }
+        }
+        let missing = self.groups(is_missing);
+        if is_required && !missing.is_empty() {
+            findings.push(format!("{} without a filter; {}", named(&missing), self.command("", true)));
+        }
+        let small = self.groups(is_undersized);
+        if !small.is_empty() {
+            findings.push(format!("{}: the filter is undersized; {replace}", named(&small)));
+        }
+        let without = self.groups(lacks_length);
+        if !without.is_empty() {
+            let fix = self.command("--fix-lengths ", false);
+            findings.push(format!("{}: the footer lacks the filter's length; {fix}", named(&without)));
+        }
+        findings
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let long: Vec<_> = self.sound().filter(|(_, filter)| filter.size == Size::Oversized).collect();
+        if !long.is_empty() {
+            let groups: Vec<usize> = long.iter().map(|(group, _)| *group).collect();
+            let bytes = |blocks: fn(&CheckedFilter) -> usize| {
+                thousands(long.iter().map(|(_, filter)| blocks(filter) as u64 * 32).sum())
+            };
+            remarks.push(format!(
+                "{}: the filter is oversized: {} bytes where {} suffice; {}",
+                named(&groups),
+                bytes(|filter| filter.num_blocks),
+                bytes(|filter| filter.needed_blocks),
+                self.command("--replace ", true)
+            ));
+        }
+        let reads = check::num_reads(&self.chunks);
+        if reads > 1 {
+            remarks.push(format!(
+                "the filters lie in {reads} places, so a reader needs {reads} reads; {}",
+                self.command("--replace ", true)
+            ));
+        }
+        remarks
+    }
+
+    /// Returns what to do, as a command.
+    fn command(&self, options: &str, has_column: bool) -> String {
+        let column = if has_column { format!("--column {} ", printable(&self.leaf.path)) } else { String::new() };
+        format!("run filterblock parquet add {} {column}{options}-o OUT", printable(self.file))
+    }
+
+    /// Returns why a filter would not help, if that is known.
+    fn helps_little(&self) -> Option<String> {
+        if self.leaf.physical_type == PhysicalType::Boolean {
+            return Some("a Boolean has two values".into());
+        }
+        if engines::is_float16(self.leaf) {
+            return Some("DuckDB finds no rows of a FLOAT16 column with filters".into());
+        }
+        if tips::is_sorted(self.footer, self.number) {
+            return Some("sorted".into());
+        }
+        let most = self.chunks.iter().map(|chunk| chunk.distinct).collect::<Option<Vec<_>>>()?.into_iter().max()?;
+        let chunks = self.chunks.iter().filter_map(|chunk| self.footer.chunk(chunk.row_group, self.number));
+        let values = chunks.map(|chunk| chunk.num_values).max().unwrap_or(0);
+        tips::are_few(most, values).then(|| format!("at most {} in a row group", count(most, "distinct value")))
+    }
+}
+
+fn is_missing(chunk: &CheckedChunk) -> bool {
+    matches!(chunk.state, State::Missing)
+}
+
+fn is_damaged(chunk: &CheckedChunk) -> bool {
+    matches!(chunk.state, State::Damaged { .. })
+}
+
+fn is_undersized(chunk: &CheckedChunk) -> bool {
+    matches!(chunk.state, State::Sound(CheckedFilter { size: Size::Undersized, .. }))
+}
+
+fn lacks_length(chunk: &CheckedChunk) -> bool {
+    matches!(chunk.state, State::Sound(CheckedFilter { has_length: false, .. }))
+}
+
+/// Returns the row groups as text: `row groups 0, 1, 2 and 5 more`.
+fn named(groups: &[usize]) -> String {
+    let first: Vec<String> = groups.iter().take(NAMED_MAX).map(usize::to_string).collect();
+    let more = groups.len().saturating_sub(NAMED_MAX);
+    let plural = if groups.len() == 1 { "" } else { "s" };
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("row group{plural} {}{rest}", first.join(", "))
+}
+
+/// Returns the reason without advice for the whole file.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Corrupt { part, offset } => format!("the {part} at offset {offset} is not valid"),
+        other => other.to_string(),
+    }
+}
+
+fn chunk_report(chunk: &CheckedChunk) -> ChunkReport {
+    let filter = match &chunk.state {
+        State::Sound(filter) => Some(filter),
+        _ => None,
+    };
+    let damaged = match &chunk.state {
+        State::Damaged { range, error } => Some((*range, reason(error))),
+        _ => None,
+    };
+    ChunkReport {
+        row_group: chunk.row_group,
+        filter: match (filter.map(|filter| filter.size), &damaged) {
+            (Some(Size::Right), _) => "right",
+            (Some(Size::Oversized), _) => "oversized",
+            (Some(Size::Undersized), _) => "undersized",
+            (None, Some(_)) => "damaged",
+            (None, None) => "missing",
+        },
+        offset: filter.map(|filter| filter.offset).or(damaged.as_ref().map(|(range, _)| range.offset)),
+        len_bytes: filter.map(|filter| filter.len_bytes).or(damaged.as_ref().and_then(|(range, _)| range.len_bytes)),
+        blocks: filter.map(|filter| filter.num_blocks),
+        needed_blocks: filter.map(|filter| filter.needed_blocks),
+        has_length: filter.map(|filter| filter.has_length),
+        fpr: filter.map(|filter| filter.fpr),
+        distinct_values: chunk.distinct,
+        is_estimate: chunk.is_estimate,
+        false_negatives: filter.and_then(|filter| filter.false_negatives),
+        damage: damaged.map(|(_, reason)| reason),
+        unread: chunk.unread.as_ref().map(Error::to_string),
+    }
+}

@@ -1,0 +1,180 @@
+//! The engines that use the filters of a column, by its type.
+//!
+//! `tests/engines/expected.json` has the results of the tries. Types that were not tried have no
+//! list.
+
+use filterblock_parquet::footer::{Leaf, PhysicalType};
+
+/// The engines that were tried, with their versions.
+pub const TRIED: &str = "DuckDB 2.0.0, DataFusion 55.0.0, ClickHouse 26.9.2.1, hyparquet 1.31.5 (with \
+useBloomFilters), pyarrow 26.0.1 and Polars 2.1.0";
+
+const DUCKDB: &str = "DuckDB";
+const DATAFUSION: &str = "DataFusion";
+const CLICKHOUSE: &str = "ClickHouse";
+const HYPARQUET: &str = "hyparquet";
+
+/// The types that engines treat in different ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Integers of 8 and 16 bits.
+    Small,
+    /// Integers of 32 and 64 bits.
+    Integer,
+    Float,
+    /// Texts, bytes, and bytes of a fixed length without a logical type.
+    Bytes,
+    Uuid,
+    /// Dates, times and timestamps.
+    Time,
+    Json,
+    /// Decimals that are stored as integers.
+    IntegerDecimal,
+    /// Decimals that are stored as bytes of a fixed length.
+    FixedDecimal,
+    Int96,
+    Float16,
+    Boolean,
+}
+
+/// The engines of each type.
+const ENGINES: [(Kind, &[&str]); 12] = [
+    (Kind::Small, &[DUCKDB, CLICKHOUSE, HYPARQUET]),
+    (Kind::Integer, &[DUCKDB, DATAFUSION, CLICKHOUSE, HYPARQUET]),
+    (Kind::Float, &[DUCKDB, DATAFUSION, HYPARQUET]),
+    (Kind::Bytes, &[DUCKDB, DATAFUSION, CLICKHOUSE, HYPARQUET]),
+    (Kind::Uuid, &[DUCKDB]),
+    (Kind::Time, &[DUCKDB]),
+    (Kind::Json, &[DUCKDB, DATAFUSION]),
+    (Kind::IntegerDecimal, &[DUCKDB, DATAFUSION]),
+    (Kind::FixedDecimal, &[DATAFUSION]),
+    (Kind::Int96, &[]),
+    (Kind::Float16, &[]),
+    (Kind::Boolean, &[]),
+];
+
+/// Returns the engines that skip row groups by a filter of this column, or `None` if columns of
+/// this type were not tried.
+pub fn of(column: &Leaf) -> Option<Vec<&'static str>> {
+    let kind = kind(column)?;
+    let (_, engines) = ENGINES.iter().find(|(found, _)| *found == kind)?;
+    // Only integers were tried in groups, and no lists.
+    let is_tried = !column.is_repeated && (!column.is_nested || kind == Kind::Integer || engines.is_empty());
+    let in_groups = |engine: &&&str| !column.is_nested || **engine != DATAFUSION;
+    is_tried.then(|| engines.iter().filter(in_groups).copied().collect())
+}
+
+/// Returns whether a column has the logical type `FLOAT16`.
+pub fn is_float16(column: &Leaf) -> bool {
+    kind(column) == Some(Kind::Float16)
+}
+
+fn kind(column: &Leaf) -> Option<Kind> {
+    let kind = match (column.physical_type, annotation(column)) {
+        (PhysicalType::Boolean, _) => Kind::Boolean,
+        (PhysicalType::Int96, _) => Kind::Int96,
+        (PhysicalType::Int32 | PhysicalType::Int64, Annotation::Nothing) => Kind::Integer,
+        (PhysicalType::Int32 | PhysicalType::Int64, Annotation::Integer { is_small }) => {
+            if is_small {
+                Kind::Small
+            } else {
+                Kind::Integer
+            }
+        }
+        (PhysicalType::Int32 | PhysicalType::Int64, Annotation::Time) => Kind::Time,
+        (PhysicalType::Int32 | PhysicalType::Int64, Annotation::Decimal) => Kind::IntegerDecimal,
+        (PhysicalType::Float | PhysicalType::Double, Annotation::Nothing) => Kind::Float,
+        (PhysicalType::ByteArray, Annotation::Nothing | Annotation::Text) => Kind::Bytes,
+        (PhysicalType::ByteArray, Annotation::Json) => Kind::Json,
+        (PhysicalType::FixedLenByteArray, Annotation::Nothing) => Kind::Bytes,
+        (PhysicalType::FixedLenByteArray, Annotation::Decimal) => Kind::FixedDecimal,
+        (PhysicalType::FixedLenByteArray, Annotation::Uuid) => Kind::Uuid,
+        (PhysicalType::FixedLenByteArray, Annotation::Float16) => Kind::Float16,
+        _ => return None,
+    };
+    Some(kind)
+}
+
+/// What the logical type, or the converted type of an older writer, says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Annotation {
+    Nothing,
+    Text,
+    Decimal,
+    Time,
+    Integer { is_small: bool },
+    Json,
+    Uuid,
+    Float16,
+    Other,
+}
+
+/// Returns the annotation. The numbers are those of the format's specification.
+fn annotation(column: &Leaf) -> Annotation {
+    match (column.logical_type, column.converted_type) {
+        (Some(1), _) | (None, Some(0)) => Annotation::Text,
+        (Some(5), _) | (None, Some(5)) => Annotation::Decimal,
+        (Some(6..=8), _) | (None, Some(6..=10)) => Annotation::Time,
+        (Some(10), _) => Annotation::Integer { is_small: column.integer_bits.is_some_and(|bits| bits < 32) },
+        (None, Some(11 | 12 | 15 | 16)) => Annotation::Integer { is_small: true },
+        (None, Some(13 | 14 | 17 | 18)) => Annotation::Integer { is_small: false },
+        (Some(12), _) | (None, Some(19)) => Annotation::Json,
+        (Some(14), _) => Annotation::Uuid,
+        (Some(15), _) => Annotation::Float16,
+        (None, None) => Annotation::Nothing,
+        _ => Annotation::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf(physical_type: PhysicalType, logical_type: Option<i16>, converted_type: Option<i64>) -> Leaf {
+        Leaf {
+            path: "a".into(),
+            physical_type,
+            logical_type,
+            converted_type,
+            integer_bits: None,
+            is_nested: false,
+            is_repeated: false,
+        }
+    }
+
+    #[test]
+    fn every_kind_has_one_row_in_the_table() {
+        let is_once = |kind: &Kind| ENGINES.iter().filter(|(found, _)| found == kind).count() == 1;
+        assert!(ENGINES.iter().all(|(kind, _)| is_once(kind)));
+    }
+
+    #[test]
+    fn old_and_new_annotations_give_the_same_engines() {
+        use PhysicalType::{ByteArray, FixedLenByteArray, Int32, Int64, Int96};
+        for (physical, logical, converted, engines) in [
+            (ByteArray, 1, 0, "DuckDB DataFusion ClickHouse hyparquet"),
+            (ByteArray, 12, 19, "DuckDB DataFusion"),
+            (Int32, 5, 5, "DuckDB DataFusion"),
+            (FixedLenByteArray, 5, 5, "DataFusion"),
+            (Int32, 6, 6, "DuckDB"),
+            (Int64, 8, 10, "DuckDB"),
+            (Int64, 10, 18, "DuckDB DataFusion ClickHouse hyparquet"),
+        ] {
+            for leaf in [leaf(physical, Some(logical), None), leaf(physical, None, Some(converted))] {
+                assert_eq!(of(&leaf).unwrap().join(" "), engines, "{leaf:?}");
+            }
+        }
+        let small = Leaf { integer_bits: Some(16), ..leaf(Int32, Some(10), None) };
+        assert_eq!(of(&small), of(&leaf(Int32, None, Some(16))));
+        assert_eq!(of(&small).unwrap(), [DUCKDB, CLICKHOUSE, HYPARQUET]);
+        assert_eq!(of(&leaf(Int96, None, None)), Some(vec![]));
+        assert_eq!(of(&leaf(ByteArray, Some(4), None)), None);
+    }
+
+    #[test]
+    fn columns_in_groups_and_lists_have_shorter_lists() {
+        let nested = Leaf { is_nested: true, ..leaf(PhysicalType::Int64, None, None) };
+        assert_eq!(of(&nested).unwrap(), [DUCKDB, CLICKHOUSE, HYPARQUET]);
+        assert_eq!(of(&Leaf { is_repeated: true, ..nested }), None);
+    }
+}

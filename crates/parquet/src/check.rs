@@ -1,0 +1,307 @@
+//! Checks the filters of a Parquet file: presence, location, size, FPR, and present values.
+//!
+//! A damaged filter does not end the check of the others.
+
+use std::io::{Read, Seek};
+
+use filterblock::foreign::parquet::ParquetBloom;
+use parquet::file::reader::ChunkReader;
+
+use crate::error::{Error, Result};
+use crate::filters::{self, Collector, Sizing};
+use crate::footer::{FilterRange, Footer, PhysicalType};
+use crate::values::ParquetValues;
+
+/// A filter is oversized from this many times the needed number of blocks on.
+const OVERSIZED: usize = 4;
+/// The length of the magic. Some writers store a dictionary at offset 0 if there is none.
+const FIRST_PAGE_OFFSET: u64 = 4;
+
+/// What to check.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The leaf columns.
+    pub leaves: Vec<usize>,
+    /// The rule for the needed size.
+    pub sizing: Sizing,
+    /// A filter with a higher expected false-positive rate is undersized.
+    pub max_fpr: f64,
+    /// Whether every value is read, counted, and looked up in its filter.
+    pub looks_up_values: bool,
+}
+
+/// The size of a filter, compared with the size that its distinct values need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Neither of the others.
+    Right,
+    /// At least four times the needed size. A reader loads the rest for nothing.
+    Oversized,
+    /// The expected false-positive rate is too high.
+    Undersized,
+}
+
+/// A sound filter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct CheckedFilter {
+    /// The offset of the filter's header in the file.
+    pub offset: u64,
+    /// The length of header and bits in bytes.
+    pub len_bytes: u64,
+    /// Whether the footer has the length.
+    pub has_length: bool,
+    /// The number of 32-byte blocks.
+    pub num_blocks: usize,
+    /// The number of blocks that the distinct values need.
+    pub needed_blocks: usize,
+    /// The expected false-positive rate, from the bits that are set.
+    pub fpr: f64,
+    /// The verdict on the size.
+    pub size: Size,
+    /// The number of distinct values of the chunk that the filter denies, or `None` if they were
+    /// not looked up. A number above 0 means damage: readers lose rows.
+    pub false_negatives: Option<u64>,
+}
+
+/// The filter of a chunk.
+#[derive(Debug)]
+pub enum State {
+    /// The chunk has no filter.
+    Missing,
+    /// The filter cannot be read.
+    Damaged {
+        /// The location in the footer.
+        range: FilterRange,
+        /// What is wrong. [`Error::Corrupt`] has the offset.
+        error: Error,
+    },
+    /// The filter can be read.
+    Sound(CheckedFilter),
+}
+
+/// A column chunk that was checked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CheckedChunk {
+    /// The number of the row group, from 0.
+    pub row_group: usize,
+    /// The number of the leaf column, from 0.
+    pub leaf: usize,
+    /// The number of distinct values, or `None` if it is unknown.
+    pub distinct: Option<u64>,
+    /// Whether `distinct` is an estimate.
+    pub is_estimate: bool,
+    /// The filter.
+    pub state: State,
+    /// Why the values were not looked up although the request says so.
+    pub unread: Option<Error>,
+}
+
+/// Checks the filters of the requested columns, column after column. `values` reads the same file as
+/// `file`. Without it, no values are looked up and no dictionaries are counted. `progress` gets the
+/// number of bytes of each chunk that is done.
+///
+/// # Errors
+/// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read. Damage is no error; see
+/// [`State::Damaged`] and [`CheckedChunk::unread`].
+///
+/// # Examples
+/// ```no_run
+/// use filterblock_parquet::check::{Request, State, check};
+/// use filterblock_parquet::filters::{Budget, Sizing};
+/// use filterblock_parquet::{Footer, values::ParquetValues};
+///
+/// let mut file = std::fs::File::open("events.parquet")?;
+/// let footer = Footer::read(&mut file)?;
+/// let values = ParquetValues::open(file.try_clone()?)?;
+/// let sizing = Sizing::new(Budget::Fpr(0.01), false)?;
+/// let request = Request { leaves: vec![0], sizing, max_fpr: 0.05, looks_up_values: true };
+/// for chunk in check(&footer, Some(&values), &request, &mut file, &mut |_| {})? {
+///     if let State::Sound(filter) = chunk.state {
+///         println!("{} {:?} {:?}", chunk.row_group, filter.size, filter.false_negatives);
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn check<R: ChunkReader + 'static>(
+    footer: &Footer,
+    values: Option<&ParquetValues<R>>,
+    request: &Request,
+    file: &mut (impl Read + Seek),
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<CheckedChunk>> {
+    let pages = Pages::of(footer);
+    let mut checked = Vec::new();
+    let groups = 0..footer.num_row_groups();
+    for (&leaf, row_group) in request.leaves.iter().flat_map(|leaf| groups.clone().map(move |group| (leaf, group))) {
+        let Some(chunk) = footer.chunk(row_group, leaf) else { continue };
+        let stored = match chunk.filter.map(|range| (range, pages.read_filter(footer, range, file))) {
+            None => Stored::Missing,
+            Some((_, Err(error @ (Error::Io(_) | Error::Changed)))) => return Err(error),
+            Some((range, Err(error))) => Stored::Damaged(range, error),
+            Some((range, Ok(bytes))) => Stored::Read(range, bytes),
+        };
+        let place = Place { footer, values, request, row_group, leaf };
+        checked.push(place.check(stored, chunk.num_values)?);
+        progress(chunk.len_bytes);
+    }
+    Ok(checked)
+}
+
+/// Returns the number of reads that fetch the sound filters of these chunks, which are of one
+/// column: 1 if the filters lie side by side.
+#[must_use]
+pub fn num_reads(chunks: &[&CheckedChunk]) -> usize {
+    let filter = |chunk: &&CheckedChunk| match &chunk.state {
+        State::Sound(filter) => Some((filter.offset, filter.offset + filter.len_bytes)),
+        _ => None,
+    };
+    let mut ranges: Vec<(u64, u64)> = chunks.iter().filter_map(filter).collect();
+    ranges.sort_unstable();
+    let gaps = ranges.windows(2).filter(|pair| matches!(pair, [(_, end), (start, _)] if start > end)).count();
+    if ranges.is_empty() { 0 } else { gaps + 1 }
+}
+
+/// The pages of all chunks: start and end of each chunk, in the order of the file.
+struct Pages(Vec<(u64, u64)>);
+
+impl Pages {
+    fn of(footer: &Footer) -> Self {
+        let groups = 0..footer.num_row_groups();
+        let places = groups.flat_map(|group| (0..footer.leaves().len()).map(move |leaf| (group, leaf)));
+        let chunks = places.filter_map(|(group, leaf)| footer.chunk(group, leaf));
+        let is_known = |(start, end): &(u64, u64)| *start >= FIRST_PAGE_OFFSET && start < end;
+        let range = chunks.map(|chunk| (chunk.offset, chunk.offset + chunk.len_bytes));
+        let mut ranges: Vec<_> = range.filter(is_known).collect();
+        ranges.sort_unstable();
+        Self(ranges)
+    }
+
+    fn read_filter(&self, footer: &Footer, range: FilterRange, file: &mut (impl Read + Seek)) -> Result<Vec<u8>> {
+        let bytes = footer.read_filter(range, file)?;
+        let end = range.offset + bytes.len() as u64;
+        let next = self.0.partition_point(|&(_, end)| end <= range.offset);
+        match self.0.get(next) {
+            Some(&(start, _)) if start < end => {
+                Err(Error::corrupt("location of the filter, inside the data pages,", range.offset))
+            }
+            _ => Ok(bytes),
+        }
+    }
+}
+
+/// The filter as it is in the file.
+enum Stored {
+    Missing,
+    Damaged(FilterRange, Error),
+    Read(FilterRange, Vec<u8>),
+}
+
+/// The values of a chunk.
+struct Asked {
+    distinct: u64,
+    is_estimate: bool,
+    denied: u64,
+}
+
+/// A chunk that is checked.
+struct Place<'a, R> {
+    footer: &'a Footer,
+    values: Option<&'a ParquetValues<R>>,
+    request: &'a Request,
+    row_group: usize,
+    leaf: usize,
+}
+
+impl<R: ChunkReader + 'static> Place<'_, R> {
+    fn check(&self, stored: Stored, num_values: u64) -> Result<CheckedChunk> {
+        let filter = match &stored {
+            Stored::Read(_, bytes) => Some(ParquetBloom::parse(bytes)?),
+            _ => None,
+        };
+        let (mut asked, mut unread) = (None, None);
+        match self.ask(filter.as_ref(), num_values) {
+            Ok(found) => asked = found,
+            Err(error @ (Error::Io(_) | Error::Changed)) => return Err(error),
+            Err(error) => unread = Some(error),
+        }
+        let counted = asked.as_ref().map(|asked| (asked.distinct, asked.is_estimate));
+        let by_dictionary = || self.values?.dictionary_len(self.row_group, self.leaf).map(|num| (num, false));
+        let by_bits = filter.as_ref().map(|filter| (filters::estimated_distinct(filter.bits()), true));
+        let distinct = counted.or(by_bits).or_else(by_dictionary);
+        let judged = filter.map(|filter| {
+            let distinct = distinct.map_or(0, |(distinct, _)| distinct);
+            self.judge(&filter, distinct, asked.map(|asked| asked.denied))
+        });
+        let state = match (stored, judged) {
+            (Stored::Read(range, _), Some(filter)) => {
+                State::Sound(CheckedFilter { offset: range.offset, has_length: range.len_bytes.is_some(), ..filter })
+            }
+            (Stored::Damaged(range, error), _) => State::Damaged { range, error },
+            _ => State::Missing,
+        };
+        Ok(CheckedChunk {
+            row_group: self.row_group,
+            leaf: self.leaf,
+            distinct: distinct.map(|(distinct, _)| distinct),
+            is_estimate: distinct.is_some_and(|(_, is_estimate)| is_estimate),
+            state,
+            unread,
+        })
+    }
+
+    /// Returns the verdict on a filter, without its location.
+    fn judge(&self, filter: &ParquetBloom<'_>, distinct: u64, denied: Option<u64>) -> CheckedFilter {
+        let info = filter.info();
+        let needed_blocks = self.request.sizing.num_blocks(distinct);
+        let size = if info.expected_rate > self.request.max_fpr {
+            Size::Undersized
+        } else if filter.num_blocks() >= needed_blocks.saturating_mul(OVERSIZED) {
+            Size::Oversized
+        } else {
+            Size::Right
+        };
+        CheckedFilter {
+            offset: 0,
+            len_bytes: info.len_bytes,
+            has_length: false,
+            num_blocks: filter.num_blocks(),
+            needed_blocks,
+            fpr: info.expected_rate,
+            size,
+            false_negatives: denied,
+        }
+    }
+
+    /// Looks up every value, and counts the distinct ones. Returns `None` if this is not requested
+    /// or the column is Boolean: engines use no filter of Booleans.
+    fn ask(&self, filter: Option<&ParquetBloom<'_>>, num_values: u64) -> Result<Option<Asked>> {
+        let is_boolean =
+            self.footer.leaves().get(self.leaf).is_some_and(|leaf| leaf.physical_type == PhysicalType::Boolean);
+        let Some(values) = self.values.filter(|_| self.request.looks_up_values && !is_boolean) else {
+            return Ok(None);
+        };
+        let mut all = Collector::new(self.request.sizing, num_values);
+        let mut denied = Collector::new(self.request.sizing, num_values);
+        let mut failed = None;
+        let mut lost = Vec::new();
+        values.for_each_stored_hash(self.row_group, self.leaf, &mut |hashes| {
+            lost.clear();
+            if let Some(filter) = filter {
+                lost.extend(hashes.iter().filter(|&&hash| !filter.may_contain_hash(hash)));
+            }
+            if failed.is_none() {
+                failed = all.add(hashes).and_then(|()| denied.add(&lost)).err();
+            }
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        let (distinct, is_estimate) = all.count();
+        // An estimate of a few denied values could be 0.
+        let denied = match denied.count() {
+            (num, true) => num.max(1),
+            (num, false) => num,
+        };
+        Ok(Some(Asked { distinct, is_estimate, denied }))
+    }
+}

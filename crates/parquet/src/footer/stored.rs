@@ -1,0 +1,49 @@
+//! Reads the filters that a file has.
+
+use std::io::{Read, Seek};
+
+use filterblock::foreign::parquet::ParquetBloom;
+
+use super::{FilterRange, Footer, read_at};
+use crate::error::{Error, Result};
+use crate::thrift::Struct;
+
+/// The longest header that is read. Headers have 15 to 20 bytes.
+const MAX_HEADER_LEN_BYTES: u64 = 256;
+
+impl Footer {
+    /// Reads the filter at `range`: its header and its bits, without bytes after them. A length in
+    /// the footer may exceed them.
+    ///
+    /// # Errors
+    /// Returns [`Error::Corrupt`] or [`Error::Filter`] if the filter lies outside of the file, its
+    /// header is damaged, or the length in the footer is too short. Returns [`Error::Changed`] if
+    /// the file became shorter.
+    pub fn read_filter(&self, range: FilterRange, file: &mut (impl Read + Seek)) -> Result<Vec<u8>> {
+        let offset = range.offset;
+        let outside = || Error::corrupt("location of the filter", offset);
+        let left = self.metadata_offset().checked_sub(offset).filter(|&left| left > 0).ok_or_else(outside)?;
+        let left = match range.len_bytes {
+            Some(len) if len > left => return Err(outside()),
+            Some(len) => len,
+            None => left,
+        };
+        let header = read(file, offset, left.min(MAX_HEADER_LEN_BYTES))?;
+        let invalid = || Error::corrupt("header of the filter", offset);
+        let (parsed, header_len) = Struct::parse(&header).map_err(|_| invalid())?;
+        let bits = parsed.int(1).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid)?;
+        let len = bits.checked_add(header_len as u64).filter(|&len| len <= left);
+        let filter = read(file, offset, len.ok_or(Error::corrupt("length of the filter", offset))?)?;
+        // This checks the rest of the header.
+        ParquetBloom::parse(&filter).map_err(|error| error.moved_by(offset))?;
+        Ok(filter)
+    }
+}
+
+/// Reads `len` bytes at `offset`. The caller has checked the length against the file.
+fn read(file: &mut (impl Read + Seek), offset: u64, len: u64) -> Result<Vec<u8>> {
+    let len = usize::try_from(len).map_err(|_| Error::corrupt("length of the filter", offset))?;
+    let mut bytes = vec![0; len];
+    read_at(file, offset, &mut bytes)?;
+    Ok(bytes)
+}
