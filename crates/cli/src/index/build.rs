@@ -36,6 +36,9 @@ per distinct key of all files in a temporary file beside OUT.
 
 Exit status: 0 written; 2 an error. After an error nothing is written.";
 
+/// The number of files from which an index of one row is worth a message.
+const MANY_FILES: usize = 16;
+
 /// Build an index of many files
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -150,6 +153,12 @@ pub fn report(index: &Path, files: usize, built: &Built, json: bool) -> Outcome 
     if empty > 0 {
         let files = text::count(empty as u64, "file");
         message(format_args!("{}: {files} without keys; the index denies every key for them", report.index));
+    }
+    if built.rows == 1 && files >= MANY_FILES {
+        message(format_args!(
+            "{}: the files have so few keys that the index has one row, and each query reads all of it; index larger files, or choose a lower FPR",
+            report.index
+        ));
     }
     match json {
         true => output::print_json(&report)?,

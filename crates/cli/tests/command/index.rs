@@ -229,6 +229,20 @@ fn a_stopped_update_leaves_the_old_index_or_the_new_one() {
 }
 
 #[test]
+fn an_index_of_one_row_is_told() {
+    let shell = Shell::new();
+    let mut build = vec!["index".to_owned(), "build".into(), "-o".into(), "index".into(), "--force".into()];
+    for number in 0..16 {
+        shell.write(&format!("list{number}"), numbers(number..number + 1));
+        build.extend(["--key-file".into(), format!("list{number}")]);
+    }
+    let arguments: Vec<&str> = build.iter().map(String::as_str).collect();
+    assert!(shell.run(&arguments).stderr.contains("each query reads all of it"));
+    (0..16).for_each(|number| shell.write(&format!("list{number}"), numbers(0..1_000)));
+    assert!(!shell.run(&arguments).stderr.contains("each query reads all of it"));
+}
+
+#[test]
 fn two_updates_at_once_are_refused() {
     let shell = shell_with_index();
     let locked = fs::File::open(shell.path("index")).unwrap();
