@@ -49,7 +49,7 @@ fn key_hash(key: u32) -> u64 {
 /// Builds an index, and updates it up to three times.
 fn built(input: &mut Input<'_>) -> (Vec<u8>, Model) {
     let fpr = [0.01, 0.3, 1e-4, 0.9][usize::from(input.byte() % 4)];
-    let settings = Settings { column: String::new(), key_type: KeyType::Bytes, fpr };
+    let settings = Settings { column: String::new(), logical_type: String::new(), key_type: KeyType::Bytes, fpr };
     let builder = || IndexBuilder::new(settings.clone(), Cursor::new(Vec::new())).unwrap();
     let mut model = Model::new();
     let mut first = builder();

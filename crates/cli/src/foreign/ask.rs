@@ -1,14 +1,17 @@
 //! Looks up keys or values in a file of another engine.
 
+use std::fs::File;
 use std::path::Path;
 
 use super::super::failure::{Failure, Outcome};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
-use super::value::{Encoding, ValueType, plain_len};
-use filterblock::foreign::parquet::{ParquetBloom, ParquetFile};
+use super::value::{ColumnType, Encoding, ValueType};
+use filterblock::foreign::parquet::{ParquetBloom, ParquetFile, PhysicalType};
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{leveldb, rocksdb};
+use filterblock_parquet::index::{KeyType, ParquetColumn};
+use filterblock_parquet::values::ParquetValues;
 
 /// The filters that answer a query.
 #[derive(Debug)]
@@ -107,19 +110,20 @@ impl<'a> Asked<'a> {
         let physical_type = chunks.first().and_then(|chunk| chunk.physical_type);
         let column = chunks.first().map_or("", |chunk| chunk.path.as_str());
         let refused = |why: String| Failure::Message(format!("{}: column {column:?} {why}", path.display()));
-        let encoding = match (question.hex, question.value_type, physical_type) {
-            (true, _, physical_type) => Encoding::Plain(physical_type.and_then(plain_len)),
-            (false, Some(kind), Some(of)) if kind.fits(of) => Encoding::Typed(kind),
-            (false, Some(kind), of) => {
-                let of = of.map_or_else(|| "an unknown type".to_owned(), |of| format!("{of:?}"));
-                return Err(refused(format!(
-                    "has the type {of}, and --type {} does not fit it; omit --type to use the type of the column",
-                    kind.name()
-                )));
+        // Only the schema has the length and the logical type.
+        let (len_bytes, logical) = match physical_type {
+            Some(PhysicalType::FixedLenByteArray) => fixed_type(path, column)?,
+            _ => (None, String::new()),
+        };
+        let encoding = match physical_type {
+            Some(physical) => {
+                let of = ColumnType { physical, len_bytes, logical: &logical };
+                of.encoding(question.hex, question.value_type).map_err(refused)?
             }
-            (false, None, of) => Encoding::Typed(of.and_then(ValueType::of).ok_or_else(|| {
-                refused("has a type without a text form; give values in plain encoding with --hex".to_owned())
-            })?),
+            None if question.hex => Encoding::Plain(None),
+            None => {
+                return Err(refused("has an unknown type; give values in plain encoding with --hex".to_owned()));
+            }
         };
         Ok(Self::Values { filters, encoding })
     }
@@ -174,5 +178,24 @@ impl<'a> Asked<'a> {
             Self::RocksDbFilter(filter) if filter.kind().is_none() && !filter.may_contain(b"") => Some(HOLDS_NONE),
             _ => None,
         }
+    }
+}
+
+/// Returns the length and the logical type of a column of FIXED_LEN_BYTE_ARRAY.
+fn fixed_type(path: &Path, column: &str) -> Outcome<(Option<usize>, String)> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Failure::Message(format!(
+            "{}: the length of the values of column {column:?} is unknown: {why}; search the file",
+            path.display()
+        ))
+    };
+    let file = File::open(path).map_err(|error| Failure::file(path, error))?;
+    let values = ParquetValues::open(file).map_err(|error| refused(&error))?;
+    let found = ParquetColumn::find(&values, column).map_err(|error| refused(&error))?;
+    match found.key_type {
+        KeyType::Parquet { physical_type: PhysicalType::FixedLenByteArray, type_len_bytes } => {
+            Ok((usize::try_from(type_len_bytes).ok(), found.logical_type))
+        }
+        other => Err(refused(&format!("the schema says {other}"))),
     }
 }

@@ -71,13 +71,73 @@ pub enum Encoding {
     /// The given bytes are the plain encoding. `Some` is their required length, for types of fixed
     /// length.
     Plain(Option<usize>),
+    /// The given bytes are the plain encoding of a FLOAT (4 bytes) or DOUBLE (8 bytes). Zero is
+    /// looked up with both signs.
+    PlainFloat(usize),
     /// The given bytes are text, which is parsed as a value of this type.
     Typed(ValueType),
+    /// As `Typed`, for a column whose values all have this number of bytes.
+    Sized(ValueType, usize),
+}
+
+/// The type of a column, as far as it decides how text becomes a stored value.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnType<'a> {
+    pub physical: PhysicalType,
+    /// The length of the values of FIXED_LEN_BYTE_ARRAY.
+    pub len_bytes: Option<usize>,
+    /// The canonical text of the logical type. Empty if it has none.
+    pub logical: &'a str,
+}
+
+impl ColumnType<'_> {
+    /// Returns how written keys become stored values. `hex` is --hex, and `given` is --type.
+    ///
+    /// # Errors
+    /// Returns a message if the type of --type does not fit the column, or if text does not
+    /// determine the stored value. The message continues a sentence about the column.
+    pub fn encoding(self, hex: bool, given: Option<ValueType>) -> Result<Encoding, String> {
+        let kind = match (hex, given) {
+            (true, _) => return Ok(Encoding::plain(Some(self.physical), self.len_bytes)),
+            (false, Some(kind)) if kind.fits(self.physical) => kind,
+            (false, Some(kind)) => {
+                return Err(format!(
+                    "has the type {:?}, and --type {} does not fit it; omit --type to use the type of the column",
+                    self.physical,
+                    kind.name()
+                ));
+            }
+            (false, None) => self.default_type()?,
+        };
+        Ok(self.len_bytes.map_or(Encoding::Typed(kind), |len| Encoding::Sized(kind, len)))
+    }
+
+    /// Returns the type of written keys without --type.
+    fn default_type(self) -> Result<ValueType, String> {
+        let Some(of_physical) = ValueType::of(self.physical) else {
+            return Err("has a type without a text form; give values in plain encoding with --hex".to_owned());
+        };
+        match self.logical {
+            "uuid" => Ok(ValueType::Uuid),
+            "" | "string" | "enum" | "json" => Ok(of_physical),
+            "uint8" | "uint16" | "uint32" | "uint64" => match of_physical {
+                ValueType::Int32 => Ok(ValueType::Uint32),
+                _ => Ok(ValueType::Uint64),
+            },
+            logical => {
+                let stored = match of_physical {
+                    ValueType::Bytes => "the stored bytes with --hex or --type bytes".to_owned(),
+                    kind => format!("the stored number with --type {}, or its bytes with --hex", kind.name()),
+                };
+                Err(format!("has the logical type {logical}, whose text is not the stored value; give {stored}"))
+            }
+        }
+    }
 }
 
 /// Returns the length of the plain encoding in bytes. Returns `None` for types without a length
 /// that follows from the type alone.
-pub fn plain_len(physical_type: PhysicalType) -> Option<usize> {
+fn plain_len(physical_type: PhysicalType) -> Option<usize> {
     match physical_type {
         PhysicalType::Boolean => Some(1),
         PhysicalType::Int32 | PhysicalType::Float => Some(4),
@@ -88,6 +148,16 @@ pub fn plain_len(physical_type: PhysicalType) -> Option<usize> {
 }
 
 impl Encoding {
+    /// Returns the encoding of keys that are written with --hex. `fixed_len_bytes` is the length of
+    /// the values of FIXED_LEN_BYTE_ARRAY.
+    pub fn plain(physical_type: Option<PhysicalType>, fixed_len_bytes: Option<usize>) -> Self {
+        match physical_type {
+            Some(PhysicalType::Float) => Self::PlainFloat(4),
+            Some(PhysicalType::Double) => Self::PlainFloat(8),
+            other => Self::Plain(other.and_then(plain_len).or(fixed_len_bytes)),
+        }
+    }
+
     /// Converts `written` to the plain encoding and returns the answer of `may_contain`. Zero of
     /// type `float` or `double` is looked up with both signs, because the two zeros are equal and
     /// have different encodings.
@@ -96,14 +166,29 @@ impl Encoding {
     /// Returns a message if `written` is not a value of the type or is NaN.
     pub fn ask(self, written: &[u8], may_contain: impl Fn(&[u8]) -> bool) -> Result<bool, String> {
         let kind = match self {
-            Self::Plain(Some(len)) if written.len() != len => {
+            Self::Plain(Some(len)) | Self::PlainFloat(len) if written.len() != len => {
                 let given = text::count(written.len() as u64, "byte");
                 return Err(format!(
                     "{given} given, but a value of this column has {len} bytes in plain encoding; give {len} bytes"
                 ));
             }
             Self::Plain(_) => return Ok(may_contain(written)),
-            Self::Typed(kind) => kind,
+            Self::PlainFloat(_) => {
+                // The sign is the highest bit of the last byte.
+                let mut other = written.to_vec();
+                let sign = other.last_mut().map_or(0, |last| std::mem::replace(last, *last & 0x7f) & 0x80);
+                let is_zero = other.iter().all(|&byte| byte == 0);
+                other.iter_mut().last().into_iter().for_each(|last| *last |= sign ^ 0x80);
+                return Ok(may_contain(written) || is_zero && may_contain(&other));
+            }
+            Self::Sized(ValueType::Uuid, len) if len == UUID_LEN_BYTES => ValueType::Uuid,
+            Self::Sized(kind, len) if written.len() != len || kind == ValueType::Uuid => {
+                let given = text::count(written.len() as u64, "byte");
+                return Err(format!(
+                    "{given} of text given, but a value of this column has {len} bytes; give the stored bytes with --hex, or another --type"
+                ));
+            }
+            Self::Typed(kind) | Self::Sized(kind, _) => kind,
         };
         Ok(match kind {
             ValueType::Utf8 if std::str::from_utf8(written).is_err() => return Err(wrong(kind)),

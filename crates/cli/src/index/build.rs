@@ -1,6 +1,6 @@
 //! `filterblock index build`: builds an index of many files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -10,8 +10,9 @@ use super::super::output::{self, message};
 use super::super::refused_value::{RATE_EXPECTED, number};
 use super::super::text;
 use super::failure;
+use super::guard::Guard;
 use super::input::{Builder, FileList, Input, spill};
-use filterblock_parquet::index::{Built, KeyType, Settings};
+use filterblock_parquet::index::{Built, KeyType, Settings, logical_name};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,11 +29,15 @@ Size:
 Each row group keeps its own filter, so the FPR of a file is about the sum over its row groups. The summary states it.
 
 Keys:
-  The keys of all files must have one type: the physical type of the column, or the bytes of SST files and key lists.
+  The keys of all files must have one type: the physical and logical type of the column, or the bytes of SST files and key \
+lists.
   The build needs memory for the finished index and 16 bytes per distinct key of the largest file. It also needs 8 bytes \
 per distinct key of all files in a temporary file beside OUT.
 
 Exit status: 0 written; 2 an error. After an error nothing is written.";
+
+/// The number of files from which an index of one row is worth a message.
+const MANY_FILES: usize = 16;
 
 /// Build an index of many files
 #[derive(Debug, clap::Args)]
@@ -82,48 +87,57 @@ pub fn run(arguments: &Arguments) -> Outcome {
         output::check_stdout()?;
     }
     let file = NewFile::create(&arguments.output, arguments.force)?;
-    file.refuse_inputs(arguments.files.paths())?;
-    let mut collected: Option<(Builder, KeyType)> = None;
+    let guard = Guard::of_output(&arguments.output)?;
+    file.refuse_inputs(arguments.files.places().iter().map(PathBuf::as_path))?;
+    let mut collected: Option<(Builder, Settings)> = None;
     arguments.files.for_each(arguments.column.as_deref(), |input| {
         if collected.is_none() {
             let key_type = input.key_type();
+            let logical_type = input.logical_type().to_owned();
             let column = match key_type {
                 KeyType::Bytes => String::new(),
                 KeyType::Parquet { .. } => arguments.column.clone().unwrap_or_default(),
             };
-            let settings = Settings { column, key_type, fpr: arguments.fpr };
-            let builder = Builder::new(settings, spill(&arguments.output)?);
-            collected = Some((builder.map_err(|error| failure(&arguments.output, error))?, key_type));
+            let settings = Settings { column, logical_type, key_type, fpr: arguments.fpr };
+            let builder = Builder::new(settings.clone(), spill(&arguments.output)?);
+            collected = Some((builder.map_err(|error| failure(&arguments.output, error))?, settings));
         }
         match &mut collected {
-            Some((builder, key_type)) => add(builder, *key_type, input),
+            Some((builder, settings)) => add(builder, settings, input, &arguments.output),
             None => Ok(()),
         }
     })?;
-    let Some((builder, key_type)) = collected else {
+    let Some((builder, settings)) = collected else {
         return Err(Failure::Message("no file is given; give files, or key lists with --key-file".into()));
     };
-    if key_type == KeyType::Bytes && arguments.column.is_some() {
+    if settings.key_type == KeyType::Bytes && arguments.column.is_some() {
         return Err(Failure::Message("--column is for Parquet files, and none is given; omit --column".into()));
     }
     let built = builder.build().map_err(|error| failure(&arguments.output, error))?;
-    file.publish(&built.bytes)?;
+    guard.publish(file, &built.bytes)?;
     report(&arguments.output, built.added.len(), &built, arguments.json)
 }
 
-/// Adds a file to an index of keys of this type.
-pub fn add(builder: &mut Builder, key_type: KeyType, input: Input<'_>) -> Outcome<()> {
-    if input.key_type() != key_type {
-        let (path, found) = (input.path().display(), input.key_type());
+/// Adds a file to an index with these settings, which will be written to `index`.
+pub fn add(builder: &mut Builder, settings: &Settings, input: Input<'_>, index: &Path) -> Outcome<()> {
+    let path = input.path().display();
+    let (found, key_type) = (input.key_type(), settings.key_type);
+    if found != key_type {
         return Err(Failure::Message(format!(
             "{path}: the keys have the type {found}, and the keys of the other files have the type {key_type}; index files of one type together"
         )));
     }
-    input.add_to(builder)
+    if input.logical_type() != settings.logical_type {
+        let (found, known) = (logical_name(input.logical_type()), logical_name(&settings.logical_type));
+        return Err(Failure::Message(format!(
+            "{path}: the column has the logical type {found}, and in the other files {known}; equal bytes mean different values, so build another index for this file"
+        )));
+    }
+    input.add_to(builder, index)
 }
 
 /// Prints the summary of a written index of `files` files.
-pub fn report(index: &std::path::Path, files: usize, built: &Built, json: bool) -> Outcome {
+pub fn report(index: &Path, files: usize, built: &Built, json: bool) -> Outcome {
     let report = Report {
         index: index.display().to_string(),
         files: files as u64,
@@ -133,12 +147,18 @@ pub fn report(index: &std::path::Path, files: usize, built: &Built, json: bool) 
         cells: built.cells,
         index_len_bytes: built.bytes.len() as u64,
         highest_fpr: built.added.iter().map(|file| file.fpr).fold(0.0, f64::max),
-        expected_candidates: built.added.iter().map(|file| file.fpr).sum(),
+        expected_candidates: built.added.iter().map(|file| file.fpr).fold(0.0, |sum, fpr| sum + fpr),
     };
     let empty = built.added.iter().filter(|file| file.num_keys == 0).count();
     if empty > 0 {
         let files = text::count(empty as u64, "file");
         message(format_args!("{}: {files} without keys; the index denies every key for them", report.index));
+    }
+    if built.rows == 1 && files >= MANY_FILES {
+        message(format_args!(
+            "{}: the files have so few keys that the index has one row, and each query reads all of it; index larger files, or choose a lower FPR",
+            report.index
+        ));
     }
     match json {
         true => output::print_json(&report)?,

@@ -13,7 +13,7 @@ use super::failure;
 use filterblock::foreign::Error;
 use filterblock::foreign::parquet::ParquetFile;
 use filterblock_parquet::index::{
-    DistinctHashes, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
+    DistinctHashes, Error as IndexError, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
 };
 use filterblock_parquet::values::ParquetValues;
 use filterblock_store::sstable::{MAGIC, Table, TableReadOptions};
@@ -35,6 +35,10 @@ pub struct FileList {
     /// sequence number and type [default: the form that fits the table's filter]
     #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
     key_form: Option<Form>,
+    /// The directory in which relative files are looked up; the index stores the paths as given
+    /// [default: the working directory]
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
     #[command(flatten)]
     format: KeyFormat,
 }
@@ -51,7 +55,10 @@ pub fn spill(index: &Path) -> Outcome<File> {
 
 /// A file whose keys can be read.
 pub struct Input<'a> {
-    path: &'a Path,
+    /// The path as given, which the index stores.
+    name: &'a Path,
+    /// The place of the file.
+    path: PathBuf,
     content: Content<'a>,
     /// The state of the file before its keys are read.
     stamp: Stamp,
@@ -65,9 +72,24 @@ enum Content<'a> {
 }
 
 impl FileList {
-    /// Returns the paths of all files.
+    /// Returns the paths of all files as given.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().chain(&self.key_files).map(PathBuf::as_path)
+    }
+
+    /// Returns the places of all files.
+    pub fn places(&self) -> Vec<PathBuf> {
+        self.paths().map(|path| self.place(path)).collect()
+    }
+
+    /// Returns whether --base is given.
+    pub fn has_base(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// Returns the place of a file.
+    pub fn place(&self, path: &Path) -> PathBuf {
+        self.base.as_ref().map_or_else(|| path.to_path_buf(), |base| base.join(path))
     }
 
     /// Opens the files one by one, and gives each to `add`. `column` is the column of Parquet
@@ -84,14 +106,20 @@ impl FileList {
                     "--key-file -: the index checks its files for changes, so keys must come from a file".into(),
                 ));
             }
-            add(Input { path, stamp: stamp(path)?, content: Content::Keys(&self.format) })?;
+            let place = self.place(path);
+            add(Input { name: path, stamp: stamp(&place)?, path: place, content: Content::Keys(&self.format) })?;
             bar.inc(1);
         }
         bar.finish_and_clear();
         Ok(())
     }
 
-    fn open<'a>(&self, path: &'a Path, column: Option<&'a str>) -> Outcome<Input<'a>> {
+    fn open<'a>(&self, name: &'a Path, column: Option<&'a str>) -> Outcome<Input<'a>> {
+        let (stamp, content) = self.content(&self.place(name), column)?;
+        Ok(Input { name, path: self.place(name), stamp, content })
+    }
+
+    fn content<'a>(&self, path: &Path, column: Option<&'a str>) -> Outcome<(Stamp, Content<'a>)> {
         let stamp = stamp(path)?;
         let refused = |why: &str| Err(Failure::Message(format!("{}: {why}", path.display())));
         if ends_with(path, &MAGIC)? {
@@ -99,7 +127,7 @@ impl FileList {
                 return refused("an SST file has no columns; omit --column, and index Parquet files separately");
             }
             let table = Table::open(&Disk, path, TableReadOptions::default())?;
-            return Ok(Input { path, stamp, content: Content::Sst(Arc::new(table)) });
+            return Ok((stamp, Content::Sst(Arc::new(table))));
         }
         if ends_with(path, b"PAR1")? {
             let Some(name) = column.filter(|name| !name.is_empty()) else {
@@ -110,7 +138,7 @@ impl FileList {
                 ParquetValues::open(file).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))?;
             let column = ParquetColumn::find(&values, name).map_err(|error| failure(path, error))?;
             let content = Content::Parquet { values, column, name, from_filters: self.from_filters };
-            return Ok(Input { path, stamp, content });
+            return Ok((stamp, content));
         }
         let content = match Foreign::open(path, &FileArguments { key_form: self.key_form, ..FileArguments::default() })?
         {
@@ -127,14 +155,14 @@ impl FileList {
         if column.is_some_and(|column| !column.is_empty()) {
             return refused("a table has no columns; omit --column, and index Parquet files separately");
         }
-        Ok(Input { path, stamp, content })
+        Ok((stamp, content))
     }
 }
 
 impl Input<'_> {
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
-        self.path
+        &self.path
     }
 
     /// Returns the type of the keys.
@@ -145,9 +173,17 @@ impl Input<'_> {
         }
     }
 
-    /// Reads the keys, and adds the file to an index. The index stores `path`.
-    pub fn add_to(self, builder: &mut Builder) -> Outcome<()> {
-        let path = self.path;
+    /// Returns the logical type of the column. Empty if there is none.
+    pub fn logical_type(&self) -> &str {
+        match &self.content {
+            Content::Parquet { column, .. } => &column.logical_type,
+            _ => "",
+        }
+    }
+
+    /// Reads the keys, and adds the file to the index that will be written to `index`.
+    pub fn add_to(self, builder: &mut Builder, index: &Path) -> Outcome<()> {
+        let path = self.path.as_path();
         let mut hashes = DistinctHashes::new();
         let mut filters = None;
         let source = match &self.content {
@@ -165,8 +201,9 @@ impl Input<'_> {
                 SourceKind::Sst
             }
             Content::Foreign(table) => add_table(path, table, &mut hashes)?,
-            Content::Parquet { column, name, from_filters: true, .. } => {
-                filters = Some((column.num_values, read_filters(path, name, column.num_values)?));
+            Content::Parquet { values, column, name, from_filters: true } => {
+                let nulls = null_groups(values, column.leaf);
+                filters = Some(read_filters(path, name, column.num_values, &nulls)?);
                 SourceKind::ParquetFilters
             }
             Content::Parquet { values, column, from_filters: false, .. } => {
@@ -180,7 +217,7 @@ impl Input<'_> {
                 path.display()
             )));
         }
-        let identity = FileIdentity { path: path.to_path_buf(), source, stamp: self.stamp };
+        let identity = FileIdentity { path: self.name.to_path_buf(), source, stamp: self.stamp };
         let added = match filters {
             Some((num_values, filters)) => {
                 let filters: Vec<&[u8]> = filters.iter().map(Vec::as_slice).collect();
@@ -188,7 +225,14 @@ impl Input<'_> {
             }
             None => builder.add_hashes(identity, hashes),
         };
-        added.map_err(|error| failure(path, error))
+        added.map_err(|error| match error {
+            IndexError::Invalid { what: "filter", why } => {
+                Failure::Message(format!("{}: a filter is {why}, without --from-filters", path.display()))
+            }
+            // The hashes wait beside the index.
+            IndexError::Io(error) => Failure::file(index, error),
+            error => failure(path, error),
+        })
     }
 }
 
@@ -235,12 +279,26 @@ fn add_table(path: &Path, table: &Foreign, hashes: &mut DistinctHashes) -> Outco
     Ok(source)
 }
 
-/// Returns the bits of the filters of a column, one for each row group with values.
-fn read_filters(path: &Path, column: &str, num_values: u64) -> Outcome<Vec<Vec<u8>>> {
+/// Returns for each row group whether the column has only nulls, by its statistics.
+fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
+    let groups = file.metadata().row_groups().iter();
+    let is_null = groups.map(|group| {
+        group.columns().get(leaf).is_some_and(|chunk| {
+            let nulls = chunk.statistics().and_then(|found| found.null_count_opt());
+            nulls.is_some() && nulls == u64::try_from(chunk.num_values()).ok()
+        })
+    });
+    is_null.collect()
+}
+
+/// Returns the number of values and the bits of the filters of a column, one for each row group
+/// with values. `is_null` names the row groups with nulls only. A filter without a set bit belongs
+/// there, and is damaged elsewhere.
+fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
     let bytes = super::super::foreign::content::Content::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;
     let mut filters = Vec::new();
-    let mut values_seen = 0;
+    let (mut values_seen, mut nulls) = (0, 0);
     for row_group in 0..file.num_row_groups() {
         let refused = |why: &str| {
             Failure::Message(format!(
@@ -255,11 +313,19 @@ fn read_filters(path: &Path, column: &str, num_values: u64) -> Outcome<Vec<Vec<u
         }
         let filter = file.filter(chunk).map_err(|error| error.in_file(path))?;
         let filter = filter.ok_or_else(|| refused("has no filter"))?;
+        let is_empty = filter.bits().iter().all(|&byte| byte == 0);
+        if is_empty && is_null.get(row_group) == Some(&true) {
+            nulls += chunk.num_values;
+            continue;
+        }
+        if is_empty && chunk.num_values > 0 {
+            return Err(refused("has values, but no bit of its filter is set, so the filter is damaged"));
+        }
         filters.push(filter.bits().to_vec());
     }
     if values_seen != num_values {
         let path = path.display();
         return Err(Failure::Message(format!("{path}: the footer has unclear numbers of values; check the file")));
     }
-    Ok(filters)
+    Ok((num_values - nulls, filters))
 }

@@ -1,6 +1,7 @@
 //! `filterblock index`: one file that answers which of many files may hold a key.
 
 mod build;
+mod guard;
 mod input;
 mod opened;
 mod query;
@@ -24,7 +25,8 @@ The index has a filter for each file, and stores them so that one read answers f
 docs/INDEX_FORMAT.md specifies the file.
 
 Changed files:
-  The index records size, modification time and a checksum of the last bytes of each file. If a file differs or is \
+  The index records size, modification time and a checksum of the end of each file: the last 4 KiB, or the \
+whole metadata of a Parquet file. If a file differs or is \
 missing, it is a candidate for every key until it is added again. The command names such files on stderr.
 
 Paths:

@@ -17,7 +17,7 @@ const NAMED_MAX: usize = 10;
 /// How the files of an index are checked for changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Check {
-    /// Size, modification time and a checksum of the last 4 KiB
+    /// Size, modification time and a checksum of the file's tail
     #[default]
     Tail,
     /// Size and modification time
@@ -29,8 +29,8 @@ pub enum Check {
 /// The options for the files of an index.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CheckArguments {
-    /// How to notice changed files: `tail` (size, time, checksum of the last 4 KiB), `stat` (size
-    /// and time) or `no`
+    /// How to notice changed files: `tail` (size, time, checksum of the last 4 KiB or of a Parquet
+    /// file's metadata), `stat` (size and time) or `no`
     #[arg(long, value_enum, value_name = "HOW", default_value = "tail", hide_possible_values = true)]
     pub check: Check,
     /// The directory in which relative paths of the index are looked up [default: the working

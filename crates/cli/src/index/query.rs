@@ -1,5 +1,6 @@
 //! `filterblock index query`: asks which files may hold a key.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -9,15 +10,18 @@ use serde::Serialize;
 
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::foreign::ValueType;
-use super::super::foreign::value::{Encoding, plain_len};
+use super::super::foreign::value::{ColumnType, Encoding};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::output::{self, message};
 use super::super::text;
 use super::opened::{self, CheckArguments};
-use filterblock_parquet::index::{IndexReader, KeyType, hash};
+use filterblock::foreign::parquet::PhysicalType;
+use filterblock_parquet::index::{IndexReader, KeyType, Settings, hash};
 
-/// Keys in one batch. Keys of a batch that share a row share its read.
-const BATCH_LEN: usize = 1024;
+/// Keys in one batch from a file. Keys of a batch that share a row share its read.
+const BATCH_LEN: usize = 16 << 10;
+/// Keys in one batch from a pipe or a terminal, whose writer may wait for answers.
+const STREAM_BATCH_LEN: usize = 256;
 /// A batch ends at this many bytes of keys, so that large keys do not accumulate in memory.
 const BATCH_LEN_BYTES: usize = 1 << 20;
 
@@ -36,10 +40,14 @@ without candidates gives `absent`, a tab and the key. `absent` is certain, `mayb
   `-` as the only KEY is standard input.
 
 Keys:
-  The values of a Parquet column are written in the type of the column (numbers in decimal, bytes unchanged) or in the \
-type of --type. With --hex they are the plain encoding, without the length of a byte array.
+  The values of a Parquet column are written in the type of the column (numbers in decimal, UUIDs in hexadecimal, bytes \
+unchanged) or in the type of --type. With --hex they are the plain encoding, without the length of a byte array.
+  Decimals, dates, times, timestamps and FLOAT16 have no plain text: give the stored number with --type, or bytes with \
+--hex. A key that cannot be a value of the column is an error.
 
 Doubt:
+  The files are checked before each batch of answers: 16,384 keys of a file, or 256 keys of a pipe. A pipe that pauses \
+within a batch gets its answers when the batch is full.
   Changed and missing files are candidates for every key, and so are all files for the keys of a damaged row. Both are \
 counted on stderr. If the index does not open, the status is 2: search all files.
 
@@ -78,14 +86,12 @@ pub struct Arguments {
 
 /// Runs `filterblock index query`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let mut index = opened::open(&arguments.index)?;
-    let encoding = encoding(arguments, index.settings().key_type)?;
-    let differences = arguments.files.differences(&index);
-    opened::report_differences(&arguments.index, &index, &differences);
-    differences.iter().for_each(|(file, _)| index.distrust(*file));
+    let index = opened::open(&arguments.index)?;
+    let encoding = encoding(arguments, index.settings())?;
     let out = output::stdout();
-    let mut query =
-        Query { arguments, index: &index, encoding, batch: Batch::default(), out, counts: Counts::default() };
+    let (batch, counts, changed) = (Batch::default(), Counts::default(), HashSet::new());
+    let mut query = Query { arguments, index, encoding, batch, batch_len: BATCH_LEN, changed, out, counts };
+    query.check_files();
     let from_file = match arguments.arguments.as_slice() {
         [only] if only == "-" => Some(Path::new("-")),
         _ => arguments.keys.as_deref(),
@@ -98,9 +104,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Returns how the written keys become the bytes that are hashed.
-fn encoding(arguments: &Arguments, key_type: KeyType) -> Outcome<Encoding> {
+fn encoding(arguments: &Arguments, settings: &Settings) -> Outcome<Encoding> {
     let path = arguments.index.display();
-    let KeyType::Parquet { physical_type, type_len_bytes } = key_type else {
+    let KeyType::Parquet { physical_type, type_len_bytes } = settings.key_type else {
         return match arguments.value_type {
             None => Ok(Encoding::Plain(None)),
             Some(_) => Err(Failure::Message(format!(
@@ -108,22 +114,18 @@ fn encoding(arguments: &Arguments, key_type: KeyType) -> Outcome<Encoding> {
             ))),
         };
     };
-    match (arguments.format.hex, arguments.value_type) {
-        (true, _) => {
-            let fixed = usize::try_from(type_len_bytes).ok().filter(|&len| len > 0);
-            Ok(Encoding::Plain(plain_len(physical_type).or(fixed)))
-        }
-        (false, Some(kind)) if kind.fits(physical_type) => Ok(Encoding::Typed(kind)),
-        (false, Some(kind)) => Err(Failure::Message(format!(
-            "{path}: the keys have the type {key_type}, and --type {} does not fit it; omit --type to use the type of the column",
-            kind.name()
-        ))),
-        (false, None) => ValueType::of(physical_type).map(Encoding::Typed).ok_or_else(|| {
-            Failure::Message(format!(
-                "{path}: the type {key_type} has no text form; give values in plain encoding with --hex"
-            ))
-        }),
-    }
+    let is_fixed = physical_type == PhysicalType::FixedLenByteArray;
+    let len_bytes = usize::try_from(type_len_bytes).ok().filter(|_| is_fixed);
+    let column = ColumnType { physical: physical_type, len_bytes, logical: &settings.logical_type };
+    column.encoding(arguments.format.hex, arguments.value_type).map_err(|why| {
+        Failure::Message(format!("{path}: column {:?} of type {} {why}", settings.column, settings.key_type))
+    })
+}
+
+/// Returns whether the keys come from a regular file.
+fn is_regular(path: &Path) -> bool {
+    let path = if path.as_os_str() == "-" { Path::new("/dev/stdin") } else { path };
+    path.metadata().is_ok_and(|found| found.is_file())
 }
 
 /// Keys that wait for their answers.
@@ -158,9 +160,12 @@ struct Line<'a> {
 
 struct Query<'a, W> {
     arguments: &'a Arguments,
-    index: &'a IndexReader<File>,
+    index: IndexReader<File>,
     encoding: Encoding,
     batch: Batch,
+    batch_len: usize,
+    /// The files that have changed, and are candidates for every key.
+    changed: HashSet<usize>,
     out: W,
     counts: Counts,
 }
@@ -177,6 +182,9 @@ impl<W: Write> Query<'_, W> {
 
     fn ask_file(&mut self, path: &Path) -> Outcome<()> {
         let mut reader = KeyReader::open(path, self.arguments.format, MAX_FILTER_KEY_LEN_BYTES)?;
+        if !is_regular(path) {
+            self.batch_len = STREAM_BATCH_LEN;
+        }
         let mut line = (Vec::new(), Vec::new());
         while let Some(next) = reader.next_key()? {
             line.0.clear();
@@ -201,13 +209,27 @@ impl<W: Write> Query<'_, W> {
         self.batch.hash_ends.push(self.batch.hashes.len());
         self.batch.written.extend_from_slice(written);
         self.batch.ends.push(self.batch.written.len());
-        let is_full = self.batch.ends.len() >= BATCH_LEN || self.batch.written.len() >= BATCH_LEN_BYTES;
+        let is_full = self.batch.ends.len() >= self.batch_len || self.batch.written.len() >= BATCH_LEN_BYTES;
         if is_full { self.answer() } else { Ok(()) }
     }
 
-    /// Asks the index for the batch, counts the answers, and prints them.
+    /// Makes files that have changed since they were indexed candidates for every key, and names the
+    /// new ones.
+    fn check_files(&mut self) {
+        let mut differences = self.arguments.files.differences(&self.index);
+        differences.retain(|(file, _)| self.changed.insert(*file));
+        opened::report_differences(&self.arguments.index, &self.index, &differences);
+        differences.iter().for_each(|(file, _)| self.index.distrust(*file));
+    }
+
+    /// Asks the index for the batch, counts the answers, and prints them. The files are checked for
+    /// each batch: they may change while the command waits for keys.
     fn answer(&mut self) -> Outcome<()> {
         let batch = std::mem::take(&mut self.batch);
+        if batch.ends.is_empty() {
+            return Ok(());
+        }
+        self.check_files();
         let mut candidates: Vec<Vec<usize>> = vec![Vec::new(); batch.ends.len()];
         self.index.candidates_of_many(&batch.hashes, |position, files, _| {
             let key = batch.hash_ends.partition_point(|&end| end <= position);
@@ -227,7 +249,7 @@ impl<W: Write> Query<'_, W> {
                 self.print(written, &files).map_err(Failure::stdout)?;
             }
         }
-        Ok(())
+        self.out.flush().map_err(Failure::stdout)
     }
 
     fn print(&mut self, written: &[u8], files: &[usize]) -> std::io::Result<()> {

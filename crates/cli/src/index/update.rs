@@ -4,7 +4,7 @@
 //! index of 1,000 files and 13 MB is written in 0.06 s, and an update in place is not atomic.
 
 use std::collections::HashSet;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::super::failure::{Failure, Outcome};
@@ -12,6 +12,7 @@ use super::super::new_file::NewFile;
 use super::super::output;
 use super::build;
 use super::failure;
+use super::guard::Guard;
 use super::input::{Builder, FileList, spill};
 use super::opened;
 use filterblock_parquet::index::IndexReader;
@@ -21,7 +22,8 @@ Examples:
   filterblock index add ids.index data/new.parquet
   filterblock index add lists.index --key-file wednesday.txt
 
-A file that the index already has is replaced. The column, the key type and the FPR are those of the index. The new \
+A file that the index already has is replaced. From another working directory, give --base: a relative path must lead \
+to the file that the index means. The column, the key type and the FPR are those of the index. The new \
 index replaces the old one in one step, so a query sees the old or the new one.
 
 Exit status: 0 written; 2 an error. After an error the index is unchanged.";
@@ -67,13 +69,41 @@ pub struct RemoveArguments {
 pub fn add(arguments: &AddArguments) -> Outcome {
     let path = &arguments.index;
     let update = Update::begin(path, arguments.json)?;
-    update.target.refuse_inputs(arguments.files.paths())?;
+    update.target.refuse_inputs(arguments.files.places().iter().map(PathBuf::as_path))?;
+    refuse_other_files(path, &update.old, &arguments.files)?;
     let mut builder = update.builder()?;
     let settings = update.old.settings();
     let column = (!settings.column.is_empty()).then_some(settings.column.as_str());
-    arguments.files.for_each(column, |input| build::add(&mut builder, settings.key_type, input))?;
+    arguments.files.for_each(column, |input| build::add(&mut builder, settings, input, path))?;
     let replaced: HashSet<&Path> = arguments.files.paths().collect();
     update.finish(builder, |path| replaced.contains(path))
+}
+
+/// Refuses a new file that would replace the record of another file, because both have the same
+/// relative path. Without --base, the recorded file may lie beside the index. There it is known by
+/// its stamp.
+fn refuse_other_files(index: &Path, old: &IndexReader<File>, files: &FileList) -> Outcome<()> {
+    let (Some(dir), false) = (index.parent(), files.has_base()) else { return Ok(()) };
+    let given: HashSet<&Path> = files.paths().filter(|path| path.is_relative()).collect();
+    for file in old.files() {
+        let identity = &file.identity;
+        let (here, beside) = (&identity.path, dir.join(&identity.path));
+        if !given.contains(here.as_path()) || identity.stamp.difference(&beside, true).is_some() {
+            continue;
+        }
+        let is_other = match (here.canonicalize(), beside.canonicalize()) {
+            (Ok(here), Ok(beside)) => here != beside,
+            _ => true,
+        };
+        if is_other {
+            return Err(Failure::Message(format!(
+                "{}: the index has this path for another file, {}; give its directory with --base to add that file again, or the full path of the new file",
+                here.display(),
+                beside.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Runs `filterblock index remove`.
@@ -100,7 +130,7 @@ struct Update<'a> {
     path: &'a Path,
     old: IndexReader<File>,
     target: NewFile,
-    _locked: File,
+    guard: Guard,
     json: bool,
 }
 
@@ -109,9 +139,9 @@ impl<'a> Update<'a> {
         if json {
             output::check_stdout()?;
         }
-        let locked = lock(path)?;
+        let guard = Guard::of_index(path)?;
         let old = opened::open(path)?;
-        Ok(Self { path, old, target: NewFile::create(path, true)?, _locked: locked, json })
+        Ok(Self { path, old, target: NewFile::create(path, true)?, guard, json })
     }
 
     fn builder(&self) -> Outcome<Builder> {
@@ -121,41 +151,11 @@ impl<'a> Update<'a> {
 
     /// Writes the next version, without the old files that `is_removed` selects.
     fn finish(self, builder: Builder, is_removed: impl Fn(&Path) -> bool) -> Outcome {
-        let Self { path, old, target, json, .. } = self;
+        let Self { path, old, target, guard, json } = self;
         let is_old = |number: usize| old.files().get(number).is_some_and(|file| is_removed(&file.identity.path));
         let built = builder.build_onto(&old, is_old).map_err(|error| failure(path, error))?;
         let kept = (0..old.files().len()).filter(|&number| !is_old(number)).count();
-        target.publish(&built.bytes)?;
+        guard.publish(target, &built.bytes)?;
         build::report(path, kept + built.added.len(), &built, json)
     }
-}
-
-/// Locks an index for an update. A file system without locks is no error.
-fn lock(path: &Path) -> Outcome<File> {
-    let busy = || {
-        Failure::Message(format!(
-            "{}: another command updates this index; wait until it has ended, and try again",
-            path.display()
-        ))
-    };
-    let file = File::open(path).map_err(|error| Failure::file(path, error))?;
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(busy()),
-        // The command that held the lock may have replaced the file after it was opened here.
-        _ if !is_same(&file, path) => Err(busy()),
-        _ => Ok(file),
-    }
-}
-
-/// Returns whether `path` still names the open file.
-#[cfg(unix)]
-fn is_same(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
-    file.metadata().ok().map(place) == path.metadata().ok().map(place)
-}
-
-#[cfg(not(unix))]
-fn is_same(_: &File, _: &Path) -> bool {
-    true
 }

@@ -43,6 +43,7 @@ struct Report {
     index: String,
     column: String,
     key_type: String,
+    logical_type: String,
     fpr: f64,
     generation: u64,
     rows: u32,
@@ -104,6 +105,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         index: path.display().to_string(),
         column: index.settings().column.clone(),
         key_type: index.settings().key_type.to_string(),
+        logical_type: index.settings().logical_type.clone(),
         fpr: index.settings().fpr,
         generation: index.generation(),
         rows: index.rows(),
@@ -123,7 +125,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn summary(report: &Report) -> String {
-    let mean = report.files.iter().map(|file| file.fpr).sum::<f64>() / report.files.len().max(1) as f64;
+    // The sum of no numbers would be -0.
+    let mean =
+        report.files.iter().map(|file| file.fpr).fold(0.0, |sum, fpr| sum + fpr) / report.files.len().max(1) as f64;
     let state = match (report.damaged_rows, report.changed_files) {
         (0, 0) => "sound".to_owned(),
         (0, changed) => format!("sound, but {} changed", text::count(changed, "file")),

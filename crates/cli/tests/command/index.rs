@@ -1,5 +1,8 @@
 //! Tests of `filterblock index`: builds, queries, updates, changed files and damage.
 
+mod changes;
+mod values;
+
 use std::fs;
 
 use serde_json::Value;
@@ -99,6 +102,9 @@ fn a_file_can_be_added_and_removed() {
     let report = shell.run(&["index", "verify", "index", "--json"]).json(0);
     assert_eq!((&report["generation"], report["files"].as_array().unwrap().len()), (&3.into(), 2));
     shell.run(&["index", "remove", "index", "a"]).fails_with(&["a", "not in the index"]);
+    shell.run(&["index", "remove", "index", "b", "d"]).exits(0);
+    assert!(shell.run(&["index", "verify", "index"]).exits(0).contains(" file 0 %"));
+    shell.run(&["index", "add", "index", "--key-file", "d"]).exits(0);
     shell.run(&["index", "add", "index", "--key-file", "index"]).fails_with(&["also an input"]);
     assert_eq!(shell.files(), ["a", "b", "c", "d", "index"]);
 }
@@ -194,6 +200,7 @@ fn a_full_disk_leaves_the_old_index_and_no_litter() {
         command.args(["-c", "ulimit -f 1; exec \"$0\" index \"$@\"", env!("CARGO_BIN_EXE_filterblock")]);
         let output = command.args(arguments).current_dir(shell.dir.path()).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("filterblock: index: "), "{output:?}");
         assert_eq!(shell.files(), files);
         assert!(fs::read(shell.path("index")).unwrap() == old, "{arguments:?} changed the index");
     }
@@ -219,6 +226,20 @@ fn a_stopped_update_leaves_the_old_index_or_the_new_one() {
         shell.run(&["index", "verify", "index"]).exits(0);
         assert!(candidates(&shell, "1500").contains(&"b".to_owned()), "after {wait} ms");
     }
+}
+
+#[test]
+fn an_index_of_one_row_is_told() {
+    let shell = Shell::new();
+    let mut build = vec!["index".to_owned(), "build".into(), "-o".into(), "index".into(), "--force".into()];
+    for number in 0..16 {
+        shell.write(&format!("list{number}"), numbers(number..number + 1));
+        build.extend(["--key-file".into(), format!("list{number}")]);
+    }
+    let arguments: Vec<&str> = build.iter().map(String::as_str).collect();
+    assert!(shell.run(&arguments).stderr.contains("each query reads all of it"));
+    (0..16).for_each(|number| shell.write(&format!("list{number}"), numbers(0..1_000)));
+    assert!(!shell.run(&arguments).stderr.contains("each query reads all of it"));
 }
 
 #[test]

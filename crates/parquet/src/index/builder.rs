@@ -96,18 +96,25 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
 
     /// Adds a file by the bits of its existing split-block filters, one for each row group. A key
     /// may be in the file if any of the filters says so. `num_values` is the number of values in
-    /// the column.
+    /// the column. A row group that has only nulls needs no filter, and its values do not count.
     ///
     /// Filters are halved as long as the FPR of the file stays at most that of the settings. If the
     /// filters have a higher FPR, they are stored as they are.
     ///
     /// # Errors
     /// Returns an error if the path was already added or is too long, or if a filter is not whole
-    /// blocks of 32 bytes.
+    /// blocks of 32 bytes. Returns an error for filters that are damaged for sure: no bit is set
+    /// in any of them, or some lanes of a block are empty and others are not.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
         self.note(&identity)?;
         if filters.is_empty() && num_values > 0 {
             return Err(Error::invalid("filters", "a file with values has no filter; build the index from the values"));
+        }
+        if num_values > 0 && filters.iter().all(|bits| bits.iter().all(|&byte| byte == 0)) {
+            return Err(Error::invalid(
+                "filter",
+                "damaged: no bit is set, but the file has values; read the values instead",
+            ));
         }
         let fpr = self.settings.fpr / filters.len().max(1) as f64;
         let mut contents = Vec::with_capacity(filters.len());
@@ -155,16 +162,11 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// # Errors
     /// Returns an error if `old` has other settings, has a damaged row, or still has an added path.
     pub fn build_onto<R: ReadAt>(self, old: &IndexReader<R>, is_removed: impl Fn(usize) -> bool) -> Result<Built> {
-        if (&old.settings().column, old.settings().key_type) != (&self.settings.column, self.settings.key_type) {
+        let (known, new) = (old.settings().keys(), self.settings.keys());
+        if known != new {
             return Err(Error::invalid(
                 "settings",
-                format!(
-                    "the index has keys of column {:?} and type {}, and the new files of column {:?} and type {}; build another index for them",
-                    old.settings().column,
-                    old.settings().key_type,
-                    self.settings.column,
-                    self.settings.key_type
-                ),
+                format!("the index has {known}, and the new files have {new}; build another index for them"),
             ));
         }
         let mut kept = Vec::new();
@@ -214,7 +216,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
             files.push(file.record(rows, self.settings.fpr)?);
         }
         let all_cells: u64 = files.iter().flat_map(|file| &file.cells).map(|&cells| u64::from(cells)).sum();
-        let table = FileTable { column: self.settings.column.clone(), files };
+        let table =
+            FileTable { column: self.settings.column.clone(), logical_type: self.settings.logical_type.clone(), files };
         let table_bytes = table.encode()?;
         let mut header = Header {
             key_type: self.settings.key_type,

@@ -24,6 +24,8 @@ pub(super) struct Spill<S> {
 pub(super) struct Run {
     offset: u64,
     pub count: u64,
+    /// The wrapping sum of the hashes.
+    sum: u64,
 }
 
 impl<S: Read + Write + Seek> Spill<S> {
@@ -33,7 +35,8 @@ impl<S: Read + Write + Seek> Spill<S> {
 
     /// Appends hashes.
     pub fn push(&mut self, hashes: &[u64]) -> io::Result<Run> {
-        let run = Run { offset: self.len_bytes, count: hashes.len() as u64 };
+        let sum = hashes.iter().fold(0, |sum: u64, &hash| sum.wrapping_add(hash));
+        let run = Run { offset: self.len_bytes, count: hashes.len() as u64, sum };
         self.storage.seek(SeekFrom::Start(self.len_bytes))?;
         let mut bytes = Vec::with_capacity(hashes.len().min(CHUNK) * 8);
         for chunk in hashes.chunks(CHUNK) {
@@ -46,10 +49,14 @@ impl<S: Read + Write + Seek> Spill<S> {
     }
 
     /// Calls `each` with every hash of a run, in their order.
+    ///
+    /// # Errors
+    /// Returns an error if the storage returns other hashes than those that were pushed. The index
+    /// would deny the missing keys.
     pub fn for_each(&mut self, run: Run, mut each: impl FnMut(u64)) -> io::Result<()> {
         self.storage.flush()?;
         self.storage.seek(SeekFrom::Start(run.offset))?;
-        let mut left = run.count;
+        let (mut left, mut sum) = (run.count, 0u64);
         let mut bytes = Vec::new();
         while left > 0 {
             let count = left.min(CHUNK as u64);
@@ -58,8 +65,16 @@ impl<S: Read + Write + Seek> Spill<S> {
             if bytes.len() as u64 != count * 8 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            bytes.as_chunks().0.iter().for_each(|&hash| each(u64::from_le_bytes(hash)));
+            bytes.as_chunks().0.iter().for_each(|&hash| {
+                let hash = u64::from_le_bytes(hash);
+                sum = sum.wrapping_add(hash);
+                each(hash);
+            });
             left -= count;
+        }
+        if sum != run.sum {
+            let why = "the temporary file of the hashes returns other bytes than were written; check the disk";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(())
     }
@@ -77,6 +92,7 @@ impl Blocks {
         if blocks.is_empty() || !rest.is_empty() {
             return Err(Error::invalid("filter", "not whole blocks of 32 bytes; build the index from the values"));
         }
+        check_damage(blocks)?;
         let (mut blocks, mut rate) = (blocks.to_vec(), measured_fpr(blocks));
         while blocks.len().is_multiple_of(2) {
             let halved = fold(&blocks, 2);
@@ -109,6 +125,19 @@ impl Blocks {
     }
 }
 
+/// Refuses blocks that no set of keys makes. Each key sets a bit in each lane of a block.
+fn check_damage(blocks: &[Cell]) -> Result<()> {
+    for (number, block) in blocks.iter().enumerate() {
+        let lanes: &[[u8; 4]] = block.as_chunks().0;
+        let empty = lanes.iter().filter(|lane| **lane == [0; 4]).count();
+        if empty > 0 && empty < lanes.len() {
+            let why = format!("damaged: block {number} has {empty} empty lanes beside others with keys");
+            return Err(Error::invalid("filter", why + "; read the values instead"));
+        }
+    }
+    Ok(())
+}
+
 /// Unites each group of `group` neighbouring blocks.
 fn fold(blocks: &[Cell], group: usize) -> Vec<Cell> {
     let united = blocks.chunks(group).map(|group| {
@@ -117,4 +146,38 @@ fn fold(blocks: &[Cell], group: usize) -> Vec<Cell> {
         all
     });
     united.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn hashes_that_change_in_the_storage_are_noticed() {
+        let hashes: Vec<u64> = (0..100_000).map(|i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        for changed in [None, Some(0), Some(8 * 99_999), Some(8 * CHUNK)] {
+            let mut spill = Spill::new(Cursor::new(Vec::new()));
+            spill.push(&[1, 2, 3]).unwrap();
+            let run = spill.push(&hashes).unwrap();
+            changed.into_iter().for_each(|at| spill.storage.get_mut()[24 + at] ^= 1);
+            let mut count = 0;
+            assert_eq!(spill.for_each(run, |_| count += 1).is_ok(), changed.is_none(), "{changed:?}");
+            assert_eq!(count, hashes.len());
+        }
+    }
+
+    #[test]
+    fn blocks_that_no_key_makes_are_refused() {
+        let sound = [[1; 32], [0; 32]].concat();
+        assert!(Blocks::shrunk(&sound, 0.01).is_ok());
+        for lane in 0..8 {
+            let mut damaged = sound.clone();
+            damaged[4 * lane..4 * lane + 4].fill(0);
+            assert!(Blocks::shrunk(&damaged, 0.01).is_err(), "{lane}");
+            let mut damaged = sound.clone();
+            damaged[32 + 4 * lane] = 1;
+            assert!(Blocks::shrunk(&damaged, 0.01).is_err(), "{lane}");
+        }
+    }
 }

@@ -11,7 +11,7 @@
 //!     DistinctHashes, FileIdentity, IndexBuilder, IndexReader, InMemory, KeyType, Settings, SourceKind, hash,
 //! };
 //!
-//! let settings = Settings { column: String::new(), key_type: KeyType::Bytes, fpr: 0.01 };
+//! let settings = Settings { column: String::new(), logical_type: String::new(), key_type: KeyType::Bytes, fpr: 0.01 };
 //! let mut builder = IndexBuilder::new(settings, Cursor::new(Vec::new()))?;
 //! for (path, keys) in [("fruits", ["apple", "plum"]), ("trees", ["oak", "plum"])] {
 //!     let mut hashes = DistinctHashes::new();
@@ -37,6 +37,8 @@ mod content;
 mod distinct;
 mod error;
 mod layout;
+#[cfg(feature = "values")]
+mod logical;
 mod read_at;
 mod reader;
 mod shape;
@@ -53,6 +55,6 @@ pub use layout::{HEADER_LEN_BYTES, KeyType, MAGIC, VERSION, is_index};
 pub use read_at::{InMemory, ReadAt};
 pub use reader::{Answer, IndexReader, QueryCounts};
 pub use stamp::{Difference, Stamp, TAIL_LEN_BYTES};
-pub use table::{FileIdentity, IndexedFile, MAX_PATH_LEN_BYTES, Settings, SourceKind};
+pub use table::{FileIdentity, IndexedFile, MAX_PATH_LEN_BYTES, Settings, SourceKind, logical_name};
 #[cfg(feature = "values")]
 pub use values::ParquetColumn;

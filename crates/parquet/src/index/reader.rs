@@ -85,7 +85,7 @@ impl<R: ReadAt> IndexReader<R> {
         let table_len = usize::try_from(header.table_len_bytes).map_err(|_| wrong_len())?;
         let cells_len = (header.cells as usize).checked_mul(CELL_LEN_BYTES).ok_or_else(wrong_len)?;
         let table = reader.read_at(HEADER_LEN_BYTES as u64, table_len, &mut buffer)?;
-        let FileTable { column, files } = FileTable::decode(table, &header)?;
+        let FileTable { column, logical_type, files } = FileTable::decode(table, &header)?;
         let mut filters = Vec::new();
         let mut first_cell = 0;
         for (file, found) in (0u32..).zip(&files) {
@@ -96,7 +96,7 @@ impl<R: ReadAt> IndexReader<R> {
             }
         }
         let is_plain = files.iter().all(|file| file.cells == [1]);
-        let settings = Settings { column, key_type: header.key_type, fpr: header.fpr };
+        let settings = Settings { column, logical_type, key_type: header.key_type, fpr: header.fpr };
         let zero = || AtomicU64::new(0);
         let (keys, reads, damaged, unreadable) = (zero(), zero(), zero(), zero());
         let distrusted = Vec::new();

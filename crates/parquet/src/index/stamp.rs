@@ -6,9 +6,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// The number of bytes at the end of a file that the stamp's checksum covers. They hold the end of
-/// a Parquet footer, or the footer of an SST file.
+/// The number of bytes at the end of a file that the stamp's checksum covers at least. They hold the
+/// footer of an SST file. Of a Parquet file, the checksum covers the whole metadata.
 pub const TAIL_LEN_BYTES: u64 = 4096;
+/// The end of a Parquet file: the length of the metadata, and the magic.
+const PARQUET_END_LEN_BYTES: usize = 8;
+/// The number of bytes that are read at once.
+const CHUNK_LEN_BYTES: u64 = 1 << 16;
 
 /// Size, modification time and the checksum of the last bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +23,8 @@ pub struct Stamp {
     pub modified_seconds: i64,
     /// The nanoseconds of the modification time.
     pub modified_nanos: u32,
-    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file.
+    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. Of a
+    /// Parquet file whose metadata are longer, the CRC-32 of metadata and end.
     pub tail_checksum: u32,
 }
 
@@ -59,10 +64,17 @@ impl Stamp {
         let mut file = File::open(path)?;
         let stamp = Self::of_metadata(&file.metadata()?);
         let mut checksum = crc32fast::Hasher::new();
-        file.seek(SeekFrom::Start(stamp.len_bytes.saturating_sub(TAIL_LEN_BYTES)))?;
-        let mut tail = Vec::new();
-        file.take(TAIL_LEN_BYTES).read_to_end(&mut tail)?;
-        checksum.update(&tail);
+        let start = stamp.len_bytes.saturating_sub(tail_len(&mut file, stamp.len_bytes)?);
+        file.seek(SeekFrom::Start(start))?;
+        let mut tail = file.take(stamp.len_bytes - start);
+        let mut buffer = Vec::new();
+        loop {
+            buffer.clear();
+            if (&mut tail).take(CHUNK_LEN_BYTES).read_to_end(&mut buffer)? == 0 {
+                break;
+            }
+            checksum.update(&buffer);
+        }
         Ok(Self { tail_checksum: checksum.finalize(), ..stamp })
     }
 
@@ -110,6 +122,21 @@ impl Stamp {
     }
 }
 
+/// Returns the number of last bytes that the checksum covers.
+fn tail_len(file: &mut File, len_bytes: u64) -> io::Result<u64> {
+    let Some(start) = len_bytes.checked_sub(PARQUET_END_LEN_BYTES as u64) else { return Ok(TAIL_LEN_BYTES) };
+    file.seek(SeekFrom::Start(start))?;
+    let mut end = [0; PARQUET_END_LEN_BYTES];
+    file.read_exact(&mut end)?;
+    Ok(match end {
+        [a, b, c, d, b'P', b'A', b'R', b'1' | b'E'] => {
+            let metadata = u64::from(u32::from_le_bytes([a, b, c, d]));
+            TAIL_LEN_BYTES.max(metadata + PARQUET_END_LEN_BYTES as u64)
+        }
+        _ => TAIL_LEN_BYTES,
+    })
+}
+
 impl Difference {
     fn of_error(error: &io::Error) -> Self {
         match error.kind() {
@@ -153,6 +180,38 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(stamp.difference(&path, true), Some(Difference::Missing));
+    }
+
+    #[test]
+    fn the_stamp_of_a_parquet_file_covers_its_metadata() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        for metadata_len in [100, 5_000, 150_000] {
+            for magic in [b"PAR1", b"PARE"] {
+                let write = |changed: Option<usize>| {
+                    let mut content = vec![7; 200_000];
+                    content.extend_from_slice(&u32::try_from(metadata_len).unwrap().to_le_bytes());
+                    content.extend_from_slice(magic);
+                    changed.into_iter().for_each(|at| content[at] = 8);
+                    std::fs::write(&path, content).unwrap();
+                    File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+                };
+                write(None);
+                let stamp = Stamp::of(&path).unwrap();
+                for (changed, is_seen) in
+                    [(200_000 - metadata_len, true), (199_999, true), (200_000 - metadata_len.max(4_088) - 1, false)]
+                {
+                    write(Some(changed));
+                    let found = stamp.difference(&path, true);
+                    assert_eq!(found, is_seen.then_some(Difference::LastBytes), "{metadata_len} {changed}");
+                }
+            }
+        }
+        // A length beyond the file covers the whole file.
+        std::fs::write(&path, b"abc\xff\xff\xff\xffPAR1").unwrap();
+        let stamp = Stamp::of(&path).unwrap();
+        assert_eq!(stamp.tail_checksum, crc32fast::hash(b"abc\xff\xff\xff\xffPAR1"));
     }
 
     #[test]

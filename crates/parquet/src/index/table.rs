@@ -19,10 +19,27 @@ const MAX_BLOCKS: u64 = 1 << 32;
 pub struct Settings {
     /// The name of the column, empty for key lists and SST files.
     pub column: String,
+    /// The logical type of the column, such as `uuid` or `timestamp(ms,utc)`. Empty if it has none,
+    /// and for key lists and SST files. See `ParquetColumn::logical_type`.
+    pub logical_type: String,
     /// The type of the keys.
     pub key_type: KeyType,
     /// The FPR of each file that is built from keys, at most. Above 0 and below 1.
     pub fpr: f64,
+}
+
+impl Settings {
+    /// Returns what the keys are, for messages. Files of one index agree in this text.
+    pub(super) fn keys(&self) -> String {
+        let Self { column, logical_type, key_type, .. } = self;
+        format!("keys of column {column:?}, type {key_type} and logical type {}", logical_name(logical_type))
+    }
+}
+
+/// Returns the name of a logical type for messages. A column without one has the empty text.
+#[must_use]
+pub fn logical_name(logical_type: &str) -> &str {
+    if logical_type.is_empty() { "none" } else { logical_type }
 }
 
 /// Where the keys of a file come from.
@@ -89,7 +106,7 @@ pub struct IndexedFile {
     /// The path, the source and the stamp.
     pub identity: FileIdentity,
     /// The number of distinct keys. For [`SourceKind::ParquetFilters`], the number of values in the
-    /// column, nulls included.
+    /// column, nulls included, without row groups that have only nulls.
     pub num_keys: u64,
     /// For each filter of the file, the number of cells that it has in each row. A file without
     /// keys may have no filter.
@@ -131,6 +148,7 @@ pub(super) fn check_path(path: &Path) -> Result<()> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileTable {
     pub column: String,
+    pub logical_type: String,
     pub files: Vec<IndexedFile>,
 }
 
@@ -139,8 +157,10 @@ impl FileTable {
     pub fn encode(&self) -> Result<Vec<u8>> {
         let len16 = |bytes: &[u8], what| u16::try_from(bytes.len()).map_err(|_| Error::TooLarge { what });
         let mut out = Vec::new();
-        out.extend_from_slice(&len16(self.column.as_bytes(), "the name of the column")?.to_le_bytes());
-        out.extend_from_slice(self.column.as_bytes());
+        for (text, what) in [(&self.column, "the name of the column"), (&self.logical_type, "the logical type")] {
+            out.extend_from_slice(&len16(text.as_bytes(), what)?.to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+        }
         for file in &self.files {
             let path = path_bytes(&file.identity.path).ok_or(Error::TooLarge { what: "a path" })?;
             let filters = u32::try_from(file.cells.len()).map_err(|_| Error::TooLarge { what: "a file" })?;
@@ -165,9 +185,8 @@ impl FileTable {
             return Err(Error::ChecksumMismatch { part: Part::FileTable, offset: HEADER_LEN_BYTES as u64 });
         }
         let mut input = Input { rest: bytes, len: bytes.len() };
-        let column_len = u16::from_le_bytes(input.array()?);
-        let column = std::str::from_utf8(input.take(column_len.into())?);
-        let column = column.map_err(|_| input.corrupt("the column's name is not UTF-8"))?.to_owned();
+        let column = input.text()?;
+        let logical_type = input.text()?;
         // Every record has at least RECORD_LEN_BYTES bytes, which bounds the allocation.
         if u64::from(header.files) > (bytes.len() / RECORD_LEN_BYTES) as u64 {
             return Err(input.corrupt("more files than records fit"));
@@ -195,7 +214,7 @@ impl FileTable {
         if !files.iter().all(|file| paths.insert(file.identity.path.as_path())) {
             return Err(input.corrupt("two records have the same path"));
         }
-        Ok(Self { column, files })
+        Ok(Self { column, logical_type, files })
     }
 }
 
@@ -246,6 +265,13 @@ impl<'a> Input<'a> {
         bytes.try_into().map_err(|_| self.corrupt("the table ends early"))
     }
 
+    /// Takes a text with its length in front.
+    fn text(&mut self) -> Result<String> {
+        let len = u16::from_le_bytes(self.array()?);
+        let text = std::str::from_utf8(self.take(len.into())?);
+        text.map(str::to_owned).map_err(|_| self.corrupt("the column's name or logical type is not UTF-8"))
+    }
+
     fn corrupt(&self, why: &'static str) -> Error {
         Error::corrupt(Part::FileTable, (HEADER_LEN_BYTES + self.len - self.rest.len()) as u64, why)
     }
@@ -265,6 +291,7 @@ mod tests {
         };
         FileTable {
             column: "user.id".into(),
+            logical_type: "uuid".into(),
             files: vec![
                 file("a.parquet", SourceKind::ParquetValues, 9, &[2]),
                 file("dir/b.parquet", SourceKind::ParquetFilters, 7, &[1, 3]),

@@ -13,12 +13,16 @@ use crate::values::ParquetValues;
 const NAMES_MAX: usize = 20;
 
 /// A leaf column of a Parquet file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParquetColumn {
     /// The number of the column among the leaf columns of the schema, from 0.
     pub leaf: usize,
     /// The type of the values as keys.
     pub key_type: KeyType,
+    /// The logical type as a canonical text: `string`, `uuid`, `decimal(9,2)`, `timestamp(ms,utc)`,
+    /// `uint32`. Empty if the column has none. Two columns with equal texts and key types store
+    /// equal values as equal bytes. docs/INDEX_FORMAT.md lists the texts.
+    pub logical_type: String,
     /// The number of values in the footer, nulls included.
     pub num_values: u64,
 }
@@ -64,7 +68,7 @@ impl ParquetColumn {
         key_type.check()?;
         let chunks = file.metadata().row_groups().iter().filter_map(|group| group.columns().get(leaf));
         let num_values = chunks.map(|chunk| u64::try_from(chunk.num_values()).unwrap_or(0)).sum();
-        Ok(Self { leaf, key_type, num_values })
+        Ok(Self { leaf, key_type, logical_type: super::logical::canonical(column), num_values })
     }
 
     /// Reads the values of all row groups, and adds their hashes.

@@ -68,7 +68,9 @@ impl Stranger {
         let table = &bytes[64..64 + table_len];
         assert_eq!(number("table checksum"), u64::from(crc32(table)));
         let column_len = usize::from(table[0]) + 256 * usize::from(table[1]);
-        let mut rest = &table[2 + column_len..];
+        let table_rest = &table[2 + column_len..];
+        let type_len = usize::from(table_rest[0]) + 256 * usize::from(table_rest[1]);
+        let mut rest = &table_rest[2 + type_len..];
         let mut files = Vec::new();
         for _ in 0..number("files") {
             let field = |name| integer(rest, RECORD, name) as usize;
@@ -126,7 +128,7 @@ fn golden() -> PathBuf {
 /// one without keys.
 fn built() -> Vec<u8> {
     let key_type = KeyType::Parquet { physical_type: PhysicalType::Int64, type_len_bytes: 0 };
-    let settings = Settings { column: "user.id".into(), key_type, fpr: 0.01 };
+    let settings = Settings { column: "user.id".into(), logical_type: "uint64".into(), key_type, fpr: 0.01 };
     let mut builder = IndexBuilder::new(settings, std::io::Cursor::new(Vec::new())).unwrap();
     let identity = |path: &str, source| {
         let stamp = Stamp { len_bytes: 1_234, modified_seconds: -5, modified_nanos: 6, tail_checksum: 0x0123_4567 };
@@ -196,8 +198,8 @@ fn tags_and_constants_of_the_document_are_those_of_the_code() {
     assert_eq!(sources.len(), 6);
     for (row, name) in sources.iter().zip(["key", "sst", "leveldb", "rocksdb", "parquet-values", "parquet-filters"]) {
         let mut bytes = built();
-        let column = "user.id".len();
-        bytes[64 + 2 + column] = row[0].parse().unwrap();
+        let (column, logical) = ("user.id".len(), "uint64".len());
+        bytes[64 + 2 + column + 2 + logical] = row[0].parse().unwrap();
         let table_len = integer(&bytes, HEADER, "table length") as usize;
         let checksum = crc32(&bytes[64..64 + table_len]).to_le_bytes();
         bytes[56..60].copy_from_slice(&checksum);

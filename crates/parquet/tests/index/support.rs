@@ -9,7 +9,7 @@ use filterblock_parquet::index::{
 };
 
 pub fn settings(fpr: f64) -> Settings {
-    Settings { column: String::new(), key_type: KeyType::Bytes, fpr }
+    Settings { column: String::new(), logical_type: String::new(), key_type: KeyType::Bytes, fpr }
 }
 
 pub fn builder(fpr: f64) -> IndexBuilder<Cursor<Vec<u8>>> {
