@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn every_instruction_set_sets_and_finds_the_bits_of_the_specification() {
+    fn every_instruction_set_sets_the_bits_of_the_specification() {
         let hashes: Vec<u64> = (0..3_000u64).map(|i| xxh64(&i.to_le_bytes(), 1)).collect();
         for num_blocks in [1, 2, 7, 100, 1_000] {
             let mut expected = vec![[0; BLOCK_LEN_BYTES]; num_blocks];
