@@ -4,6 +4,7 @@
 //! module reads the header first, so that pages of dictionary indices are skipped, and so that a
 //! false length causes no large allocation.
 
+use parquet::column::page::Page;
 use parquet::file::reader::ChunkReader;
 
 use crate::thrift::Struct;
@@ -15,6 +16,12 @@ pub(super) const MAX_PAGE_LEN_BYTES: u64 = 256 << 20;
 const WINDOW_LEN_BYTES: u64 = 1 << 10;
 /// The longest header. It may contain the smallest and the greatest value of its page.
 const MAX_HEADER_LEN_BYTES: u64 = 16 << 20;
+
+/// The types of pages in the numbers of the format.
+const DATA_PAGE: i64 = 0;
+const INDEX_PAGE: i64 = 1;
+const DICTIONARY_PAGE: i64 = 2;
+const DATA_PAGE_V2: i64 = 3;
 
 /// The encodings `PLAIN`, `PLAIN_DICTIONARY` and `RLE_DICTIONARY` in the numbers of the format.
 const PLAIN: i64 = 0;
@@ -44,6 +51,26 @@ pub(super) struct PageHeader {
     pub num_values: u64,
     /// The length of the header and of the page in the file.
     pub total_len_bytes: u64,
+    /// The type of the page and the encoding of its values, in the numbers of the format.
+    page_type: i64,
+    encoding: i64,
+    uncompressed_len_bytes: u64,
+}
+
+impl PageHeader {
+    /// Returns whether `page` has the type, encoding, length and number of values of this header.
+    /// A page of another header would be taken for this one otherwise, and its values would miss.
+    pub(super) fn describes(&self, page: &Page) -> bool {
+        let page_type = match page {
+            Page::DataPage { .. } => DATA_PAGE,
+            Page::DictionaryPage { .. } => DICTIONARY_PAGE,
+            Page::DataPageV2 { .. } => DATA_PAGE_V2,
+        };
+        page_type == self.page_type
+            && page.encoding() as i64 == self.encoding
+            && page.buffer().len() as u64 == self.uncompressed_len_bytes
+            && u64::from(page.num_values()) == self.num_values
+    }
 }
 
 /// Reads the header at `offset`. At most `left_bytes` bytes belong to the column chunk.
@@ -77,24 +104,26 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
         return Err(format!("the page at offset {offset} has {uncompressed} bytes, more than {mib} MiB"));
     }
     let details = |id: i16| header.get(id).and_then(|field| Some(Struct::parse(&field.value).ok()?.0));
-    let counted = |details: &Struct<'_>, encoding_id| {
-        let num_values = details.int(1).and_then(|num| u64::try_from(num).ok())?;
-        let content = match details.int(encoding_id)? {
-            PLAIN => Content::Plain,
-            PLAIN_DICTIONARY | RLE_DICTIONARY => Content::Indices,
-            _ => Content::Encoded,
-        };
-        Some((num_values, content))
+    // The number of values, and their encoding.
+    let counted = |id, encoding_id| {
+        let details = details(id)?;
+        Some((u64::try_from(details.int(1)?).ok()?, details.int(encoding_id)?))
     };
-    let (num_values, content) = match header.int(1) {
-        Some(0) => details(5).and_then(|page| counted(&page, 2)).ok_or_else(invalid)?,
-        Some(1) => (0, Content::Nothing),
-        Some(2) => match details(7).and_then(|page| counted(&page, 2)) {
-            Some((num, Content::Plain | Content::Indices)) => (num, Content::Dictionary),
-            _ => return Err(format!("the dictionary at offset {offset} has an unknown encoding")),
-        },
-        Some(3) => details(8).and_then(|page| counted(&page, 4)).ok_or_else(invalid)?,
+    let page_type = header.int(1).ok_or_else(invalid)?;
+    let (num_values, encoding) = match page_type {
+        DATA_PAGE => counted(5, 2).ok_or_else(invalid)?,
+        INDEX_PAGE => (0, PLAIN),
+        DICTIONARY_PAGE => counted(7, 2).ok_or_else(invalid)?,
+        DATA_PAGE_V2 => counted(8, 4).ok_or_else(invalid)?,
         _ => return Err(format!("the page at offset {offset} has an unknown type")),
     };
-    Ok(PageHeader { content, num_values, total_len_bytes })
+    let content = match (page_type, encoding) {
+        (INDEX_PAGE, _) => Content::Nothing,
+        (DICTIONARY_PAGE, PLAIN | PLAIN_DICTIONARY | RLE_DICTIONARY) => Content::Dictionary,
+        (DICTIONARY_PAGE, _) => return Err(format!("the dictionary at offset {offset} has an unknown encoding")),
+        (_, PLAIN) => Content::Plain,
+        (_, PLAIN_DICTIONARY | RLE_DICTIONARY) => Content::Indices,
+        _ => Content::Encoded,
+    };
+    Ok(PageHeader { content, num_values, total_len_bytes, page_type, encoding, uncompressed_len_bytes: uncompressed })
 }

@@ -139,31 +139,39 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
             self.offset += header.total_len_bytes;
             self.left_bytes -= header.total_len_bytes;
             match header.content {
-                // The page reader passes over index pages by itself.
-                Content::Nothing => continue,
                 Content::Dictionary => has_dictionary = true,
-                Content::Indices if has_dictionary => self.pages.skip_next_page().map_err(|error| error.to_string())?,
+                // `get_next_page` would pass over an index page and return the page after it.
+                Content::Nothing => self.skip_page()?,
+                Content::Indices if has_dictionary => self.skip_page()?,
                 Content::Indices => return Err(format!("the page at offset {at} has no dictionary before it")),
                 Content::Plain | Content::Encoded => found.is_all_dictionary = false,
             }
-            if header.content != Content::Dictionary {
+            if !matches!(header.content, Content::Dictionary | Content::Nothing) {
                 found.num_values += header.num_values;
                 // A false number could keep the decoder busy for minutes.
                 if found.num_values > expected {
                     return Err(format!("the pages have more values than the metadata say: {expected}"));
                 }
             }
-            if header.content != Content::Indices {
+            if !matches!(header.content, Content::Indices | Content::Nothing) {
                 let page = self.pages.get_next_page().map_err(|error| error.to_string())?;
-                let page = page.filter(|page| u64::from(page.num_values()) == header.num_values);
+                let page = page.filter(|page| header.describes(page));
                 let page = page.ok_or_else(|| format!("the page at offset {at} differs from its header"))?;
                 self.add(page, header.content, hashes).map_err(|reason| format!("page at offset {at}: {reason}"))?;
             }
+        }
+        // Both readers must be at the end of the chunk.
+        if self.pages.get_next_page().map_err(|error| error.to_string())?.is_some() {
+            return Err("the pages differ from their headers".into());
         }
         match found.num_values == expected {
             true => Ok(found),
             false => Err(format!("the pages have {} values, but the metadata say {expected}", found.num_values)),
         }
+    }
+
+    fn skip_page(&mut self) -> Result<(), String> {
+        self.pages.skip_next_page().map_err(|error| error.to_string())
     }
 
     fn add(&self, page: Page, content: Content, hashes: &mut Hashes<'_>) -> Result<(), String> {

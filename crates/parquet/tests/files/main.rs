@@ -3,5 +3,6 @@
 
 mod append;
 mod footer;
+mod handmade;
 mod support;
 mod values;
