@@ -7,7 +7,7 @@
 use parquet::column::page::Page;
 use parquet::file::reader::ChunkReader;
 
-use crate::thrift::Struct;
+use crate::thrift::{Kind, Struct};
 
 /// The largest page that is read, compressed and uncompressed. Known writers stop at 100 MB.
 pub(super) const MAX_PAGE_LEN_BYTES: u64 = 256 << 20;
@@ -27,6 +27,34 @@ const DATA_PAGE_V2: i64 = 3;
 const PLAIN: i64 = 0;
 const PLAIN_DICTIONARY: i64 = 2;
 const RLE_DICTIONARY: i64 = 8;
+
+/// The fields of a page header and their types. `TRUE` stands for a flag.
+const HEADER_FIELDS: [(i16, Kind); 8] = [
+    (1, Kind::I32),
+    (2, Kind::I32),
+    (3, Kind::I32),
+    (4, Kind::I32),
+    (5, Kind::STRUCT),
+    (6, Kind::STRUCT),
+    (7, Kind::STRUCT),
+    (8, Kind::STRUCT),
+];
+/// The fields of the details: data page, dictionary page, data page of version 2.
+const DATA_FIELDS: [(i16, Kind); 5] =
+    [(1, Kind::I32), (2, Kind::I32), (3, Kind::I32), (4, Kind::I32), (5, Kind::STRUCT)];
+const DICTIONARY_FIELDS: [(i16, Kind); 3] = [(1, Kind::I32), (2, Kind::I32), (3, Kind::TRUE)];
+const DATA_V2_FIELDS: [(i16, Kind); 8] = [
+    (1, Kind::I32),
+    (2, Kind::I32),
+    (3, Kind::I32),
+    (4, Kind::I32),
+    (5, Kind::I32),
+    (6, Kind::I32),
+    (7, Kind::TRUE),
+    (8, Kind::STRUCT),
+];
+/// The fields of the header that hold details.
+const DETAILS: [i16; 4] = [5, 6, 7, 8];
 
 /// What a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +121,10 @@ pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> R
 
 fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64) -> Result<PageHeader, String> {
     let invalid = || format!("the page header at offset {offset} is not valid");
-    let len = |id| header.int(id).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid);
+    if !is_strict(header, &HEADER_FIELDS) {
+        return Err(invalid());
+    }
+    let len = |id| int(header, id).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid);
     let (uncompressed, compressed) = (len(2)?, len(3)?);
     let total_len_bytes = header_len + compressed;
     if total_len_bytes > left_bytes {
@@ -103,18 +134,11 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
         let mib = MAX_PAGE_LEN_BYTES >> 20;
         return Err(format!("the page at offset {offset} has {uncompressed} bytes, more than {mib} MiB"));
     }
-    let details = |id: i16| header.get(id).and_then(|field| Some(Struct::parse(&field.value).ok()?.0));
+    let page_type = int(header, 1).ok_or_else(invalid)?;
     // The number of values, and their encoding.
-    let counted = |id, encoding_id| {
-        let details = details(id)?;
-        Some((u64::try_from(details.int(1)?).ok()?, details.int(encoding_id)?))
-    };
-    let page_type = header.int(1).ok_or_else(invalid)?;
     let (num_values, encoding) = match page_type {
-        DATA_PAGE => counted(5, 2).ok_or_else(invalid)?,
         INDEX_PAGE => (0, PLAIN),
-        DICTIONARY_PAGE => counted(7, 2).ok_or_else(invalid)?,
-        DATA_PAGE_V2 => counted(8, 4).ok_or_else(invalid)?,
+        DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2 => counted(header, page_type).ok_or_else(invalid)?,
         _ => return Err(format!("the page at offset {offset} has an unknown type")),
     };
     let content = match (page_type, encoding) {
@@ -126,4 +150,46 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
         _ => Content::Encoded,
     };
     Ok(PageHeader { content, num_values, total_len_bytes, page_type, encoding, uncompressed_len_bytes: uncompressed })
+}
+
+/// Returns the number of values and the encoding from the details of the page. Details of another
+/// type are refused, because the crate `parquet` takes the lengths of levels from them.
+fn counted(header: &Struct<'_>, page_type: i64) -> Option<(u64, i64)> {
+    let (id, encoding_id, fields): (i16, i16, &[(i16, Kind)]) = match page_type {
+        DATA_PAGE => (5, 2, &DATA_FIELDS),
+        DICTIONARY_PAGE => (7, 2, &DICTIONARY_FIELDS),
+        _ => (8, 4, &DATA_V2_FIELDS),
+    };
+    if DETAILS.iter().any(|&other| other != id && header.get(other).is_some()) {
+        return None;
+    }
+    let details = Struct::parse(&header.get(id)?.value).ok()?.0;
+    if !is_strict(&details, fields) {
+        return None;
+    }
+    Some((u64::try_from(int(&details, 1)?).ok()?, int(&details, encoding_id)?))
+}
+
+/// Returns an integer that fits in 32 bits. Readers differ in what they do with longer ones.
+fn int(of: &Struct<'_>, id: i16) -> Option<i64> {
+    of.int(id).filter(|&value| i32::try_from(value).is_ok())
+}
+
+/// Returns whether all readers read the same: no field comes twice, at any depth, and each known
+/// field has its type.
+fn is_strict(found: &Struct<'_>, known: &[(i16, Kind)]) -> bool {
+    is_unique(found)
+        && known.iter().all(|&(id, kind)| match found.get(id) {
+            None => true,
+            Some(field) if kind == Kind::I32 => field.kind == kind && int(found, id).is_some(),
+            Some(field) if kind == Kind::TRUE => matches!(field.kind, Kind::TRUE | Kind::FALSE),
+            Some(field) => field.kind == kind,
+        })
+}
+
+fn is_unique(found: &Struct<'_>) -> bool {
+    // A struct in a struct was parsed to its end, so the depth is limited.
+    let nested = found.fields.iter().filter(|field| field.kind == Kind::STRUCT);
+    !found.has_duplicates()
+        && nested.map(|field| Struct::parse(&field.value)).all(|inner| inner.is_ok_and(|(inner, _)| is_unique(&inner)))
 }

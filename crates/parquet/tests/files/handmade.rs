@@ -147,6 +147,49 @@ fn with_last_header(header: Fields) -> Bytes {
 }
 
 #[test]
+fn page_headers_with_equal_fields_are_refused() {
+    let plain = header(0, &plain_bytes(), nested(5, data(0)));
+    assert_eq!(hashes(with_last_header(plain.clone())).unwrap(), expected((1000..1008).chain([1, 2])));
+    // One reader takes the first encoding, another one the last.
+    let encodings: Fields = [vec![i32(1, ROWS), i32(2, 8)], data(0).split_off(1)].concat();
+    assert_refused(with_last_header(header(0, &plain_bytes(), nested(5, encodings))), "encoding");
+    for twice in plain.clone() {
+        let id = twice.id;
+        assert_refused(with_last_header([vec![twice], plain.clone()].concat()), &format!("field {id}"));
+    }
+    // Statistics in the page's details.
+    let statistics = nested(5, vec![i64(3, 0), i64(3, 1)]);
+    let details = nested(5, [data(0), vec![statistics]].concat());
+    assert_refused(with_last_header(header(0, &plain_bytes(), details)), "statistics");
+}
+
+#[test]
+fn page_headers_with_other_field_types_are_refused() {
+    let body = plain_bytes();
+    let plain = header(0, &body, nested(5, data(0)));
+    for at in 0..3 {
+        let mut other = plain.clone();
+        other[at].kind = Kind::I64;
+        assert_refused(with_last_header(other), &format!("field {at} of the header"));
+    }
+    for at in 0..4 {
+        let mut other = data(0);
+        other[at].kind = Kind::I64;
+        assert_refused(with_last_header(header(0, &body, nested(5, other))), &format!("field {at} of the details"));
+    }
+    // A reader with 32 bits would read 0, the number of plain values.
+    for (at, field) in [(1, i32(2, 1 << 32)), (0, i32(1, ROWS + (1 << 32)))] {
+        let mut other = data(0);
+        other[at] = field;
+        assert_refused(with_last_header(header(0, &body, nested(5, other))), &format!("long number {at}"));
+    }
+    // The details of another type of page: readers of version 2 take levels from them.
+    let mut both = plain.clone();
+    both.push(nested(8, vec![i32(1, ROWS), i32(2, 0), i32(3, ROWS), i32(4, 0), i32(5, 6), i32(6, 0)]));
+    assert_refused(with_last_header(both), "details of two types");
+}
+
+#[test]
 fn pages_that_differ_from_their_lengths_are_refused() {
     let mut longer = header(0, &plain_bytes(), nested(5, data(0)));
     longer[1] = i32(2, plain_bytes().len() as i64 + 1);
