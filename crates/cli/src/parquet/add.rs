@@ -15,6 +15,7 @@ use super::super::text::{count, printable};
 use super::inputs::{self, Input, Inputs};
 use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
+use super::targets;
 use filterblock_parquet::filters::{Budget, Sizing};
 
 /// The false-positive rate without an option.
@@ -160,23 +161,12 @@ impl Arguments {
 
     /// Returns the output of each input, or `None` for a dry run.
     fn targets(&self, inputs: &Inputs) -> Outcome<Vec<Option<PathBuf>>> {
-        let mut seen = BTreeSet::new();
-        let target = |input: &Input| {
-            let target = match &self.output {
-                _ if self.dry_run => return Ok(None),
-                None => input.path.clone(),
-                Some(output) if inputs.is_one_file && !is_folder(output) => output.clone(),
-                Some(output) => output.join(&input.below),
-            };
-            match seen.insert(target.clone()) {
-                true => Ok(Some(target)),
-                false => Err(Failure::Message(format!(
-                    "{}: two of the files would be written here; give their common folder, or call the command for each",
-                    target.display()
-                ))),
-            }
+        let targets = match &self.output {
+            _ if self.dry_run => return Ok(vec![None; inputs.files.len()]),
+            None => targets::in_place(inputs)?,
+            Some(output) => targets::below(output, inputs)?,
         };
-        inputs.files.iter().map(target).collect()
+        Ok(targets.into_iter().map(Some).collect())
     }
 
     /// Adds the filters of one file.
@@ -230,11 +220,6 @@ impl Arguments {
         }
         Ok(())
     }
-}
-
-/// Returns whether the user means a folder, which may be missing.
-fn is_folder(output: &Path) -> bool {
-    output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// Refuses an output that is its own input. --force would replace the old file.

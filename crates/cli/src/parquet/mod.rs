@@ -5,6 +5,7 @@ mod columns;
 mod inputs;
 mod one_file;
 mod report;
+mod targets;
 mod tips;
 
 use super::failure::Outcome;
