@@ -331,7 +331,9 @@ impl Place<'_> {
         }
         let num_values = unsigned(5).ok_or_else(|| invalid("number of values"))?;
         let len_bytes = unsigned(7).ok_or_else(|| invalid("length of the chunk"))?;
-        let offset = if column.get(11).is_some() { unsigned(11) } else { unsigned(9) };
+        // Some writers give the offset 0 to a dictionary that does not exist.
+        let has_dictionary = column.get(11).is_some() && column.int(11) != Some(0);
+        let offset = unsigned(if has_dictionary { 11 } else { 9 });
         let is_inside = |offset: &u64| offset.checked_add(len_bytes).is_some_and(|end| end <= self.base);
         let offset = offset.filter(is_inside).ok_or_else(|| invalid("location of the chunk"))?;
         let optional = |id| match column.get(id) {

@@ -2,12 +2,13 @@
 //! optional INT32 column `c` and one row group.
 
 use std::collections::BTreeSet;
+use std::io::Cursor;
 
 use bytes::Bytes;
 use filterblock::foreign::parquet::ParquetBloom;
-use filterblock_parquet::Error;
 use filterblock_parquet::thrift::{Field, Kind, Struct};
 use filterblock_parquet::values::ParquetValues;
+use filterblock_parquet::{Error, Footer};
 
 /// The number of values of each page.
 const ROWS: i64 = 8;
@@ -91,7 +92,7 @@ fn index_page(body: &[u8]) -> Vec<u8> {
 fn file(pages: &[Vec<u8>], num_data_pages: i64, dictionary: Option<i64>) -> Bytes {
     let chunk = pages.concat();
     let len = chunk.len() as i64;
-    let data = 4 + if dictionary.is_some_and(|offset| offset > 0) { pages[0].len() as i64 } else { 0 };
+    let data = 4 + if dictionary == Some(4) { pages[0].len() as i64 } else { 0 };
     let mut column = vec![
         i32(1, 1),
         list(2, 5, &[vec![0], vec![6], vec![16]]),
@@ -187,6 +188,24 @@ fn page_headers_with_other_field_types_are_refused() {
     let mut both = plain.clone();
     both.push(nested(8, vec![i32(1, ROWS), i32(2, 0), i32(3, ROWS), i32(4, 0), i32(5, 6), i32(6, 0)]));
     assert_refused(with_last_header(both), "details of two types");
+}
+
+#[test]
+fn a_dictionary_offset_of_zero_means_no_dictionary() {
+    let plain = [plain_page(), plain_page()];
+    let bytes = file(&plain, 2, Some(0));
+    assert_eq!(hashes(bytes.clone()).unwrap(), expected(1000..1008));
+    let footer = Footer::read(&mut Cursor::new(&bytes)).unwrap();
+    let len = plain.concat().len() as u64;
+    assert_eq!(footer.chunk(0, 0).map(|chunk| (chunk.offset, chunk.len_bytes)), Some((4, len)));
+}
+
+#[test]
+fn dictionary_offsets_outside_the_chunk_are_refused() {
+    // Some readers begin at the data page then, and others at the dictionary.
+    for offset in [-1, 1, 3, 60] {
+        assert_refused(file(&[plain_page(), plain_page()], 2, Some(offset)), &offset.to_string());
+    }
 }
 
 #[test]
