@@ -66,7 +66,8 @@ pub struct Added {
 /// Adds filters. `out` holds a copy of the file that `footer` and `values` read; the filters and a
 /// new footer are appended to it. `progress` gets the number of bytes of each chunk that is done.
 ///
-/// Each filter is read back from `out` and asked for every value of its chunk.
+/// Each filter is read back from `out` and asked for every hash of its chunk. The hashes stay in
+/// memory from the first read. If there are more than 12 Mi, the values are read again.
 ///
 /// # Errors
 /// Returns [`Error::Changed`] if `out` has another length than the file, [`Error::Values`] if a
@@ -233,7 +234,7 @@ impl<R: ChunkReader + 'static> Chunk<'_, R> {
         Ok(filter)
     }
 
-    /// Reads the filter back and asks it for every value.
+    /// Reads the filter back and asks it for every hash. Without `hashes`, reads the values again.
     fn verify(&self, hashes: Option<&[u64]>, range: FilterRange, out: &mut (impl Read + Seek)) -> Result<()> {
         let bytes = read(out, range.offset, range.len_bytes.unwrap_or(0))?;
         let filter = ParquetBloom::parse(&bytes)?;

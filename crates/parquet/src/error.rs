@@ -1,11 +1,15 @@
 //! The errors of this crate. Each message says what is wrong, where, and what to do.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The most characters of a name in a message.
+const SHOWN_CHARACTERS: usize = 100;
 
 /// An error of a Parquet file.
 #[derive(Debug)]
@@ -101,6 +105,16 @@ impl Error {
     }
 }
 
+/// Returns a name for a message. A damaged file may have a name of many megabytes, so three dots
+/// replace what follows the first 100 characters.
+#[must_use]
+pub fn shortened(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(SHOWN_CHARACTERS) {
+        None => Cow::Borrowed(name),
+        Some((end, _)) => Cow::Owned(format!("{}...", name.get(..end).unwrap_or_default())),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,13 +132,15 @@ impl fmt::Display for Error {
             ),
             Self::Values { row_group, column, reason } => write!(
                 f,
-                "row group {row_group}, column {column}: cannot read the values: {reason}; check the file with the \
-                 engine that wrote it"
+                "row group {row_group}, column {}: cannot read the values: {reason}; check the file with the \
+                 engine that wrote it",
+                shortened(column)
             ),
             Self::Denied { row_group, column, values } => write!(
                 f,
-                "row group {row_group}, column {column}: the written filter denies {values} of its own values; the \
-                 disk or the memory is faulty, so check both and run the command again"
+                "row group {row_group}, column {}: the written filter denies {values} of its own values; the \
+                 disk or the memory is faulty, so check both and run the command again",
+                shortened(column)
             ),
             Self::Changed => f.write_str("the file changed while it was read; wait for its writer, and try again"),
             Self::Invalid { what, given, reason } => write!(f, "{what} {given}: {reason}"),

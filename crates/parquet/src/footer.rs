@@ -15,7 +15,7 @@ mod stored;
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shortened};
 use crate::thrift::{Kind, List, Malformed, Struct};
 
 pub use schema::{Leaf, PhysicalType};
@@ -64,8 +64,9 @@ impl Footer {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file. Returns
-    /// [`Error::Unsupported`] for encrypted files and for files that only describe others
-    /// (`_metadata`). Returns [`Error::NotCanonical`] if a rewrite would change the footer.
+    /// [`Error::Unsupported`] for encrypted files, for files that only describe others
+    /// (`_metadata`), and if the paths of the columns have more than 1 MiB and 16 times the length
+    /// of the metadata. Returns [`Error::NotCanonical`] if a rewrite would change the footer.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
         let file_len = file.seek(SeekFrom::End(0))?;
         let tail_offset = file_len.checked_sub(TAIL_LEN_BYTES as u64).ok_or(Error::corrupt("length of the file", 0))?;
@@ -101,7 +102,7 @@ impl Footer {
             return Err(Error::unsupported("the file is encrypted or signed", ENCRYPTED_ADVICE));
         }
         let schema = file.list(2).ok_or_else(|| at.corrupt("schema", &metadata))?;
-        let leaves = schema::leaves(&schema).ok_or_else(|| at.corrupt("schema", schema.header))?;
+        let leaves = schema::leaves(&schema, metadata.len())?.ok_or_else(|| at.corrupt("schema", schema.header))?;
         let (mut chunks, mut sorted_leaves) = (Vec::new(), Vec::new());
         let groups = file.list(4).ok_or_else(|| at.corrupt("list of row groups", &metadata))?;
         for group in at.structs(&groups, "list of row groups")? {
@@ -162,21 +163,20 @@ impl Footer {
         &self.metadata
     }
 
-    /// Returns the smallest and the greatest value of a column in each row group whose statistics
-    /// have both, in the plain encoding.
+    /// Returns the smallest and the greatest value of each of `leaves`, in the plain encoding, in
+    /// each row group whose statistics have both. One pass over the metadata finds all of them.
     #[must_use]
-    pub fn ranges(&self, leaf: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub fn ranges(&self, leaves: &[usize]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut found = vec![Vec::new(); leaves.len()];
         let file = Struct::parse(&self.metadata).map(|(file, _)| file).unwrap_or_default();
-        let groups = file.list(4).map(|groups| groups.elements).unwrap_or_default();
-        let range = |group: &[u8]| {
-            let group = Struct::parse(group).ok()?.0;
-            let columns = group.list(1)?;
-            let chunk = Struct::parse(columns.elements.get(leaf)?).ok()?.0;
-            let column = Struct::parse(&chunk.get(3)?.value).ok()?.0;
-            let statistics = Struct::parse(&column.get(12)?.value).ok()?.0;
-            Some((statistics.binary(6)?.to_vec(), statistics.binary(5)?.to_vec()))
-        };
-        groups.into_iter().filter_map(range).collect()
+        for group in file.list(4).map(|groups| groups.elements).unwrap_or_default() {
+            let Ok((group, _)) = Struct::parse(group) else { continue };
+            let Some(columns) = group.list(1) else { continue };
+            for (leaf, ranges) in leaves.iter().zip(&mut found) {
+                ranges.extend(columns.elements.get(*leaf).and_then(|chunk| range(chunk)));
+            }
+        }
+        found
     }
 
     /// Returns the footer with other locations of filters: metadata, length and magic. `filter`
@@ -233,6 +233,14 @@ fn replace(parent: &mut Struct<'_>, id: i16, value: Vec<u8>) {
     if let Some(field) = parent.fields.iter_mut().find(|field| field.id == id) {
         field.value = Cow::Owned(value);
     }
+}
+
+/// Returns the smallest and the greatest value from the statistics of a column chunk.
+fn range(chunk: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let chunk = Struct::parse(chunk).ok()?.0;
+    let column = Struct::parse(&chunk.get(3)?.value).ok()?.0;
+    let statistics = Struct::parse(&column.get(12)?.value).ok()?.0;
+    Some((statistics.binary(6)?.to_vec(), statistics.binary(5)?.to_vec()))
 }
 
 /// Returns the leaf column that comes first in a row group's order of rows.
@@ -305,7 +313,7 @@ impl Place<'_> {
     fn chunk(self, bytes: &[u8], leaf: &Leaf) -> Result<Chunk> {
         let chunk = self.parse_struct(bytes, "column chunk")?;
         if chunk.get(8).is_some() || chunk.get(9).is_some() {
-            return Err(Error::unsupported(format!("column {} is encrypted", leaf.path), ENCRYPTED_ADVICE));
+            return Err(Error::unsupported(format!("column {} is encrypted", shortened(&leaf.path)), ENCRYPTED_ADVICE));
         }
         if chunk.binary(1).is_some_and(|path| !path.is_empty()) {
             return Err(Error::unsupported(
@@ -324,7 +332,9 @@ impl Place<'_> {
         }
         let num_values = unsigned(5).ok_or_else(|| invalid("number of values"))?;
         let len_bytes = unsigned(7).ok_or_else(|| invalid("length of the chunk"))?;
-        let offset = if column.get(11).is_some() { unsigned(11) } else { unsigned(9) };
+        // Some writers give the offset 0 to a dictionary that does not exist.
+        let has_dictionary = column.get(11).is_some() && column.int(11) != Some(0);
+        let offset = unsigned(if has_dictionary { 11 } else { 9 });
         let is_inside = |offset: &u64| offset.checked_add(len_bytes).is_some_and(|end| end <= self.base);
         let offset = offset.filter(is_inside).ok_or_else(|| invalid("location of the chunk"))?;
         let optional = |id| match column.get(id) {

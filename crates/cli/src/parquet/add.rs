@@ -15,6 +15,7 @@ use super::super::text::{count, printable};
 use super::inputs::{self, Input, Inputs};
 use super::one_file::{Source, Work};
 use super::report::{FileReport, Report};
+use super::targets;
 use filterblock_parquet::filters::{Budget, Sizing};
 
 /// The false-positive rate without an option.
@@ -31,8 +32,10 @@ Examples:
 The new file:
   It begins with the bytes of the old file, unchanged. The filters and a new footer follow.
   The filters of a column lie side by side, so that a reader fetches them with one read.
-  The command reads every filter back and looks up every value of its row group. If a filter denies a value, there is \
-no new file.
+  The command reads every filter back and looks up the hash of every value of its row group. The hashes stay in \
+memory from the first read. If there are more than 12 Mi, the command reads the values from the file again. If a \
+filter denies a hash, there is no new file.
+  --replace leaves the old filters in the file as dead bytes, so the file grows with each run.
   If a command is interrupted or the disk is full, the old file is whole and there is no new file.
 
 Columns:
@@ -48,11 +51,22 @@ power of two.
 and DataFusion read them.
   A filter has at most 128 MiB.
 
+Outputs:
+  The command refuses an output that is an input of the same run, and an output folder in an input folder.
+  Add filters before you index the files. Afterwards, the index notices that they have changed.
+
+What --in-place keeps:
+  The new file keeps the mode, the owner and the access list (ACL) of the old file. A file of several names (hard \
+links) is refused. A symbolic link is followed and stays.
+  The new file loses all other extended attributes. It has a new inode and new times.
+  A file with a read-only mode is replaced too and stays read-only: a rename only needs write permission for the \
+folder.
+
 When not to use --in-place:
   Iceberg and Delta tables record the length of each file in their manifests. Trino refuses a file of another length. \
 Write a new file and register it.
   A _metadata file repeats the footers of other files. Write it again after the command.
-  Queries that run meanwhile keep the old file open. The new file has another inode.
+  Queries that run meanwhile keep the old file open.
 
 When a filter does not help:
   Sorted columns (the smallest and greatest values already skip), columns of few distinct values, ranges and LIKE, and \
@@ -84,7 +98,8 @@ pub struct Arguments {
     /// refuse such filters
     #[arg(long)]
     exact_size: bool,
-    /// Replace existing filters of the columns [default: keep them]
+    /// Replace existing filters of the columns; the old ones stay in the file as dead bytes
+    /// [default: keep them]
     #[arg(long)]
     replace: bool,
     /// Only add missing lengths of existing filters, of all columns: readers then need fewer bytes
@@ -161,23 +176,12 @@ impl Arguments {
 
     /// Returns the output of each input, or `None` for a dry run.
     fn targets(&self, inputs: &Inputs) -> Outcome<Vec<Option<PathBuf>>> {
-        let mut seen = BTreeSet::new();
-        let target = |input: &Input| {
-            let target = match &self.output {
-                _ if self.dry_run => return Ok(None),
-                None => input.path.clone(),
-                Some(output) if inputs.is_one_file && !is_folder(output) => output.clone(),
-                Some(output) => output.join(&input.below),
-            };
-            match seen.insert(target.clone()) {
-                true => Ok(Some(target)),
-                false => Err(Failure::Message(format!(
-                    "{}: two of the files would be written here; give their common folder, or call the command for each",
-                    target.display()
-                ))),
-            }
+        let targets = match &self.output {
+            _ if self.dry_run => return Ok(vec![None; inputs.files.len()]),
+            None => targets::in_place(inputs)?,
+            Some(output) => targets::below(output, inputs)?,
         };
-        inputs.files.iter().map(target).collect()
+        Ok(targets.into_iter().map(Some).collect())
     }
 
     /// Adds the filters of one file.
@@ -231,11 +235,6 @@ impl Arguments {
         }
         Ok(())
     }
-}
-
-/// Returns whether the user means a folder, which may be missing.
-fn is_folder(output: &Path) -> bool {
-    output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// Refuses an output that is its own input. --force would replace the old file.

@@ -1,5 +1,6 @@
 //! The report of `filterblock parquet check`: a table and remarks for people, and JSON.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
@@ -87,12 +88,15 @@ impl FileReport {
     /// `is_required` says whether the user has named the columns.
     pub fn new(path: &Path, footer: &Footer, leaves: &[usize], checked: &[CheckedChunk], is_required: bool) -> Self {
         let file = path.display().to_string();
-        let column = |&number: &usize| {
+        let mut by_leaf: BTreeMap<usize, Vec<&CheckedChunk>> = BTreeMap::new();
+        checked.iter().for_each(|chunk| by_leaf.entry(chunk.leaf).or_default().push(chunk));
+        let ranges = footer.ranges(leaves);
+        let column = |(&number, ranges): (&usize, &Vec<_>)| {
             let leaf = footer.leaves().get(number)?;
-            let chunks = checked.iter().filter(|chunk| chunk.leaf == number).collect();
-            Some(Column { file: &file, footer, number, leaf, chunks }.report(is_required))
+            let chunks = by_leaf.get(&number).cloned().unwrap_or_default();
+            Some(Column { file: &file, footer, number, leaf, chunks, ranges }.report(is_required))
         };
-        let columns = leaves.iter().filter_map(column).collect();
+        let columns = leaves.iter().zip(&ranges).filter_map(column).collect();
         Self { row_groups: footer.num_row_groups(), columns, file }
     }
 
@@ -183,6 +187,7 @@ struct Column<'a> {
     number: usize,
     leaf: &'a Leaf,
     chunks: Vec<&'a CheckedChunk>,
+    ranges: &'a tips::Ranges,
 }
 
 impl Column<'_> {
@@ -300,7 +305,7 @@ impl Column<'_> {
         if engines::is_float16(self.leaf) {
             return Some("DuckDB finds no rows of a FLOAT16 column with filters".into());
         }
-        if tips::is_sorted(self.footer, self.number) {
+        if tips::is_sorted(self.footer, self.number, self.ranges) {
             return Some("sorted".into());
         }
         let most = self.chunks.iter().map(|chunk| chunk.distinct).collect::<Option<Vec<_>>>()?.into_iter().max()?;

@@ -1,8 +1,11 @@
 //! Column names of a Parquet file, and the names near a wrong one.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::super::failure::{Failure, Outcome};
 use super::super::text::printable;
 use filterblock_parquet::Footer;
+use filterblock_parquet::error::shortened;
 use filterblock_parquet::footer::PhysicalType;
 
 /// The least similarity of a name that is suggested, and the most names.
@@ -13,12 +16,17 @@ const FLOAT16: i16 = 15;
 
 /// Returns the leaf columns with these names, each once, in the order of the names.
 pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
-    let mut found = Vec::new();
+    let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (number, leaf) in footer.leaves().iter().enumerate() {
+        by_path.entry(&leaf.path).or_default().push(number);
+    }
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     for name in names {
-        let mut leaves = footer.leaves().iter().enumerate().filter(|(_, leaf)| leaf.path == *name);
-        let (number, leaf) = leaves.next().ok_or_else(|| unknown(footer, name))?;
-        let name = printable(name);
-        if leaves.next().is_some() {
+        let same = by_path.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let first = same.first().and_then(|&number| Some((number, footer.leaves().get(number)?)));
+        let (number, leaf) = first.ok_or_else(|| unknown(footer, name))?;
+        let name = shown(name);
+        if same.len() > 1 {
             return Err(Failure::Message(format!(
                 "several columns have the path {name}, because a name contains a dot; rename one of them"
             )));
@@ -34,7 +42,7 @@ pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
                  its rows; omit this column"
             )));
         }
-        if !found.contains(&number) {
+        if seen.insert(number) {
             found.push(number);
         }
     }
@@ -52,7 +60,7 @@ fn unknown(footer: &Footer, name: &str) -> Failure {
     let mut near: Vec<(f64, &str)> = paths.clone().map(|path| (score(path), path)).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     near.retain(|(score, _)| *score >= SIMILARITY_MIN);
-    let list = |names: Vec<&str>| names.into_iter().map(printable).collect::<Vec<_>>().join(", ");
+    let list = |names: Vec<&str>| names.into_iter().map(shown).collect::<Vec<_>>().join(", ");
     let next = match near.is_empty() {
         false => format!("did you mean {}?", list(near.into_iter().take(NAMED_MAX).map(|(_, path)| path).collect())),
         true => match paths.len() {
@@ -61,5 +69,10 @@ fn unknown(footer: &Footer, name: &str) -> Failure {
             num => format!("the first of {num} columns are {}", list(paths.take(NAMED_MAX).collect())),
         },
     };
-    Failure::Message(format!("there is no column {}; {next}", printable(name)))
+    Failure::Message(format!("there is no column {}; {next}", shown(name)))
+}
+
+/// Returns a column name for a message.
+fn shown(name: &str) -> String {
+    printable(&shortened(name))
 }

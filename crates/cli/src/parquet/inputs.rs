@@ -21,6 +21,8 @@ pub struct Input {
 #[derive(Debug)]
 pub struct Inputs {
     pub files: Vec<Input>,
+    /// The arguments that are folders.
+    pub folders: Vec<PathBuf>,
     /// Whether the arguments name exactly one file, and no folder or pattern.
     pub is_one_file: bool,
 }
@@ -43,7 +45,8 @@ pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
         }
     }
     let is_one_file = files.len() == 1 && matches!(arguments, [argument] if argument.is_file());
-    Ok(Inputs { files, is_one_file })
+    let folders = arguments.iter().filter(|argument| argument.is_dir()).cloned().collect();
+    Ok(Inputs { files, folders, is_one_file })
 }
 
 /// Refuses a file that only describes others.

@@ -1,5 +1,6 @@
 //! The report of `filterblock parquet add`, as text and as JSON.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -8,6 +9,7 @@ use super::super::text::{count, percent, printable, thousands};
 use super::one_file::Done;
 use super::tips;
 use filterblock_parquet::Footer;
+use filterblock_parquet::append::Added;
 
 /// The report of all files.
 #[derive(Debug, Default, Serialize)]
@@ -55,8 +57,14 @@ pub struct ColumnReport {
 
 impl FileReport {
     pub fn new(file: &Path, output: Option<&Path>, footer: &Footer, done: &Done, requested_fpr: Option<f64>) -> Self {
-        let column = |&leaf: &usize| {
-            let filters = || done.added.iter().filter(move |filter| filter.leaf == leaf);
+        let mut added: BTreeMap<usize, Vec<&Added>> = BTreeMap::new();
+        for filter in &done.added {
+            added.entry(filter.leaf).or_default().push(filter);
+        }
+        let ranges = footer.ranges(&done.leaves);
+        let column = |(&leaf, ranges): (&usize, &Vec<_>)| {
+            let added = added.get(&leaf).map(Vec::as_slice).unwrap_or_default();
+            let filters = || added.iter();
             let found = footer.leaves().get(leaf);
             ColumnReport {
                 column: found.map_or_else(String::new, |leaf| leaf.path.clone()),
@@ -66,7 +74,7 @@ impl FileReport {
                 distinct_values: filters().map(|filter| filter.distinct).sum(),
                 is_estimate: filters().any(|filter| filter.is_estimate),
                 fpr: filters().map(|filter| filter.fpr).reduce(f64::max),
-                tips: tips::of(footer, leaf, done, requested_fpr),
+                tips: tips::of(footer, leaf, added, ranges, requested_fpr),
             }
         };
         Self {
@@ -79,7 +87,7 @@ impl FileReport {
             old_len_bytes: done.old_len_bytes,
             new_len_bytes: done.new_len_bytes,
             seconds: done.time.as_secs_f64(),
-            columns: done.leaves.iter().map(column).collect(),
+            columns: done.leaves.iter().zip(&ranges).map(column).collect(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tips for columns whose filters help little.
 
-use super::one_file::Done;
 use filterblock_parquet::Footer;
+use filterblock_parquet::append::Added;
 use filterblock_parquet::footer::PhysicalType;
 
 /// The number of distinct values of a row group up to which a filter hardly helps.
@@ -9,10 +9,18 @@ const FEW_VALUES: u64 = 100;
 /// A filter may have this many times the requested rate before a tip says so.
 const RATE_SLACK: f64 = 1.5;
 
-/// Returns the tips for a column.
-pub fn of(footer: &Footer, leaf: usize, done: &Done, requested_fpr: Option<f64>) -> Vec<String> {
+/// The smallest and the greatest value of a column in each row group.
+pub type Ranges = [(Vec<u8>, Vec<u8>)];
+
+/// Returns the tips for a column with these new filters.
+pub fn of(
+    footer: &Footer,
+    leaf: usize,
+    filters: &[&Added],
+    ranges: &Ranges,
+    requested_fpr: Option<f64>,
+) -> Vec<String> {
     let mut tips = Vec::new();
-    let filters: Vec<_> = done.added.iter().filter(|filter| filter.leaf == leaf).collect();
     let most = filters.iter().map(|filter| filter.distinct).max().unwrap_or(0);
     let values = filters.iter().filter_map(|filter| footer.chunk(filter.row_group, leaf)).map(|chunk| chunk.num_values);
     if !filters.is_empty() && are_few(most, values.max().unwrap_or(0)) {
@@ -21,7 +29,7 @@ pub fn of(footer: &Footer, leaf: usize, done: &Done, requested_fpr: Option<f64>)
              skips one"
         ));
     }
-    if is_sorted(footer, leaf) {
+    if is_sorted(footer, leaf, ranges) {
         tips.push(
             "sorted: the smallest and greatest values of the row groups already skip, so a filter adds little".into(),
         );
@@ -43,12 +51,12 @@ pub fn are_few(distinct: u64, num_values: u64) -> bool {
 }
 
 /// Returns whether the smallest and greatest values of the row groups already skip.
-pub fn is_sorted(footer: &Footer, leaf: usize) -> bool {
-    footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf)
+pub fn is_sorted(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
+    footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf, ranges)
 }
 
 /// Returns whether no two row groups share a part of their range of values.
-fn are_ranges_apart(footer: &Footer, leaf: usize) -> bool {
+fn are_ranges_apart(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     let Some(column) = footer.leaves().get(leaf) else { return false };
     let order: fn(&[u8]) -> Option<Vec<u8>> = match (column.physical_type, column.logical_type) {
         // With its sign flipped and the greatest byte first, a number has the order of its bytes.
@@ -64,7 +72,6 @@ fn are_ranges_apart(footer: &Footer, leaf: usize) -> bool {
         }
         _ => return false,
     };
-    let ranges = footer.ranges(leaf);
     let ranges: Option<Vec<_>> = ranges.iter().map(|(low, high)| Some((order(low)?, order(high)?))).collect();
     let Some(mut ranges) = ranges.filter(|ranges| ranges.len() > 1 && ranges.len() == footer.num_row_groups()) else {
         return false;

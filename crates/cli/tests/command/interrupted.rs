@@ -132,7 +132,12 @@ fn a_script_stops_when_a_signal_ends_the_command() {
     stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
     let group = format!("-{}", bash.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
-    // A command that the script wrongly starts now reads the end of its input.
+    // On a busy machine, a command that reads the end of its input may finish before its thread of
+    // signals runs. So the input ends only if the shell goes on: then the next commands end, too.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while bash.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     drop(stdin);
     let output = bash.wait_with_output().unwrap();
     assert_eq!((output.status.signal(), &output.stdout[..]), (Some(2), &b""[..]), "{output:?}");

@@ -259,3 +259,64 @@ fn companions_existing_outputs_and_missing_options_are_refused() {
     fails(&["none*.parquet", "--column", "id", "-o", "b"], &["no file matches the pattern"]);
     assert_eq!(shell.files(), ["_metadata", "a.parquet"]);
 }
+
+/// Returns a shell with the file `a.parquet`, and `b.parquet` in the folders `in`, `in/day`, `out`
+/// and `out/day`.
+fn shell_with_folders() -> Shell {
+    let shell = shell();
+    for folder in ["in/day", "out/day", "in", "out"] {
+        fs::create_dir_all(shell.path(folder)).unwrap();
+        shell.write(&format!("{folder}/b.parquet"), parquet_file(true));
+    }
+    shell
+}
+
+#[test]
+fn an_output_that_is_any_input_of_the_run_is_refused() {
+    use std::os::unix::fs::symlink;
+    let shell = shell_with_folders();
+    // The output of in/day/b.parquet is out/day/b.parquet, which is an input too.
+    let run = |files: &[&str], output: &str| {
+        shell.run(&[&["parquet", "add"], files, &["--column", "id", "--force", "-o", output]].concat())
+    };
+    run(&["in", "out/day/b.parquet"], "out").fails_with(&["out/day/b.parquet", "also an input"]);
+    run(&["in/b.parquet", "out/b.parquet"], "out").fails_with(&["out/b.parquet", "also an input", "--in-place"]);
+    run(&["in/b.parquet", "out/b.parquet"], "in/../out").fails_with(&["also an input"]);
+    run(&["out/b.parquet", "a.parquet"], "out").fails_with(&["also an input"]);
+    symlink("out", shell.path("link")).unwrap();
+    run(&["a.parquet", "in/b.parquet", "link/b.parquet"], "out").fails_with(&["also an input"]);
+    run(&["in", "out/b.parquet"], "link").fails_with(&["also an input"]);
+    // Another name of an input.
+    fs::create_dir(shell.path("names")).unwrap();
+    fs::hard_link(shell.path("a.parquet"), shell.path("names/b.parquet")).unwrap();
+    run(&["in/b.parquet", "a.parquet"], "names").fails_with(&["names/b.parquet", "also an input"]);
+    for (name, has_filters) in
+        [("a.parquet", false), ("in/b.parquet", true), ("out/b.parquet", true), ("out/day/b.parquet", true)]
+    {
+        assert_eq!(fs::read(shell.path(name)).unwrap(), parquet_file(has_filters), "{name}");
+    }
+    assert_eq!(fs::read_dir(shell.path("out")).unwrap().count(), 2);
+}
+
+#[test]
+fn an_output_folder_in_an_input_folder_is_refused() {
+    let shell = shell_with_folders();
+    std::os::unix::fs::symlink("in", shell.path("link")).unwrap();
+    for output in ["in", "in/", "in/new", "in/new/deep/", "./in/../in/new", "link/new", "link"] {
+        let run = shell.run(&["parquet", "add", "in", "--column", "id", "--force", "-o", output]);
+        run.fails_with(&["lies in the input folder in", "--in-place"]);
+    }
+    shell.run(&["parquet", "add", "in", "--column", "id", "-o", "new/../in"]).fails_with(&["`..`"]);
+    assert_eq!(fs::read(shell.path("in/b.parquet")).unwrap(), parquet_file(true));
+    assert_eq!(shell.files(), ["a.parquet", "in", "link", "out"]);
+    shell.run(&["parquet", "add", "in", "--column", "id", "-o", "in2"]).exits(0);
+}
+
+#[test]
+fn a_file_that_comes_twice_is_refused_in_place() {
+    let shell = shell();
+    std::os::unix::fs::symlink("a.parquet", shell.path("link.parquet")).unwrap();
+    let run = shell.run(&["parquet", "add", "a.parquet", "link.parquet", "--column", "id", "--in-place"]);
+    run.fails_with(&["link.parquet", "two of the files"]);
+    assert_eq!(fs::read(shell.path("a.parquet")).unwrap(), parquet_file(false));
+}

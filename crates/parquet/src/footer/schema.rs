@@ -1,5 +1,6 @@
 //! The leaf columns of a schema, with their dotted paths.
 
+use crate::error::{Error, Result};
 use crate::thrift::{List, Struct};
 
 /// The number of the repetition type `REPEATED`.
@@ -74,8 +75,36 @@ pub struct Leaf {
     pub is_repeated: bool,
 }
 
+/// Returns the most bytes that all paths of a footer may have together. Each leaf has a copy of the
+/// names of its groups, so a long name of a group could fill the memory.
+fn max_paths_len_bytes(metadata_len_bytes: usize) -> usize {
+    metadata_len_bytes.saturating_mul(16).saturating_add(1 << 20)
+}
+
 /// Returns the leaf columns in the order of the schema. Returns `None` if the schema is not valid.
-pub(super) fn leaves(schema: &List<'_>) -> Option<Vec<Leaf>> {
+///
+/// # Errors
+/// Returns [`Error::Unsupported`] if the paths are much longer than the metadata.
+pub(super) fn leaves(schema: &List<'_>, metadata_len_bytes: usize) -> Result<Option<Vec<Leaf>>> {
+    let max = max_paths_len_bytes(metadata_len_bytes);
+    let mut paths_len_bytes = 0;
+    let mut is_too_long = false;
+    let found = find_leaves(schema, |path| {
+        paths_len_bytes += path.len();
+        is_too_long = paths_len_bytes > max;
+        !is_too_long
+    });
+    match is_too_long {
+        true => Err(Error::unsupported(
+            format!("the paths of the columns have more than {max} bytes together"),
+            "write the file again with shorter names of groups",
+        )),
+        false => Ok(found),
+    }
+}
+
+/// Returns the leaf columns. Returns `None` if the schema is not valid, or `take` refuses a path.
+fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<Vec<Leaf>> {
     let mut elements = schema.structs().ok()?.iter();
     let root = Struct::parse(elements.next()?).ok()?.0;
     let mut leaves = Vec::new();
@@ -105,6 +134,9 @@ pub(super) fn leaves(schema: &List<'_>) -> Option<Vec<Leaf>> {
                 let member = logical.as_ref().and_then(|union| union.fields.first());
                 let integer = member.filter(|member| member.id == INTEGER);
                 let integer = integer.and_then(|member| Some(Struct::parse(&member.value).ok()?.0));
+                if !take(&path) {
+                    return None;
+                }
                 leaves.push(Leaf {
                     path: path.clone(),
                     physical_type,

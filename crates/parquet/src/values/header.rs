@@ -4,9 +4,10 @@
 //! module reads the header first, so that pages of dictionary indices are skipped, and so that a
 //! false length causes no large allocation.
 
+use parquet::column::page::Page;
 use parquet::file::reader::ChunkReader;
 
-use crate::thrift::Struct;
+use crate::thrift::{Kind, Struct};
 
 /// The largest page that is read, compressed and uncompressed. Known writers stop at 100 MB.
 pub(super) const MAX_PAGE_LEN_BYTES: u64 = 256 << 20;
@@ -16,10 +17,44 @@ const WINDOW_LEN_BYTES: u64 = 1 << 10;
 /// The longest header. It may contain the smallest and the greatest value of its page.
 const MAX_HEADER_LEN_BYTES: u64 = 16 << 20;
 
+/// The types of pages in the numbers of the format.
+const DATA_PAGE: i64 = 0;
+const INDEX_PAGE: i64 = 1;
+const DICTIONARY_PAGE: i64 = 2;
+const DATA_PAGE_V2: i64 = 3;
+
 /// The encodings `PLAIN`, `PLAIN_DICTIONARY` and `RLE_DICTIONARY` in the numbers of the format.
 const PLAIN: i64 = 0;
 const PLAIN_DICTIONARY: i64 = 2;
 const RLE_DICTIONARY: i64 = 8;
+
+/// The fields of a page header and their types. `TRUE` stands for a flag.
+const HEADER_FIELDS: [(i16, Kind); 8] = [
+    (1, Kind::I32),
+    (2, Kind::I32),
+    (3, Kind::I32),
+    (4, Kind::I32),
+    (5, Kind::STRUCT),
+    (6, Kind::STRUCT),
+    (7, Kind::STRUCT),
+    (8, Kind::STRUCT),
+];
+/// The fields of the details: data page, dictionary page, data page of version 2.
+const DATA_FIELDS: [(i16, Kind); 5] =
+    [(1, Kind::I32), (2, Kind::I32), (3, Kind::I32), (4, Kind::I32), (5, Kind::STRUCT)];
+const DICTIONARY_FIELDS: [(i16, Kind); 3] = [(1, Kind::I32), (2, Kind::I32), (3, Kind::TRUE)];
+const DATA_V2_FIELDS: [(i16, Kind); 8] = [
+    (1, Kind::I32),
+    (2, Kind::I32),
+    (3, Kind::I32),
+    (4, Kind::I32),
+    (5, Kind::I32),
+    (6, Kind::I32),
+    (7, Kind::TRUE),
+    (8, Kind::STRUCT),
+];
+/// The fields of the header that hold details.
+const DETAILS: [i16; 4] = [5, 6, 7, 8];
 
 /// What a page contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +79,26 @@ pub(super) struct PageHeader {
     pub num_values: u64,
     /// The length of the header and of the page in the file.
     pub total_len_bytes: u64,
+    /// The type of the page and the encoding of its values, in the numbers of the format.
+    page_type: i64,
+    encoding: i64,
+    uncompressed_len_bytes: u64,
+}
+
+impl PageHeader {
+    /// Returns whether `page` has the type, encoding, length and number of values of this header.
+    /// A page of another header would be taken for this one otherwise, and its values would miss.
+    pub(super) fn describes(&self, page: &Page) -> bool {
+        let page_type = match page {
+            Page::DataPage { .. } => DATA_PAGE,
+            Page::DictionaryPage { .. } => DICTIONARY_PAGE,
+            Page::DataPageV2 { .. } => DATA_PAGE_V2,
+        };
+        page_type == self.page_type
+            && page.encoding() as i64 == self.encoding
+            && page.buffer().len() as u64 == self.uncompressed_len_bytes
+            && u64::from(page.num_values()) == self.num_values
+    }
 }
 
 /// Reads the header at `offset`. At most `left_bytes` bytes belong to the column chunk.
@@ -66,7 +121,10 @@ pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> R
 
 fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64) -> Result<PageHeader, String> {
     let invalid = || format!("the page header at offset {offset} is not valid");
-    let len = |id| header.int(id).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid);
+    if !is_strict(header, &HEADER_FIELDS) {
+        return Err(invalid());
+    }
+    let len = |id| int(header, id).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid);
     let (uncompressed, compressed) = (len(2)?, len(3)?);
     let total_len_bytes = header_len + compressed;
     if total_len_bytes > left_bytes {
@@ -76,25 +134,62 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
         let mib = MAX_PAGE_LEN_BYTES >> 20;
         return Err(format!("the page at offset {offset} has {uncompressed} bytes, more than {mib} MiB"));
     }
-    let details = |id: i16| header.get(id).and_then(|field| Some(Struct::parse(&field.value).ok()?.0));
-    let counted = |details: &Struct<'_>, encoding_id| {
-        let num_values = details.int(1).and_then(|num| u64::try_from(num).ok())?;
-        let content = match details.int(encoding_id)? {
-            PLAIN => Content::Plain,
-            PLAIN_DICTIONARY | RLE_DICTIONARY => Content::Indices,
-            _ => Content::Encoded,
-        };
-        Some((num_values, content))
-    };
-    let (num_values, content) = match header.int(1) {
-        Some(0) => details(5).and_then(|page| counted(&page, 2)).ok_or_else(invalid)?,
-        Some(1) => (0, Content::Nothing),
-        Some(2) => match details(7).and_then(|page| counted(&page, 2)) {
-            Some((num, Content::Plain | Content::Indices)) => (num, Content::Dictionary),
-            _ => return Err(format!("the dictionary at offset {offset} has an unknown encoding")),
-        },
-        Some(3) => details(8).and_then(|page| counted(&page, 4)).ok_or_else(invalid)?,
+    let page_type = int(header, 1).ok_or_else(invalid)?;
+    // The number of values, and their encoding.
+    let (num_values, encoding) = match page_type {
+        INDEX_PAGE => (0, PLAIN),
+        DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2 => counted(header, page_type).ok_or_else(invalid)?,
         _ => return Err(format!("the page at offset {offset} has an unknown type")),
     };
-    Ok(PageHeader { content, num_values, total_len_bytes })
+    let content = match (page_type, encoding) {
+        (INDEX_PAGE, _) => Content::Nothing,
+        (DICTIONARY_PAGE, PLAIN | PLAIN_DICTIONARY | RLE_DICTIONARY) => Content::Dictionary,
+        (DICTIONARY_PAGE, _) => return Err(format!("the dictionary at offset {offset} has an unknown encoding")),
+        (_, PLAIN) => Content::Plain,
+        (_, PLAIN_DICTIONARY | RLE_DICTIONARY) => Content::Indices,
+        _ => Content::Encoded,
+    };
+    Ok(PageHeader { content, num_values, total_len_bytes, page_type, encoding, uncompressed_len_bytes: uncompressed })
+}
+
+/// Returns the number of values and the encoding from the details of the page. Details of another
+/// type are refused, because the crate `parquet` takes the lengths of levels from them.
+fn counted(header: &Struct<'_>, page_type: i64) -> Option<(u64, i64)> {
+    let (id, encoding_id, fields): (i16, i16, &[(i16, Kind)]) = match page_type {
+        DATA_PAGE => (5, 2, &DATA_FIELDS),
+        DICTIONARY_PAGE => (7, 2, &DICTIONARY_FIELDS),
+        _ => (8, 4, &DATA_V2_FIELDS),
+    };
+    if DETAILS.iter().any(|&other| other != id && header.get(other).is_some()) {
+        return None;
+    }
+    let details = Struct::parse(&header.get(id)?.value).ok()?.0;
+    if !is_strict(&details, fields) {
+        return None;
+    }
+    Some((u64::try_from(int(&details, 1)?).ok()?, int(&details, encoding_id)?))
+}
+
+/// Returns an integer that fits in 32 bits. Readers differ in what they do with longer ones.
+fn int(of: &Struct<'_>, id: i16) -> Option<i64> {
+    of.int(id).filter(|&value| i32::try_from(value).is_ok())
+}
+
+/// Returns whether all readers read the same: no field comes twice, at any depth, and each known
+/// field has its type.
+fn is_strict(found: &Struct<'_>, known: &[(i16, Kind)]) -> bool {
+    is_unique(found)
+        && known.iter().all(|&(id, kind)| match found.get(id) {
+            None => true,
+            Some(field) if kind == Kind::I32 => field.kind == kind && int(found, id).is_some(),
+            Some(field) if kind == Kind::TRUE => matches!(field.kind, Kind::TRUE | Kind::FALSE),
+            Some(field) => field.kind == kind,
+        })
+}
+
+fn is_unique(found: &Struct<'_>) -> bool {
+    // A struct in a struct was parsed to its end, so the depth is limited.
+    let nested = found.fields.iter().filter(|field| field.kind == Kind::STRUCT);
+    !found.has_duplicates()
+        && nested.map(|field| Struct::parse(&field.value)).all(|inner| inner.is_ok_and(|(inner, _)| is_unique(&inner)))
 }

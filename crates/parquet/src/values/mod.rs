@@ -8,6 +8,7 @@ mod guard;
 mod header;
 mod plain;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use parquet::basic::{Encoding, Type};
@@ -23,6 +24,9 @@ use header::Content;
 use plain::{Companions, Hashes};
 
 pub use guard::is_guarded;
+
+/// The length of the magic, before the first page of a file.
+const MAGIC_LEN_BYTES: i64 = 4;
 
 /// What a chunk's pages contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -148,7 +152,7 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
 /// A walk over the pages of a chunk. `pages` follows the headers that this crate reads.
 struct Walk<'a, R: ChunkReader> {
     source: &'a Arc<R>,
-    chunk: &'a ColumnChunkMetaData,
+    chunk: Cow<'a, ColumnChunkMetaData>,
     column: ColumnDescPtr,
     pages: SerializedPageReader<R>,
     offset: u64,
@@ -157,7 +161,13 @@ struct Walk<'a, R: ChunkReader> {
 
 impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
     fn new(source: &'a Arc<R>, chunk: &'a ColumnChunkMetaData, rows: usize) -> Result<Self, String> {
-        let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+        let chunk = without_zero(chunk)?;
+        let data = chunk.data_page_offset();
+        let start = chunk.dictionary_page_offset().unwrap_or(data);
+        // Some readers would begin at the data page here, and others at the dictionary.
+        if start > data || start < MAGIC_LEN_BYTES {
+            return Err("the location of the dictionary is not valid".into());
+        }
         let (Ok(offset), Ok(left_bytes)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
             return Err("the location of the chunk is not valid".into());
         };
@@ -165,7 +175,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
             return Err("the chunk exceeds the file".into());
         }
         let column = chunk.column_descr_ptr();
-        let pages = SerializedPageReader::new(source.clone(), chunk, rows, None).map_err(|error| error.to_string())?;
+        let pages = SerializedPageReader::new(source.clone(), &chunk, rows, None).map_err(|error| error.to_string())?;
         Ok(Self { source, chunk, column, pages, offset, left_bytes })
     }
 
@@ -179,31 +189,39 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
             self.offset += header.total_len_bytes;
             self.left_bytes -= header.total_len_bytes;
             match header.content {
-                // The page reader passes over index pages by itself.
-                Content::Nothing => continue,
                 Content::Dictionary => has_dictionary = true,
-                Content::Indices if has_dictionary => self.pages.skip_next_page().map_err(|error| error.to_string())?,
+                // `get_next_page` would pass over an index page and return the page after it.
+                Content::Nothing => self.skip_page()?,
+                Content::Indices if has_dictionary => self.skip_page()?,
                 Content::Indices => return Err(format!("the page at offset {at} has no dictionary before it")),
                 Content::Plain | Content::Encoded => found.is_all_dictionary = false,
             }
-            if header.content != Content::Dictionary {
+            if !matches!(header.content, Content::Dictionary | Content::Nothing) {
                 found.num_values += header.num_values;
                 // A false number could keep the decoder busy for minutes.
                 if found.num_values > expected {
                     return Err(format!("the pages have more values than the metadata say: {expected}"));
                 }
             }
-            if header.content != Content::Indices {
+            if !matches!(header.content, Content::Indices | Content::Nothing) {
                 let page = self.pages.get_next_page().map_err(|error| error.to_string())?;
-                let page = page.filter(|page| u64::from(page.num_values()) == header.num_values);
+                let page = page.filter(|page| header.describes(page));
                 let page = page.ok_or_else(|| format!("the page at offset {at} differs from its header"))?;
                 self.add(page, header.content, hashes).map_err(|reason| format!("page at offset {at}: {reason}"))?;
             }
+        }
+        // Both readers must be at the end of the chunk.
+        if self.pages.get_next_page().map_err(|error| error.to_string())?.is_some() {
+            return Err("the pages differ from their headers".into());
         }
         match found.num_values == expected {
             true => Ok(found),
             false => Err(format!("the pages have {} values, but the metadata say {expected}", found.num_values)),
         }
+    }
+
+    fn skip_page(&mut self) -> Result<(), String> {
+        self.pages.skip_next_page().map_err(|error| error.to_string())
     }
 
     fn add(&self, page: Page, content: Content, hashes: &mut Hashes<'_>) -> Result<(), String> {
@@ -238,6 +256,16 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
     fn has_levels(&self) -> bool {
         self.column.max_def_level() > 0 || self.column.max_rep_level() > 0
     }
+}
+
+/// Returns the chunk without a dictionary's offset of 0. Some writers mean a chunk without a
+/// dictionary by it, because no page is at offset 0.
+fn without_zero(chunk: &ColumnChunkMetaData) -> Result<Cow<'_, ColumnChunkMetaData>, String> {
+    if chunk.dictionary_page_offset() != Some(0) {
+        return Ok(Cow::Borrowed(chunk));
+    }
+    let builder = chunk.clone().into_builder().set_dictionary_page_offset(None);
+    builder.build().map(Cow::Owned).map_err(|error| error.to_string())
 }
 
 /// Returns the values of a data page without its levels. Returns `None` for the old encoding of

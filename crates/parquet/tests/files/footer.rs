@@ -38,7 +38,12 @@ fn columns_have_the_paths_and_types_of_the_schema() {
     assert_eq!((footer.num_row_groups(), footer.chunk(1, 0).unwrap().num_values), (2, 301));
     assert!(footer.chunk(2, 0).is_none() && footer.chunk(0, 14).is_none());
     assert_eq!(footer.file_len_bytes(), sample.bytes.len() as u64);
-    assert!(footer.ranges(2).iter().all(|(low, high)| (low.len(), high.len()) == (8, 8)));
+    let (all, wide) = (footer.ranges(&[0, 2, 99, 12]), [4, 8, 0, 8]);
+    assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 0, 2]);
+    for (leaf, (ranges, len)) in [0, 2, 99, 12].into_iter().zip(all.iter().zip(wide)) {
+        assert!(ranges.iter().all(|(low, high)| (low.len(), high.len()) == (len, len)));
+        assert_eq!(footer.ranges(&[leaf]).concat(), *ranges);
+    }
 }
 
 #[test]
@@ -148,6 +153,63 @@ fn in_first_chunk(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
         group.set(Field { id: 1, kind, value: columns.into() });
     });
     set_in_file(bytes, Field { id: 4, kind: Kind::LIST, value: groups.into() })
+}
+
+/// Returns metadata with one group, whose name has `len` bytes, and `num` leaves in it.
+fn metadata_of_group(len: usize, num: usize) -> Vec<u8> {
+    let element = |name: &[u8], fields: &[(i16, usize)]| {
+        let mut element = Struct::default();
+        fields.iter().for_each(|&(id, value)| element.set_int(id, Kind::I32, value as i64));
+        let value = [&varint(name.len()), name].concat();
+        element.set(Field { id: 4, kind: Kind::BINARY, value: value.into() });
+        let mut out = Vec::new();
+        element.encode(&mut out);
+        out
+    };
+    let mut schema = [vec![0xfc], varint(num + 2), element(b"root", &[(5, 1)])].concat();
+    schema.extend(element(&vec![b'g'; len], &[(5, num)]));
+    (0..num).for_each(|leaf| schema.extend(element(format!("x{leaf}").as_bytes(), &[(1, 1)])));
+    let mut file = Struct::default();
+    file.set_int(1, Kind::I32, 1);
+    file.set(Field { id: 2, kind: Kind::LIST, value: schema.into() });
+    file.set_int(3, Kind::I64, 0);
+    file.set(Field { id: 4, kind: Kind::LIST, value: vec![0x0c].into() });
+    let mut out = Vec::new();
+    file.encode(&mut out);
+    out
+}
+
+fn varint(mut value: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while value >= 128 {
+        out.push(value as u8 | 128);
+        value >>= 7;
+    }
+    out.push(value as u8);
+    out
+}
+
+#[test]
+fn paths_much_longer_than_the_metadata_are_refused() {
+    let sound = Footer::parse(metadata_of_group(200, 5000), 4).unwrap();
+    assert_eq!((sound.leaves().len(), sound.leaves()[4999].path.len()), (5000, 200 + 6));
+    for (len, num) in [(1 << 20, 30), (100_000, 60), (2000, 5000)] {
+        let refused = Footer::parse(metadata_of_group(len, num), 4);
+        assert!(matches!(&refused, Err(Error::Unsupported { .. })), "{len} {num}");
+        assert!(refused.unwrap_err().to_string().contains("shorter names"));
+    }
+}
+
+#[test]
+fn messages_show_the_start_of_a_long_name() {
+    let column = "\u{e9}".repeat(5000);
+    for error in [
+        Error::Values { row_group: 0, column: column.clone(), reason: "none".into() },
+        Error::Denied { row_group: 0, column, values: 1 },
+    ] {
+        let text = error.to_string();
+        assert!(text.contains(&format!("column {}...: ", "\u{e9}".repeat(100))) && text.len() < 500, "{text}");
+    }
 }
 
 #[test]

@@ -4,5 +4,6 @@
 mod append;
 mod check;
 mod footer;
+mod handmade;
 mod support;
 mod values;

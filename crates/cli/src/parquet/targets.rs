@@ -1,0 +1,112 @@
+//! The output files of `filterblock parquet add`, and the outputs that would destroy an input.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::super::failure::{Failure, Outcome};
+use super::inputs::{Input, Inputs};
+
+/// Returns the output of each input below `output`, which is a file or a folder. Refuses outputs
+/// that are an input of the same run, under any name, and two outputs of the same place.
+pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
+    let is_file = inputs.is_one_file && !is_folder(output);
+    if !is_file {
+        refuse_nested(output, inputs)?;
+    }
+    let (paths, ids): (BTreeSet<PathBuf>, BTreeSet<Id>) =
+        inputs.files.iter().filter_map(|input| seen(&input.path)).unzip();
+    let mut places = BTreeSet::new();
+    let target = |input: &Input| {
+        let target = if is_file { output.to_path_buf() } else { output.join(&input.below) };
+        if seen(&target).is_some_and(|(path, id)| paths.contains(&path) || id.is_some() && ids.contains(&id)) {
+            return Err(Failure::Message(format!(
+                "{}: this file is also an input; choose another output; to replace the files themselves, use --in-place",
+                target.display()
+            )));
+        }
+        match places.insert(place(&target)?) {
+            true => Ok(target),
+            false => Err(same(&target)),
+        }
+    };
+    inputs.files.iter().map(target).collect()
+}
+
+/// Returns the inputs as outputs. Refuses a file that comes twice, under any name.
+pub fn in_place(inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
+    let mut places = BTreeSet::new();
+    let target = |input: &Input| match places.insert(place(&input.path)?) {
+        true => Ok(input.path.clone()),
+        false => Err(same(&input.path)),
+    };
+    inputs.files.iter().map(target).collect()
+}
+
+fn same(target: &Path) -> Failure {
+    Failure::Message(format!(
+        "{}: two of the files would be written here; give their common folder, or call the command for each",
+        target.display()
+    ))
+}
+
+/// Refuses an output folder in an input folder: the next run would read the outputs of this one.
+fn refuse_nested(output: &Path, inputs: &Inputs) -> Outcome<()> {
+    let output_place = place(output)?;
+    let is_outer = |folder: &&PathBuf| folder.canonicalize().is_ok_and(|folder| output_place.starts_with(folder));
+    match inputs.folders.iter().find(is_outer) {
+        None => Ok(()),
+        Some(folder) => Err(Failure::Message(format!(
+            "{}: the output folder lies in the input folder {}; choose a folder beside it; to replace the files \
+             themselves, use --in-place",
+            output.display(),
+            folder.display()
+        ))),
+    }
+}
+
+/// Returns whether the user means a folder, which may be missing.
+fn is_folder(output: &Path) -> bool {
+    output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// Device and inode, or `None` on systems without them.
+type Id = Option<(u64, u64)>;
+
+/// Returns path and inode of a file that exists. Two names of a file share the inode.
+fn seen(path: &Path) -> Option<(PathBuf, Id)> {
+    let canonical = path.canonicalize().ok()?;
+    #[cfg(unix)]
+    let id = {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(&canonical).ok().map(|found| (found.dev(), found.ino()))
+    };
+    #[cfg(not(unix))]
+    let id = None;
+    Some((canonical, id))
+}
+
+/// Returns the path without symbolic links. The path need not exist.
+fn place(path: &Path) -> Outcome<PathBuf> {
+    let absolute = std::path::absolute(path).map_err(|error| Failure::file(path, error))?;
+    for existing in absolute.ancestors() {
+        match existing.canonicalize() {
+            Ok(canonical) => {
+                let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
+                if rest.components().any(|part| part == Component::ParentDir) {
+                    let path = path.display();
+                    return Err(Failure::Message(format!(
+                        "{path}: `..` follows a folder that does not exist; give the path without it"
+                    )));
+                }
+                return Ok(canonical.join(rest));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(existing).is_err() => {}
+            // A link to a missing file, or a folder that must not be read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(absolute),
+            Err(error) => return Err(Failure::file(path, error)),
+        }
+    }
+    Ok(absolute)
+}
