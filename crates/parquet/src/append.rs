@@ -35,6 +35,19 @@ pub struct Request {
 }
 
 impl Request {
+    /// Refuses `FLOAT16` columns. DuckDB 2.0 hashes their values as `FLOAT`, so it would skip row
+    /// groups that hold the value.
+    fn check(&self, footer: &Footer) -> Result<()> {
+        let mut leaves = self.leaves.iter().filter_map(|&leaf| footer.leaves().get(leaf));
+        match leaves.find(|leaf| leaf.is_float16()) {
+            Some(leaf) => Err(Error::unsupported(
+                format!("column {} has the type FLOAT16", leaf.path),
+                "leave it out: DuckDB hashes such values as FLOAT, so a filter would hide its rows",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the row groups and leaf columns that get a filter, column after column.
     pub fn chunks(&self, footer: &Footer) -> impl Iterator<Item = (usize, usize)> {
         let is_new = |&(row_group, leaf): &(usize, usize)| {
@@ -70,8 +83,8 @@ pub struct Added {
 /// memory from the first read. If there are more than 12 Mi, the values are read again.
 ///
 /// # Errors
-/// Returns [`Error::Changed`] if `out` has another length than the file, [`Error::Values`] if a
-/// chunk cannot be read, and [`Error::Denied`] if a filter denies a value. `out` is then useless.
+/// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Changed`] if `out` has another
+/// length than the file, [`Error::Values`] if a chunk cannot be read, and [`Error::Denied`] if a filter denies a value. `out` is then useless.
 pub fn add<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,
@@ -79,6 +92,7 @@ pub fn add<R: ChunkReader + 'static>(
     out: &mut (impl Read + Write + Seek),
     progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<Added>> {
+    request.check(footer)?;
     let mut offset = end_of_copy(footer, out)?;
     let (mut added, mut ranges) = (Vec::new(), Ranges::new());
     for (row_group, leaf) in request.chunks(footer) {

@@ -47,8 +47,8 @@ Columns:
 Size of a filter:
   It follows from the number of distinct values of the row group. The number of 32-byte blocks is rounded up to a \
 power of two.
-  --exact-size does not round. Arrow C++ and Velox refuse such filters, and ClickHouse then fails the query. DuckDB \
-and DataFusion read them.
+  --exact-size does not round. Arrow C++ and Velox refuse such filters, and older versions of ClickHouse fail the \
+query. DuckDB, DataFusion and ClickHouse 26.9 read them.
   A filter has at most 128 MiB.
 
 Outputs:
@@ -94,8 +94,8 @@ pub struct Arguments {
     /// The bits of a filter for each distinct value, 1 to 100
     #[arg(long, value_name = "B", value_parser = number(BITS_EXPECTED))]
     bits_per_key: Option<f64>,
-    /// Do not round the number of blocks up to a power of two; Arrow C++, Velox and ClickHouse
-    /// refuse such filters
+    /// Do not round the number of blocks up to a power of two; Arrow C++, Velox and older versions
+    /// of ClickHouse refuse such filters
     #[arg(long)]
     exact_size: bool,
     /// Replace existing filters of the columns; the old ones stay in the file as dead bytes

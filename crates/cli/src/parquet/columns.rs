@@ -11,8 +11,6 @@ use filterblock_parquet::footer::PhysicalType;
 /// The least similarity of a name that is suggested, and the most names.
 const SIMILARITY_MIN: f64 = 0.7;
 const NAMED_MAX: usize = 5;
-/// The number of the logical type FLOAT16 in the format's specification.
-const FLOAT16: i16 = 15;
 
 /// Returns the leaf columns with these names, each once, in the order of the names.
 pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
@@ -36,7 +34,7 @@ pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
                 "column {name} is Boolean: it has two values, and engines use no filter for it; omit this column"
             )));
         }
-        if leaf.logical_type == Some(FLOAT16) {
+        if leaf.is_float16() {
             return Err(Failure::Message(format!(
                 "column {name} has the type FLOAT16: DuckDB hashes such values as FLOAT, so a filter would hide \
                  its rows; omit this column"

@@ -75,6 +75,17 @@ pub struct Leaf {
     pub is_repeated: bool,
 }
 
+/// The number of the logical type `FLOAT16`.
+const FLOAT16: i16 = 15;
+
+impl Leaf {
+    /// Returns whether the values are half-precision floating-point numbers.
+    #[must_use]
+    pub fn is_float16(&self) -> bool {
+        self.logical_type == Some(FLOAT16)
+    }
+}
+
 /// Returns the most bytes that all paths of a footer may have together. Each leaf has a copy of the
 /// names of its groups, so a long name of a group could fill the memory.
 fn max_paths_len_bytes(metadata_len_bytes: usize) -> usize {

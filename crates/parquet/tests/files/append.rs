@@ -15,14 +15,14 @@ use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
 use proptest::prelude::*;
 
-use crate::support::{FLAG, Layout, PATHS, Sample, layouts, quiet, write, write_with};
+use crate::support::{FLAG, HALF, Layout, PATHS, Sample, layouts, quiet, write, write_with};
 
 fn sizing() -> Sizing {
     Sizing::new(Budget::Fpr(0.01), false).unwrap()
 }
 
 pub fn all_leaves() -> Vec<usize> {
-    (0..PATHS.len()).filter(|leaf| *leaf != FLAG).collect()
+    (0..PATHS.len()).filter(|leaf| *leaf != FLAG && *leaf != HALF).collect()
 }
 
 fn request() -> Request {
@@ -193,6 +193,13 @@ fn a_file_without_rows_gets_no_filters() {
     let (bytes, added) = add(&sample.bytes, &request()).unwrap();
     assert!(added.is_empty() && bytes.starts_with(&sample.bytes));
     assert!(rows_of(&bytes).is_empty());
+}
+
+#[test]
+fn a_column_of_half_floats_is_refused_with_its_reason() {
+    let sample = write(&layouts()[0]);
+    let error = add(&sample.bytes, &Request { leaves: vec![0, HALF], ..request() }).unwrap_err();
+    assert!(error.to_string().contains("half") && error.to_string().contains("DuckDB"), "{error}");
 }
 
 #[test]

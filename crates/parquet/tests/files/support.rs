@@ -42,6 +42,8 @@ pub const PATHS: [&str; 14] = [
 
 /// The number of the Boolean column.
 pub const FLAG: usize = 10;
+/// The leaf of type FLOAT16.
+pub const HALF: usize = 9;
 
 /// How a file is written.
 #[derive(Debug, Clone)]
