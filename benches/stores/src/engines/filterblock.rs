@@ -1,4 +1,4 @@
-//! filterblock-store, with its default filters and with ribbons.
+//! filterblock-store, with blocked Bloom filters and with ribbons.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ pub fn contenders() -> Vec<Contender> {
         batched: true,
         open,
     };
-    vec![contender("filterblock", open_default), contender("filterblock bumped-ribbon:8", open_ribbon)]
+    vec![contender("filterblock", open_blocked), contender("filterblock bumped-ribbon:8", open_ribbon)]
 }
 
-fn open_default(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    open(dir, settings, Arc::new(ByLevel::default()))
+fn open_blocked(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
+    open(dir, settings, Arc::new(ByLevel { bottom: FilterSpec::default(), ..ByLevel::default() }))
 }
 
 fn open_ribbon(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
