@@ -142,7 +142,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Loads a new store in place of an old one, and closes it. Returns how long the puts took, and
+    /// Replaces an old store by a new one, loads it and closes it. Returns how long the puts took, and
     /// how long it took from there to the layout.
     fn load_one(&mut self, i: usize) -> Outcome<(Duration, Duration)> {
         let (n, value_len) = (self.args.keys as u64, self.args.value_len);

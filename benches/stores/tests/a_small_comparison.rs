@@ -21,7 +21,9 @@ fn measured(dir: &Path, more: &[&str]) -> Outcome<Vec<Row>> {
     let (out, dir) = (dir.join("stores.csv"), dir.to_str().unwrap());
     let args = ["stores", "measure", "--keys", "4k", "--rounds", "2", "--loads", "1", "--queries", "640"];
     let rest = ["--cold-queries", "50", "--dir", dir, "--out", out.to_str().unwrap()];
-    let Command::Measure(args) = Cli::parse_from(args.iter().chain(&rest).chain(more)).command else { unreachable!() };
+    let Command::Measure(args) = Cli::parse_from(args.iter().chain(&rest).chain(more)).command else {
+        unreachable!("the command is measure")
+    };
     run::measure(&args)?;
     Ok(csv_file::read(&out)?.1)
 }
@@ -112,7 +114,7 @@ fn reported(csv: &Path) -> String {
     let (docs, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), csv.parent().unwrap());
     fs::copy(docs.join("BENCHMARKS.md"), dir.join("BENCHMARKS.md")).unwrap();
     let args = ["stores", "report", csv.to_str().unwrap(), "--docs", dir.to_str().unwrap()];
-    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!() };
+    let Command::Report(args) = Cli::parse_from(args).command else { unreachable!("the command is report") };
     report::write(&args).unwrap();
     fs::read_to_string(dir.join("BENCHMARKS.md")).unwrap()
 }
