@@ -18,7 +18,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use crate::error::{Error, Result, shortened};
 use crate::thrift::{Kind, List, Malformed, Struct};
 
-pub use schema::{Leaf, PhysicalType};
+pub use filterblock::foreign::parquet::PhysicalType;
+pub use schema::Leaf;
 
 const MAGIC: &[u8; 4] = b"PAR1";
 /// The magic of a file with an encrypted footer.

@@ -48,18 +48,34 @@ pub enum PhysicalType {
 }
 
 impl PhysicalType {
-    fn from_number(number: i64) -> Option<Self> {
-        const TYPES: [PhysicalType; 8] = [
-            PhysicalType::Boolean,
-            PhysicalType::Int32,
-            PhysicalType::Int64,
-            PhysicalType::Int96,
-            PhysicalType::Float,
-            PhysicalType::Double,
-            PhysicalType::ByteArray,
-            PhysicalType::FixedLenByteArray,
-        ];
-        TYPES.get(usize::try_from(number).ok()?).copied()
+    const ALL: [(Self, &'static str); 8] = [
+        (Self::Boolean, "BOOLEAN"),
+        (Self::Int32, "INT32"),
+        (Self::Int64, "INT64"),
+        (Self::Int96, "INT96"),
+        (Self::Float, "FLOAT"),
+        (Self::Double, "DOUBLE"),
+        (Self::ByteArray, "BYTE_ARRAY"),
+        (Self::FixedLenByteArray, "FIXED_LEN_BYTE_ARRAY"),
+    ];
+
+    /// Returns the type with this number in the format's specification, or `None` for an unknown
+    /// number.
+    #[must_use]
+    pub fn from_number(number: i64) -> Option<Self> {
+        Some(Self::ALL.get(usize::try_from(number).ok()?)?.0)
+    }
+
+    /// Returns the number in the format's specification.
+    #[must_use]
+    pub fn number(self) -> i64 {
+        self as i64
+    }
+
+    /// Returns the name in the format's specification.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(found, _)| *found == self).map_or("unknown", |(_, name)| name)
     }
 }
 

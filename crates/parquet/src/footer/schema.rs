@@ -2,59 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::thrift::{List, Struct};
+use filterblock::foreign::parquet::PhysicalType;
 
 /// The number of the repetition type `REPEATED`.
 const REPEATED: i64 = 2;
 /// The number of the logical type `INTEGER`.
 const INTEGER: i16 = 10;
-
-/// The physical type of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PhysicalType {
-    /// One bit. Such columns have no filter.
-    Boolean,
-    /// Four bytes, little endian.
-    Int32,
-    /// Eight bytes, little endian.
-    Int64,
-    /// Twelve bytes. This type is deprecated.
-    Int96,
-    /// Four bytes, IEEE 754, little endian.
-    Float,
-    /// Eight bytes, IEEE 754, little endian.
-    Double,
-    /// Bytes of any length.
-    ByteArray,
-    /// Bytes of a fixed length.
-    FixedLenByteArray,
-}
-
-impl PhysicalType {
-    const ALL: [(Self, &'static str); 8] = [
-        (Self::Boolean, "BOOLEAN"),
-        (Self::Int32, "INT32"),
-        (Self::Int64, "INT64"),
-        (Self::Int96, "INT96"),
-        (Self::Float, "FLOAT"),
-        (Self::Double, "DOUBLE"),
-        (Self::ByteArray, "BYTE_ARRAY"),
-        (Self::FixedLenByteArray, "FIXED_LEN_BYTE_ARRAY"),
-    ];
-
-    fn from_number(number: i64) -> Option<Self> {
-        Some(Self::ALL.get(usize::try_from(number).ok()?)?.0)
-    }
-
-    pub(super) fn number(self) -> i64 {
-        self as i64
-    }
-
-    /// Returns the name in the format's specification.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(found, _)| *found == self).map_or("unknown", |(_, name)| name)
-    }
-}
 
 /// A leaf column: it has values.
 #[derive(Debug, Clone, PartialEq, Eq)]
