@@ -1,0 +1,1 @@
+//! Measures storage engines with their own filters and with filterblock.

@@ -1,0 +1,1 @@
+//! filterblock as the filter policy of rusty-leveldb, sstable and LevelDB.

@@ -1,0 +1,1 @@
+//! filterblock as the filter policy of SurrealKV.
