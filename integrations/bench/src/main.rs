@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use filterblock_integrations_bench::{Row, report};
+use filterblock_integrations_bench::{Row, redb, report};
 
 /// Measures storage engines with their own filters and with filterblock, side by side in one run.
 #[derive(Parser)]
@@ -53,11 +53,15 @@ struct Report {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Engine {}
+enum Engine {
+    Redb,
+}
 
 impl Engine {
-    fn run(self, _keys: usize, _rounds: usize, _sink: &mut dyn FnMut(Row)) {
-        match self {}
+    fn run(self, keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
+        match self {
+            Self::Redb => redb::run(keys, rounds, sink),
+        }
     }
 }
 
