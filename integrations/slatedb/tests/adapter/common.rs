@@ -40,7 +40,7 @@ pub fn settings() -> Settings {
         min_filter_keys: 0,
         flush_interval: Some(Duration::from_millis(20)),
         manifest_poll_interval: Duration::from_millis(20),
-        l0_sst_size_bytes: 1 << 30,
+        l0_sst_size_bytes: 1 << 29,
         max_wal_flushes_before_l0_flush: 1 << 40,
         l0_max_ssts: 64,
         l0_max_ssts_per_key: 64,

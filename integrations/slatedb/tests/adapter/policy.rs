@@ -180,10 +180,10 @@ fn a_wrong_extractor_never_denies_a_key() {
     let seen = Arc::clone(&reports);
     for whole_keys_too in [true, false] {
         let seen = Arc::clone(&seen);
-        let filters = filters("bloom:10")
-            .with_prefixes(Arc::new(TooLong), whole_keys_too)
-            .unwrap()
-            .on_unusable(move |_| drop(seen.fetch_add(1, Ordering::Relaxed)));
+        let filters =
+            filters("bloom:10").with_prefixes(Arc::new(TooLong), whole_keys_too).unwrap().on_unusable(move |_| {
+                seen.fetch_add(1, Ordering::Relaxed);
+            });
         let policy = policy(&filters);
         let mut builder = policy.builder();
         (0..100).for_each(|i| builder.add_entry(&entry(key(i), ValueDeletable::Tombstone)));
