@@ -76,7 +76,7 @@ impl Builder {
     fn always_maybe(&self) -> Opened {
         let encode = || {
             let mut builder = self.core_builder(FilterSpec::FULL)?;
-            // A filter without keys would deny every key, whatever its specification.
+            // Without keys, the core would build a filter that denies every key.
             builder.add(b"a key");
             builder.finish()
         };

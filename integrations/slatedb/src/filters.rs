@@ -34,9 +34,9 @@ impl Filters {
     ///
     /// | Specification | FPR | Bits per key | Choose it for |
     /// |---|---|---|---|
-    /// | `bumped-ribbon:7` | 0.78 % | 7.1 | the fewest bytes at under 1 % |
-    /// | `bumped-ribbon:9.9` | 0.10 % | 10 | the fewest reads in the bytes of SlateDB's own filter |
-    /// | `blocked-bloom:12` | 0.45 % | 12 | short builds |
+    /// | `bumped-ribbon:7` | 0.81 % | 7.0 | the fewest bytes at less than 1 % |
+    /// | `bumped-ribbon:9.95` | 0.11 % | 10.0 | the fewest reads in the bytes of SlateDB's own filter |
+    /// | `blocked-bloom:12` | 0.41 % | 12.0 | the shortest builds |
     #[must_use]
     pub fn new(spec: FilterSpec) -> Self {
         Self::by_num_keys(move |_| Some(spec))
@@ -90,10 +90,12 @@ impl Filters {
     }
 
     /// Uses the Bloom filters that SlateDB wrote into older SSTs with `bloom`, its own policy. New
-    /// SSTs get a filter of this crate, and 19 bytes in place of a Bloom filter.
+    /// SSTs get a filter of this crate, and a Bloom filter of three bytes that denies nothing.
     ///
     /// Without this setting, SlateDB reads older SSTs without a filter until a compaction rewrites
-    /// them. Remove it when [`Counts::bloom_opened`] stays 0.
+    /// them. Remove it when [`inspect`](Self::inspect) finds no [`SstFilter::Bloom`].
+    ///
+    /// [`SstFilter::Bloom`]: crate::SstFilter::Bloom
     #[must_use]
     pub fn reading_bloom(mut self, bloom: BloomFilterPolicy) -> Self {
         self.bloom = Some(Arc::new(bloom));

@@ -1,5 +1,5 @@
-//! A cluster on one object store: a writer, several readers and a compactor, as tasks on a store in
-//! memory, and as processes on a local file system.
+//! A cluster on one object store: a writer, several readers, a compactor and a worker, as tasks on a
+//! store in memory, and as processes on a local file system.
 
 use std::path::Path as FilePath;
 use std::process::{Child, Command};
@@ -12,9 +12,11 @@ use slatedb::object_store::local::LocalFileSystem;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::path::Path;
 use slatedb::object_store::{ObjectStoreExt, PutPayload};
-use slatedb::{DbReader, DbReaderBuilder, SstReader};
+use slatedb::{CompactionWorkerBuilder, DbReader, DbReaderBuilder, SstReader};
 
-use crate::common::{Append, First4, ROOT, Store, absent, compactor, flush, key, manifest, metadata_cache, writer};
+use crate::common::{
+    Append, First4, ROOT, Store, absent, compactor, flush, key, manifest, metadata_cache, worker_options, writer,
+};
 
 const ROUNDS: u64 = 5;
 const KEYS_PER_ROUND: u64 = 2_000;
@@ -133,14 +135,14 @@ async fn read(store: &Store) {
     assert_counts("reader", &filters, 0);
 }
 
-/// Compacts until the writer has written all rounds and one sorted run is left.
+/// Orders compactions until the writer has written all rounds and one sorted run is left.
 async fn compact(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();
     while signalled(store, "rounds").await == 0 {
         tokio::time::sleep(POLL).await;
     }
-    let compactor = Arc::new(compactor(store, filters.policies(), 64 << 10).build());
+    let compactor = Arc::new(compactor(store, filters.policies(), None).build());
     let running = Arc::clone(&compactor);
     let task = tokio::spawn(async move { running.run().await });
     loop {
@@ -154,8 +156,30 @@ async fn compact(store: &Store) {
     }
     compactor.stop().await.unwrap();
     task.await.unwrap().unwrap();
-    assert_counts("compactor", &filters, 2);
+    // The worker builds the filters.
+    assert_eq!(filters.counts().built, 0);
     signal(store, "compacted", 1).await;
+}
+
+/// Does the compactions that the compactor orders.
+async fn work(store: &Store) {
+    let filters = filters();
+    filters.record_or_compare(ROOT, store).await.unwrap();
+    while signalled(store, "rounds").await == 0 {
+        tokio::time::sleep(POLL).await;
+    }
+    let builder = CompactionWorkerBuilder::new(ROOT, Arc::clone(store)).with_options(worker_options(64 << 10));
+    let builder = builder.with_merge_operator(Arc::new(Append)).with_filter_policies(filters.policies());
+    let worker = Arc::new(builder.build().await.unwrap());
+    let running = Arc::clone(&worker);
+    let task = tokio::spawn(async move { running.run().await });
+    while signalled(store, "compacted").await == 0 {
+        assert!(!task.is_finished(), "the worker has stopped");
+        tokio::time::sleep(POLL).await;
+    }
+    worker.stop().await.unwrap();
+    task.await.unwrap().unwrap();
+    assert_counts("worker", &filters, 2);
 }
 
 /// A process whose list is another does not start.
@@ -172,12 +196,13 @@ async fn run(role: &str, store: &Store) {
         "writer" => write(store).await,
         "reader" => read(store).await,
         "compactor" => compact(store).await,
+        "worker" => work(store).await,
         "other" => start_with_another_list(store).await,
         _ => panic!("unknown role {role}"),
     }
 }
 
-const ROLES: [&str; 6] = ["writer", "reader", "reader", "reader", "compactor", "other"];
+const ROLES: [&str; 7] = ["writer", "reader", "reader", "reader", "compactor", "worker", "other"];
 
 async fn assert_filtered(store: &Store) {
     let ssts = SstReader::new(ROOT, Arc::clone(store), None, None);

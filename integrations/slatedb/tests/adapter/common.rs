@@ -104,18 +104,25 @@ impl CompactionSchedulerSupplier for Full {
     }
 }
 
-/// A compactor of its own, which merges everything into SSTs of `max_sst_size` bytes.
-pub fn compactor(store: &Store, policies: Policies, max_sst_size: usize) -> CompactorBuilder<&'static str> {
-    let worker = CompactionWorkerOptions {
+pub fn worker_options(max_sst_size: usize) -> CompactionWorkerOptions {
+    CompactionWorkerOptions {
         compactions_poll_interval: Duration::from_millis(20),
         max_sst_size,
         min_filter_keys: 0,
         ..CompactionWorkerOptions::default()
-    };
+    }
+}
+
+/// A compactor of its own, which merges everything. Without `worker`, other processes do the work.
+pub fn compactor(
+    store: &Store,
+    policies: Policies,
+    worker: Option<CompactionWorkerOptions>,
+) -> CompactorBuilder<&'static str> {
     let options = CompactorOptions {
         poll_interval: Duration::from_millis(20),
         commit_compacted_interval: Duration::from_millis(20),
-        worker: Some(worker),
+        worker,
         ..CompactorOptions::default()
     };
     CompactorBuilder::new(ROOT, Arc::clone(store))
@@ -127,7 +134,7 @@ pub fn compactor(store: &Store, policies: Policies, max_sst_size: usize) -> Comp
 
 /// Runs a compactor until one sorted run is left.
 pub async fn compact(store: &Store, policies: &Policies, max_sst_size: usize) {
-    let compactor = Arc::new(compactor(store, policies.clone(), max_sst_size).build());
+    let compactor = Arc::new(compactor(store, policies.clone(), Some(worker_options(max_sst_size))).build());
     let running = Arc::clone(&compactor);
     let task = tokio::spawn(async move { running.run().await });
     for _ in 0..6000 {

@@ -1,6 +1,7 @@
 //! Processes with other lists of policies: what is found, when, and what is not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use filterblock::{HashSeed, KeyHasher, Secret};
@@ -12,7 +13,8 @@ use slatedb::object_store::{ObjectStoreExt, PutPayload};
 use slatedb::{BlockTransformer, BloomFilterPolicy, DbReader, SstReader};
 
 use crate::common::{
-    First4, NamedBytes, ROOT, Store, compact, filled, filters_of, flush, key, sst_bytes, ssts, writer,
+    First4, NamedBytes, ROOT, Store, compact, compactor, filled, filters_of, flush, key, manifest, sst_bytes, ssts,
+    worker_options, writer,
 };
 
 fn ours() -> Filters {
@@ -61,6 +63,31 @@ async fn a_compactor_with_another_list_drops_filters_and_is_found() {
         compact(&store, &filters.policies(), 32 << 10).await;
         inspect(&store, &filters).await.check(1_000).unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compactor_inside_the_writer_uses_its_list() {
+    let store: Store = Arc::new(InMemory::new());
+    let filters = ours();
+    // The builder of the compactor has another list, which SlateDB ignores.
+    let inner = compactor(&store, Vec::new(), Some(worker_options(32 << 10)));
+    let db = writer(&store, filters.policies()).with_compactor_builder(inner).build().await.unwrap();
+    for part in 0..2 {
+        for i in 0..3_000 {
+            db.put(key(i * 2 + part), b"value").await.unwrap();
+        }
+        flush(&db).await;
+    }
+    for _ in 0..3_000 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if manifest(&store).await.l0().is_empty() {
+            break;
+        }
+    }
+    db.close().await.unwrap();
+    let inspection = inspect(&store, &filters).await;
+    assert!(manifest(&store).await.l0().is_empty() && inspection.ssts.len() > 2);
+    inspection.check(0).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
