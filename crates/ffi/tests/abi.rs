@@ -110,3 +110,49 @@ fn shared_library_is_named_by_the_abi_version() {
     let version = format!("#define FILTERBLOCK_ABI_VERSION {}\n", filterblock_ffi::filterblock_abi_version());
     assert!(header.contains(&version));
 }
+
+/// Functions that only read a field, so that they cannot panic.
+const WITHOUT_CATCH: [&str; 8] = [
+    "filterblock_abi_version",
+    "filterblock_builder_len",
+    "filterblock_bytes_data",
+    "filterblock_bytes_len",
+    "filterblock_code_is_damage",
+    "filterblock_code_is_unsupported",
+    "filterblock_set_len",
+    "filterblock_version",
+];
+
+#[test]
+fn every_exported_function_stops_panics() {
+    // Either the function calls the module `border`, or a helper of its file that does.
+    let catches = [
+        "border::",
+        " answer(",
+        " ask(",
+        " finish_with(",
+        " insert(",
+        " open(",
+        " with_secret(",
+        "answers.ask(",
+        "builder.add(",
+        "builder.step(",
+        "filterblock_verified_ask",
+        "hashes.ask(",
+        "set_quietly(",
+    ];
+    let mut without = BTreeSet::new();
+    for entry in std::fs::read_dir(crate_folder().join("src")).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for function in text.split("#[unsafe(no_mangle)]").skip(1) {
+            let name = function.split_once(" fn ").unwrap().1.split('(').next().unwrap().to_owned();
+            let (signature, body) = function.split_once("{\n").unwrap();
+            assert!(signature.contains("extern \"C\""), "{name}");
+            let body = body.split("\n}\n").next().unwrap();
+            if !catches.iter().any(|catch| body.contains(catch)) {
+                without.insert(name);
+            }
+        }
+    }
+    assert_eq!(without, WITHOUT_CATCH.map(str::to_owned).into());
+}
