@@ -138,6 +138,24 @@ fn programs_run_under_address_sanitizer() {
 }
 
 #[test]
+fn code_of_the_page_compiles() {
+    if !have("code_of_the_page_compiles", &TOOLS) {
+        return;
+    }
+    let page = std::fs::read_to_string(common::crate_folder().join("../../docs/C_API.md")).unwrap();
+    let blocks: Vec<&str> = page.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(!blocks.is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    for block in blocks {
+        let source = folder.path().join("page.c");
+        std::fs::write(&source, block).unwrap();
+        let mut command =
+            command("cc", &["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wpedantic", "-c", "-o", "/dev/null"]);
+        run(command.args(pkg_config(&["--cflags"])).arg(source));
+    }
+}
+
+#[test]
 fn install_respects_destdir_and_uninstall_removes_all() {
     if !have("install_respects_destdir_and_uninstall_removes_all", &["make"]) {
         return;
