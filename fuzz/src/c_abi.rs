@@ -437,11 +437,13 @@ impl World {
                 let (at, len, hash) = (pointer(key), key.len(), self.hash(key));
                 let by_key = filterblock_verified_ask(data, data_len, Some(&expected), at, len);
                 let by_hash = filterblock_verified_ask_hash(data, data_len, Some(&expected), hash);
-                let compact = filterblock_compact_may_contain(data, data_len, self.hasher(), at, len);
-                assert_eq!(compact, filterblock_compact_may_contain_hash(data, data_len, hash));
+                let compact = filterblock_compact_ask(data, data_len, self.hasher(), at, len);
+                assert_eq!(compact, filterblock_compact_ask_hash(data, data_len, self.hasher(), hash));
+                assert!(compact != AnswerCode::No, "a compact filter denies a key");
+                let is_asked = compact == AnswerCode::Maybe;
+                assert!(is_asked == (blob.form == Form::Compact) || blob.is_edited);
                 if must_hold {
                     assert!(by_key != AnswerCode::No && by_hash != AnswerCode::No, "verified bytes deny a key");
-                    assert!(compact || blob.form == Form::Block, "a compact filter denies a key");
                 }
             }
             let expected = (!input.byte().is_multiple_of(8)).then_some(&expected);
@@ -452,8 +454,12 @@ impl World {
             let check = |error| filterblock_verified_check(data, data_len, expected, error);
             let (code, reported) = with_error(input, check);
             assert!(reported.is_none_or(|reported| reported == code));
-            assert!(filterblock_compact_may_contain(ptr::null(), 9, self.hasher(), at, len));
-            assert!(filterblock_compact_may_contain(data, data_len, None, at, len));
+            let check = |error| filterblock_compact_check(data, data_len, self.hasher(), error);
+            let (code, _) = with_error(input, check);
+            assert!(code != Code::Ok || blob.form == Form::Compact || blob.is_edited);
+            let none = AnswerCode::Unfiltered;
+            assert_eq!(filterblock_compact_ask(ptr::null(), 9, self.hasher(), at, len), none);
+            assert_eq!(filterblock_compact_ask(data, data_len, None, at, len), none);
         }
     }
 

@@ -79,7 +79,9 @@ impl Times {
 }
 
 fn main() {
-    let rounds = if std::env::args().any(|argument| argument == "--test") { 1 } else { ROUNDS };
+    // `cargo test` runs each query once, and so does `cargo bench -- --test`.
+    let has = |name: &str| std::env::args().any(|argument| argument == name);
+    let rounds = if has("--bench") && !has("--test") { ROUNDS } else { 1 };
     let folder = tempfile::tempdir().unwrap();
     let Some(ask_each) = loop_in_c(folder.path()) else {
         println!("SKIPPED: no C compiler");

@@ -568,7 +568,8 @@ struct filterblock_bytes *filterblock_builder_finish(struct filterblock_builder 
  * `full` have it.
  *
  * The compact form has a checksum, but no table id and no prefixes: ask it by
- * `filterblock_compact_ask` with an equal hasher. Otherwise like `filterblock_builder_finish`.
+ * `filterblock_compact_ask` with an equal hasher. A builder with prefixes returns `INVALID`. Otherwise
+ * like `filterblock_builder_finish`.
  */
 struct filterblock_bytes *filterblock_builder_finish_compact(struct filterblock_builder *builder,
                                                              struct filterblock_error *error);
@@ -1106,6 +1107,15 @@ filterblock_answer filterblock_compact_ask_hash(const void *data,
                                                 size_t data_len,
                                                 const struct filterblock_hasher *hasher,
                                                 uint64_t hash);
+
+/**
+ * Returns `FILTERBLOCK_CODE_OK` if `filterblock_compact_ask` can ask the filter, and why not
+ * otherwise. Keys of another hasher look like damage: the bytes do not tell which.
+ */
+filterblock_code filterblock_compact_check(const void *data,
+                                           size_t data_len,
+                                           const struct filterblock_hasher *hasher,
+                                           struct filterblock_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

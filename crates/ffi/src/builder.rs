@@ -315,7 +315,8 @@ pub unsafe extern "C" fn filterblock_builder_finish(
 /// `full` have it.
 ///
 /// The compact form has a checksum, but no table id and no prefixes: ask it by
-/// `filterblock_compact_ask` with an equal hasher. Otherwise like `filterblock_builder_finish`.
+/// `filterblock_compact_ask` with an equal hasher. A builder with prefixes returns `INVALID`. Otherwise
+/// like `filterblock_builder_finish`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish_compact(
     builder: Option<&mut Builder>,

@@ -184,3 +184,22 @@ pub unsafe extern "C" fn filterblock_compact_ask_hash(
     }
     border::or(AnswerCode::Unfiltered, || compact::ask(bytes, hasher, KeyHash::from_raw(hash)).into())
 }
+
+/// Returns `FILTERBLOCK_CODE_OK` if `filterblock_compact_ask` can ask the filter, and why not
+/// otherwise. Keys of another hasher look like damage: the bytes do not tell which.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_compact_check(
+    data: *const c_void,
+    data_len: usize,
+    hasher: Option<&Hasher>,
+    error: *mut ErrorInfo,
+) -> Code {
+    // SAFETY: the header asks for valid pointers.
+    border::code(unsafe {
+        border::report(error, || {
+            let bytes = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
+            let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
+            Ok(compact::check(bytes, hasher)?)
+        })
+    })
+}

@@ -262,23 +262,33 @@ fn compact_filters_answer_in_place() {
     let keys = keys();
     keys[..N].iter().for_each(|key| add(&mut builder, key));
     let bytes = finish_compact(&mut builder).unwrap();
-    let ask = |bytes: &[u8], key: &[u8]| {
+    let ask = |bytes: &[u8], hasher: &Hasher, key: &[u8]| {
         // SAFETY: the slices are valid.
         unsafe {
             let (data, len, key, key_len) = (pointer(bytes), bytes.len(), pointer(key), key.len());
-            let maybe = filterblock_compact_may_contain(data, len, Some(&hasher), key, key_len);
-            let hash = filterblock_hasher_hash(Some(&hasher), key, key_len);
-            assert_eq!(maybe, filterblock_compact_may_contain_hash(data, len, hash));
-            maybe
+            let answer = filterblock_compact_ask(data, len, Some(hasher), key, key_len);
+            let hash = filterblock_hasher_hash(Some(hasher), key, key_len);
+            assert_eq!(answer, filterblock_compact_ask_hash(data, len, Some(hasher), hash));
+            let (code, _) = with_error(|error| filterblock_compact_check(data, len, Some(hasher), error));
+            assert_eq!(code == Code::Ok, answer != AnswerCode::Unfiltered);
+            answer
         }
     };
-    assert!(keys[..N].iter().all(|key| ask(&bytes, key)));
-    let false_positives = keys[N..].iter().filter(|key| ask(&bytes, key)).count();
+    assert!(keys[..N].iter().all(|key| ask(&bytes, &hasher, key) == AnswerCode::Maybe));
+    let false_positives = keys[N..].iter().filter(|key| ask(&bytes, &hasher, key) == AnswerCode::Maybe).count();
     assert!(false_positives < N / 20, "{false_positives}");
-    assert!(ask(&[], b"absent") && ask(&[0xff; 9], b"absent"));
+    let other = filterblock_hasher_new_xxh3(SEED + 1).unwrap();
+    assert_eq!(ask(&bytes, &other, b"absent"), AnswerCode::Unfiltered);
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert_eq!(ask(&damaged, &hasher, b"absent"), AnswerCode::Unfiltered);
+        assert_eq!(ask(&bytes[..at], &hasher, b"absent"), AnswerCode::Unfiltered);
+    }
     // SAFETY: the slice is valid.
-    let no_hash = unsafe { filterblock_compact_may_contain_hash(pointer(&bytes), bytes.len(), FILTERBLOCK_NO_HASH) };
-    assert!(no_hash);
+    let no_hash =
+        unsafe { filterblock_compact_ask_hash(pointer(&bytes), bytes.len(), Some(&hasher), FILTERBLOCK_NO_HASH) };
+    assert_eq!(no_hash, AnswerCode::Unfiltered);
     let mut ribbon = common::calls::builder("bumped-ribbon:8", &hasher).unwrap();
     add(&mut ribbon, b"apple");
     assert_eq!(finish_compact(&mut ribbon).unwrap_err().code, Code::Invalid);

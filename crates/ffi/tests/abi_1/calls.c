@@ -96,8 +96,9 @@ FUNCTION(bool, verified_may_contain, ptr, size_t, const filterblock_expected *, 
 FUNCTION(bool, verified_may_contain_hash, ptr, size_t, const filterblock_expected *, uint64_t)
 FUNCTION(bool, verified_may_contain_prefix, ptr, size_t, const filterblock_expected *, const char *, ptr, size_t)
 FUNCTION(uint32_t, verified_check, ptr, size_t, const filterblock_expected *, error_t1 *)
-FUNCTION(bool, compact_may_contain, ptr, size_t, const filterblock_hasher *, ptr, size_t)
-FUNCTION(bool, compact_may_contain_hash, ptr, size_t, uint64_t)
+FUNCTION(uint8_t, compact_ask, ptr, size_t, const filterblock_hasher *, ptr, size_t)
+FUNCTION(uint8_t, compact_ask_hash, ptr, size_t, const filterblock_hasher *, uint64_t)
+FUNCTION(uint32_t, compact_check, ptr, size_t, const filterblock_hasher *, error_t1 *)
 
 /* The layout of the structs, on machines with pointers of 64 bits. */
 #if UINTPTR_MAX == UINT64_MAX
@@ -247,7 +248,9 @@ static void null_arguments(void) {
     CHECK(verified_may_contain(NULL, 0, NULL, NULL, 9) && verified_may_contain_hash(NULL, 0, NULL, 7));
     CHECK(verified_may_contain_prefix(NULL, 0, NULL, NULL, NULL, 0));
     CHECK(verified_check(NULL, 0, NULL, NULL) == FILTERBLOCK_CODE_NULL_ARGUMENT);
-    CHECK(compact_may_contain(NULL, 0, NULL, NULL, 0) && compact_may_contain_hash(NULL, 0, 7));
+    CHECK(compact_ask(NULL, 0, NULL, NULL, 0) == FILTERBLOCK_ANSWER_UNFILTERED);
+    CHECK(compact_ask_hash(NULL, 9, NULL, 7) == FILTERBLOCK_ANSWER_UNFILTERED);
+    CHECK(compact_check(NULL, 0, NULL, NULL) == FILTERBLOCK_CODE_NULL_ARGUMENT);
 }
 
 static void ask(const filterblock_filter *filter, const filterblock_hasher *hasher) {
@@ -412,10 +415,18 @@ int main(int argc, char **argv) {
 
     builder_clear(builder);
     builder_add(builder, "apple", 5);
+    CHECK(builder_finish_compact(builder, &error) == NULL && error.code == FILTERBLOCK_CODE_INVALID);
+    builder_free(builder);
+    builder = builder_new("bloom:30", hasher, &error);
+    builder_add(builder, "apple", 5);
     bytes = builder_finish_compact(builder, &error);
-    CHECK(bytes != NULL && compact_may_contain(bytes_data(bytes), bytes_len(bytes), hasher, "apple", 5));
-    CHECK(!compact_may_contain(bytes_data(bytes), bytes_len(bytes), hasher, "plum", 4));
-    CHECK(compact_may_contain_hash(bytes_data(bytes), bytes_len(bytes), hasher_hash(hasher, "apple", 5)));
+    CHECK(bytes != NULL);
+    data = bytes_data(bytes);
+    CHECK(compact_ask(data, bytes_len(bytes), hasher, "apple", 5) == FILTERBLOCK_ANSWER_MAYBE);
+    CHECK(compact_ask(data, bytes_len(bytes), hasher, "plum", 4) == FILTERBLOCK_ANSWER_NO);
+    CHECK(compact_ask_hash(data, bytes_len(bytes), hasher, hasher_hash(hasher, "apple", 5)) == FILTERBLOCK_ANSWER_MAYBE);
+    CHECK(compact_check(data, bytes_len(bytes), hasher, &error) == FILTERBLOCK_CODE_OK);
+    CHECK(compact_check(data, bytes_len(bytes) - 1, hasher, &error) == FILTERBLOCK_CODE_CHECKSUM_MISMATCH);
     bytes_free(bytes);
     builder_free(builder);
     hasher_free(hasher);
