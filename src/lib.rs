@@ -43,6 +43,7 @@
 //! | choose a kind and a size | [`FilterSpec`], [`FilterKind`], [`FilterPolicy`], [`planning`] |
 //! | open a block | [`FilterBlock::open`], [`Expected`], [`Verify`], [`TableFilter`] |
 //! | ask many filters | [`FilterSet`] |
+//! | take prefixes from keys | [`PrefixExtractor`] |
 //! | hash keys | [`KeyHasher`], [`HashSeed`], [`Secret`] |
 //! | hold the bytes | [`AlignedBytes`], `Mapped` (feature `mmap`), [`SharedBytes`], [`Reclaimer`] |
 //! | inspect a block | [`FilterBlock::open_any`], [`LockedBlock`], [`Metadata`], [`Statistics`], [`layout`] |
@@ -75,6 +76,7 @@ mod block;
 mod checksum;
 mod codec;
 mod error;
+mod extractor;
 #[cfg(feature = "foreign")]
 pub mod foreign;
 mod hash;
@@ -97,6 +99,7 @@ pub use block::{
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
 pub use error::{Error, Field, Result};
+pub use extractor::PrefixExtractor;
 pub use hash::{HashIdentity, HashSeed, KeyHash, KeyHasher, Secret};
 pub use hash_kind::{Fingerprint, HashKind};
 pub use kinds::{Columns, FilterKind, FilterView};

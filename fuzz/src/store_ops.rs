@@ -69,12 +69,16 @@ impl Run {
 
     fn options(&self) -> Options {
         let [first, second, third] = self.config;
+        // Derived from other choices, so that stored inputs keep their meaning.
+        let extractors = ["none", "fixed:3", "fixed:5", "capped:4", "delimiter: ", "row-column:0x20", "delimiter:0"];
+        let extractor = extractors[(usize::from(first) + usize::from(third)) % extractors.len()];
         let spec: FilterSpec =
             ["blocked-bloom:10", "bloom:2", "ribbon:7", "full"][usize::from(first / 3 % 4)].parse().unwrap();
         Options {
             storage: Arc::new(self.storage.clone()),
             durability: self.durability,
             hash_seed: Some(first.into()),
+            prefix_extractor: extractor.parse().unwrap(),
             filter: (second & 1 == 0).then(|| Arc::new(spec) as _),
             verify: if second & 2 == 0 { Verify::OnFirstTouch } else { Verify::AtOpen },
             compression: if second & 4 == 0 { Compression::None } else { Compression::Lz4 },

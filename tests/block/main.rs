@@ -7,6 +7,7 @@ mod allocation;
 mod chosen_keys;
 mod compact;
 mod damage;
+mod extractors;
 mod golden;
 #[cfg(feature = "mmap")]
 mod mapped;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::attempts::Attempts;
 use super::removals::removed;
 use super::shared::{Background, Shared, Work};
-use super::stats::{Retry, Task};
+use super::stats::Task;
+use super::store_stats::Retry;
 use crate::error::{Error, Result};
 use crate::sync::{MutexGuard, lock};
 

@@ -310,13 +310,18 @@ impl Shared {
     }
 
     /// Returns whether the policy would now choose a different filter for an SST: another kind, one
-    /// more than 25 % larger, or one more than 1 % smaller. The limit for smaller filters is
+    /// more than 25 % larger, one more than 1 % smaller, or one with the prefixes of the store's
+    /// extractor. The limit for smaller filters is
     /// strict, because the policy may have a memory budget. Smaller differences are not worth a
     /// rewrite.
     fn has_outdated_filter(&self, version: &Version, compaction: &Compaction) -> bool {
         let Some(policy) = &self.options.filter else { return false };
         let Some(chosen) = policy.choose(&self.result_shape(version, compaction)) else { return false };
+        let wanted = self.identity.extractor.as_ref();
         compaction.inputs().any(|table| {
+            if wanted.is_some_and(|wanted| wanted.name() != table.table.properties().prefix_extractor) {
+                return true;
+            }
             let Ok(present) = table.table.properties().filter.parse::<FilterSpec>() else { return true };
             let (present_bits, chosen_bits) = (present.millibits_per_key(), chosen.millibits_per_key());
             present.kind() != chosen.kind()

@@ -9,21 +9,22 @@ use super::batch::WriteBatch;
 use super::batch_read::{BATCH, Batch, Probe};
 use super::file_name::{LOCK, table_name};
 use super::manifest::Manifest;
-use super::memtable::MemtableCursor;
 use super::options::{Durability, Options};
 use super::read_state::ReadState;
-use super::scan::{RunCursor, Scan, Source};
+use super::scan::{Scan, as_slice};
+use super::scan_plan;
 use super::shared::Shared;
-use super::stats::{LevelStats, ScanReads, Stats, Task};
+use super::stats::Task;
+use super::store_stats::{LevelStats, Stats};
 use super::table_reads::Pairs;
 use crate::sync::lock;
 
-use super::version_edit::NUM_LEVELS;
 use super::{compaction, flush, open};
 use crate::error::{Error, Result};
-use crate::sstable::{BlockCache, TableFilter};
+use crate::sstable::TableFilter;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use filterblock::PrefixExtractor;
 
 /// A log-structured store in one directory. Any number of threads may read and write through one
 /// handle. Dropping the handle closes the store; [`Db::close`] does the same and returns the
@@ -197,7 +198,29 @@ impl Db {
     /// # Ok::<(), filterblock_store::Error>(())
     /// ```
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
-        self.snapshot().scan(range)
+        let (state, sequence) = self.shared.reading.state.moment();
+        scan_plan::scan(&self.shared, &state, sequence, range.start_bound().cloned(), range.end_bound().cloned())
+    }
+
+    /// Iterates over the current entries whose keys begin with `prefix`, in key order. If the prefix
+    /// is one of [`Options::prefix_extractor`], the scan reads only SSTs that may hold such keys.
+    ///
+    /// ```
+    /// # use filterblock_store::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = Db::open(dir.path(), Options { prefix_extractor: "delimiter:/".parse()?, ..Options::default() })?;
+    /// db.put(b"ann/age", b"31")?;
+    /// db.put(b"bob/age", b"32")?;
+    /// db.flush()?;
+    /// assert_eq!(db.scan_prefix(b"bob/").count(), 1);
+    /// assert_eq!(db.scan_prefix(b"ava/").count(), 0); // reads no data block
+    /// assert_eq!((db.stats().scan_block_reads, db.stats().total.prefixes.true_negatives), (1, 1));
+    /// # Ok::<(), filterblock_store::Error>(())
+    /// ```
+    pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
+        let (state, sequence) = self.shared.reading.state.moment();
+        let end = PrefixExtractor::end_of_prefix(prefix);
+        scan_plan::scan(&self.shared, &state, sequence, Bound::Included(prefix), as_slice(&end))
     }
 
     /// Writes the memtables to SST files and waits for the result. If level 0 holds at least
@@ -329,6 +352,8 @@ impl Db {
             stats.keys = stats.keys.saturating_add(stored.meta.num_entries);
             stats.bytes += stored.meta.len_bytes;
             stats.filter_bytes += stored.table.filter_len_bytes();
+            let lacks_prefixes = self.shared.identity.extractor.is_some() && !stored.table.has_prefixes();
+            stats.tables_without_prefixes += u64::from(lacks_prefixes);
             stats.degraded_tables += u64::from(match stored.table.filter() {
                 TableFilter::Absent => false,
                 TableFilter::Degraded(_) => true,
@@ -349,6 +374,7 @@ impl Db {
         Stats {
             levels,
             total,
+            prefix_extractor: self.shared.identity.extractor.as_ref().map(|extractor| extractor.name().to_owned()),
             gets,
             memory_hits,
             memory_entries: state.memtable.num_entries()
@@ -455,26 +481,15 @@ impl Snapshot {
 
     /// Iterates over the entries of a range in key order. [`Iterator::rev`] reverses the order.
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
-        let reading = &self.shared.reading;
-        reading.counters.scans.fetch_add(1, Ordering::Relaxed);
-        let (state, sequence, cache) = (Arc::clone(&self.state), self.sequence, reading.cache.clone());
-        let counter = Arc::clone(&reading.counters.scan_reads);
-        let make_sources = move || state.sources(sequence, cache.as_ref(), &counter);
-        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
-        Scan::new(Box::new(make_sources), owned(range.start_bound()), owned(range.end_bound()))
+        let bound = |bound: Bound<&&'k [u8]>| bound.cloned();
+        let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
+        scan_plan::scan(&self.shared, &self.state, self.sequence, from, to)
     }
-}
 
-impl ReadState {
-    /// Returns all sources of a scan, newest first.
-    fn sources(&self, sequence: u64, cache: Option<&Arc<BlockCache>>, counter: &Arc<ScanReads>) -> Vec<Source> {
-        let memtables = std::iter::once(&self.memtable).chain(&self.immutable);
-        let mut sources: Vec<Source> =
-            memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table), sequence))).collect();
-        let run = |tables: Vec<_>| Source::Run(RunCursor::new(tables, cache.cloned()).counted_by(counter));
-        sources.extend(self.version.tables(0).map(|table| run(vec![Arc::clone(table)])));
-        sources.extend((1..NUM_LEVELS).map(|level| run(self.version.tables(level).cloned().collect())));
-        sources
+    /// Iterates over the entries whose keys begin with `prefix`: see [`Db::scan_prefix`].
+    pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
+        let end = PrefixExtractor::end_of_prefix(prefix);
+        scan_plan::scan(&self.shared, &self.state, self.sequence, Bound::Included(prefix), as_slice(&end))
     }
 }
 

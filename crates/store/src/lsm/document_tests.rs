@@ -133,6 +133,7 @@ fn version_edits_match_the_document() {
         ("added table", VersionEdit { added: vec![(6, meta.clone())], ..none() }),
         ("removed table", VersionEdit { removed: vec![(6, 300)], ..none() }),
         ("keyed hash", VersionEdit { keyed_hash: Some((HashKind::SipHash13, fingerprint)), ..none() }),
+        ("prefix extractor", VersionEdit { prefix_extractor: Some("fixed:8".to_owned()), ..none() }),
     ];
     let mut number = Vec::new();
     put_varint(&mut number, 300);
@@ -150,6 +151,7 @@ fn version_edits_match_the_document() {
         added,
         [&[6], number.as_slice()].concat(),
         vec![3, 1, 2, 3, 4, 5, 6, 7, 8],
+        [&[7], b"fixed:8".as_slice()].concat(),
     ];
     let rows = table("Version edit", "| Tag (varint) | Field | Value |");
     assert_eq!(rows.len(), edits.len());

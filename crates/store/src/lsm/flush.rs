@@ -135,6 +135,7 @@ impl Shared {
             block_size_bytes: self.options.block_size_bytes,
             compression: self.options.compression,
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(shape)),
+            prefix_extractor: self.identity.extractor.clone(),
             hasher: self.identity.hasher.clone(),
             table_id: self.identity.table_id(number),
             self_check: SelfCheck::On,

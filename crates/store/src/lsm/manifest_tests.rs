@@ -22,7 +22,14 @@ fn table(number: u64) -> TableMeta {
 
 fn first_edit() -> VersionEdit {
     let hash = KeyHasher::xxh3(HashSeed(42)).identity();
-    StoreState { store_id: [9; 16], hash, next_file_number: 2, ..StoreState::default() }.snapshot()
+    StoreState {
+        store_id: [9; 16],
+        hash,
+        prefix_extractor: Some("fixed:8".to_owned()),
+        next_file_number: 2,
+        ..StoreState::default()
+    }
+    .snapshot()
 }
 
 fn edits() -> Vec<VersionEdit> {
@@ -111,6 +118,11 @@ fn edits_survive_encoding_and_cuts_are_errors_or_prefixes() {
     }
     let error = VersionEdit::decode(&[99], 0).unwrap_err();
     assert!(matches!(error, Error::Unsupported { field: Field::ManifestTag, found: 99 }), "{error}");
+    // Names of extractors: empty, too long, and not UTF-8.
+    for name in [vec![0], [&[101], [b'n'; 101].as_slice()].concat(), vec![1, 0xff]] {
+        let error = VersionEdit::decode(&[&[9], name.as_slice()].concat(), 0).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { field: Field::ManifestRecord, .. }), "{name:?}: {error}");
+    }
     let twice = VersionEdit { log_number: Some(1), ..VersionEdit::default() }.encode().repeat(2);
     let error = VersionEdit::decode(&twice, 0).unwrap_err();
     assert!(matches!(error, Error::Corrupt { field: Field::ManifestRecord, offset: 2 }), "{error}");

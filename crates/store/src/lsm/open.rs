@@ -11,6 +11,7 @@ use super::memtable::Memtable;
 use super::open_tables::open_tables;
 use super::options::Options;
 use super::ownership::{self, Ownership};
+use super::prefixes::{self, PrefixDoubt};
 use super::read_state::{Published, ReadState};
 use super::recovery::{Site, bring_in, read_logs, remove_leftovers, replay, sweep, undo};
 use super::reports::Reports;
@@ -27,8 +28,7 @@ use crate::sstable::BlockCache;
 use crate::storage::Storage;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
-use filterblock::Reclaimer;
-use filterblock::{HashKind, HashSeed, KeyHasher};
+use filterblock::{HashKind, HashSeed, KeyHasher, PrefixExtractor, Reclaimer};
 
 /// Opens or creates the store in `dir`. The second returned value holds the store's lock until it
 /// is dropped.
@@ -98,12 +98,14 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
         create_registry(&options, dir)?
     };
     let state = &found.registry.state;
-    let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher: found.hasher };
+    let Found { hasher, extractor, .. } = found;
+    let identity = Identity { dir: dir.to_path_buf(), store_id: state.store_id, hasher, extractor };
     let files = Files { outside, closed: Arc::default(), reclaimer: Reclaimer::with_limit(MAX_WAITING_BYTES) };
     let open = |meta: &TableMeta| open_table(&options, &identity, &files, &reports, meta.clone());
     let mut opened = open_tables(&state.levels.iter().flatten().collect::<Vec<_>>(), open)?.into_iter();
     let levels = state.levels.iter().map(|level| opened.by_ref().take(level.len()).collect()).collect();
     let version = Version::new(levels, &identity.hasher, options.filter_memory_budget);
+    found.doubt.iter().for_each(|doubt| doubt.report(dir, &version, &reports));
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
     let logs = read_logs(&site, state.log_number)?;
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
@@ -200,6 +202,9 @@ struct Found {
     /// The new manifest of an existing store is only planned: its file does not exist yet.
     registry: Registry,
     hasher: KeyHasher,
+    extractor: Option<PrefixExtractor>,
+    /// Why SSTs may lack the prefixes that reads ask for.
+    doubt: Option<PrefixDoubt>,
     /// Whether the last edits of the manifest may be lost.
     is_torn: bool,
 }
@@ -217,9 +222,16 @@ fn create_registry(options: &Options, dir: &Path) -> Result<Found> {
         half.copy_from_slice(&u64_bytes(random_u64()?));
     }
     let hasher = new_hasher(options)?;
-    let state = StoreState { store_id, hash: hasher.identity(), next_file_number: 2, ..StoreState::default() };
+    let (extractor, _) = prefixes::choose(&options.prefix_extractor, None);
+    let state = StoreState {
+        store_id,
+        hash: hasher.identity(),
+        prefix_extractor: extractor.as_ref().map(|extractor| extractor.name().to_owned()),
+        next_file_number: 2,
+        ..StoreState::default()
+    };
     let manifest = Manifest::create(storage, dir, 1, &state.snapshot())?;
-    Ok(Found { registry: Registry { manifest, state }, hasher, is_torn: false })
+    Ok(Found { registry: Registry { manifest, state }, hasher, extractor, doubt: None, is_torn: false })
 }
 
 fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
@@ -258,6 +270,11 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     // would be slower, or less safe against chosen keys, than the caller expects. Both are errors.
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     in_order(&state, &path)?;
+    let (extractor, doubt) = prefixes::choose(&options.prefix_extractor, state.prefix_extractor.as_deref());
+    // A function that this program lacks stays the store's, so that its own program finds it.
+    if !matches!(doubt, Some(PrefixDoubt::Unknown { .. })) {
+        state.prefix_extractor = extractor.as_ref().map(|extractor| extractor.name().to_owned());
+    }
     // File numbers assigned after the last edit must not be assigned again.
     for name in names {
         if let Some(number) = number_in(&name) {
@@ -280,7 +297,7 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     // lose that end and every edit appended after it.
     let manifest = Manifest::planned(state.next_file_number);
     state.next_file_number += 1;
-    Ok(Found { registry: Registry { manifest, state }, hasher, is_torn })
+    Ok(Found { registry: Registry { manifest, state }, hasher, extractor, doubt, is_torn })
 }
 
 /// Builds the store without a log. [`bring_in`] creates the log.

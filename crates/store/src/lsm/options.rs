@@ -1,13 +1,13 @@
 //! The options for opening a store.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::log_reader::LogRecovery;
 use crate::sstable::{Compression, FilterMemory};
 use crate::storage::{Disk, IoMode, Storage};
-use filterblock::Verify;
-use filterblock::{ByLevel, FilterPolicy};
-use filterblock::{HashKind, Secret};
+use filterblock::{ByLevel, FilterPolicy, HashKind, PrefixExtractor, Secret, Verify};
 
 /// When a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -30,6 +30,57 @@ pub enum FilterUse {
     Consult,
     /// Reads search every SST whose range covers the key. Use this to measure what filters save.
     Ignore,
+}
+
+/// Which prefixes the filters of a store hold beside the keys.
+///
+/// ```
+/// use filterblock_store::lsm::{Options, PrefixChoice};
+///
+/// let options = Options { prefix_extractor: "fixed:8".parse()?, ..Options::default() };
+/// assert_eq!("keep".parse::<PrefixChoice>()?, PrefixChoice::Keep);
+/// # Ok::<(), filterblock_store::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum PrefixChoice {
+    /// The prefixes of the extractor that the manifest names. A new store has none. If the extractor
+    /// is not built in, new filters hold no prefixes, and the store reports it.
+    #[default]
+    Keep,
+    /// No prefixes.
+    None,
+    /// The prefixes of this extractor. If the manifest names another one, the store reports it. Until
+    /// a compaction rewrites an older SST, its filter answers "maybe" for every prefix.
+    By(PrefixExtractor),
+}
+
+impl From<PrefixExtractor> for PrefixChoice {
+    fn from(extractor: PrefixExtractor) -> Self {
+        Self::By(extractor)
+    }
+}
+
+impl FromStr for PrefixChoice {
+    type Err = filterblock::Error;
+
+    /// Parses `keep`, `none` or the name of a built-in extractor.
+    fn from_str(text: &str) -> filterblock::Result<Self> {
+        match text {
+            "keep" => Ok(Self::Keep),
+            "none" => Ok(Self::None),
+            name => Ok(Self::By(name.parse()?)),
+        }
+    }
+}
+
+impl fmt::Display for PrefixChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keep => f.pad("keep"),
+            Self::None => f.pad("none"),
+            Self::By(extractor) => f.pad(extractor.name()),
+        }
+    }
 }
 
 /// The options for opening a store. All fields have defaults, so
@@ -58,6 +109,10 @@ pub struct Options {
     /// [`filterblock::Monkey`], [`filterblock::MemoryBudget`], or your own function). `None` writes
     /// SSTs without filters.
     pub filter: Option<Arc<dyn FilterPolicy>>,
+    /// Which prefixes the filters hold beside the keys. Scans within one prefix then skip the SSTs
+    /// whose filters deny the prefix, and gets ask for the prefixes of their key if the filter does
+    /// not deny the key. Each distinct prefix takes as much space in a filter as a key.
+    pub prefix_extractor: PrefixChoice,
     /// Whether reads query the filters.
     pub filter_use: FilterUse,
     /// The hash kind for the keys of a new store. `None` means SipHash-1-3 with a secret and XXH3
@@ -161,6 +216,7 @@ impl Default for Options {
             storage: Arc::new(Disk),
             create_if_missing: true,
             filter: Some(Arc::new(ByLevel::default())),
+            prefix_extractor: PrefixChoice::default(),
             filter_use: FilterUse::default(),
             hash: None,
             secret: None,

@@ -16,6 +16,7 @@ pub(crate) use super::manifest::{Manifest, log_id, read_current};
 pub(crate) use super::open::{hold, in_order, its_hasher, named, new_hasher, random_u64};
 use super::options::Options;
 pub(crate) use super::ownership::{Ownership, reason_to_keep};
+pub(crate) use super::prefixes::choose as choose_extractor;
 use super::shared::Shared;
 pub(crate) use super::shared::table_id;
 pub(crate) use super::version_edit::{MAX_NUMBER, StoreState, TableMeta, VersionEdit};
@@ -50,6 +51,7 @@ impl Recovered {
         TableReadOptions {
             hasher: Some(self.0.identity.hasher.clone()),
             table_id: Some(self.0.identity.table_id(number)),
+            prefix_extractor: self.0.identity.extractor.clone(),
             ..TableReadOptions::default()
         }
     }

@@ -4,6 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::memtable::MemtableCursor;
+use super::prefix_query::Asked;
 use super::stats::ScanReads;
 use super::version::StoredTable;
 use crate::codec::order_prefix;
@@ -70,6 +71,8 @@ pub(super) struct RunCursor {
     /// The reads of `cursor` that are counted.
     counted: BlockReads,
     reads_ahead: bool,
+    /// What the filter of the only SST answered for the prefix of the scan, until it is counted.
+    asked: Option<Asked>,
 }
 
 impl RunCursor {
@@ -83,12 +86,18 @@ impl RunCursor {
             counter: None,
             counted: BlockReads::default(),
             reads_ahead: false,
+            asked: None,
         }
     }
 
     /// Counts the data blocks that the cursor reads.
     pub(super) fn counted_by(self, counter: &Arc<ScanReads>) -> Self {
         Self { counter: Some(Arc::clone(counter)), ..self }
+    }
+
+    /// Counts whether the filter's answer about the only SST was right.
+    pub(super) fn asked(self, asked: Asked) -> Self {
+        Self { asked: Some(asked), ..self }
     }
 
     /// Reads several data blocks at once, because all of them will be needed.
@@ -144,6 +153,8 @@ impl RunCursor {
                 self.tables.partition_point(|stored| stored.meta.smallest.as_slice() <= key).wrapping_sub(1)
             }
         };
+        let asked = self.asked.take();
+        asked.as_ref().map_or(Ok(()), Asked::report)?;
         let Some(cursor) = self.enter(place) else { return Ok(()) };
         match (direction, key) {
             (Direction::Forward, None) => cursor.seek_to_first()?,
@@ -151,6 +162,7 @@ impl RunCursor {
             (Direction::Forward, Some(key)) => cursor.seek(key)?,
             (Direction::Backward, Some(key)) => cursor.seek_for_prev(key)?,
         }
+        asked.iter().for_each(|asked| asked.judge(self.key()));
         let stands_on_bound = excluded && self.entry().is_some_and(|(found, _)| Some(found) == key);
         if stands_on_bound { self.step(direction) } else { self.leave_if_done(direction) }
     }
@@ -333,6 +345,13 @@ impl Scan {
         Self { from, to, front: None, back: None, done: false, make_sources }
     }
 
+    /// Creates a scan without entries. It takes no memory of the heap.
+    pub(super) fn empty() -> Self {
+        let make_sources = Box::new(Vec::new);
+        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+        Self { from, to, front: None, back: None, done: true, make_sources }
+    }
+
     fn advance(&mut self, direction: Direction) -> Result<Option<Pair>> {
         let end = match direction {
             Direction::Forward => &mut self.front,
@@ -399,7 +418,7 @@ pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
-fn is_before(key: &[u8], end: Bound<&[u8]>) -> bool {
+pub(super) fn is_before(key: &[u8], end: Bound<&[u8]>) -> bool {
     match end {
         Bound::Included(end) => key <= end,
         Bound::Excluded(end) => key < end,

@@ -26,7 +26,7 @@ use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::lock;
 use crate::sync::{Condvar, Mutex};
-use filterblock::{KeyHasher, Reclaimer};
+use filterblock::{KeyHasher, PrefixExtractor, Reclaimer};
 
 /// The current log and the number of the last write.
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub(super) struct Identity {
     pub(super) store_id: [u8; 16],
     /// The hash function for keys. A read or write hashes each key once, for all filters.
     pub(super) hasher: KeyHasher,
+    /// Takes the prefixes that new filters hold, and for which reads ask filters.
+    pub(super) extractor: Option<PrefixExtractor>,
 }
 
 impl Identity {
@@ -224,6 +226,7 @@ impl Shared {
         ReadContext {
             filter_use: self.options.filter_use,
             strict: self.options.strict_filters,
+            extractor: self.identity.extractor.as_ref(),
             cache: self.reading.cache.as_deref(),
             reports: &self.reading.reports,
         }
@@ -445,6 +448,7 @@ pub(super) fn open_table(
         hasher: Some(identity.hasher.clone()),
         table_id: Some(identity.table_id(meta.number)),
         reclaimer: Some(files.reclaimer.clone()),
+        prefix_extractor: identity.extractor.clone(),
     };
     let table = Table::open(options.storage.as_ref(), &path, read_options)?;
     // The manifest decides which reads use an SST, so its metadata must match the file.

@@ -28,7 +28,7 @@ pub enum Task {
 const NUM_SHARDS: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// Expected FPRs are added up in units of 2^-32.
-const RATE_UNIT: f64 = 4_294_967_296.0;
+pub(super) const RATE_UNIT: f64 = 4_294_967_296.0;
 
 /// Converts an FPR to units of 2^-32.
 pub(super) fn rate_units(rate: f64) -> u64 {
@@ -53,6 +53,12 @@ pub(super) struct Tally {
     pub(super) expected: u64,
     pub(super) block_reads: u64,
     pub(super) block_read_bytes: u64,
+    /// Searches that a prefix of the key saved after the filter had answered "maybe" for the key.
+    pub(super) saved_by_prefixes: u64,
+    pub(super) prefix_true_negatives: u64,
+    pub(super) prefix_false_positives: u64,
+    pub(super) prefix_true_positives: u64,
+    pub(super) prefix_unfiltered: u64,
 }
 
 macro_rules! counters {
@@ -77,7 +83,10 @@ macro_rules! counters {
         }
     };
 }
-counters! { true_negatives, false_positives, true_positives, degraded, unfiltered, expected, block_reads, block_read_bytes }
+counters! {
+    true_negatives, false_positives, true_positives, degraded, unfiltered, expected, block_reads, block_read_bytes,
+    saved_by_prefixes, prefix_true_negatives, prefix_false_positives, prefix_true_positives, prefix_unfiltered
+}
 
 #[inline]
 fn add(counter: &AtomicU64, by: u64, shared: bool) {
@@ -331,183 +340,6 @@ impl Recorder<'_> {
     }
 }
 
-/// The sizes of one level, and the counts of reads on it since the store was opened or the counts
-/// were reset.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
-pub struct LevelStats {
-    /// The number of the level. In [`Stats::total`], the number of levels that hold SSTs.
-    pub level: usize,
-    /// Number of SST files.
-    pub tables: u64,
-    /// Number of entries in the SSTs, including tombstones.
-    pub keys: u64,
-    /// Bytes of the SST files.
-    pub bytes: u64,
-    /// Bytes of the filter blocks.
-    pub filter_bytes: u64,
-    /// Bytes of the usable filters in memory. Less than `filter_bytes` if filters have lost columns:
-    /// see [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
-    pub filter_memory_bytes: u64,
-    /// Number of SSTs whose filter is unusable or has damaged pages.
-    pub degraded_tables: u64,
-    /// Number of filter queries, without those that count as `degraded`.
-    pub probes: u64,
-    /// Number of "absent" answers. Each saved a search of an SST.
-    pub true_negatives: u64,
-    /// Number of "maybe" answers for keys that the SST holds, as a value or as a tombstone.
-    pub true_positives: u64,
-    /// Number of "maybe" answers for keys that the SST lacks.
-    pub false_positives: u64,
-    /// Number of SST searches because the filter is unusable, or because a filter with damaged
-    /// pages answered "maybe" for an absent key.
-    pub degraded: u64,
-    /// Number of SST searches because the SST has no filter, or because filters are not used.
-    pub unfiltered: u64,
-    /// Expected number of false positives: the sum of the expected FPRs over all queries for absent
-    /// keys.
-    pub expected_false_positives: f64,
-    /// Number of data blocks read from files.
-    pub block_reads: u64,
-    /// Bytes of the data blocks read from files.
-    pub block_read_bytes: u64,
-}
-
-impl LevelStats {
-    pub(super) fn of(level: usize, tally: &Tally) -> Self {
-        Self {
-            level,
-            probes: tally.true_negatives + tally.true_positives + tally.false_positives,
-            true_negatives: tally.true_negatives,
-            true_positives: tally.true_positives,
-            false_positives: tally.false_positives,
-            degraded: tally.degraded,
-            unfiltered: tally.unfiltered,
-            expected_false_positives: tally.expected as f64 / RATE_UNIT,
-            block_reads: tally.block_reads,
-            block_read_bytes: tally.block_read_bytes,
-            ..Self::default()
-        }
-    }
-
-    /// Returns the measured false-positive rate (FPR): false positives per query for an absent key.
-    /// `None` without such a query.
-    #[must_use]
-    pub fn false_positive_rate(&self) -> Option<f64> {
-        self.per_absent(self.false_positives as f64)
-    }
-
-    /// Returns the FPR that the filters' parameters predict. `None` without a query for an absent
-    /// key.
-    #[must_use]
-    pub fn expected_false_positive_rate(&self) -> Option<f64> {
-        self.per_absent(self.expected_false_positives)
-    }
-
-    fn per_absent(&self, count: f64) -> Option<f64> {
-        let absent = self.true_negatives + self.false_positives;
-        (absent > 0).then(|| count / absent as f64)
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.level += usize::from(other.tables > 0);
-        self.tables += other.tables;
-        self.keys = self.keys.saturating_add(other.keys);
-        self.bytes += other.bytes;
-        self.filter_bytes += other.filter_bytes;
-        self.filter_memory_bytes += other.filter_memory_bytes;
-        self.degraded_tables += other.degraded_tables;
-        self.probes += other.probes;
-        self.true_negatives += other.true_negatives;
-        self.true_positives += other.true_positives;
-        self.false_positives += other.false_positives;
-        self.degraded += other.degraded;
-        self.unfiltered += other.unfiltered;
-        self.expected_false_positives += other.expected_false_positives;
-        self.block_reads += other.block_reads;
-        self.block_read_bytes += other.block_read_bytes;
-    }
-}
-
-/// Background work that fails for a temporary reason and is retried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Retry {
-    /// The task that fails.
-    pub task: Task,
-    /// Number of failures since the last success.
-    pub failures: u64,
-    /// Seconds since the first of these failures.
-    pub seconds: u64,
-    /// The error of the last failure.
-    pub reason: String,
-}
-
-/// The sizes and the counters of a store.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Statistics of each level, from level 0 to the last level that holds an SST or whose filters
-    /// were queried.
-    pub levels: Vec<LevelStats>,
-    /// The total of all levels.
-    pub total: LevelStats,
-    /// Number of keys read by `get` and `multi_get`.
-    pub gets: u64,
-    /// Number of these keys that were found in a memtable.
-    pub memory_hits: u64,
-    /// Number of entries in memtables.
-    pub memory_entries: u64,
-    /// Number of scans.
-    pub scans: u64,
-    /// Number of data blocks that scans read from files.
-    pub scan_block_reads: u64,
-    /// Bytes of these data blocks.
-    pub scan_block_read_bytes: u64,
-    /// Number of times that a write or [`super::Db::flush`] had to wait for a flush or a
-    /// compaction.
-    pub write_stalls: u64,
-    /// Total time of these waits in ns, including waits that go on.
-    pub write_stall_nanos: u64,
-    /// Number of times that a writer was slowed down because flushes or compactions fall behind. Each
-    /// is a wait of at most 32 ms.
-    pub write_delays: u64,
-    /// Total time of these waits in ns.
-    pub write_delay_nanos: u64,
-    /// Number of memtables written to SST files.
-    pub flushes: u64,
-    /// Bytes of these SST files.
-    pub flushed_bytes: u64,
-    /// Number of finished compactions.
-    pub compactions: u64,
-    /// Bytes written by compactions.
-    pub compacted_bytes: u64,
-    /// Number of failed flushes and compactions since the store was opened. Each is retried.
-    pub background_errors: u64,
-    /// Tasks that currently fail.
-    pub retrying: Vec<Retry>,
-    /// One message for each damage found, oldest first, at most 100.
-    pub reports: Vec<String>,
-}
-
-impl Stats {
-    /// Returns the write amplification since the store was opened or the counters were reset: bytes
-    /// that flushes and compactions wrote per flushed byte. `None` without a flush.
-    #[must_use]
-    pub fn write_amplification(&self) -> Option<f64> {
-        let written = self.flushed_bytes.saturating_add(self.compacted_bytes);
-        (self.flushed_bytes > 0).then(|| written as f64 / self.flushed_bytes as f64)
-    }
-
-    /// Returns the space amplification: bytes of all SST files per byte of the lowest level with
-    /// SST files. That level holds each key once, unless it is level 0. `None` without SST files.
-    #[must_use]
-    pub fn space_amplification(&self) -> Option<f64> {
-        let lowest = self.levels.iter().rfind(|level| level.bytes > 0)?;
-        Some(self.total.bytes as f64 / lowest.bytes as f64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -526,24 +358,6 @@ mod tests {
         drop(second);
         let ended = counters.write_stall_nanos();
         assert!(ended >= one_running && ended == counters.write_stall_nanos(), "{ended}");
-    }
-
-    #[test]
-    fn amplifications_are_ratios_of_bytes() {
-        let level = |bytes| LevelStats { bytes, ..LevelStats::default() };
-        let stats = Stats { flushed_bytes: 100, compacted_bytes: 450, ..Stats::default() };
-        assert_eq!((stats.write_amplification(), stats.space_amplification()), (Some(5.5), None));
-        let stats =
-            Stats { levels: vec![level(20), level(30), level(200), level(0)], total: level(250), ..Stats::default() };
-        assert_eq!((stats.write_amplification(), stats.space_amplification()), (None, Some(1.25)));
-    }
-
-    /// A key count comes from an SST file and may be any number.
-    #[test]
-    fn key_counts_saturate_instead_of_overflowing() {
-        let mut all = LevelStats { keys: u64::MAX - 1, ..LevelStats::default() };
-        all.add(&LevelStats { keys: 2, ..LevelStats::default() });
-        assert_eq!(all.keys, u64::MAX);
     }
 
     #[test]

@@ -8,13 +8,15 @@ use super::version::{Level, Slot, Version};
 use super::version_edit::NUM_LEVELS;
 use crate::error::{Error, Result};
 use crate::sstable::{BlockCache, BlockReads, Lookup, TableFilter};
-use filterblock::{Answer, FilterSet, FilterSlot, KeyHash};
+use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, PrefixExtractor};
 
 /// The settings of a read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadContext<'a> {
     pub(super) filter_use: FilterUse,
     pub(super) strict: bool,
+    /// Takes the prefixes of a key for which filters are asked.
+    pub(super) extractor: Option<&'a PrefixExtractor>,
     pub(super) cache: Option<&'a BlockCache>,
     pub(super) reports: &'a Reports,
 }
@@ -104,7 +106,7 @@ impl Version {
         let result = result.and_then(|()| {
             pairs.collect(paired, batch);
             pairs.ask(&self.filters, context.filter_use);
-            pairs.search(batch, values, context, &mut tallies)
+            pairs.search(&self.filters, batch, values, context, &mut tallies)
         });
         if let Some(recorder) = recorder {
             for level in &self.levels {
@@ -144,6 +146,7 @@ impl<'v> Pairs<'v> {
     /// found is closed, and later pairs of this key count nothing.
     fn search(
         &self,
+        filters: &FilterSet<Error>,
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
@@ -160,7 +163,7 @@ impl<'v> Pairs<'v> {
                 continue;
             }
             let Some(probe) = batch.probe(pair.place) else { continue };
-            let value = match pair.slot.search(&probe, context, answer, tally)? {
+            let value = match pair.slot.search(filters, &probe, context, answer, tally)? {
                 Lookup::NotFound => continue,
                 Lookup::Value(value) => Some(value),
                 Lookup::Tombstone => None,
@@ -204,7 +207,7 @@ impl Level {
                 tally.expected += slot.expected;
                 continue;
             }
-            let found = slot.search(probe, context, answer, tally)?;
+            let found = slot.search(filters, probe, context, answer, tally)?;
             if found != Lookup::NotFound {
                 return Ok(found);
             }
@@ -236,7 +239,7 @@ impl Slot {
             let Some((place, probe)) = group.place(i).and_then(|place| Some((place, batch.probe(place)?))) else {
                 continue;
             };
-            let value = match self.search(&probe, context, answer, tally)? {
+            let value = match self.search(filters, &probe, context, answer, tally)? {
                 Lookup::NotFound => continue,
                 Lookup::Value(value) => Some(value),
                 Lookup::Tombstone => None,
@@ -253,14 +256,32 @@ impl Slot {
         Ok(())
     }
 
+    /// Returns whether the filter denies a prefix of the key. A key that is not in the SST passes
+    /// its filter with the filter's FPR; the prefixes pass with the same rate again, unless other
+    /// keys of the SST have them.
+    fn denies_prefix(&self, filters: &FilterSet<Error>, extractor: &PrefixExtractor, key: &[u8]) -> bool {
+        // The key itself was asked already.
+        let mut prefixes = extractor.prefixes(key).filter(|prefix| prefix.len() < key.len());
+        self.has_prefixes && prefixes.any(|prefix| filters.ask(self.filter, filters.hasher().of(prefix)) == Answer::No)
+    }
+
     #[cold]
     fn search(
         &self,
+        filters: &FilterSet<Error>,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         answer: Answer,
         tally: &mut Tally,
     ) -> Result<Lookup> {
+        if let (Answer::Maybe, Some(extractor)) = (answer, context.extractor)
+            && self.denies_prefix(filters, extractor, probe.key)
+        {
+            tally.true_negatives += 1;
+            tally.saved_by_prefixes += 1;
+            tally.expected += self.expected;
+            return Ok(Lookup::NotFound);
+        }
         if context.filter_use == FilterUse::Consult {
             self.stored.report_filter(context.reports, context.strict)?;
         }

@@ -6,6 +6,7 @@
 //! first SST that knows the key.
 
 use std::collections::HashSet;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -149,6 +150,8 @@ pub(super) struct Slot {
     /// The filter's expected FPR, in the units of [`Tally::expected`](super::stats::Tally).
     pub(super) expected: u64,
     pub(super) filter: FilterSlot,
+    /// Whether the filter holds the prefixes of the store's extractor beside the keys.
+    pub(super) has_prefixes: bool,
     pub(super) table: Arc<Table>,
     pub(super) stored: Arc<StoredTable>,
 }
@@ -161,7 +164,8 @@ impl Slot {
         let filter = filters.insert(filter);
         filters.add_queries(filter, queries);
         let (smallest, largest) = (order_prefix(&stored.meta.smallest), order_prefix(&stored.meta.largest));
-        Self { smallest, largest, expected: stored.expected, filter, table: Arc::clone(&stored.table), stored }
+        let (table, has_prefixes) = (Arc::clone(&stored.table), stored.table.has_prefixes());
+        Self { smallest, largest, expected: stored.expected, filter, has_prefixes, table, stored }
     }
 
     /// Adapts the expected FPR to a filter that has lost columns.
@@ -198,6 +202,45 @@ impl Slot {
     #[inline]
     fn is_below(&self, probe: &Probe<'_>) -> bool {
         self.largest < probe.prefix || self.largest == probe.prefix && self.stored.meta.largest.as_slice() < probe.key
+    }
+}
+
+/// The bounds of a scan, with the prefixes that decide most comparisons.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RangeProbe<'a> {
+    from: (u64, Bound<&'a [u8]>),
+    to: (u64, Bound<&'a [u8]>),
+}
+
+impl<'a> RangeProbe<'a> {
+    pub(super) fn new(from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> Self {
+        let prefix = |bound| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => order_prefix(key),
+            Bound::Unbounded => 0,
+        };
+        Self { from: (prefix(from), from), to: (prefix(to), to) }
+    }
+
+    /// Returns whether all keys of the SST sort below the range.
+    fn is_above(&self, slot: &Slot) -> bool {
+        let largest = slot.stored.meta.largest.as_slice();
+        match self.from {
+            (_, Bound::Unbounded) => false,
+            (prefix, _) if slot.largest != prefix => slot.largest < prefix,
+            (_, Bound::Included(from)) => largest < from,
+            (_, Bound::Excluded(from)) => largest <= from,
+        }
+    }
+
+    /// Returns whether all keys of the SST sort above the range.
+    fn is_below(&self, slot: &Slot) -> bool {
+        let smallest = slot.stored.meta.smallest.as_slice();
+        match self.to {
+            (_, Bound::Unbounded) => false,
+            (prefix, _) if slot.smallest != prefix => prefix < slot.smallest,
+            (_, Bound::Included(to)) => to < smallest,
+            (_, Bound::Excluded(to)) => to <= smallest,
+        }
     }
 }
 
@@ -322,6 +365,11 @@ impl Version {
         self.levels.iter().flat_map(|level| level.slots.iter().map(|slot| (level.number, &slot.stored)))
     }
 
+    /// Returns the number of SSTs whose filter lacks the prefixes of the store's extractor.
+    pub(super) fn num_tables_without_prefixes(&self) -> usize {
+        self.levels.iter().flat_map(|level| &level.slots).filter(|slot| !slot.has_prefixes).count()
+    }
+
     /// Returns the shapes of the levels for a filter policy, without the SSTs whose numbers are in
     /// `without`.
     pub(super) fn level_shapes(&self, without: &HashSet<u64>) -> Vec<LevelShape> {
@@ -341,6 +389,37 @@ impl Level {
     fn new(number: usize, slots: Vec<Slot>) -> Self {
         let ends = if number == 0 { Vec::new() } else { slots.iter().map(|slot| slot.largest).collect() };
         Self { number, slots, ends }
+    }
+
+    /// Returns the places of the runs of SSTs that may hold keys of a range: each SST of level 0 by
+    /// itself, and the neighbours of a deeper level together.
+    pub(super) fn runs_within(&self, range: &RangeProbe<'_>, mut visit: impl FnMut(usize, &[Slot])) {
+        if self.number == 0 {
+            for (place, slot) in self.slots.iter().enumerate() {
+                if !range.is_above(slot) && !range.is_below(slot) {
+                    visit(place, std::slice::from_ref(slot));
+                }
+            }
+            return;
+        }
+        let first = self.ends.partition_point(|&end| end < range.from.0);
+        let rest = self.slots.get(first..).unwrap_or_default();
+        // Equal prefixes decide nothing, and all keys of a store may have the same prefix.
+        let is_above = |slot: &&Slot| range.is_above(slot);
+        let above = if rest.first().is_some_and(|slot| is_above(&slot)) {
+            rest.partition_point(|slot| is_above(&slot))
+        } else {
+            0
+        };
+        let rest = rest.get(above..).unwrap_or_default();
+        // Most ranges end in their first SST.
+        let len = match rest.get(1) {
+            Some(second) if !range.is_below(second) => rest.partition_point(|slot| !range.is_below(slot)),
+            _ => usize::from(rest.first().is_some_and(|slot| !range.is_below(slot))),
+        };
+        if len > 0 {
+            visit(first + above, rest.get(..len).unwrap_or_default());
+        }
     }
 
     /// Returns the SST of a deeper level that may hold the key, by the last keys of the SSTs.

@@ -2,6 +2,7 @@
 
 use crate::codec::{Cursor, put_bytes, put_u64, put_varint};
 use crate::error::{Error, Field, Result};
+use filterblock::layout::MAX_EXTRACTOR_LEN_BYTES;
 use filterblock::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 
 /// The largest valid file number and sequence number. The distance to `u64::MAX` makes overflow
@@ -24,6 +25,7 @@ const TAG_LAST_SEQUENCE: u64 = 5;
 const TAG_ADDED: u64 = 6;
 const TAG_REMOVED: u64 = 7;
 const TAG_KEYED_HASH: u64 = 8;
+const TAG_PREFIX_EXTRACTOR: u64 = 9;
 
 /// The facts about an SST that are known without opening its file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -74,6 +76,9 @@ pub struct VersionEdit {
     /// The hash kind and the secret's fingerprint, for a store with a secret. Without this field,
     /// the store uses XXH3 without a secret.
     pub keyed_hash: Option<(HashKind, Fingerprint)>,
+    /// The name of the extractor of the prefixes that new filters hold. Without this field, they
+    /// hold none.
+    pub prefix_extractor: Option<String>,
     /// The number of the oldest log whose writes are not all in SSTs; 0 if there is no such log.
     pub log_number: Option<u64>,
     /// The number for the next new file.
@@ -105,6 +110,10 @@ impl VersionEdit {
             put_varint(&mut out, TAG_KEYED_HASH);
             out.push(kind as u8);
             out.extend_from_slice(&fingerprint.to_bytes());
+        }
+        if let Some(name) = &self.prefix_extractor {
+            put_varint(&mut out, TAG_PREFIX_EXTRACTOR);
+            put_bytes(&mut out, name.as_bytes());
         }
         let numbers = [
             (TAG_LOG_NUMBER, self.log_number),
@@ -173,6 +182,7 @@ impl VersionEdit {
                 TAG_STORE_ID => once(edit.store_id.replace(cursor.take_array(Field::StoreId)?).is_some())?,
                 TAG_HASH_SEED => once(edit.hash_seed.replace(cursor.take_u64(Field::Seed)?).is_some())?,
                 TAG_KEYED_HASH => once(edit.keyed_hash.replace(take_keyed_hash(&mut cursor)?).is_some())?,
+                TAG_PREFIX_EXTRACTOR => once(edit.prefix_extractor.replace(take_name(&mut cursor)?).is_some())?,
                 TAG_LOG_NUMBER => once(edit.log_number.replace(cursor.take_varint(Field::FileNumber)?).is_some())?,
                 TAG_NEXT_FILE_NUMBER => {
                     once(edit.next_file_number.replace(cursor.take_varint(Field::FileNumber)?).is_some())?;
@@ -197,6 +207,15 @@ pub(super) enum Step<'a> {
     Added(u8, TableRef<'a>),
     /// Removes the SST with this level and number.
     Removed(u8, u64),
+}
+
+fn take_name(cursor: &mut Cursor<'_>) -> Result<String> {
+    let error = cursor.corrupt(Field::ManifestRecord);
+    let name = cursor.take_bytes(Field::ManifestRecord)?;
+    match std::str::from_utf8(name) {
+        Ok(name) if (1..=MAX_EXTRACTOR_LEN_BYTES).contains(&name.len()) => Ok(name.to_owned()),
+        _ => Err(error),
+    }
 }
 
 fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
@@ -266,6 +285,8 @@ pub struct StoreState {
     pub store_id: [u8; 16],
     /// See [`VersionEdit::hash_seed`] and [`VersionEdit::keyed_hash`].
     pub hash: HashIdentity,
+    /// See [`VersionEdit::prefix_extractor`].
+    pub prefix_extractor: Option<String>,
     /// See [`VersionEdit::log_number`].
     pub log_number: u64,
     /// See [`VersionEdit::next_file_number`].
@@ -281,6 +302,7 @@ impl Default for StoreState {
         Self {
             store_id: [0; 16],
             hash: KeyHasher::xxh3(HashSeed(0)).identity(),
+            prefix_extractor: None,
             log_number: 0,
             next_file_number: 0,
             last_sequence: 0,
@@ -317,6 +339,9 @@ impl StoreState {
                 return Err(corrupt(Field::HashId));
             }
             (self.hash.kind, self.hash.fingerprint) = (kind, Some(fingerprint));
+        }
+        if edit.prefix_extractor.is_some() {
+            self.prefix_extractor.clone_from(&edit.prefix_extractor);
         }
         self.log_number = edit.log_number.unwrap_or(self.log_number);
         self.next_file_number = edit.next_file_number.unwrap_or(self.next_file_number);
@@ -375,6 +400,7 @@ impl StoreState {
             store_id: Some(self.store_id),
             hash_seed: Some(self.hash.seed.0),
             keyed_hash: self.hash.fingerprint.map(|fingerprint| (self.hash.kind, fingerprint)),
+            prefix_extractor: self.prefix_extractor.clone(),
             log_number: Some(self.log_number),
             next_file_number: Some(self.next_file_number),
             last_sequence: Some(self.last_sequence),

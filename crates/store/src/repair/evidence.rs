@@ -202,6 +202,9 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
     if let Some((kind, fingerprint)) = edit.keyed_hash {
         (state.hash.kind, state.hash.fingerprint) = (kind, Some(fingerprint));
     }
+    if edit.prefix_extractor.is_some() {
+        state.prefix_extractor = edit.prefix_extractor;
+    }
     // Ignore larger numbers: no store assigns them.
     let is_number = |number: &u64| *number <= MAX_NUMBER;
     state.log_number = edit.log_number.filter(is_number).unwrap_or(state.log_number);

@@ -32,8 +32,8 @@ use std::sync::Arc;
 use crate::codec::u64_bytes;
 use crate::error::{Error, Result};
 use crate::lsm::parts::{
-    CURRENT, FileName, LOCK, Manifest, Ownership, Recovered, StoreState, hold, in_order, its_hasher, manifest_name,
-    named, new_hasher, parse, random_u64, reason_to_keep, table_name,
+    CURRENT, FileName, LOCK, Manifest, Ownership, Recovered, StoreState, choose_extractor, hold, in_order, its_hasher,
+    manifest_name, named, new_hasher, parse, random_u64, reason_to_keep, table_name,
 };
 use crate::lsm::{Db, LogRecovery, Options, Progress};
 use crate::sstable::Loss;
@@ -243,6 +243,7 @@ impl Plan {
             options,
             mode,
             hasher: &hasher,
+            extractor: choose_extractor(&options.prefix_extractor, evidence.state.prefix_extractor.as_deref()).0,
             next_number,
             logs: &spans,
             report: &mut report,
@@ -383,6 +384,8 @@ fn identify(
     first.copy_from_slice(&half.map_or_else(|| random_u64().map(u64_bytes), Ok)?);
     second.copy_from_slice(&u64_bytes(random_u64()?));
     state.store_id = id.unwrap_or(new);
+    let extractors = found.iter().filter_map(|table| table.peek.properties.as_ref()?.prefix_extractor_name());
+    state.prefix_extractor = most_frequent(extractors).map(str::to_owned);
     match most_frequent(found.iter().filter_map(|table| table.peek.hash)) {
         Some(hash) => {
             state.hash = hash;

@@ -14,14 +14,14 @@ use crate::lsm::{Options, Progress};
 use crate::sstable::{
     KeyRange, Known, Loss, Table, TableOptions, TableReadOptions, TableSummary, TableWriter, salvage,
 };
-use filterblock::KeyHasher;
-use filterblock::TableShape;
+use filterblock::{KeyHasher, PrefixExtractor, TableShape};
 
 pub(super) struct Tables<'a> {
     pub(super) dir: &'a Path,
     pub(super) options: &'a Options,
     pub(super) mode: RepairMode,
     pub(super) hasher: &'a KeyHasher,
+    pub(super) extractor: Option<PrefixExtractor>,
     pub(super) next_number: u64,
     /// The range of writes that each WAL holds, the oldest WAL first.
     pub(super) logs: &'a [LogSpan],
@@ -240,6 +240,7 @@ impl Tables<'_> {
         let options = TableReadOptions {
             hasher: Some(self.hasher.clone()),
             table_id: Some(table_id(&store_id, found.number)),
+            prefix_extractor: self.extractor.clone(),
             ..TableReadOptions::default()
         };
         let mut errors = Vec::new();
@@ -299,6 +300,7 @@ impl Tables<'_> {
             block_size_bytes: self.options.block_size_bytes,
             compression: self.options.compression,
             filter: self.options.filter.as_ref().and_then(|policy| policy.choose(&shape)),
+            prefix_extractor: self.extractor.clone(),
             hasher: self.hasher.clone(),
             table_id: table_id(&store_id, number),
             // The new SST keeps the origin of the old one, because the next repair may have to

@@ -7,7 +7,7 @@ use super::layout::Handle;
 use super::properties::Properties;
 use super::reader::{BlockReads, Table, read_footer, read_properties};
 use crate::error::{Error, Field, Result};
-use filterblock::Verify;
+use filterblock::{PrefixExtractor, Verify};
 
 /// The result of [`Table::verify`].
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct TableCheck {
     pub entries: u64,
     /// The number of data blocks read.
     pub data_blocks: u64,
-    /// The number of keys of the file that its filter denies.
+    /// The number of keys and prefixes of the file that its filter denies.
     pub filter_false_negatives: u64,
     /// All damage found. Each error names the file.
     pub damage: Vec<Error>,
@@ -41,7 +41,7 @@ struct Walk {
 
 impl Table {
     /// Reads the whole file again: footer, properties, index, each data block, the padding and each
-    /// page of the filter. It also asks the filter for each key.
+    /// page of the filter. It also asks the filter for each key and its prefixes.
     ///
     /// # Errors
     /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and
@@ -75,8 +75,7 @@ impl Table {
         let properties = self.note(&mut check, properties)?;
         let hasher = self.options.hasher.as_ref();
         let how = FilterUse { verify: Verify::AtOpen, memory: self.options.filter_memory, hasher, reclaimer: None };
-        let entries = self.properties().num_entries;
-        let filter = filter::open(self.file.as_ref(), &self.path, &self.footer, entries, how);
+        let filter = filter::open(self.file.as_ref(), &self.path, &self.footer, self.properties(), how);
         let filter = match self.note(&mut check, filter)? {
             Some(Some(filter)) => TableFilter::Ready(filter),
             _ => TableFilter::Absent,
@@ -114,6 +113,14 @@ impl Table {
         }
     }
 
+    /// Returns the extractor of the filter's prefixes. `None` if the filter holds no prefixes, or if
+    /// nobody gave the extractor and it is not built in.
+    fn extractor(&self) -> Option<PrefixExtractor> {
+        let name = self.properties().prefix_extractor.as_str();
+        let given = self.options.prefix_extractor.as_ref().filter(|given| given.name() == name);
+        given.cloned().or_else(|| name.parse().ok())
+    }
+
     fn check_padding(&self) -> Result<()> {
         let start = self.footer.data_len_bytes;
         let len_bytes = self.footer.filter.offset - start;
@@ -133,8 +140,9 @@ impl Table {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Walk> {
         let mut walk = Walk::default();
+        let extractor = self.extractor();
         for number in 0..index.len() {
-            let outcome = self.walk_block(index, number, filter, &mut walk, check);
+            let outcome = self.walk_block(index, number, (filter, extractor.as_ref()), &mut walk, check);
             self.note(check, outcome)?;
             progress(walk.data_end);
         }
@@ -145,7 +153,7 @@ impl Table {
         &self,
         index: &IndexBlock,
         number: usize,
-        filter: &TableFilter,
+        (filter, extractor): (&TableFilter, Option<&PrefixExtractor>),
         walk: &mut Walk,
         check: &mut TableCheck,
     ) -> Result<()> {
@@ -170,6 +178,7 @@ impl Table {
             }
             check.entries += 1;
             check.filter_false_negatives += u64::from(!filter.may_contain(key));
+            check.filter_false_negatives += denied_prefixes(filter, extractor, key);
             walk.add(key, entry.value(&block));
             floor = Some(key.to_vec());
             if !entry.advance(&block)? {
@@ -177,6 +186,13 @@ impl Table {
             }
         }
     }
+}
+
+/// Returns the number of the key's prefixes that the filter denies.
+fn denied_prefixes(filter: &TableFilter, extractor: Option<&PrefixExtractor>, key: &[u8]) -> u64 {
+    let (Some(filter), Some(extractor)) = (filter.ready(), extractor) else { return 0 };
+    let denied = |prefix: &&[u8]| !filter.may_contain_prefix(extractor.name(), prefix);
+    extractor.prefixes(key).filter(denied).count() as u64
 }
 
 impl Walk {
@@ -198,6 +214,7 @@ impl Walk {
         self.totals.compression = properties.compression;
         self.totals.origin = properties.origin;
         self.totals.copied_from = properties.copied_from;
+        self.totals.prefix_extractor.clone_from(&properties.prefix_extractor);
         match self.totals == *properties && self.data_end == data_len_bytes {
             true => Ok(()),
             false => Err(Error::Corrupt { field: Field::Properties, offset }),

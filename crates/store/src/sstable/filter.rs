@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::layout::Footer;
+use super::properties::Properties;
 use crate::error::{Error, Result};
 use crate::storage::ReadAt;
 use filterblock::{
@@ -38,7 +39,7 @@ pub(super) struct FilterUse<'h> {
     pub(super) reclaimer: Option<&'h Reclaimer>,
 }
 
-/// Opens the filter of a file with `num_entries` keys. Returns `None` if the file has no filter.
+/// Opens the filter of a file with these properties. Returns `None` if the file has no filter.
 ///
 /// # Errors
 /// Returns an error that names the file if the filter is unusable or cannot be read.
@@ -46,19 +47,19 @@ pub(super) fn open(
     file: &dyn ReadAt,
     path: &Path,
     footer: &Footer,
-    num_entries: u64,
+    properties: &Properties,
     how: FilterUse<'_>,
 ) -> Result<Option<FilterBlock<SharedBytes>>> {
     if footer.filter.len_bytes == 0 {
         return Ok(None);
     }
-    open_present(file, footer, num_entries, how).map(Some).map_err(|error| error.in_file(path))
+    open_present(file, footer, properties, how).map(Some).map_err(|error| error.in_file(path))
 }
 
 fn open_present(
     file: &dyn ReadAt,
     footer: &Footer,
-    num_entries: u64,
+    properties: &Properties,
     how: FilterUse<'_>,
 ) -> Result<FilterBlock<SharedBytes>> {
     let offset = footer.filter.offset;
@@ -84,9 +85,13 @@ fn open_present(
         }
     };
     let expected = Expected::of_table(footer.table_id, hasher)
-        .with_num_entries(num_entries)
+        .with_num_entries(properties.num_entries)
         .with_checksum(footer.filter_checksum)
         .at_offset(offset);
+    let expected = match properties.prefix_extractor.as_str() {
+        "" => expected,
+        name => expected.with_prefixes(name),
+    };
     Ok(locked.unlock_expecting(&expected)?)
 }
 
@@ -138,7 +143,8 @@ mod tests {
             };
             let how = FilterUse { verify: Verify::AtOpen, memory: FilterMemory::Heap, hasher: None, reclaimer: None };
             let file = memory.open(path, IoMode::default()).unwrap();
-            match (open(file.as_ref(), path, &footer, entries, how), refused) {
+            let properties = Properties { num_entries: entries, ..Properties::default() };
+            match (open(file.as_ref(), path, &footer, &properties, how), refused) {
                 (Ok(filter), None) => assert_eq!(filter.unwrap().metadata().num_keys, entries.min(10)),
                 (Err(error), Some(wanted)) => {
                     let Error::Filter(filterblock::Error::Unexpected { field, .. }) = error.root() else {

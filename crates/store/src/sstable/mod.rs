@@ -36,6 +36,7 @@ mod data_block;
 mod filter;
 mod index_block;
 mod layout;
+mod prefixes;
 mod properties;
 mod reader;
 mod salvage;

@@ -7,7 +7,7 @@ use crate::error::{Error, Field, Result};
 use super::layout::Compression;
 
 /// The tags, in the order in which they are written. docs/STORE_FORMAT.md has the same list.
-pub const PROPERTY_TAGS: [(u64, &str); 12] = [
+pub const PROPERTY_TAGS: [(u64, &str); 13] = [
     (1, "entries"),
     (2, "tombstones"),
     (3, "data blocks"),
@@ -20,6 +20,7 @@ pub const PROPERTY_TAGS: [(u64, &str); 12] = [
     (10, "created by"),
     (11, "origin"),
     (12, "copied from"),
+    (13, "prefix extractor"),
 ];
 
 /// The number of required tags. They precede the optional ones.
@@ -70,9 +71,17 @@ pub struct Properties {
     /// was itself a copy, this is the number of the first file in the chain. Only a repair writes
     /// it.
     pub copied_from: Option<u64>,
+    /// The name of the extractor whose prefixes the filter holds beside the keys; empty if it holds
+    /// none.
+    pub prefix_extractor: String,
 }
 
 impl Properties {
+    /// Returns the name of the extractor whose prefixes the filter holds.
+    pub(crate) fn prefix_extractor_name(&self) -> Option<&str> {
+        Some(self.prefix_extractor.as_str()).filter(|name| !name.is_empty())
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let numbers =
@@ -97,6 +106,10 @@ impl Properties {
         }
         if let Some(number) = self.copied_from {
             put_number(&mut out, 12, number);
+        }
+        if !self.prefix_extractor.is_empty() {
+            put_varint(&mut out, 13);
+            put_bytes(&mut out, self.prefix_extractor.as_bytes());
         }
         out
     }
@@ -126,6 +139,7 @@ impl Properties {
                 (Some(_), _) => properties.set(tag, &mut value)?,
                 (None, 11) => properties.origin = Some(take_origin(&mut value)?),
                 (None, 12) => properties.copied_from = Some(value.take_varint(Field::Properties)?),
+                (None, 13) => properties.set_bytes(tag, &mut value)?,
                 (None, _) => continue,
             }
             if !value.is_empty() {
@@ -171,6 +185,7 @@ impl Properties {
             6 => self.smallest = bytes.to_vec(),
             7 => self.largest = bytes.to_vec(),
             8 => self.filter = text()?,
+            13 => self.prefix_extractor = text()?,
             _ => self.created_by = text()?,
         }
         Ok(())
@@ -215,6 +230,7 @@ mod tests {
             created_by: "a test".to_owned(),
             origin: None,
             copied_from: None,
+            prefix_extractor: String::new(),
         }
     }
 
@@ -231,8 +247,10 @@ mod tests {
         put_bytes(&mut bytes, b"something new");
         assert_eq!(Properties::decode(&bytes, 0).unwrap().origin, origin);
         for origin in [None, origin] {
-            let copy = Properties { origin, copied_from: Some(300), ..properties() };
-            assert_eq!(Properties::decode(&copy.encode(), 0).unwrap(), copy);
+            for prefix_extractor in [String::new(), "fixed:8".to_owned()] {
+                let copy = Properties { origin, copied_from: Some(300), prefix_extractor, ..properties() };
+                assert_eq!(Properties::decode(&copy.encode(), 0).unwrap(), copy);
+            }
         }
     }
 

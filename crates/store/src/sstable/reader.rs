@@ -18,7 +18,7 @@ use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
-use filterblock::{KeyHasher, Reclaimer, Verify};
+use filterblock::{KeyHasher, PrefixExtractor, Reclaimer, Verify};
 
 /// How to read an SST file.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +40,10 @@ pub struct TableReadOptions {
     /// The background thread that frees the filter's bytes. If `None`, the thread that drops the
     /// last reference frees them.
     pub reclaimer: Option<Reclaimer>,
+    /// The extractor of the reader. [`Table::has_prefixes`] says whether the filter can be asked for
+    /// its prefixes. [`Table::verify`] needs it to check the prefixes of a filter whose extractor is
+    /// not built in.
+    pub prefix_extractor: Option<PrefixExtractor>,
 }
 
 /// The result of a lookup in one SST.
@@ -70,6 +74,7 @@ pub struct Table {
     pub(super) options: TableReadOptions,
     properties: Properties,
     filter: Arc<TableFilter>,
+    has_prefixes: bool,
     /// The index, read at its first use. A failed read is not kept, because the failure may be
     /// temporary.
     index: OnceLock<IndexBlock>,
@@ -138,10 +143,13 @@ impl Table {
             hasher: options.hasher.as_ref(),
             reclaimer: options.reclaimer.as_ref(),
         };
-        let filter = match filter::open(file.as_ref(), path, &footer, properties.num_entries, how) {
+        let filter = match filter::open(file.as_ref(), path, &footer, &properties, how) {
             Err(error) if options.strict => return Err(error),
             opened => TableFilter::from(opened),
         };
+        let wanted = options.prefix_extractor.as_ref().map(PrefixExtractor::name);
+        let found = filter.ready().and_then(|filter| filter.metadata().extractor);
+        let has_prefixes = wanted.is_some() && wanted == found;
         Ok(Self {
             path: path.to_path_buf(),
             file,
@@ -149,6 +157,7 @@ impl Table {
             options,
             properties,
             filter: Arc::new(filter),
+            has_prefixes,
             index: OnceLock::new(),
             number: TABLES_OPENED.fetch_add(1, Ordering::Relaxed),
         })
@@ -169,6 +178,13 @@ impl Table {
     /// Returns the file's filter as a shared reference, for a [`filterblock::FilterSet`].
     pub(crate) fn shared_filter(&self) -> &Arc<TableFilter> {
         &self.filter
+    }
+
+    /// Returns whether the filter is usable and holds the prefixes of
+    /// [`TableReadOptions::prefix_extractor`].
+    #[must_use]
+    pub fn has_prefixes(&self) -> bool {
+        self.has_prefixes
     }
 
     /// Verifies all pages of the filter and returns the error of the first damaged page. Returns

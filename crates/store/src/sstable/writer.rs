@@ -10,13 +10,12 @@ use super::index_block::{IndexBuilder, separator};
 use super::layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,
 };
+use super::prefixes::PrefixWriter;
 use super::properties::{Properties, TableOrigin};
 use crate::checksum::crc32;
 use crate::error::{Error, Result};
 use crate::storage::{Storage, WriteFile};
-use filterblock::FilterSpec;
-use filterblock::{FilterBuilder, SelfCheck};
-use filterblock::{HashSeed, KeyHasher};
+use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, SelfCheck};
 
 /// The writer collects about this many bytes for each write to the file.
 const CHUNK_LEN_BYTES: usize = 256 << 10;
@@ -33,6 +32,9 @@ pub struct TableOptions {
     pub compression: Compression,
     /// The filter to build, if any.
     pub filter: Option<FilterSpec>,
+    /// Takes the prefixes that the filter holds beside the keys. `None`: the filter holds only
+    /// keys.
+    pub prefix_extractor: Option<PrefixExtractor>,
     /// The hasher of the filter's keys.
     pub hasher: KeyHasher,
     /// The identity of the file. It must be unique.
@@ -54,6 +56,7 @@ impl Default for TableOptions {
             restart_interval: 16,
             compression: Compression::None,
             filter: Some(FilterSpec::default()),
+            prefix_extractor: None,
             hasher: KeyHasher::xxh3(HashSeed::default()),
             table_id: [0; 16],
             self_check: SelfCheck::On,
@@ -100,6 +103,7 @@ pub struct TableWriter<'s> {
     pending: Option<(Vec<u8>, Handle)>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
+    prefixes: Option<PrefixWriter>,
     properties: Properties,
 }
 
@@ -109,18 +113,25 @@ impl<'s> TableWriter<'s> {
     /// # Errors
     /// Returns an error if `NAME.tmp` exists or cannot be created.
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
-        let file = storage.create(&temporary(path))?;
+        let extractor = options.prefix_extractor.as_ref().filter(|_| options.filter.is_some());
         let filter = options.filter.map(|spec| {
-            FilterBuilder::new(spec, options.hasher.clone())
+            let filter = FilterBuilder::new(spec, options.hasher.clone())
                 .with_table_id(options.table_id)
-                .with_self_check(options.self_check)
+                .with_self_check(options.self_check);
+            match extractor {
+                Some(extractor) => filter.with_prefixes(extractor.name(), true),
+                None => Ok(filter),
+            }
         });
+        let filter = filter.transpose()?;
+        let file = storage.create(&temporary(path))?;
         let properties = Properties {
             filter: options.filter.map(|spec| spec.to_string()).unwrap_or_default(),
             compression: options.compression,
             created_by: options.created_by.clone(),
             origin: options.origin,
             copied_from: options.copied_from,
+            prefix_extractor: extractor.map(|extractor| extractor.name().to_owned()).unwrap_or_default(),
             ..Properties::default()
         };
         Ok(Self {
@@ -135,6 +146,7 @@ impl<'s> TableWriter<'s> {
             pending: None,
             index: IndexBuilder::new(),
             filter,
+            prefixes: extractor.cloned().map(PrefixWriter::new),
             properties,
             options,
         })
@@ -197,6 +209,7 @@ impl<'s> TableWriter<'s> {
         })?;
         if let Some(filter) = &mut self.filter {
             filter.add(key);
+            self.prefixes.iter_mut().for_each(|prefixes| prefixes.add(key, filter));
         }
         self.properties.num_entries += 1;
         self.properties.num_tombstones += u64::from(value.is_none());

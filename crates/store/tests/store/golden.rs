@@ -13,8 +13,11 @@ use filterblock::{HashKind, Secret};
 use filterblock_store::lsm::{Durability, WriteBatch};
 use filterblock_store::{Db, Error, Options};
 
-/// A store without a secret, and a store whose keys are hashed with SipHash-1-3 and a secret.
-const STORES: [&str; 2] = ["v1-store", "v1-store-siphash"];
+/// A store without a secret, a store whose keys are hashed with SipHash-1-3 and a secret, and a store
+/// whose filters hold prefixes.
+const STORES: [&str; 3] = ["v1-store", "v1-store-siphash", "v1-store-prefixes"];
+
+const EXTRACTOR: &str = "fixed:10";
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -62,6 +65,7 @@ fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 fn options(name: &str) -> Options {
     let secret = name.ends_with("-siphash").then(|| Secret::new(b"sixteen and good").unwrap());
+    // The golden store itself names its extractor.
     Options {
         secret,
         create_if_missing: false,
@@ -109,6 +113,16 @@ fn opens_with_every_key_and_its_log(name: &str) {
     let levels: Vec<u64> = db.stats().levels.iter().map(|level| level.tables).collect();
     assert_eq!(levels[..2], [2, 1], "expected one SST per level, and one SST for the log's writes");
     check(&db);
+    if name.ends_with("-prefixes") {
+        assert_eq!(db.stats().prefix_extractor.as_deref(), Some(EXTRACTOR));
+        // One of the SSTs holds only the writes of the log.
+        assert_eq!(db.stats().total.tables_without_prefixes, 0);
+        let num_present = expected().keys().filter(|key| key.starts_with(b"golden/015")).count();
+        assert_eq!(db.scan_prefix(b"golden/015").count(), num_present);
+        assert_eq!(db.scan_prefix(b"golden/01x").count(), 0);
+        let prefixes = db.stats().total.prefixes;
+        assert_eq!(prefixes.true_negatives + prefixes.false_positives, 3, "{prefixes:?}");
+    }
     let snapshot = db.snapshot();
     assert_eq!(snapshot.get(&key(7)).unwrap().as_ref(), expected().get(&key(7)));
     drop(snapshot);
@@ -156,7 +170,9 @@ fn make_missing_golden_stores() {
 fn make(store: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    let db = Db::open(&path, Options { create_if_missing: true, ..options(store) }).unwrap();
+    let extractor = if store.ends_with("-prefixes") { EXTRACTOR } else { "none" };
+    let prefix_extractor = extractor.parse().unwrap();
+    let db = Db::open(&path, Options { create_if_missing: true, prefix_extractor, ..options(store) }).unwrap();
     for (name, step) in GENERATIONS {
         db.write(batch(name, step)).unwrap();
         match name {

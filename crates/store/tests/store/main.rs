@@ -18,6 +18,7 @@ mod load;
 mod model;
 #[cfg(unix)]
 mod odd_files;
+mod prefixes;
 mod readers;
 mod secrets;
 #[path = "../steps/mod.rs"]

@@ -2,11 +2,12 @@
 
 use crate::common;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{FilterSpec, Verify};
-use filterblock_store::lsm::{Durability, FilterUse, Snapshot, WriteBatch};
+use filterblock::{FilterSpec, PrefixExtractor, Verify};
+use filterblock_store::lsm::{Durability, FilterUse, PrefixChoice, Scan, Snapshot, WriteBatch};
 use filterblock_store::sstable::Compression;
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
@@ -25,6 +26,24 @@ enum Op {
     Abandon,
     Snapshot,
     Scan(Vec<u8>, Vec<u8>, usize, usize),
+    /// Opens the store with another extractor.
+    Extractor(u8),
+    /// Scans the keys that begin with the first bytes of a key, and the keys from there on.
+    ScanPrefix(Vec<u8>, usize),
+}
+
+/// The extractors under which the model runs. They fit the keys of [`key`].
+fn extractor(number: u8) -> PrefixChoice {
+    let pairs = |key: &[u8]| (key.len() >= 2).then_some(2);
+    match number % 10 {
+        0 => PrefixChoice::None,
+        1 => PrefixChoice::Keep,
+        2 => PrefixExtractor::named("pairs", pairs).unwrap().with_ranges().into(),
+        number => ["fixed:1", "fixed:2", "fixed:22", "capped:2", "capped:22", "delimiter:n", "row-column:0x20"]
+            [usize::from(number - 3)]
+        .parse()
+        .unwrap(),
+    }
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -47,15 +66,18 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Abandon),
         2 => Just(Op::Snapshot),
         4 => (key(), key(), 0usize..8, 0usize..8).prop_map(|(a, b, n, m)| Op::Scan(a, b, n, m)),
+        1 => any::<u8>().prop_map(Op::Extractor),
+        6 => (key(), 0usize..26).prop_map(|(key, len)| Op::ScanPrefix(key, len)),
     ]
 }
 
-fn options(storage: &Memory, variant: u8) -> Options {
+fn options(storage: &Memory, variant: u8, prefixes: u8) -> Options {
     let spec: FilterSpec = if variant & 1 == 0 { "bloom:3" } else { "blocked-bloom:10" }.parse().unwrap();
     Options {
         storage: Arc::new(storage.clone()),
         filter: if variant & 32 == 0 { Some(Arc::new(spec)) } else { None },
         filter_use: if variant & 64 == 0 { FilterUse::Consult } else { FilterUse::Ignore },
+        prefix_extractor: extractor(prefixes),
         hash_seed: Some(u64::from(variant)),
         durability: if variant & 2 == 0 { Durability::Sync } else { Durability::Buffered },
         verify: if variant & 4 == 0 { Verify::AtOpen } else { Verify::OnFirstTouch },
@@ -86,11 +108,29 @@ fn check_keys(db: &Db, model: &Model, keys: &[Vec<u8>]) {
     assert!(values.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "multi_get differs");
 }
 
-fn run(ops: Vec<Op>, variant: u8) {
+/// Scans the keys that begin with `prefix`, and the keys from there on, in both directions.
+fn check_prefix(scan: impl Fn(Bound<&[u8]>, Bound<&[u8]>) -> Scan, model: &Model, prefix: &[u8]) {
+    let end = PrefixExtractor::end_of_prefix(prefix);
+    for end in [end.as_ref().map(Vec::as_slice), Bound::Unbounded] {
+        for from in [Bound::Included(prefix), Bound::Excluded(prefix)] {
+            let wanted: Vec<_> = match (from, end) {
+                (Bound::Excluded(from), Bound::Excluded(end)) if from == end => Vec::new(),
+                bounds => model.range::<[u8], _>(bounds).map(|(k, v)| (k.clone(), v.clone())).collect(),
+            };
+            let forward: Vec<_> = scan(from, end).map(Result::unwrap).collect();
+            assert_eq!(forward, wanted, "{prefix:?} forward");
+            let mut backward: Vec<_> = scan(from, end).rev().map(Result::unwrap).collect();
+            backward.reverse();
+            assert_eq!(backward, wanted, "{prefix:?} backward");
+        }
+    }
+}
+
+fn run(ops: Vec<Op>, variant: u8, mut prefixes: u8) {
     let storage = Memory::default();
     let dir = Path::new("/store");
-    let open = || Db::open(dir, options(&storage, variant)).unwrap();
-    let mut db = open();
+    let open = |prefixes| Db::open(dir, options(&storage, variant, prefixes)).unwrap();
+    let mut db = open(prefixes);
     let mut model = Model::new();
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -128,12 +168,24 @@ fn run(ops: Vec<Op>, variant: u8) {
             }
             Op::Reopen => {
                 db.close().unwrap();
-                db = open();
+                db = open(prefixes);
             }
             // Dropping without a close must have the same effect.
             Op::Abandon => {
                 drop(db);
-                db = open();
+                db = open(prefixes);
+            }
+            Op::Extractor(number) => {
+                prefixes = number;
+                db.close().unwrap();
+                db = open(prefixes);
+            }
+            Op::ScanPrefix(key, len) => {
+                let prefix = &key[..len.min(key.len())];
+                check_prefix(|from, to| db.scan((from, to)), &model, prefix);
+                for (snapshot, model) in &snapshots {
+                    check_prefix(|from, to| snapshot.scan((from, to)), model, prefix);
+                }
             }
             Op::Snapshot => snapshots.push((db.snapshot(), model.clone())),
             Op::Scan(a, b, from_front, from_back) => {
@@ -163,7 +215,8 @@ fn run(ops: Vec<Op>, variant: u8) {
     }
     let report = db.verify().unwrap();
     assert!(report.is_sound(), "{report:?}");
-    assert_eq!(db.stats().reports, Vec::<String>::new());
+    let reports = db.stats().reports;
+    assert!(reports.iter().all(|report| report.contains("prefix")), "{reports:?}");
 }
 
 proptest! {
@@ -173,8 +226,9 @@ proptest! {
     fn random_operations_give_the_results_of_a_sorted_map(
         ops in prop::collection::vec(op(), 1..250),
         variant in any::<u8>(),
+        prefixes in any::<u8>(),
     ) {
-        run(ops, variant);
+        run(ops, variant, prefixes);
     }
 }
 

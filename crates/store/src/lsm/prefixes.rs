@@ -1,0 +1,86 @@
+//! Chooses the extractor of a store's prefixes, and tells if SSTs lack these prefixes.
+
+use std::path::Path;
+
+use super::options::PrefixChoice;
+use super::reports::Reports;
+use super::version::Version;
+use filterblock::PrefixExtractor;
+
+/// Why SSTs may lack the prefixes that reads ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PrefixDoubt {
+    /// The store's extractor is a function that the program did not give.
+    Unknown { stored: String },
+    /// The store was opened with another extractor, or with none.
+    Changed { stored: Option<String>, now: String },
+}
+
+/// Returns the extractor of a store whose manifest names `stored`.
+pub(crate) fn choose(choice: &PrefixChoice, stored: Option<&str>) -> (Option<PrefixExtractor>, Option<PrefixDoubt>) {
+    match (choice, stored) {
+        (PrefixChoice::None, _) | (PrefixChoice::Keep, None) => (None, None),
+        (PrefixChoice::Keep, Some(name)) => match name.parse() {
+            Ok(extractor) => (Some(extractor), None),
+            Err(_) => (None, Some(PrefixDoubt::Unknown { stored: name.to_owned() })),
+        },
+        (PrefixChoice::By(extractor), _) => {
+            let (stored, now) = (stored.map(str::to_owned), extractor.name().to_owned());
+            let is_same = stored.as_ref() == Some(&now);
+            (Some(extractor.clone()), (!is_same).then_some(PrefixDoubt::Changed { stored, now }))
+        }
+    }
+}
+
+impl PrefixDoubt {
+    /// Reports the doubt if it concerns an SST of the store.
+    pub(super) fn report(&self, dir: &Path, version: &Version, reports: &Reports) {
+        let dir = dir.display();
+        let num_tables = version.levels.iter().map(|level| level.slots.len()).sum::<usize>();
+        match self {
+            Self::Unknown { stored } => reports.add(format!(
+                "{dir}: the store takes prefixes by the function {stored:?}, which this program does not have; scans \
+                 read every SST of their range, and new SSTs get no prefixes; open the store with this function"
+            )),
+            Self::Changed { stored, now } => {
+                let lacking = version.num_tables_without_prefixes();
+                if lacking == 0 {
+                    return;
+                }
+                let before =
+                    stored.as_ref().map_or_else(|| "no prefix extractor".to_owned(), |name| format!("{name:?}"));
+                reports.add(format!(
+                    "{dir}: the prefix extractor is now {now:?}, and the store was written with {before}; the filters of \
+                     {lacking} of {num_tables} SSTs answer \"maybe\" for prefixes until a compaction rewrites these SSTs"
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_choice_and_the_manifest_decide_the_extractor() {
+        let named = PrefixExtractor::named("tenant", |_| None).unwrap();
+        let fixed: PrefixExtractor = "fixed:8".parse().unwrap();
+        let unknown = |stored: &str| Some(PrefixDoubt::Unknown { stored: stored.to_owned() });
+        let changed = |stored: Option<&str>, now: &str| {
+            Some(PrefixDoubt::Changed { stored: stored.map(str::to_owned), now: now.to_owned() })
+        };
+        let by = |extractor: &PrefixExtractor| PrefixChoice::By(extractor.clone());
+        for (choice, stored, extractor, doubt) in [
+            (PrefixChoice::Keep, None, None, None),
+            (PrefixChoice::Keep, Some("fixed:8"), Some(&fixed), None),
+            (PrefixChoice::Keep, Some("tenant"), None, unknown("tenant")),
+            (PrefixChoice::None, Some("fixed:8"), None, None),
+            (by(&fixed), Some("fixed:8"), Some(&fixed), None),
+            (by(&fixed), Some("fixed:4"), Some(&fixed), changed(Some("fixed:4"), "fixed:8")),
+            (by(&named), None, Some(&named), changed(None, "tenant")),
+        ] {
+            assert_eq!(choose(&choice, stored), (extractor.cloned(), doubt), "{choice} {stored:?}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Prefix extractors: functions with a stable name that take prefixes from the front of a key.
+//!
+//! A filter that holds these prefixes answers for a whole range of keys: see
+//! [`PrefixExtractor::prefix_of_range`].
+
+use std::fmt;
+use std::ops::Bound;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::block::layout::MAX_EXTRACTOR_LEN_BYTES;
+use crate::error::{Error, Result};
+
+const FIXED: &str = "fixed:";
+const CAPPED: &str = "capped:";
+const DELIMITER: &str = "delimiter:";
+const ROW_COLUMN: &str = "row-column:";
+
+/// The longest prefix that `fixed` and `capped` take.
+const MAX_LEN_BYTES: usize = 65_535;
+
+const EXPECTED: &str = "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE or row-column:BYTE; try fixed:8";
+const LENGTH_EXPECTED: &str = "the length of a prefix is 1 to 65,535 bytes; try fixed:8 or capped:8";
+const BYTE_EXPECTED: &str =
+    "the byte is one ASCII character or 0x with two hexadecimal digits; try delimiter:/ or row-column:0x00";
+
+/// A function with a stable name that takes prefixes from the front of a key.
+///
+/// | Name | Prefixes of a key | Keys without a prefix |
+/// |---|---|---|
+/// | `fixed:N` | the first N bytes | keys shorter than N bytes |
+/// | `capped:N` | the first N bytes, or the whole of a shorter key | none |
+/// | `delimiter:B` | up to and including the first byte B | keys without B |
+/// | `row-column:B` | the row: up to and including the first B; the row and column: up to and including the second B, or the whole key | keys without B |
+/// | a name of yours | what [your function](Self::named) returns | where it returns `None` |
+///
+/// B is one ASCII character, or a byte such as `0x00`. The name tells a reader which prefixes a
+/// filter holds, so a name must never get another meaning.
+///
+/// ```
+/// use filterblock::PrefixExtractor;
+/// use std::ops::Bound::{Excluded, Included, Unbounded};
+///
+/// let extractor: PrefixExtractor = "row-column:/".parse()?;
+/// let prefixes: Vec<&[u8]> = extractor.prefixes(b"ann/age/7").collect();
+/// assert_eq!(prefixes, [b"ann/".as_slice(), b"ann/age/"]);
+/// // '0' follows '/', so this range holds the keys that begin with "ann/".
+/// assert_eq!(extractor.prefix_of_range(Included(b"ann/"), Excluded(b"ann0")), Some(b"ann/".as_slice()));
+/// assert_eq!(extractor.prefix_of_range(Included(b"ann/"), Unbounded), None);
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct PrefixExtractor {
+    name: Arc<str>,
+    rule: Rule,
+}
+
+type Function = dyn Fn(&[u8]) -> Option<usize> + Send + Sync;
+
+#[derive(Clone)]
+enum Rule {
+    Fixed(usize),
+    Capped(usize),
+    Delimiter(u8),
+    RowColumn(u8),
+    Named { function: Arc<Function>, answers_ranges: bool },
+}
+
+/// The length of a prefix, and whether all keys that begin with the prefix have this prefix.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    len: usize,
+    is_closed: bool,
+}
+
+impl PrefixExtractor {
+    /// Takes the first `len_bytes` bytes of each key that has as many.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the length is not 1 to 65,535 bytes.
+    pub fn fixed(len_bytes: usize) -> Result<Self> {
+        check_len(FIXED, len_bytes)?;
+        Ok(Self::new(format!("{FIXED}{len_bytes}"), Rule::Fixed(len_bytes)))
+    }
+
+    /// Takes the first `len_bytes` bytes of each key, or the whole of a shorter key.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the length is not 1 to 65,535 bytes.
+    pub fn capped(len_bytes: usize) -> Result<Self> {
+        check_len(CAPPED, len_bytes)?;
+        Ok(Self::new(format!("{CAPPED}{len_bytes}"), Rule::Capped(len_bytes)))
+    }
+
+    /// Takes the bytes up to and including the first `byte`.
+    #[must_use]
+    pub fn delimiter(byte: u8) -> Self {
+        Self::new(format!("{DELIMITER}{}", Shown(byte)), Rule::Delimiter(byte))
+    }
+
+    /// Takes the row and the row with the column, which end with the first and the second `byte`.
+    /// If a key has only one such byte, the whole key is its row and column.
+    #[must_use]
+    pub fn row_column(byte: u8) -> Self {
+        Self::new(format!("{ROW_COLUMN}{}", Shown(byte)), Rule::RowColumn(byte))
+    }
+
+    /// Takes the prefix whose length `function` returns. For `None`, and for a length above that of
+    /// the key, the key has no prefix.
+    ///
+    /// The function must always return the same length for the same key. If the function changes,
+    /// give it another name. Such an extractor answers for no range but one of a single key, until
+    /// [`with_ranges`](Self::with_ranges) says more of the function.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes, or begins like the name
+    /// of a built-in extractor.
+    pub fn named(name: &str, function: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static) -> Result<Self> {
+        if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&name.len()) {
+            let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try tenant-v1");
+            return Err(Error::invalid("extractor name", name, reason));
+        }
+        if [FIXED, CAPPED, DELIMITER, ROW_COLUMN].iter().any(|taken| name.starts_with(taken)) {
+            let reason = "the name belongs to a built-in extractor; try tenant-v1";
+            return Err(Error::invalid("extractor name", name, reason));
+        }
+        Ok(Self::new(name.to_owned(), Rule::Named { function: Arc::new(function), answers_ranges: false }))
+    }
+
+    /// States that a prefix of the [named](Self::named) function decides for every key that begins
+    /// with it: if the function takes the prefix `p` from one key, it takes `p` from every key that
+    /// begins with `p`. Ranges can then be answered. Other extractors do not change.
+    ///
+    /// If the statement is wrong, scans may miss keys. [`prefix_of_range`](Self::prefix_of_range)
+    /// tests the statement for the prefix itself and for the upper bound, and answers `None` if it
+    /// does not hold there.
+    #[must_use]
+    pub fn with_ranges(mut self) -> Self {
+        if let Rule::Named { answers_ranges, .. } = &mut self.rule {
+            *answers_ranges = true;
+        }
+        self
+    }
+
+    fn new(name: String, rule: Rule) -> Self {
+        Self { name: name.into(), rule }
+    }
+
+    /// Returns the name. For a built-in extractor, the name parses to the same extractor.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the prefixes of a key, the shorter one first: none, one or two different ones.
+    pub fn prefixes<'k>(&self, key: &'k [u8]) -> impl DoubleEndedIterator<Item = &'k [u8]> + use<'k> {
+        self.taken(key).into_iter().flatten().filter_map(move |taken| key.get(..taken.len))
+    }
+
+    /// Returns a prefix that every key of the range has, the longest one that is known. `None` if
+    /// there is no such prefix, or if the extractor cannot tell: do not ask a filter then.
+    ///
+    /// A filter that holds the prefixes of its keys by this extractor, and denies the returned
+    /// prefix, holds no key of the range.
+    #[must_use]
+    pub fn prefix_of_range<'k>(&self, lower: Bound<&'k [u8]>, upper: Bound<&[u8]>) -> Option<&'k [u8]> {
+        let (Bound::Included(first) | Bound::Excluded(first)) = lower else { return None };
+        let is_one_key = matches!((lower, upper), (Bound::Included(first), Bound::Included(last)) if first == last);
+        self.taken(first).into_iter().flatten().rev().find_map(|taken| {
+            let prefix = first.get(..taken.len)?;
+            let is_common = taken.is_closed && ends_within(prefix, upper) && self.agrees(prefix, upper);
+            (is_one_key || is_common).then_some(prefix)
+        })
+    }
+
+    /// Returns the upper bound of all keys that begin with `prefix`. The lower bound is the prefix.
+    #[must_use]
+    pub fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+        let mut end = prefix.to_vec();
+        while let Some(last) = end.last_mut() {
+            if let Some(next) = last.checked_add(1) {
+                *last = next;
+                return Bound::Excluded(end);
+            }
+            end.pop();
+        }
+        Bound::Unbounded
+    }
+
+    #[inline]
+    fn taken(&self, key: &[u8]) -> [Option<Taken>; 2] {
+        let taken = |len, is_closed| Some(Taken { len, is_closed });
+        let through = |byte, from: usize| {
+            let rest = key.get(from..).unwrap_or_default();
+            rest.iter().position(|&found| found == byte).map(|at| from + at + 1)
+        };
+        match &self.rule {
+            Rule::Fixed(len) => [taken(*len, true).filter(|_| key.len() >= *len), None],
+            // A longer key has more than the whole of a shorter key.
+            Rule::Capped(len) => [taken(key.len().min(*len), key.len() >= *len), None],
+            Rule::Delimiter(byte) => [through(*byte, 0).and_then(|len| taken(len, true)), None],
+            Rule::RowColumn(byte) => {
+                let Some(row) = through(*byte, 0) else { return [None, None] };
+                let column = through(*byte, row).map_or((key.len(), false), |len| (len, true));
+                // A key that ends with its row has only one prefix.
+                [taken(row, true), taken(column.0, column.1).filter(|_| column.0 > row)]
+            }
+            Rule::Named { function, answers_ranges } => {
+                [function(key).filter(|&len| len <= key.len()).and_then(|len| taken(len, *answers_ranges)), None]
+            }
+        }
+    }
+
+    /// Returns whether a function takes `prefix` from the keys that are known to begin with it.
+    fn agrees(&self, prefix: &[u8], upper: Bound<&[u8]>) -> bool {
+        let Rule::Named { function, .. } = &self.rule else { return true };
+        let last = match upper {
+            Bound::Included(last) | Bound::Excluded(last) => Some(last).filter(|last| last.starts_with(prefix)),
+            Bound::Unbounded => None,
+        };
+        [Some(prefix), last].into_iter().flatten().all(|key| function(key) == Some(prefix.len()))
+    }
+}
+
+/// Returns whether every key from a key that begins with `prefix` up to `upper` begins with
+/// `prefix`.
+fn ends_within(prefix: &[u8], upper: Bound<&[u8]>) -> bool {
+    match upper {
+        Bound::Included(last) => last.starts_with(prefix),
+        Bound::Excluded(end) => end.starts_with(prefix) || is_end_of(prefix, end),
+        Bound::Unbounded => prefix.iter().all(|&byte| byte == u8::MAX),
+    }
+}
+
+/// Returns whether `end` is the first key above all keys that begin with `prefix`.
+fn is_end_of(prefix: &[u8], end: &[u8]) -> bool {
+    let Some((&last, front)) = end.split_last() else { return false };
+    let Some((&of_prefix, rest)) = prefix.strip_prefix(front).and_then(<[u8]>::split_first) else { return false };
+    of_prefix.checked_add(1) == Some(last) && rest.iter().all(|&byte| byte == u8::MAX)
+}
+
+fn check_len(what: &str, len_bytes: usize) -> Result<()> {
+    if (1..=MAX_LEN_BYTES).contains(&len_bytes) {
+        return Ok(());
+    }
+    Err(Error::invalid("prefix extractor", format!("{what}{len_bytes}"), LENGTH_EXPECTED))
+}
+
+/// A byte as it stands in a name: a printable ASCII character, or `0x` and two digits.
+struct Shown(u8);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_ascii_graphic() { write!(f, "{}", char::from(self.0)) } else { write!(f, "{:#04x}", self.0) }
+    }
+}
+
+fn byte(text: &str) -> Option<u8> {
+    if let [byte] = text.as_bytes() {
+        return Some(*byte);
+    }
+    let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 2)?;
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16).ok()).flatten()
+}
+
+impl FromStr for PrefixExtractor {
+    type Err = Error;
+
+    /// Parses the name of a built-in extractor.
+    fn from_str(text: &str) -> Result<Self> {
+        let invalid = |reason| Error::invalid("prefix extractor", text, reason);
+        let length = |digits: &str| digits.parse().map_err(|_| invalid(LENGTH_EXPECTED));
+        let of_byte = |rest| byte(rest).ok_or_else(|| invalid(BYTE_EXPECTED));
+        if let Some(rest) = text.strip_prefix(FIXED) {
+            Self::fixed(length(rest)?)
+        } else if let Some(rest) = text.strip_prefix(CAPPED) {
+            Self::capped(length(rest)?)
+        } else if let Some(rest) = text.strip_prefix(DELIMITER) {
+            Ok(Self::delimiter(of_byte(rest)?))
+        } else if let Some(rest) = text.strip_prefix(ROW_COLUMN) {
+            Ok(Self::row_column(of_byte(rest)?))
+        } else {
+            Err(invalid(EXPECTED))
+        }
+    }
+}
+
+impl fmt::Display for PrefixExtractor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+impl fmt::Debug for PrefixExtractor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PrefixExtractor").field(&self.name).finish()
+    }
+}
+
+/// Extractors with the same name are equal.
+impl PartialEq for PrefixExtractor {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for PrefixExtractor {}
+
+#[cfg(test)]
+mod tests;
