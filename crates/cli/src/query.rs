@@ -104,8 +104,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
             block_file::check_question(path, &filter, arguments.prefixes)?;
             ask_all(arguments, Target::Native(filter))
         }
-        FilterFile::Foreign(file) => {
-            arguments.secret.refuse(path)?;
+        FilterFile::Foreign(mut file) => {
+            file.unlock(path, &arguments.secret)?;
             let question =
                 Question { prefixes: arguments.prefixes, hex: arguments.format.hex, value_type: arguments.value_type };
             let asked = Asked::new(path, &file, &arguments.foreign, question)?;

@@ -101,9 +101,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 report.ask_every_key(keys, arguments.format, |key| Ok(filter.may_contain(key)))?;
             }
         }
-        BlockFile::Foreign(file) => {
+        BlockFile::Foreign(mut file) => {
             report.kind = Some(file.kind());
-            arguments.secret.refuse(path)?;
+            file.unlock(path, &arguments.secret)?;
             if let Foreign::Parquet(file) = &file {
                 // All filters are checked, but a column name that does not exist is still an error.
                 arguments.foreign.chunks(path, file)?;

@@ -7,8 +7,10 @@ use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::refused_value::whole;
+use super::super::secret::SecretArguments;
 use super::super::text::{count, printable};
 use super::content::{Content, kind_of};
+use filterblock::HashIdentity;
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
 use filterblock::foreign::{Error, Result};
 use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
@@ -93,6 +95,20 @@ impl Foreign {
         open().map_err(|error: Error| error.in_file(path))
     }
 
+    /// Passes the secret on to the filter blocks of filterblock in a table. Refuses a secret that
+    /// the file does not need, and a missing secret that it needs.
+    pub fn unlock(&mut self, path: &Path, arguments: &SecretArguments) -> Outcome<()> {
+        let Self::RocksDb(table) = self else { return arguments.refuse(path) };
+        let Some(HashIdentity { kind, fingerprint: stored @ Some(_), .. }) = table.native_hash() else {
+            return arguments.refuse(path);
+        };
+        let unlocked = match arguments.read()? {
+            Some(secret) => table.unlock(&secret),
+            None => Err(filterblock::Error::Secret { hash: kind, stored, given: None }.into()),
+        };
+        unlocked.map_err(|error| arguments.explain(error.in_file(path)))
+    }
+
     /// Parses a bare Parquet filter. Returns `None` for any other file.
     pub fn raw_parquet(&self) -> Option<Result<parquet::ParquetBloom<'_>>> {
         match self {
@@ -111,9 +127,11 @@ impl Foreign {
         }
     }
 
-    /// Returns the value of `--format` for the filters of this file.
+    /// Returns the value of `--format` for the filters of this file. An exported filter block of
+    /// filterblock needs no `--format`.
     pub fn raw_format(&self) -> &'static str {
         match self {
+            Self::RocksDb(table) if table.native_hash().is_some() => "filterblock",
             Self::LevelDb(_) | Self::Raw(RawFormat::LeveldbBloom, _) => "leveldb-bloom",
             Self::RocksDb(_) | Self::Raw(RawFormat::RocksdbFilter, _) => "rocksdb-filter",
             Self::Parquet(_) | Self::Raw(RawFormat::ParquetSbbf, _) => "parquet-sbbf",

@@ -12,6 +12,7 @@ use super::super::text::{self, thousands};
 use super::super::what_if::{Engine, Present, WhatIf};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
+use filterblock::HashIdentity;
 use filterblock::foreign::Error;
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{ForeignFilterInfo, leveldb, parquet, rocksdb};
@@ -213,16 +214,17 @@ impl Report {
             ("prefix_extractor", json!(properties.prefix_extractor)),
             ("whole_key_filtering", json!(properties.whole_key_filtering)),
         ];
+        self.properties.extend(table.native_hash().into_iter().flat_map(hash_of));
         self.keys = Some(properties.num_entries);
         table.for_each_filter(|place| {
-            let Some(filter) = table.filter(&place) else { return true };
+            let Some(filter) = table.filter_bytes(&place) else { return true };
             let holds = match place.up_to {
                 None => Holds::Everything {},
                 Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
             };
             // The report also stores the last key of each partition, so its length counts.
             let told = place.len_bytes.saturating_add(place.up_to.map_or(0, |key| key.len() as u64));
-            self.add(place.offset, told, || filter.info(), holds)
+            self.add(place.offset, told, || table.filter_info(filter), holds)
         });
         match table.filter_layout() {
             RocksDbFilterLayout::None => self.notes.push("the table has no filter".to_owned()),
@@ -326,6 +328,16 @@ impl Report {
             message(format_args!("{}: {note}", self.file));
         }
     }
+}
+
+/// Returns the properties of the hasher of filterblock's own filters.
+fn hash_of(hash: HashIdentity) -> [(&'static str, Value); 3] {
+    let fingerprint = hash.fingerprint.map(|fingerprint| fingerprint.to_string());
+    [
+        ("hash", json!(hash.kind.to_string())),
+        ("hash_seed", json!(hash.seed.0)),
+        ("secret_fingerprint", json!(fingerprint)),
+    ]
 }
 
 impl Summary {
