@@ -1,1 +1,28 @@
-//! The C ABI of filterblock.
+//! The C ABI of filterblock. `include/filterblock.h` is its reference, and docs/C_API.md the how-to.
+#![expect(
+    clippy::missing_safety_doc,
+    reason = "the header states once what all pointers must be: see the header of cbindgen.toml"
+)]
+
+mod answer;
+mod border;
+mod builder;
+mod bytes;
+mod error;
+mod expected;
+mod filter;
+mod hasher;
+mod hashes;
+mod info;
+mod raw;
+mod verified;
+
+pub use answer::*;
+pub use builder::*;
+pub use bytes::*;
+pub use error::*;
+pub use expected::*;
+pub use filter::*;
+pub use hasher::*;
+pub use info::*;
+pub use verified::*;

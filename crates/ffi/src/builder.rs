@@ -1,0 +1,338 @@
+//! Builds filters from keys in any order.
+#![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
+
+use std::ffi::{c_char, c_void};
+use std::num::NonZeroUsize;
+
+use filterblock::{FilterBuilder, FilterSpec, KeyHash, KeyHasher, SelfCheck};
+
+use crate::border;
+use crate::bytes::Bytes;
+use crate::error::{Code, ErrorInfo, Failure};
+use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
+use crate::hashes::{Hashes, Keys};
+use crate::raw;
+
+/// Collects keys, and encodes a filter of them.
+///
+/// A builder belongs to one thread at a time. It copies the hash of each key, not the key.
+///
+/// If a key cannot be added, the builder remembers it, and finishing fails: a filter of the other
+/// keys would deny that key. So a caller needs to check only the result of finishing.
+pub struct Builder {
+    builder: FilterBuilder,
+    hasher: KeyHasher,
+    /// A builder with the same settings and without keys.
+    empty: FilterBuilder,
+    has_prefixes: bool,
+    /// Why a filter of the present keys would deny a key, if it would.
+    lost: Option<Lost>,
+}
+
+/// Why a builder must not finish.
+#[derive(Clone, Copy)]
+pub(crate) enum Lost {
+    NullKey,
+    NoPrefixes,
+    Finished,
+    Panic,
+}
+
+impl Lost {
+    pub(crate) fn failure(self) -> Failure {
+        match self {
+            Self::NullKey => Failure::Null("an added key"),
+            Self::NoPrefixes => {
+                Failure::Invalid("a prefix was added to a filter without prefixes; set the prefixes first")
+            }
+            Self::Finished => Failure::Invalid("the builder was finished before; clear it and add all keys again"),
+            Self::Panic => Failure::Panic,
+        }
+    }
+}
+
+impl Builder {
+    fn new(spec: FilterSpec, hasher: &KeyHasher) -> Self {
+        let builder = FilterBuilder::new(spec, hasher);
+        Self { empty: builder.clone(), builder, hasher: hasher.clone(), has_prefixes: false, lost: None }
+    }
+
+    /// Changes the settings of a builder with or without keys.
+    fn set(&mut self, set: impl Fn(FilterBuilder) -> Result<FilterBuilder, Failure>) -> Result<(), Failure> {
+        // If the settings are wrong, the builder stays as it was.
+        let empty = set(self.empty.clone())?;
+        // A panic would lose the keys.
+        let lost = self.lost.replace(Lost::Panic);
+        let builder = std::mem::replace(&mut self.builder, empty.clone());
+        self.builder = set(builder)?;
+        (self.empty, self.lost) = (empty, lost);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn add(&mut self, add: impl FnOnce(&mut FilterBuilder) -> Result<(), Lost>) {
+        if let Err(lost) = border::or(Err(Lost::Panic), || add(&mut self.builder)) {
+            self.lost = self.lost.or(Some(lost));
+        }
+    }
+
+    fn finish(
+        &mut self,
+        finish: impl FnOnce(FilterBuilder) -> filterblock::Result<Vec<u8>>,
+    ) -> Result<Box<Bytes>, Failure> {
+        // The keys are gone after this call. Finishing again would give a filter that denies them.
+        if let Some(lost) = self.lost.replace(Lost::Finished) {
+            return Err(lost.failure());
+        }
+        let builder = std::mem::replace(&mut self.builder, self.empty.clone());
+        Ok(Box::new(Bytes(finish(builder)?)))
+    }
+}
+
+fn add_hashes(builder: &mut FilterBuilder, hashes: &[KeyHash]) -> Result<(), Lost> {
+    hashes.iter().for_each(|&hash| builder.add_hash(hash));
+    if hashes.iter().any(|hash| hash.raw() == FILTERBLOCK_NO_HASH) { Err(Lost::NullKey) } else { Ok(()) }
+}
+
+/// Makes a builder without keys.
+///
+/// `spec` is text such as `"blocked-bloom:10"` (bits per key) or `"bumped-ribbon:fpr=0.01"`. The
+/// builder copies the hasher. The filter has no table id, keys without prefixes, and a self-check.
+///
+/// Returns a handle for `filterblock_builder_free`, or NULL and an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_new(
+    spec: *const c_char,
+    hasher: Option<&Hasher>,
+    error: *mut ErrorInfo,
+) -> Option<Box<Builder>> {
+    // SAFETY: the header asks for valid pointers.
+    let made = unsafe {
+        border::report(error, || {
+            let spec = raw::text(spec).ok_or(Failure::Null("spec"))?.parse()?;
+            let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
+            Ok(Box::new(Builder::new(spec, hasher)))
+        })
+    };
+    made.ok()
+}
+
+/// Frees a builder and its keys. NULL is fine. Freeing twice is undefined behaviour.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_builder_free(builder: Option<Box<Builder>>) {
+    border::or((), || drop(builder));
+}
+
+/// Binds the filter to the SST with this id of 16 bytes. An id of zeros means none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_set_table_id(
+    builder: Option<&mut Builder>,
+    table_id: *const c_void,
+    error: *mut ErrorInfo,
+) -> Code {
+    // SAFETY: the header asks for valid pointers.
+    border::code(unsafe {
+        border::report(error, || {
+            let builder = builder.ok_or(Failure::Null("builder"))?;
+            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
+            builder.set(|builder| Ok(builder.with_table_id(*id)))
+        })
+    })
+}
+
+/// Declares that prefixes will be added, and whether whole keys will be added, too. `extractor` is
+/// the name of the function that takes prefixes from keys: 1 to 100 bytes of UTF-8, such as
+/// `"first-4"`. Rename it whenever the function changes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_set_prefixes(
+    builder: Option<&mut Builder>,
+    extractor: *const c_char,
+    whole_keys_too: bool,
+    error: *mut ErrorInfo,
+) -> Code {
+    // SAFETY: the header asks for valid pointers.
+    border::code(unsafe {
+        border::report(error, || {
+            let builder = builder.ok_or(Failure::Null("builder"))?;
+            let extractor = raw::text(extractor).ok_or(Failure::Null("extractor"))?;
+            builder.set(|builder| Ok(builder.with_prefixes(extractor, whole_keys_too)?))?;
+            builder.has_prefixes = true;
+            Ok(())
+        })
+    })
+}
+
+/// Sets the number of threads that build the filter; 0 counts as 1. It does not change the bytes.
+/// Only a bumped ribbon of more than about 68,000 keys uses more than one thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>, threads: usize) {
+    let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
+    set_quietly(builder, |builder| builder.with_threads(threads));
+}
+
+/// Sets whether finishing asks the new filter for each key; the default is `true`. The check takes a
+/// fraction of the time of building, and finds broken memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builder>, is_on: bool) {
+    let self_check = if is_on { SelfCheck::On } else { SelfCheck::Off };
+    set_quietly(builder, |builder| builder.with_self_check(self_check));
+}
+
+fn set_quietly(builder: Option<&mut Builder>, set: impl Fn(FilterBuilder) -> FilterBuilder) {
+    let Some(builder) = builder else { return };
+    // A panic leaves the reason in the builder.
+    let _ = border::or(Err(Failure::Panic), || builder.set(|inner| Ok(set(inner))));
+}
+
+/// Reserves memory for `num_keys` more keys: 8 bytes each. Without this call, the memory doubles
+/// when it is full. If the memory is missing, nothing is reserved.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_builder_reserve(builder: Option<&mut Builder>, num_keys: usize) {
+    let Some(builder) = builder else { return };
+    border::or((), || builder.builder.reserve(num_keys));
+}
+
+/// Adds a key of `key_len` bytes. Keys may come in any order and more than once.
+///
+/// If `key` is NULL and `key_len` is not 0, finishing will fail.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_add(builder: Option<&mut Builder>, key: *const c_void, key_len: usize) {
+    let Some(builder) = builder else { return };
+    // SAFETY: the header asks for valid pointers.
+    let key = unsafe { raw::bytes(key, key_len) };
+    builder.add(|builder| key.map(|key| builder.add(key)).ok_or(Lost::NullKey));
+}
+
+/// Adds a key by its hash, from a hasher equal to that of the builder.
+///
+/// If the hash is `FILTERBLOCK_NO_HASH`, finishing will fail.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_builder_add_hash(builder: Option<&mut Builder>, hash: u64) {
+    let Some(builder) = builder else { return };
+    builder.add(|builder| add_hashes(builder, &[KeyHash::from_raw(hash)]));
+}
+
+/// Adds `count` keys by their hashes, from a hasher equal to that of the builder.
+///
+/// If `hashes` is NULL and `count` is not 0, or if a hash is `FILTERBLOCK_NO_HASH`, finishing will
+/// fail.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_add_hashes(
+    builder: Option<&mut Builder>,
+    hashes: *const u64,
+    count: usize,
+) {
+    let Some(builder) = builder else { return };
+    // SAFETY: the header asks for valid pointers.
+    let hashes = unsafe { Hashes::new(hashes, count) };
+    builder.add(|builder| {
+        builder.reserve(count);
+        hashes.ok_or(Lost::NullKey)?.try_for_each(|_, hashes| add_hashes(builder, hashes))
+    });
+}
+
+/// Adds `count` keys: `keys[i]` has `key_lens[i]` bytes.
+///
+/// If an array is NULL and `count` is not 0, or if a key is NULL and its length is not 0, finishing
+/// will fail.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_add_keys(
+    builder: Option<&mut Builder>,
+    keys: *const *const c_void,
+    key_lens: *const usize,
+    count: usize,
+) {
+    let Some(builder) = builder else { return };
+    let hasher = builder.hasher.clone();
+    // SAFETY: the header asks for valid pointers.
+    let keys = unsafe { Keys::new(keys, key_lens, count) };
+    builder.add(|builder| {
+        builder.reserve(count);
+        keys.ok_or(Lost::NullKey)?.try_for_each(&hasher, |_, hashes| add_hashes(builder, hashes))
+    });
+}
+
+/// Adds a prefix of `prefix_len` bytes, after `filterblock_builder_set_prefixes`.
+///
+/// If the builder has no prefixes, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
+/// fail.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_add_prefix(
+    builder: Option<&mut Builder>,
+    prefix: *const c_void,
+    prefix_len: usize,
+) {
+    let Some(builder) = builder else { return };
+    let has_prefixes = builder.has_prefixes;
+    // SAFETY: the header asks for valid pointers.
+    let prefix = unsafe { raw::bytes(prefix, prefix_len) };
+    builder.add(|builder| match prefix {
+        Some(_) if !has_prefixes => Err(Lost::NoPrefixes),
+        Some(prefix) => {
+            builder.add(prefix);
+            Ok(())
+        }
+        None => Err(Lost::NullKey),
+    });
+}
+
+/// Returns the number of keys and prefixes added so far; 0 for NULL. Equal ones in a row count once.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_builder_len(builder: Option<&Builder>) -> usize {
+    builder.map_or(0, |builder| builder.builder.len())
+}
+
+/// Removes all keys and forgets a failure. The settings stay. Use it to build another filter with
+/// the same builder.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
+    let Some(builder) = builder else { return };
+    let cleared = border::or(Some(Lost::Panic), || {
+        builder.builder = builder.empty.clone();
+        None
+    });
+    builder.lost = cleared;
+}
+
+/// Encodes the filter block: payload, page checksums and trailer. Store the bytes in the SST.
+///
+/// The keys leave the builder, also after an error. Finishing again fails until
+/// `filterblock_builder_clear`.
+///
+/// Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no
+/// filter. Errors are `INVALID` if the keys do not fit in memory or no filter of so many keys has
+/// the false-positive rate, `SELF_CHECK_FAILED`, and `NULL_ARGUMENT` if a key could not be added.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_finish(
+    builder: Option<&mut Builder>,
+    error: *mut ErrorInfo,
+) -> Option<Box<Bytes>> {
+    // SAFETY: the header asks for valid pointers.
+    unsafe { finish_with(builder, FilterBuilder::finish, error) }
+}
+
+/// Encodes the compact form, for many small filters in bytes that the host protects by checksums of
+/// its own. Only the kinds `bloom`, `blocked-bloom` and `full` have it.
+///
+/// The compact form has no seed, table id, prefixes or page checksums: ask it by
+/// `filterblock_compact_may_contain` with an equal hasher. Otherwise like
+/// `filterblock_builder_finish`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_finish_compact(
+    builder: Option<&mut Builder>,
+    error: *mut ErrorInfo,
+) -> Option<Box<Bytes>> {
+    // SAFETY: the header asks for valid pointers.
+    unsafe { finish_with(builder, FilterBuilder::finish_compact, error) }
+}
+
+/// # Safety
+/// The pointer is NULL or valid.
+unsafe fn finish_with(
+    builder: Option<&mut Builder>,
+    finish: fn(FilterBuilder) -> filterblock::Result<Vec<u8>>,
+    error: *mut ErrorInfo,
+) -> Option<Box<Bytes>> {
+    // SAFETY: as for this function.
+    unsafe { border::report(error, || builder.ok_or(Failure::Null("builder"))?.finish(finish)) }.ok()
+}

@@ -1,0 +1,147 @@
+//! Error codes, and the struct in which a function reports its error.
+//!
+//! The caller owns the struct with the message, because nothing must then be freed, and errors of
+//! several threads do not mix. A buffer and its length as two more arguments of each function were
+//! rejected: a caller could pass the length of another buffer.
+
+use std::ffi::c_char;
+
+use filterblock::Error;
+
+/// The length of the message in a `filterblock_error`, with the zero byte that ends it.
+pub const FILTERBLOCK_ERROR_MESSAGE_LEN: usize = 496;
+
+/// What went wrong. Codes never change their meaning; a newer library may have more of them.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// No error.
+    Ok = 0,
+    /// A pointer is NULL that must not be, or an array does not fit in the address space.
+    NullArgument = 1,
+    /// The library panicked: a bug of the library. Nothing was built or opened.
+    Panic = 2,
+    /// A value that the function does not accept, or that the memory of the machine cannot serve.
+    Invalid = 3,
+    /// The operating system reported an error of a file.
+    Io = 4,
+    /// Damage: the bytes are cut short, or a field has a value that no writer writes.
+    Corrupt = 5,
+    /// Damage: a stored checksum differs from the checksum of the bytes.
+    ChecksumMismatch = 6,
+    /// The bytes are of a newer version, or use a feature that this library does not read. Do not
+    /// repair or delete them.
+    Unsupported = 7,
+    /// The bytes are sound, but not the expected block: of another SST, state, hasher or kind.
+    Unexpected = 8,
+    /// The keys were hashed under another secret.
+    Secret = 9,
+    /// An object does not fit in memory.
+    TooLarge = 10,
+    /// The new filter denied its own keys: broken memory, or a bug. Nothing was written.
+    SelfCheckFailed = 11,
+    /// An error that has no code of its own.
+    Other = 12,
+}
+
+/// An error. The caller owns the struct, need not initialise it, and frees nothing in it. A function
+/// that succeeds sets the code to `FILTERBLOCK_CODE_OK` and the message to the empty string.
+#[repr(C)]
+pub struct ErrorInfo {
+    /// What went wrong.
+    pub code: Code,
+    /// 1 if the hasher of the caller differs from the hasher of the filter's keys by function, seed
+    /// or secret, and 0 otherwise. Such an error does not mean damage.
+    pub is_hasher_mismatch: u32,
+    /// Where the damaged bytes begin, in bytes from the start of the block or file. 0 for other
+    /// errors.
+    pub offset: u64,
+    /// What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A longer
+    /// text is cut between two characters.
+    pub message: [c_char; FILTERBLOCK_ERROR_MESSAGE_LEN],
+}
+
+/// The error of a function of this crate, before it is reported.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The name of the argument.
+    Null(&'static str),
+    Panic,
+    Invalid(&'static str),
+    Library(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl Failure {
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::Null(_) => Code::NullArgument,
+            Self::Panic => Code::Panic,
+            Self::Invalid(_) => Code::Invalid,
+            Self::Library(error) => code_of(error),
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Null(argument) => {
+                format!("{argument} is NULL, not UTF-8 or too long; pass a pointer to valid memory")
+            }
+            Self::Panic => "the library panicked; go on without the filter, and report the bug".to_owned(),
+            Self::Invalid(message) => (*message).to_owned(),
+            Self::Library(error) => error.to_string(),
+        }
+    }
+}
+
+fn code_of(error: &Error) -> Code {
+    match error.root() {
+        Error::Io(_) => Code::Io,
+        Error::Corrupt { .. } => Code::Corrupt,
+        Error::ChecksumMismatch { .. } => Code::ChecksumMismatch,
+        Error::Unsupported { .. } => Code::Unsupported,
+        Error::Unexpected { .. } => Code::Unexpected,
+        Error::Secret { .. } => Code::Secret,
+        Error::Invalid { .. } => Code::Invalid,
+        Error::TooLarge { .. } => Code::TooLarge,
+        Error::SelfCheckFailed { .. } => Code::SelfCheckFailed,
+        _ => Code::Other,
+    }
+}
+
+impl ErrorInfo {
+    pub(crate) fn new(failure: &Failure) -> Self {
+        let (offset, is_mismatch) = match failure {
+            Failure::Library(error) => (offset_of(error), error.is_secret_mismatch()),
+            _ => (0, false),
+        };
+        let mut info = Self { code: failure.code(), is_hasher_mismatch: is_mismatch.into(), offset, ..Self::none() };
+        copy_text(&failure.message(), &mut info.message);
+        info
+    }
+
+    pub(crate) fn none() -> Self {
+        Self { code: Code::Ok, is_hasher_mismatch: 0, offset: 0, message: [0; FILTERBLOCK_ERROR_MESSAGE_LEN] }
+    }
+}
+
+fn offset_of(error: &Error) -> u64 {
+    match error.root() {
+        Error::Corrupt { offset, .. } | Error::ChecksumMismatch { offset, .. } => *offset,
+        _ => 0,
+    }
+}
+
+/// Copies as many whole characters as fit in `buffer` before the zero byte at its end.
+pub(crate) fn copy_text(text: &str, buffer: &mut [c_char]) {
+    let most = text.len().min(buffer.len().saturating_sub(1));
+    let len = (0..=most).rev().find(|&len| text.is_char_boundary(len)).unwrap_or(0);
+    let bytes = text.bytes().take(len).chain(std::iter::repeat(0));
+    // A zero byte inside the text would end it early.
+    buffer.iter_mut().zip(bytes).for_each(|(to, from)| *to = from as c_char);
+}

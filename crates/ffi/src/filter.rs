@@ -1,0 +1,304 @@
+//! Open filters, and their queries.
+#![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
+
+use std::convert::Infallible;
+use std::ffi::{c_char, c_void};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use filterblock::{AlignedBytes, FilterBlock, KeyHash, Mapped, Populate, SharedBytes, TableFilter};
+
+use crate::border;
+use crate::error::{Code, ErrorInfo, Failure};
+use crate::expected::ExpectedInfo;
+use crate::hasher::FILTERBLOCK_NO_HASH;
+use crate::hashes::{Hashes, Keys};
+use crate::raw::{self, CHUNK};
+
+/// A filter that is open. It answers whether an SST may contain a key.
+///
+/// Any number of threads may ask one filter. Free it after the last query returned.
+// The handle is a pointer into an `Arc`, so that sets share the filter and a query reads no pointer
+// more than in Rust.
+#[repr(transparent)]
+pub struct Filter(pub(crate) TableFilter<SharedBytes, Code>);
+
+impl Filter {
+    #[inline(always)]
+    pub(crate) fn ready(filter: Option<&Self>) -> Option<&FilterBlock<SharedBytes>> {
+        filter?.0.ready()
+    }
+}
+
+/// Opens a filter in bytes of the caller, without a copy. The bytes must not change and not be freed
+/// before the filter is freed. They may have any alignment; queries of bytes that begin at a multiple
+/// of 64 touch fewer cache lines.
+///
+/// `verify` is `FILTERBLOCK_VERIFY_AT_OPEN` or `FILTERBLOCK_VERIFY_ON_FIRST_TOUCH`.
+///
+/// Returns a handle for `filterblock_filter_free`, or NULL and an error. After an error, read the
+/// SST without its filter: queries of NULL answer "maybe".
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_open_borrowed(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    verify: u32,
+    error: *mut ErrorInfo,
+) -> *mut Filter {
+    // SAFETY: the header asks for valid pointers, and for bytes that outlive the filter and every set
+    // that has it. So nobody can use the slice after the bytes are gone.
+    unsafe {
+        open(error, expected, verify, || {
+            let bytes: &'static [u8] = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
+            Ok(SharedBytes::from(bytes))
+        })
+    }
+}
+
+/// Opens a copy of a filter. The copy begins at a multiple of 64, so queries touch the fewest cache
+/// lines. The caller may change or free `data` after the call.
+///
+/// Otherwise like `filterblock_filter_open_borrowed`. `TOO_LARGE` means that the copy does not fit in
+/// memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_open_copied(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    verify: u32,
+    error: *mut ErrorInfo,
+) -> *mut Filter {
+    // SAFETY: the header asks for valid pointers.
+    unsafe {
+        open(error, expected, verify, || {
+            let bytes = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
+            Ok(AlignedBytes::copy_of(bytes)?.into())
+        })
+    }
+}
+
+/// Opens a filter in a memory map: `data_len` bytes of the file `path`, from `offset` on.
+/// `expected.offset` is not read. The file must not change or shrink before the filter is freed: a
+/// missing page raises SIGBUS. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening reads all pages.
+///
+/// Otherwise like `filterblock_filter_open_borrowed`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_open_mapped(
+    path: *const c_char,
+    offset: u64,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    verify: u32,
+    error: *mut ErrorInfo,
+) -> *mut Filter {
+    // SAFETY: the header asks for valid pointers.
+    unsafe {
+        open(error, expected.map(|expected| ExpectedInfo { offset, ..*expected }).as_ref(), verify, || {
+            let path = Path::new(raw::text(path).ok_or(Failure::Null("path"))?);
+            let map = || Mapped::region(&File::open(path)?, offset, data_len, Populate::No);
+            Ok(map().map_err(|error: filterblock::Error| error.in_file(path))?.into())
+        })
+    }
+}
+
+/// # Safety
+/// The pointers are NULL or valid.
+unsafe fn open(
+    error: *mut ErrorInfo,
+    expected: Option<&ExpectedInfo>,
+    verify: u32,
+    bytes: impl FnOnce() -> Result<SharedBytes, Failure>,
+) -> *mut Filter {
+    // SAFETY: as for this function.
+    let opened = unsafe {
+        border::report(error, || {
+            let expected = expected.ok_or(Failure::Null("expected"))?;
+            Ok(Arc::new(TableFilter::<_, Code>::Ready(expected.open(bytes()?, verify)?)))
+        })
+    };
+    opened.map_or(std::ptr::null_mut(), |filter| Arc::into_raw(filter).cast_mut().cast())
+}
+
+/// Frees a filter. NULL is fine. Sets that have the filter keep it, and its bytes. Freeing twice is
+/// undefined behaviour.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_free(filter: *mut Filter) {
+    if !filter.is_null() {
+        // SAFETY: `open` made the pointer from such an `Arc`, and the caller frees it once.
+        border::or((), || drop(unsafe { Arc::from_raw(filter.cast::<TableFilter<SharedBytes, Code>>().cast_const()) }));
+    }
+}
+
+/// Returns `false` if the SST certainly does not contain the key, and `true` if it may. Hashes the
+/// key; to ask many filters, hash it once.
+///
+/// Returns `true` if `filter` is NULL, if `key` is NULL and `key_len` is not 0, for a filter of
+/// prefixes only, and for a damaged page.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_may_contain(
+    filter: Option<&Filter>,
+    key: *const c_void,
+    key_len: usize,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    let key = unsafe { raw::bytes(key, key_len) };
+    let (Some(block), Some(key)) = (Filter::ready(filter), key) else { return true };
+    border::or(true, || block.may_contain(key))
+}
+
+/// Answers like `filterblock_filter_may_contain` for a key with this hash. A filter in partitions
+/// asks all of them.
+///
+/// The hash must come from a hasher equal to that of the filter: otherwise present keys are denied.
+/// Returns `true` for `FILTERBLOCK_NO_HASH`.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_filter_may_contain_hash(filter: Option<&Filter>, hash: u64) -> bool {
+    let Some(block) = Filter::ready(filter) else { return true };
+    hash == FILTERBLOCK_NO_HASH || border::or(true, || block.may_contain_hash(KeyHash::from_raw(hash)))
+}
+
+/// Answers like `filterblock_filter_may_contain` for a key and its hash. A filter in partitions asks
+/// the partition of the key; other filters do not read the key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_may_contain_hashed_key(
+    filter: Option<&Filter>,
+    key: *const c_void,
+    key_len: usize,
+    hash: u64,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    let key = unsafe { raw::bytes(key, key_len) };
+    let (Some(block), Some(key)) = (Filter::ready(filter), key) else { return true };
+    hash == FILTERBLOCK_NO_HASH || border::or(true, || block.may_contain_hashed_key(key, KeyHash::from_raw(hash)))
+}
+
+/// Returns `false` if no key of the SST has this prefix. `extractor` is the name of the function that
+/// took the prefix from a key.
+///
+/// Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true` if
+/// `filter` or `extractor` is NULL, or if `prefix` is NULL and `prefix_len` is not 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
+    filter: Option<&Filter>,
+    extractor: *const c_char,
+    prefix: *const c_void,
+    prefix_len: usize,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    let (extractor, prefix) = unsafe { (raw::text(extractor), raw::bytes(prefix, prefix_len)) };
+    let (Some(block), Some(extractor), Some(prefix)) = (Filter::ready(filter), extractor, prefix) else { return true };
+    border::or(true, || block.may_contain_prefix(extractor, prefix))
+}
+
+/// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. It is
+/// faster than single queries, because cache lines are loaded ahead.
+///
+/// `answers` need not be initialised, and must not overlap `hashes`. Sets all answers to `true` if
+/// `filter` or `hashes` is NULL. Does nothing if `answers` is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_may_contain_hashes(
+    filter: Option<&Filter>,
+    hashes: *const u64,
+    count: usize,
+    answers: *mut bool,
+) {
+    // SAFETY: the header asks for valid pointers.
+    let (hashes, answers) = unsafe { (Hashes::new(hashes, count), Answers::new(answers, count)) };
+    let Some(answers) = answers else { return };
+    let (Some(block), Some(hashes)) = (Filter::ready(filter), hashes) else { return answers.fill(true) };
+    answers.or_true(|answers| hashes.try_for_each(|first, hashes| answers.ask(block, first, hashes)));
+}
+
+/// Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
+/// `filterblock_filter_may_contain`. In a filter in partitions, each key asks all partitions.
+///
+/// Otherwise like `filterblock_filter_may_contain_hashes`. A key that is NULL and has bytes answers
+/// `true`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
+    filter: Option<&Filter>,
+    keys: *const *const c_void,
+    key_lens: *const usize,
+    count: usize,
+    answers: *mut bool,
+) {
+    // SAFETY: the header asks for valid pointers.
+    let (keys, answers) = unsafe { (Keys::new(keys, key_lens, count), Answers::new(answers, count)) };
+    let Some(answers) = answers else { return };
+    let (Some(block), Some(keys)) = (Filter::ready(filter), keys) else { return answers.fill(true) };
+    answers.or_true(|answers| keys.try_for_each(block.hasher(), |first, hashes| answers.ask(block, first, hashes)));
+}
+
+/// An array of answers of a caller.
+#[derive(Clone, Copy)]
+struct Answers {
+    answers: *mut bool,
+    count: usize,
+}
+
+impl Answers {
+    /// Returns `None` if the array is NULL or too long.
+    ///
+    /// # Safety
+    /// `answers` is NULL or has memory for `count` elements while the value exists.
+    unsafe fn new(answers: *mut bool, count: usize) -> Option<Self> {
+        raw::is_array(answers, count).then_some(Self { answers, count })
+    }
+
+    fn fill(self, answer: bool) {
+        (0..self.count).for_each(|index| {
+            // SAFETY: the array has `count` elements: see `new`.
+            unsafe { raw::copy_out(&[answer], self.answers, index) };
+        });
+    }
+
+    /// Runs `ask`. If it panics, all answers are `true`.
+    fn or_true(self, ask: impl FnOnce(Self) -> Result<(), Infallible>) {
+        let asked = border::or(None, || ask(self).ok());
+        if asked.is_none() {
+            self.fill(true);
+        }
+    }
+
+    /// Asks for at most [`CHUNK`] hashes, whose answers begin at `first`.
+    fn ask(self, block: &FilterBlock<SharedBytes>, first: usize, hashes: &[KeyHash]) -> Result<(), Infallible> {
+        // An answer that a query does not write stays "maybe".
+        let mut answers = [true; CHUNK];
+        block.may_contain_batch(hashes, &mut answers);
+        for (answer, hash) in answers.iter_mut().zip(hashes) {
+            *answer |= hash.raw() == FILTERBLOCK_NO_HASH;
+        }
+        let answers = answers.split_at(hashes.len().min(CHUNK)).0;
+        // SAFETY: `hashes` are part of an array of `count` hashes, and `new` asks for `count` answers.
+        unsafe { raw::copy_out(answers, self.answers, first) };
+        Ok(())
+    }
+}
+
+/// Loads the first cache lines that a query of this hash needs, without waiting for them. Does
+/// nothing for NULL and for a filter in partitions.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_filter_prefetch(filter: Option<&Filter>, hash: u64) {
+    if let Some(block) = Filter::ready(filter) {
+        border::or((), || block.prefetch(KeyHash::from_raw(hash)));
+    }
+}
+
+/// Returns the number of damaged pages that queries found so far; 0 for NULL. It stays 0 with
+/// `FILTERBLOCK_VERIFY_AT_OPEN`. A damaged page answers "maybe".
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_filter_damaged_pages(filter: Option<&Filter>) -> u64 {
+    Filter::ready(filter).map_or(0, |block| border::or(0, || block.damaged_pages()))
+}
+
+/// Compares all pages with their checksums. Returns `FILTERBLOCK_CODE_CHECKSUM_MISMATCH` for the
+/// first damaged page. Queries may run at the same time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_verify_pages(filter: Option<&Filter>, error: *mut ErrorInfo) -> Code {
+    // SAFETY: the header asks for valid pointers.
+    border::code(unsafe {
+        border::report(error, || Ok(Filter::ready(filter).ok_or(Failure::Null("filter"))?.verify_pages()?))
+    })
+}

@@ -1,0 +1,92 @@
+//! Arrays of hashes and of keys, which the library reads in chunks.
+//!
+//! A hash of the library may be larger than eight bytes in debug builds, so an array of a caller is
+//! not a slice of hashes. The copy of a chunk stays in the first-level cache.
+#![expect(unsafe_code, reason = "reads arrays of the caller")]
+
+use std::ffi::c_void;
+
+use filterblock::{KeyHash, KeyHasher};
+
+use crate::hasher::FILTERBLOCK_NO_HASH;
+use crate::raw::{self, CHUNK};
+
+const NO_HASH: KeyHash = KeyHash::from_raw(FILTERBLOCK_NO_HASH);
+
+/// An array of hashes of a caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Hashes {
+    hashes: *const u64,
+    count: usize,
+}
+
+impl Hashes {
+    /// Returns `None` if the array is NULL or too long.
+    ///
+    /// # Safety
+    /// `hashes` is NULL or has `count` elements, which nobody changes while the value exists.
+    pub(crate) unsafe fn new(hashes: *const u64, count: usize) -> Option<Self> {
+        raw::is_array(hashes, count).then_some(Self { hashes, count })
+    }
+
+    /// Passes the hashes to `each` in chunks, each with the index of its first hash, until `each`
+    /// fails.
+    #[inline]
+    pub(crate) fn try_for_each<E>(self, mut each: impl FnMut(usize, &[KeyHash]) -> Result<(), E>) -> Result<(), E> {
+        let (mut numbers, mut hashes) = ([0u64; CHUNK], [NO_HASH; CHUNK]);
+        for first in (0..self.count).step_by(CHUNK) {
+            let len = CHUNK.min(self.count - first);
+            let numbers = numbers.split_at_mut(len).0;
+            // SAFETY: the array has `count` elements: see `new`.
+            unsafe { raw::copy_in(self.hashes, first, numbers) };
+            hashes.iter_mut().zip(numbers).for_each(|(hash, number)| *hash = KeyHash::from_raw(*number));
+            each(first, hashes.split_at(len).0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys of a caller: an array of pointers, and an array of lengths in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys {
+    keys: *const *const c_void,
+    lens: *const usize,
+    count: usize,
+}
+
+impl Keys {
+    /// Returns `None` if an array is NULL or too long.
+    ///
+    /// # Safety
+    /// Each array is NULL or has `count` elements. Each key is NULL or has its length. Nobody
+    /// changes them while the value exists.
+    pub(crate) unsafe fn new(keys: *const *const c_void, lens: *const usize, count: usize) -> Option<Self> {
+        (raw::is_array(keys, count) && raw::is_array(lens, count)).then_some(Self { keys, lens, count })
+    }
+
+    /// Passes the hashes of the keys to `each`: see [`Hashes::try_for_each`]. A key that is NULL and
+    /// has bytes has the hash [`FILTERBLOCK_NO_HASH`].
+    pub(crate) fn try_for_each<E>(
+        self,
+        hasher: &KeyHasher,
+        mut each: impl FnMut(usize, &[KeyHash]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut keys, mut lens, mut hashes) = ([std::ptr::null(); CHUNK], [0; CHUNK], [NO_HASH; CHUNK]);
+        for first in (0..self.count).step_by(CHUNK) {
+            let len = CHUNK.min(self.count - first);
+            let (keys, lens) = (keys.split_at_mut(len).0, lens.split_at_mut(len).0);
+            // SAFETY: the arrays have `count` elements: see `new`.
+            unsafe {
+                raw::copy_in(self.keys, first, keys);
+                raw::copy_in(self.lens, first, lens);
+            }
+            for (hash, (key, len)) in hashes.iter_mut().zip(keys.iter().zip(lens.iter())) {
+                // SAFETY: the key is NULL or has this length: see `new`.
+                let key = unsafe { raw::bytes(*key, *len) };
+                *hash = key.map_or(NO_HASH, |key| hasher.of(key));
+            }
+            each(first, hashes.split_at(len).0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Turns the pointers of a C caller into references and slices, and writes into the caller's arrays.
+//!
+//! A NULL pointer and an impossible length become `None`. Nothing can detect a pointer that is not
+//! NULL and points to other memory: the header asks the caller for valid pointers.
+#![expect(unsafe_code, reason = "reads and writes memory of the caller")]
+
+use std::ffi::{CStr, c_char, c_void};
+
+/// The number of hashes or answers that are copied at once. 128 hashes take 1 KiB of stack.
+pub(crate) const CHUNK: usize = 128;
+
+/// Returns the `len` bytes at `data`. Without bytes, `data` may be NULL. Returns `None` if `data` is
+/// NULL, or if `len` bytes at `data` do not fit in the address space.
+///
+/// # Safety
+/// `data` is NULL or points to `len` bytes that nobody changes or frees during `'a`.
+#[inline(always)]
+pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u8]> {
+    if len == 0 {
+        return Some(&[]);
+    }
+    if data.is_null() || len > isize::MAX.unsigned_abs() || data.addr().checked_add(len).is_none() {
+        return None;
+    }
+    // SAFETY: the pointer is not NULL, the length is possible, and the caller promises the bytes.
+    Some(unsafe { std::slice::from_raw_parts(data.cast(), len) })
+}
+
+/// Returns the text at `text`, which a zero byte ends. Returns `None` if `text` is NULL or not UTF-8.
+///
+/// # Safety
+/// `text` is NULL or points to bytes that a zero byte ends and that nobody changes during `'a`.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller promises the zero byte and that the bytes do not change.
+    unsafe { CStr::from_ptr(text) }.to_str().ok()
+}
+
+/// Returns the object at `object`, or `None` if it is NULL or not aligned.
+///
+/// # Safety
+/// `object` is NULL or points to a `T` that nobody changes or frees during `'a`.
+#[inline(always)]
+pub(crate) unsafe fn object<'a, T>(object: *const T) -> Option<&'a T> {
+    if !object.is_aligned() {
+        return None;
+    }
+    // SAFETY: the pointer is aligned, and the caller promises the rest.
+    unsafe { object.as_ref() }
+}
+
+/// Returns whether `count` elements at `array` may exist. Without elements, `array` may be NULL.
+pub(crate) fn is_array<T>(array: *const T, count: usize) -> bool {
+    let len_bytes = count.checked_mul(size_of::<T>()).filter(|&len| len <= isize::MAX.unsigned_abs());
+    count == 0 || !array.is_null() && len_bytes.is_some_and(|len| array.addr().checked_add(len).is_some())
+}
+
+/// Writes `value` to `out`. Returns `false` and writes nothing if `out` is NULL.
+///
+/// # Safety
+/// `out` is NULL or points to memory for a `T`, of any alignment.
+pub(crate) unsafe fn write<T>(out: *mut T, value: T) -> bool {
+    if out.is_null() {
+        return false;
+    }
+    // SAFETY: the caller promises the memory, and the write needs no alignment.
+    unsafe { out.write_unaligned(value) };
+    true
+}
+
+/// Copies `into.len()` elements of the array `from`, beginning at `index`.
+///
+/// # Safety
+/// `from` points to at least `index + into.len()` elements, of any alignment.
+#[inline(always)]
+pub(crate) unsafe fn copy_in<T: Copy>(from: *const T, index: usize, into: &mut [T]) {
+    let len_bytes = size_of_val(into);
+    // SAFETY: the caller promises the elements. The copy is of bytes, so it needs no alignment, and
+    // `into` is memory of this library, which the caller's array does not overlap.
+    unsafe {
+        let from = from.cast::<u8>().add(index * size_of::<T>());
+        std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().cast(), len_bytes);
+    }
+}
+
+/// Copies `from` into the array `into`, beginning at `index`. The array may be uninitialised.
+///
+/// # Safety
+/// `into` points to memory for at least `index + from.len()` elements, of any alignment.
+#[inline(always)]
+pub(crate) unsafe fn copy_out<T: Copy>(from: &[T], into: *mut T, index: usize) {
+    // SAFETY: as in `copy_in`.
+    unsafe {
+        let into = into.cast::<u8>().add(index * size_of::<T>());
+        std::ptr::copy_nonoverlapping(from.as_ptr().cast(), into, size_of_val(from));
+    }
+}

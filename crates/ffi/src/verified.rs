@@ -1,0 +1,176 @@
+//! Queries of bytes that the caller passes each time: verified blocks, and compact filters.
+#![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
+
+use std::ffi::{c_char, c_void};
+
+use filterblock::{KeyHash, VerifiedFilter, compact};
+
+use crate::answer::AnswerCode;
+use crate::border;
+use crate::error::{Code, ErrorInfo, Failure};
+use crate::expected::ExpectedInfo;
+use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
+use crate::raw;
+
+/// Opens a filter and asks it. Returns `None` if it cannot be asked.
+///
+/// # Safety
+/// The pointers are NULL or valid.
+#[inline(always)]
+unsafe fn ask(
+    data: (*const c_void, usize),
+    expected: Option<&ExpectedInfo>,
+    ask: impl FnOnce(&VerifiedFilter<'_>) -> bool,
+) -> AnswerCode {
+    border::or(AnswerCode::Unfiltered, || {
+        // SAFETY: as for this function.
+        match unsafe { open(data, expected) } {
+            Ok(filter) if ask(&filter) => AnswerCode::Maybe,
+            Ok(_) => AnswerCode::No,
+            Err(_) => AnswerCode::Unfiltered,
+        }
+    })
+}
+
+/// # Safety
+/// The pointers are NULL or valid during `'a`.
+#[inline(always)]
+unsafe fn open<'a>(
+    (data, data_len): (*const c_void, usize),
+    expected: Option<&ExpectedInfo>,
+) -> Result<VerifiedFilter<'a>, Failure> {
+    // SAFETY: as for this function.
+    let (bytes, expected) = unsafe {
+        let bytes = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
+        (bytes, expected.ok_or(Failure::Null("expected"))?.read()?)
+    };
+    Ok(VerifiedFilter::open(bytes, &expected)?)
+}
+
+/// Asks a filter for a key, in bytes that the caller passes at each query and has verified by a
+/// checksum of its own: **damage of a page goes unnoticed here and can deny keys**. The bytes may have
+/// any alignment. The call takes constant time, and memory from the heap only for an error.
+///
+/// A filter in partitions is refused. `FILTERBLOCK_EXPECT_ANY_TABLE` suits hosts that do not tell
+/// which SST they read.
+///
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` for a filter that is damaged, unexpected or of a newer
+/// version, and for NULL pointers. Count these answers; `filterblock_verified_check` tells the reason.
+/// Any number of threads may ask.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_verified_ask(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    key: *const c_void,
+    key_len: usize,
+) -> AnswerCode {
+    // SAFETY: the header asks for valid pointers.
+    unsafe {
+        let Some(key) = raw::bytes(key, key_len) else { return AnswerCode::Unfiltered };
+        ask((data, data_len), expected, |filter| filter.may_contain(key))
+    }
+}
+
+/// Answers like `filterblock_verified_ask` for a key with this hash.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_verified_ask_hash(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    hash: u64,
+) -> AnswerCode {
+    if hash == FILTERBLOCK_NO_HASH {
+        return AnswerCode::Unfiltered;
+    }
+    // SAFETY: the header asks for valid pointers.
+    unsafe { ask((data, data_len), expected, |filter| filter.may_contain_hash(KeyHash::from_raw(hash))) }
+}
+
+/// Returns `false` if the answer of `filterblock_verified_ask` is `FILTERBLOCK_ANSWER_NO`, and `true`
+/// otherwise.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_verified_may_contain(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    key: *const c_void,
+    key_len: usize,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    unsafe { filterblock_verified_ask(data, data_len, expected, key, key_len) != AnswerCode::No }
+}
+
+/// Returns `false` if the answer of `filterblock_verified_ask_hash` is `FILTERBLOCK_ANSWER_NO`, and
+/// `true` otherwise.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_verified_may_contain_hash(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    hash: u64,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    unsafe { filterblock_verified_ask_hash(data, data_len, expected, hash) != AnswerCode::No }
+}
+
+/// Returns `false` if no key of the SST has this prefix: see `filterblock_filter_may_contain_prefix`
+/// and `filterblock_verified_ask`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    extractor: *const c_char,
+    prefix: *const c_void,
+    prefix_len: usize,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    unsafe {
+        let (extractor, prefix) = (raw::text(extractor), raw::bytes(prefix, prefix_len));
+        let (Some(extractor), Some(prefix)) = (extractor, prefix) else { return true };
+        let answer = ask((data, data_len), expected, |filter| filter.may_contain_prefix(extractor, prefix));
+        answer != AnswerCode::No
+    }
+}
+
+/// Returns `FILTERBLOCK_CODE_OK` if `filterblock_verified_ask` can ask the filter, and why not
+/// otherwise. Does not verify pages.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_verified_check(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    error: *mut ErrorInfo,
+) -> Code {
+    // SAFETY: the header asks for valid pointers.
+    border::code(unsafe { border::report(error, || open((data, data_len), expected).map(|_| ())) })
+}
+
+/// Asks a compact filter (`filterblock_builder_finish_compact`) for a key. The bytes may have any
+/// alignment. `hasher` must be equal to that of the builder: the compact form cannot detect another.
+///
+/// Returns `true` if the bytes are not a compact filter of this version, and for NULL pointers. Any
+/// number of threads may ask.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_compact_may_contain(
+    data: *const c_void,
+    data_len: usize,
+    hasher: Option<&Hasher>,
+    key: *const c_void,
+    key_len: usize,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    let (bytes, key) = unsafe { (raw::bytes(data, data_len), raw::bytes(key, key_len)) };
+    let (Some(bytes), Some(Hasher(hasher)), Some(key)) = (bytes, hasher, key) else { return true };
+    border::or(true, || compact::may_contain_hash(bytes, hasher.of(key)))
+}
+
+/// Answers like `filterblock_compact_may_contain` for a key with this hash. Returns `true` for
+/// `FILTERBLOCK_NO_HASH`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_compact_may_contain_hash(data: *const c_void, data_len: usize, hash: u64) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    let Some(bytes) = (unsafe { raw::bytes(data, data_len) }) else { return true };
+    hash == FILTERBLOCK_NO_HASH || border::or(true, || compact::may_contain_hash(bytes, KeyHash::from_raw(hash)))
+}
