@@ -106,7 +106,7 @@ struct Free {
   void operator()(filterblock_hasher* hasher) const { filterblock_hasher_free(hasher); }
   void operator()(filterblock_builder* builder) const { filterblock_builder_free(builder); }
   void operator()(filterblock_bytes* bytes) const { filterblock_bytes_free(bytes); }
-  void operator()(const filterblock_filter* filter) const { filterblock_filter_free(filter); }
+  void operator()(filterblock_filter* filter) const { filterblock_filter_free(filter); }
 };
 
 template <typename T>
@@ -216,7 +216,7 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
     const std::vector<uint64_t> hashes = std::exchange(written_, {});
     const filterblock_expected expected = shared_->Expected();
     filterblock_error error;
-    const Handle<const filterblock_filter> filter(filterblock_filter_open_borrowed(
+    const Handle<filterblock_filter> filter(filterblock_filter_open_borrowed(
         content.data(), content.size(), &expected, FILTERBLOCK_VERIFY_AT_OPEN, &error));
     if (filter == nullptr) {
       return engine::Status::Corruption("filterblock", error.message);
@@ -301,7 +301,7 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
 
 class BitsReader final : public engine::FilterBitsReader {
  public:
-  BitsReader(std::shared_ptr<const Shared> shared, Handle<const filterblock_filter> filter)
+  BitsReader(std::shared_ptr<const Shared> shared, Handle<filterblock_filter> filter)
       : shared_(std::move(shared)), filter_(std::move(filter)) {}
 
   bool MayMatch(const engine::Slice& entry) override {
@@ -327,7 +327,7 @@ class BitsReader final : public engine::FilterBitsReader {
 
  private:
   const std::shared_ptr<const Shared> shared_;
-  const Handle<const filterblock_filter> filter_;
+  const Handle<filterblock_filter> filter_;
 };
 
 // Stands for a filter that could not be opened.
@@ -381,7 +381,7 @@ class Policy final : public engine::FilterPolicy {
     filterblock_error error;
     const auto open =
         shared_->options.align ? filterblock_filter_open_copied : filterblock_filter_open_borrowed;
-    Handle<const filterblock_filter> filter(open(contents.data(), contents.size(), &expected,
+    Handle<filterblock_filter> filter(open(contents.data(), contents.size(), &expected,
                                                  FILTERBLOCK_VERIFY_AT_OPEN, &error));
     Counters& counters = *shared_->counters;
     if (filter != nullptr) {
