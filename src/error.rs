@@ -193,6 +193,11 @@ impl fmt::Display for Error {
             Self::ChecksumMismatch { field: Field::Checksum, offset, stored, computed } => {
                 message::checksum_mismatch(f, "trailer", *offset, (*stored, *computed), REBUILD)
             }
+            Self::ChecksumMismatch { field: field @ Field::CompactFilter, offset, stored, computed } => write!(
+                f,
+                "wrong checksum of {field} at offset {offset} (stored {stored:#010x}, computed {computed:#010x}): the \
+                 bytes are damaged, or another hasher hashed the keys; {REBUILD}"
+            ),
             Self::ChecksumMismatch { field, offset, stored, computed } => {
                 message::checksum_mismatch(f, field, *offset, (*stored, *computed), REBUILD)
             }
@@ -386,6 +391,7 @@ fields! {
     Page = "page",
     PartitionIndex = "partition index",
     Partition = "partition",
+    CompactFilter = "compact filter",
 }
 
 /// Checks that a table of errors has each variant, and that each message says what to do next.

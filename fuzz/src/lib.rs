@@ -30,7 +30,9 @@ pub use roundtrip::roundtrip;
 pub use store_ops::store_ops;
 pub use table::table;
 
-use filterblock::{Error, FilterBlock, KeyHash, LockedBlock, Result, Secret, Verify, compact};
+use filterblock::{
+    Answer, Error, FilterBlock, HashSeed, KeyHash, KeyHasher, LockedBlock, Result, Secret, Verify, compact,
+};
 
 /// Opens any bytes as a block, as a partition and as a compact filter. No call may panic, and a
 /// batch must give the same answers as single queries.
@@ -44,10 +46,26 @@ pub fn open_block(data: &[u8]) {
             check_info(&partition);
         }
     }
-    for bytes in [data, data.get(1..).unwrap_or_default()] {
-        for hash in hashes() {
-            let _ = compact::may_contain_hash(bytes, hash);
-        }
+    query_compact(data);
+    query_compact(data.get(1..).unwrap_or_default());
+    // With a right checksum, the reader looks at the shape.
+    let hasher = KeyHasher::xxh3(GOLDEN_SEED);
+    if let Err(Error::ChecksumMismatch { computed, .. }) = compact::check(data, &hasher) {
+        let sealed = [&data[..data.len() - 4], &computed.to_le_bytes()].concat();
+        assert!(!matches!(compact::check(&sealed, &hasher), Err(Error::ChecksumMismatch { .. })));
+        query_compact(&sealed);
+    }
+}
+
+/// The seed of the golden files.
+const GOLDEN_SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
+
+/// Asks any bytes as a compact filter. Only a filter that passes the check may deny a key.
+fn query_compact(bytes: &[u8]) {
+    let hasher = KeyHasher::xxh3(GOLDEN_SEED);
+    let usable = compact::check(bytes, &hasher).is_ok();
+    for hash in hashes() {
+        assert_eq!(compact::ask(bytes, &hasher, hash) != Answer::Unfiltered, usable);
     }
 }
 

@@ -1,62 +1,123 @@
-//! The compact form of a filter. It is for hosts that store many tiny filters and protect them with
-//! their own checksums, as LevelDB-like engines do for every 2 KiB of data.
+//! The compact form of a filter. It is for hosts that store many tiny filters as bytes and pass the
+//! bytes to every query, as LevelDB-like engines do for every 2 KiB of data.
 //!
 //! ```text
-//! | payload, any number of bytes | probes, 1 byte | version << 4 | kind, 1 byte |
+//! | payload, any number of bytes | shape, 1 byte | checksum, 4 bytes |
 //! ```
-//! The shape of the filter follows from these two bytes and the payload's length. The host passes
-//! the bytes at each lookup and hashes keys with a [`KeyHasher`](crate::KeyHasher) of its choice.
-//! The host must keep the hash function, the seed and the secret, because the compact form cannot
-//! detect a wrong hasher.
+//! The shape is `32 * kind + probes`. The filter follows from this byte and the payload's length.
+//! The checksum covers payload and shape, and is bound to the hash function, the seed and the
+//! secret. Every query verifies it, so a damaged filter and a wrong hasher answer "maybe".
+//!
+//! | Always detected | Missed with a probability of 2^-32 |
+//! |---|---|
+//! | up to three flipped bits, in filters of up to 11,450 bytes | more flipped bits |
+//! | any error within 32 consecutive bits: a changed byte, four zeroed bytes | longer zeroed parts |
+//! | all bytes zero, all bytes 0xff | cut, joined or moved bytes |
+//! | another hasher, if its folded identity differs | a hasher with the same folded identity |
+//!
+//! An undamaged filter of other keys cannot be detected: the form has no table id. See
+//! docs/DESIGN.md for the measurements that chose the checksum.
 //!
 //! A standard Bloom filter may have any number of bytes. A blocked Bloom filter takes whole lines
 //! of 64 bytes, so it suits filters of more than a few hundred keys.
 
-use crate::hash::KeyHash;
+use super::table_filter::Answer;
+use crate::checksum::crc32;
+use crate::error::{Error, Field, Result};
+use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{FilterKind, FilterView, Geometry, Kernel, Shape};
 
-/// Number of bytes after the payload.
-pub const TRAILER_LEN_BYTES: usize = 2;
+/// Number of bytes after the payload. No compact filter is shorter.
+pub const TRAILER_LEN_BYTES: usize = 5;
 
-const VERSION: u8 = 1;
+/// A shape is `SHAPE_KIND * kind + probes`.
+const SHAPE_KIND: u8 = 32;
 
-/// Returns `false` if the key was certainly not added. Returns `true` if the key may have been
-/// added, or if `bytes` are not a compact filter of this version.
+/// Asks a filter for a key with this hash. Verifies the checksum first.
 ///
-/// Takes any bytes at any alignment.
+/// `hasher` is the hasher of the filter's keys, and `hash` is the hash of the key by this hasher;
+/// debug builds check it and panic. `bytes` may have any content and any alignment. The answer is
+/// [`Answer::Unfiltered`] if `bytes` are damaged, are not a compact filter of this version, or hold
+/// keys of another hasher; [`check`] returns the reason. [`Answer::may_contain`] is what the host
+/// needs to know.
 ///
 /// ```
-/// use filterblock::{FilterBuilder, HashSeed, KeyHash, compact};
+/// use filterblock::{Answer, FilterBuilder, HashSeed, KeyHasher, compact};
 ///
-/// let mut builder = FilterBuilder::new("bloom:fpr=0.01".parse()?, HashSeed(0));
+/// let hasher = KeyHasher::xxh3(HashSeed(42));
+/// let mut builder = FilterBuilder::new("bloom:fpr=0.01".parse()?, &hasher);
 /// builder.add(b"apple");
-/// let bytes = builder.finish_compact()?;
-/// assert!(compact::may_contain_hash(&bytes, KeyHash::of(b"apple", HashSeed(0))));
+/// let mut bytes = builder.finish_compact()?;
+/// let ask = |bytes: &[u8], key: &[u8]| compact::ask(bytes, &hasher, hasher.of(key));
+/// assert_eq!(ask(&bytes, b"apple"), Answer::Maybe);
+/// assert_eq!(ask(&bytes, b"pear"), Answer::No);
+///
+/// bytes[0] ^= 1;
+/// assert_eq!(ask(&bytes, b"pear"), Answer::Unfiltered);
+/// assert!(compact::check(&bytes, &hasher).unwrap_err().is_damage());
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[must_use]
-pub fn may_contain_hash(bytes: &[u8], hash: KeyHash) -> bool {
-    let Some((payload, &[probes, tag])) = bytes.split_last_chunk::<TRAILER_LEN_BYTES>() else { return true };
-    if tag >> 4 != VERSION {
-        return true;
-    }
-    let Some(kind) = FilterKind::from_tag(tag & 0xf).filter(|&kind| is_compact(kind)) else { return true };
-    let shape = Shape { kind, params: [probes, 0, 0], layers: Vec::new() };
-    // The compact form does not store the number of keys. One key per byte is a number that all
-    // compact kinds accept.
-    let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64);
-    let Ok(geometry) = geometry else { return true };
-    FilterView::new(&geometry, Kernel::of(&geometry), payload, payload.len()).may_contain_hash(hash)
+#[inline]
+pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
+    hasher.debug_check(hash);
+    let Ok((payload, geometry)) = open(bytes, hasher) else { return Answer::Unfiltered };
+    FilterView::new(&geometry, Kernel::of(&geometry), payload, payload.len()).may_contain_hash(hash).into()
 }
 
-/// Appends the trailer. Returns `false` if the trailer cannot describe `shape`; then `bytes` are
-/// not a compact filter.
+/// Checks that [`ask`] can use a filter.
+///
+/// # Errors
+/// - Returns [`Error::ChecksumMismatch`] if the bytes are damaged, or if the keys were hashed by
+///   another hasher. The bytes do not tell which.
+/// - Returns [`Error::Unsupported`] if a newer version wrote the bytes.
+/// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum is right and the
+///   shape is impossible.
+pub fn check(bytes: &[u8], hasher: &KeyHasher) -> Result<()> {
+    open(bytes, hasher).map(|_| ())
+}
+
+/// Verifies the checksum and reads the shape. Returns the payload and its geometry.
+#[inline]
+fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)> {
+    let corrupt = |field, at: usize| Error::Corrupt { field, offset: at as u64 };
+    let (covered, &stored) = bytes.split_last_chunk().ok_or_else(|| corrupt(Field::Length, 0))?;
+    let (&shape, payload) = covered.split_last().ok_or_else(|| corrupt(Field::Length, 0))?;
+    let (stored, computed) = (u32::from_le_bytes(stored), checksum(covered, hasher));
+    if stored != computed {
+        return Err(Error::ChecksumMismatch { field: Field::CompactFilter, offset: 0, stored, computed });
+    }
+    let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| is_compact(kind));
+    let kind = kind.ok_or(Error::Unsupported { field: Field::CompactFilter, found: shape.into() })?;
+    let shape = Shape { kind, params: [shape % SHAPE_KIND, 0, 0], layers: Vec::new() };
+    // The compact form does not store the number of keys. One key per byte is a number that all
+    // compact kinds accept.
+    let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64)
+        .map_err(|error| error.moved_by(payload.len() as u64))?;
+    Ok((payload, geometry))
+}
+
+/// Returns the checksum of payload and shape.
+///
+/// An XOR binds it to the hasher. It costs no byte, and the checksum of an undamaged filter under
+/// another hasher differs whenever the folded identities differ.
+#[inline]
+fn checksum(covered: &[u8], hasher: &KeyHasher) -> u32 {
+    crc32(covered) ^ hasher.folded_identity()
+}
+
+/// Appends shape and checksum. Returns `false` if the compact form cannot describe `shape`; then
+/// `bytes` are not a compact filter.
 #[must_use]
-pub(super) fn append_shape(bytes: &mut Vec<u8>, shape: &Shape) -> bool {
+pub(super) fn append_trailer(bytes: &mut Vec<u8>, shape: &Shape, hasher: &KeyHasher) -> bool {
     let [probes, rest @ ..] = shape.params;
-    let tag = shape.kind as u8;
-    bytes.extend_from_slice(&[probes, VERSION << 4 | tag & 0xf]);
-    is_compact(shape.kind) && rest == [0; 2] && shape.layers.is_empty()
+    if !is_compact(shape.kind) || probes >= SHAPE_KIND || rest != [0; 2] || !shape.layers.is_empty() {
+        return false;
+    }
+    bytes.push(SHAPE_KIND * shape.kind as u8 + probes);
+    let checksum = checksum(bytes, hasher);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    true
 }
 
 /// Returns whether the shape of a kind follows from one byte and the payload's length.

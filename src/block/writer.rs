@@ -222,15 +222,21 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// Encodes the compact form ([`super::compact`]), which stores no seed, table id or checksums.
+    /// Encodes the compact form ([`super::compact`]). It is bound to the hasher, but not to the table
+    /// id.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBuilder::finish`], and [`Error::Invalid`] if the kind has no
-    /// compact form.
+    /// compact form or the builder is one of prefixes.
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
+        // A reader could not see that whole keys are missing, and would deny them.
+        if let Some(extractor) = &self.extractor {
+            let reason = "the compact form does not record prefixes; leave out with_prefixes, or call finish";
+            return Err(Error::invalid("extractor name", extractor, reason));
+        }
         let Encoded { shape, mut payload, .. } = self.encode(&[], Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
-        if !super::compact::append_shape(&mut payload, &shape) {
+        if !super::compact::append_trailer(&mut payload, &shape, &self.hasher) {
             let reason = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
             return Err(Error::invalid("filter", self.spec, reason));
         }

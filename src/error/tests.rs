@@ -29,6 +29,11 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
              the filter, and build it again from its keys",
         ),
         (
+            mismatch(Field::CompactFilter, 0),
+            "wrong checksum of compact filter at offset 0 (stored 0x00000001, computed 0xdeadbeef): the bytes are \
+             damaged, or another hasher hashed the keys; answer without the filter, and build it again from its keys",
+        ),
+        (
             Error::Unsupported { field: Field::Version, found: 9 },
             "format version 9 is not supported by this version of filterblock: a newer version wrote the bytes, or \
              they are damaged; open them with a newer version, or build the filter again",

@@ -17,6 +17,9 @@ use crate::hash_kind::{Fingerprint, HashKind};
 /// uses different parts of the secret for keys of different lengths.
 const XXH3_SECRET_LEN_BYTES: usize = 192;
 
+/// The 40th output of the generator in docs/FORMAT.md, section 7.
+const BIND: u64 = 0xe2d3_d19e_fb49_25bb;
+
 impl FromStr for HashKind {
     type Err = Error;
 
@@ -180,6 +183,19 @@ impl KeyHasher {
             Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, Some(*fingerprint)),
         };
         HashIdentity { kind, seed: self.seed, fingerprint }
+    }
+
+    /// Returns the public identity of the hasher in 32 bits, for checksums. Two different hashers
+    /// have the same number with a probability of 2^-32.
+    #[inline]
+    pub(crate) fn folded_identity(&self) -> u32 {
+        let (kind, fingerprint) = match &self.function {
+            Function::Xxh3 => (HashKind::Xxh3, 0),
+            Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
+            Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
+        };
+        // The shift leaves 32 bits.
+        ((self.seed.0 ^ fingerprint).wrapping_mul(BIND) >> 32) as u32 ^ kind as u32
     }
 
     /// Returns the public seed.

@@ -1,8 +1,24 @@
-//! The compact form: few bytes, no checksums, any bytes at any alignment.
+//! The compact form: few bytes, any bytes at any alignment, and damage that never denies a key.
 
-use crate::support::{SEED, SplitMix, hash, spec};
-use filterblock::{Error, FilterBuilder, KeyHash, SelfCheck, compact};
+use crate::support::{SEED, SplitMix, hash, key, spec};
+use filterblock::{Answer, Error, Field, FilterBuilder, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck, compact};
 use proptest::prelude::*;
+
+const HASHER: KeyHasher = KeyHasher::xxh3(SEED);
+
+/// What the checksum of a filter under [`HASHER`] is XORed with, from docs/FORMAT.md.
+const BOUND: u32 = (SEED.0.wrapping_mul(0xe2d3_d19e_fb49_25bb) >> 32) as u32 ^ 1;
+
+/// Filters of every compact kind, with their numbers of keys. A filter of 33 keys is the usual one.
+const FILTERS: [(&str, usize); 7] = [
+    ("bloom:fpr=0.01", 33),
+    ("bloom:10", 1),
+    ("bloom:30", 7),
+    ("bloom:3", 136),
+    ("blocked-bloom:10", 100),
+    ("full", 3),
+    ("bloom:10", 0),
+];
 
 fn compact_of(spec_text: &str, n: usize) -> Vec<u8> {
     let mut builder = FilterBuilder::new(spec(spec_text), SEED).with_self_check(SelfCheck::Off);
@@ -10,18 +26,37 @@ fn compact_of(spec_text: &str, n: usize) -> Vec<u8> {
     builder.finish_compact().unwrap()
 }
 
+fn ask(bytes: &[u8], hash: KeyHash) -> Answer {
+    compact::ask(bytes, &HASHER, hash)
+}
+
+fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
+    ask(bytes, hash).may_contain()
+}
+
+/// Returns payload and shape with a right checksum.
+fn sealed(covered: &[u8]) -> Vec<u8> {
+    [covered, &(crc32fast::hash(covered) ^ BOUND).to_le_bytes()].concat()
+}
+
+/// Panics unless every query of the damaged filter is answered "unfiltered", and the reason is
+/// damage.
+fn expect_damage(bytes: &[u8], what: &str) {
+    assert!((0..150).all(|i| ask(bytes, hash(i)) == Answer::Unfiltered), "{what}");
+    let error = compact::check(bytes, &HASHER).unwrap_err();
+    assert!(error.is_damage(), "{what}: {error}");
+}
+
 #[test]
-fn a_filter_of_33_keys_is_within_4_bits_of_the_lower_bound() {
+fn a_filter_of_33_keys_takes_45_bytes() {
     let bytes = compact_of("bloom:fpr=0.01", 33);
-    let bits_per_key = bytes.len() as f64 * 8.0 / 33.0;
-    assert!(bits_per_key <= 100f64.log2() + 4.0, "{bits_per_key}");
-    assert_eq!(bytes.len(), 42, "expected 40 bytes for the filter and 2 for the trailer");
+    assert_eq!(bytes.len(), 45, "expected 40 bytes for the filter and 5 for the trailer");
     // The FPR stays near 1 %, although 33 keys are few.
     let positives = (0..100).map(|seed| {
         let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), SEED);
         (0..33).for_each(|i| builder.add_hash(hash(seed * 100_000 + i)));
         let bytes = builder.finish_compact().unwrap();
-        (1_000..11_000).filter(|i| compact::may_contain_hash(&bytes, hash(seed * 100_000 + i))).count()
+        (1_000..11_000).filter(|i| may_contain(&bytes, hash(seed * 100_000 + i))).count()
     });
     let rate = positives.sum::<usize>() as f64 / 1e6;
     assert!((0.008..0.011).contains(&rate), "{rate}");
@@ -33,55 +68,192 @@ fn every_key_is_found_at_every_alignment() {
         for n in [0, 1, 2, 3, 33, 500] {
             let bytes = compact_of(spec, n);
             assert!(bytes.len() >= compact::TRAILER_LEN_BYTES);
+            compact::check(&bytes, &HASHER).unwrap();
             for shift in 0..64 {
                 let shifted = [vec![0xaa; shift].as_slice(), &bytes, &[0xaa; 3]].concat();
                 let view = &shifted[shift..shift + bytes.len()];
-                assert!(
-                    (0..n).all(|i| compact::may_contain_hash(view, hash(i))),
-                    "{spec}, {n} keys, shifted by {shift}"
-                );
+                assert!((0..n).all(|i| ask(view, hash(i)) == Answer::Maybe), "{spec}, {n} keys, shifted by {shift}");
             }
         }
     }
 }
 
 #[test]
-fn a_filter_of_no_keys_takes_two_bytes_and_denies_everything() {
+fn a_filter_of_no_keys_takes_five_bytes_and_denies_everything() {
     for spec in ["bloom:10", "blocked-bloom:10"] {
         let bytes = compact_of(spec, 0);
-        assert_eq!(bytes, [0, 0x11]);
-        assert!((0..100).all(|i| !compact::may_contain_hash(&bytes, hash(i))));
+        assert_eq!(bytes, sealed(&[0x20]));
+        assert!((0..100).all(|i| ask(&bytes, hash(i)) == Answer::No));
     }
 }
 
 #[test]
-fn bytes_of_an_unknown_version_kind_or_shape_answer_maybe() {
-    let bytes = compact_of("bloom:20", 100);
-    let absent: Vec<KeyHash> = (1_000..1_100).map(hash).collect();
-    let denied = |bytes: &[u8]| absent.iter().filter(|&&hash| !compact::may_contain_hash(bytes, hash)).count();
-    assert!(denied(&bytes) > 90);
-    assert_eq!(denied(&[]), 0, "nothing");
-    assert_eq!(denied(&bytes[..1]), 0, "one byte");
-    let with_trailer = |trailer: [u8; 2]| [&bytes[..bytes.len() - 2], &trailer].concat();
-    let probes = bytes[bytes.len() - 2];
-    for tag in 0..=255u8 {
-        // The builder wrote the tag 0x13. The tag 0x14 needs whole lines.
-        if tag != 0x13 {
-            assert_eq!(denied(&with_trailer([probes, tag])), 0, "tag {tag:#x}");
+fn every_flipped_bit_is_detected() {
+    for (spec, n) in FILTERS {
+        let bytes = compact_of(spec, n);
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            expect_damage(&damaged, &format!("{spec}, {n} keys, bit {bit}"));
         }
     }
-    for probes in (31..=255).chain([0]) {
-        assert_eq!(denied(&with_trailer([probes, 0x13])), 0, "{probes} probes");
+}
+
+#[test]
+fn every_error_of_two_or_three_bits_in_33_keys_is_detected() {
+    // The CRC-32 is linear: an error is missed only if the CRC-32 of its bytes, without initial
+    // value and final XOR, is 0. So the sum of two or three single-bit syndromes must not be 0.
+    let bits = compact_of("bloom:fpr=0.01", 33).len() * 8;
+    let zeros = vec![0; bits / 8];
+    let crc =
+        |bytes: &[u8]| crc32fast::hash(&bytes[..bytes.len() - 4]) ^ u32::from_le_bytes(*bytes.last_chunk().unwrap());
+    let syndromes: Vec<u32> = (0..bits)
+        .map(|bit| {
+            let mut error = zeros.clone();
+            error[bit / 8] ^= 1 << (bit % 8);
+            crc(&error) ^ crc(&zeros)
+        })
+        .collect();
+    let single: std::collections::HashSet<u32> = syndromes.iter().copied().collect();
+    assert!(single.len() == bits && !single.contains(&0));
+    for (i, a) in syndromes.iter().enumerate() {
+        for b in &syndromes[..i] {
+            assert!(a ^ b != 0 && !single.contains(&(a ^ b)));
+        }
+    }
+}
+
+#[test]
+fn every_changed_zeroed_and_overwritten_part_is_detected() {
+    for (spec, n) in FILTERS {
+        let bytes = compact_of(spec, n);
+        for at in 0..bytes.len() {
+            for byte in 0..=255 {
+                let mut damaged = bytes.clone();
+                damaged[at] = byte;
+                if damaged != bytes {
+                    expect_damage(&damaged, &format!("{spec}, {n} keys, byte {at} is {byte}"));
+                }
+            }
+            // An error of up to four bytes is always detected. A longer one is missed with a
+            // probability of 2^-32.
+            for end in at + 1..=bytes.len() {
+                for fill in [0, 0xff, 0xa5] {
+                    let mut damaged = bytes.clone();
+                    damaged[at..end].fill(fill);
+                    if damaged != bytes {
+                        let what = format!("{spec}, {n} keys, {at}..{end} filled with {fill}");
+                        let answers = (0..n).map(|i| ask(&damaged, hash(i)));
+                        assert!(answers.clone().all(Answer::may_contain), "{what}: a key is denied");
+                        assert!(answers.clone().all(|answer| answer == Answer::Unfiltered), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_cut_and_every_added_byte_is_detected() {
+    for (spec, n) in FILTERS {
+        let bytes = compact_of(spec, n);
+        for cut in 1..bytes.len() {
+            expect_damage(&bytes[cut..], &format!("{spec}, {n} keys, without the first {cut} bytes"));
+            expect_damage(&bytes[..cut], &format!("{spec}, {n} keys, the first {cut} bytes"));
+        }
+        for byte in 0..=255 {
+            expect_damage(&[&[byte], &bytes[..]].concat(), &format!("{spec}, {n} keys, {byte} before"));
+            expect_damage(&[&bytes[..], &[byte]].concat(), &format!("{spec}, {n} keys, {byte} after"));
+        }
+    }
+    assert!((0..100).all(|i| ask(&[], hash(i)) == Answer::Unfiltered));
+    assert!(matches!(compact::check(&[], &HASHER), Err(Error::Corrupt { field: Field::Length, offset: 0 })));
+}
+
+#[test]
+fn zeros_and_ones_are_never_a_filter() {
+    // Even a right checksum does not make them one.
+    for len in 0..500 {
+        for fill in [0, 0xff] {
+            for bytes in [vec![fill; len], sealed(&vec![fill; len + 1])] {
+                assert!((0..20).all(|i| ask(&bytes, hash(i)) == Answer::Unfiltered), "{len} bytes of {fill}");
+            }
+        }
+    }
+}
+
+#[test]
+fn another_hasher_answers_unfiltered() {
+    let secret = |fill| Secret::new(&[fill; 16]).unwrap();
+    let hashers = [
+        KeyHasher::xxh3(HashSeed(0)),
+        KeyHasher::xxh3(HashSeed(1)),
+        KeyHasher::xxh3(HashSeed(1 << 63)),
+        KeyHasher::xxh3_with_secret(HashSeed(0), &secret(1)),
+        KeyHasher::xxh3_with_secret(HashSeed(0), &secret(2)),
+        KeyHasher::sip13(HashSeed(0), &secret(1)),
+        KeyHasher::sip13(HashSeed(1), &secret(1)),
+    ];
+    for writer in &hashers {
+        let mut builder = FilterBuilder::new(spec("bloom:10"), writer);
+        (0..33).for_each(|i| builder.add(&key(i)));
+        let bytes = builder.finish_compact().unwrap();
+        for reader in &hashers {
+            let same = reader.identity() == writer.identity();
+            let expected = if same { Answer::Maybe } else { Answer::Unfiltered };
+            assert!(
+                (0..33).all(|i| compact::ask(&bytes, reader, reader.of(&key(i))) == expected),
+                "{writer:?} asked with {reader:?}"
+            );
+            assert_eq!(compact::check(&bytes, reader).is_ok(), same);
+        }
+    }
+}
+
+#[test]
+fn impossible_shapes_with_a_right_checksum_answer_unfiltered() {
+    let bytes = compact_of("bloom:20", 100);
+    let payload = &bytes[..bytes.len() - compact::TRAILER_LEN_BYTES];
+    let shaped = |payload: &[u8], shape: u8| sealed(&[payload, &[shape]].concat());
+    let unfiltered = |bytes: &[u8]| (1_000..1_100).all(|i| ask(bytes, hash(i)) == Answer::Unfiltered);
+    assert!(shaped(payload, 3 * 32 + 14) == bytes && !unfiltered(&bytes));
+    for shape in 0..=255u8 {
+        let usable = (1..=30).contains(&(shape % 32)) && shape / 32 == 3;
+        let bytes = shaped(payload, shape);
+        assert_eq!(unfiltered(&bytes), !usable, "shape {shape}");
+        match compact::check(&bytes, &HASHER) {
+            Err(Error::Unsupported { field: Field::CompactFilter, found }) => {
+                assert!(found == shape.into() && ![1, 2, 3, 4].contains(&(shape / 32)));
+            }
+            Err(Error::Corrupt { field: Field::Params | Field::PayloadLen, offset }) => {
+                assert!(!usable && offset == payload.len() as u64, "shape {shape}");
+            }
+            other => assert!(other.is_ok() && usable, "shape {shape}: {other:?}"),
+        }
+    }
+    // If another kind were accepted, these zeros would deny every key.
+    for (payload, shape) in
+        [32, 64, 128].into_iter().flat_map(|len| (5 * 32..=255).map(move |shape| (vec![0; len], shape)))
+    {
+        assert!(unfiltered(&shaped(&payload, shape)), "shape {shape} of {} zeros", payload.len());
     }
     let lines = compact_of("blocked-bloom:20", 100);
+    let lines = &lines[..lines.len() - compact::TRAILER_LEN_BYTES];
+    assert!(!unfiltered(&shaped(lines, 4 * 32 + 16)));
     for cut in 1..64 {
-        assert_eq!(denied(&lines[cut..]), 0, "a line without {cut} bytes");
+        assert!(unfiltered(&shaped(&lines[cut..], 4 * 32 + 16)), "a line without {cut} bytes");
     }
-    assert_eq!(denied(&[&lines[..lines.len() - 2], &[17, 0x14]].concat()), 0, "17 probes in a line");
-    assert_eq!(denied(&[1, 0x13]), 0, "a filter of no bytes");
-    assert_eq!(denied(&[1, 0x14]), 0, "a filter of no lines");
-    assert_eq!(denied(&[0, 0, 0x11]), 0, "an empty filter of one byte");
-    assert_eq!(denied(&[1, 0x11]), 0, "an empty filter with a probe");
+    for (payload, shape, what) in [
+        (lines, 4 * 32 + 17, "17 probes in a line"),
+        (lines, 4 * 32, "no probes in a line"),
+        (&[], 3 * 32 + 1, "a filter of no bytes"),
+        (&[], 4 * 32 + 1, "a filter of no lines"),
+        (&[0], 32, "an empty filter of one byte"),
+        (&[], 33, "an empty filter with a probe"),
+        (&[0], 64, "an always-maybe filter of one byte"),
+    ] {
+        assert!(unfiltered(&shaped(payload, shape)), "{what}");
+    }
 }
 
 #[test]
@@ -95,12 +267,18 @@ fn kinds_without_a_compact_form_are_refused() {
         assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if given == text), "{text}: {error}");
         assert!(error.to_string().contains("only the kinds bloom, blocked-bloom and full;"), "{error}");
     }
-    // If a kind without a compact form were accepted, these zeros would deny every key.
-    for payload in [32, 64, 128] {
-        for (probes, kind) in (0..20).flat_map(|probes| (5..16).map(move |kind| (probes, kind))) {
-            let bytes = [vec![0; payload], vec![probes, 0x10 | kind]].concat();
-            assert!((0..9).all(|i| compact::may_contain_hash(&bytes, hash(i))), "kind {kind} of {probes} probes");
-        }
+}
+
+#[test]
+fn filters_of_prefixes_are_refused() {
+    // The form cannot say that the filter lacks whole keys, so it would deny them.
+    for whole_keys_too in [false, true] {
+        let builder = FilterBuilder::new(spec("bloom:10"), SEED).with_prefixes("first-4", whole_keys_too).unwrap();
+        let error = builder.finish_compact().unwrap_err();
+        assert!(
+            matches!(&error, Error::Invalid { what: "extractor name", given, .. } if given == "first-4"),
+            "{error}"
+        );
     }
 }
 
@@ -119,16 +297,14 @@ proptest! {
     #[test]
     fn any_bytes_answer_without_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..300),
-        trailer in prop::option::of((0..40u8, prop::sample::select(vec![0x11u8, 0x12, 0x13, 0x14, 0x15, 0x24, 0x03]))),
+        seal in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let mut bytes = bytes;
-        if let Some((probes, tag)) = trailer {
-            bytes.extend_from_slice(&[probes, tag]);
-        }
+        let bytes = if seal { sealed(&bytes) } else { bytes };
+        let usable = compact::check(&bytes, &HASHER).is_ok();
         let mut random = SplitMix(seed);
         for raw in [0, u64::MAX, 1 << 63, random.next(), random.next()] {
-            let _ = compact::may_contain_hash(&bytes, KeyHash::from_raw(raw));
+            prop_assert_eq!(ask(&bytes, KeyHash::from_raw(raw)) != Answer::Unfiltered, usable);
         }
     }
 }

@@ -150,26 +150,56 @@ fn probes_step_where_the_step_tables_say() {
     }
 }
 
+/// Returns the compact form of a filter: section 10. `fingerprint` is W(0), or 0 without a secret.
+fn compact_form(payload: &[u8], shape: u8, function: u8, seed: u64, fingerprint: u64) -> Vec<u8> {
+    let covered = [payload, &[shape]].concat();
+    let bound = ((seed ^ fingerprint).wrapping_mul(constant("BIND")) >> 32) as u32 ^ u32::from(function);
+    let checksum = crc32fast::hash(&covered) ^ bound;
+    [covered.as_slice(), &checksum.to_le_bytes()].concat()
+}
+
 #[test]
 fn compact_filters_built_from_the_document_are_the_same() {
     let stranger = Stranger::new();
-    for n in [1, 2, 33, 1_000] {
-        let mut hashes: Vec<u64> = (0..n).map(|i| support::hash(i).raw()).collect();
-        hashes.sort_unstable();
-        for (kind, text, granule_bits) in [(3, "bloom:9.7", 8), (4, "blocked-bloom:9.7", 512)] {
-            let mut builder = FilterBuilder::new(spec(text), HashSeed(0));
-            hashes.iter().for_each(|&hash| builder.add_hash(KeyHash::from_raw(hash)));
-            let (mut theirs, probes) = stranger.payload(kind, 9_700, granule_bits, &hashes);
-            theirs.extend_from_slice(&[probes, 16 + kind]);
-            assert!(builder.finish_compact().unwrap() == theirs, "{text}, {n} keys");
+    let (seed, secret) = (HashSeed(0xfeed_5eed_0123_4567), Secret::new(&[9; 16]).unwrap());
+    let hashers = [KeyHasher::xxh3(seed), KeyHasher::xxh3_with_secret(seed, &secret), KeyHasher::sip13(seed, &secret)];
+    for (function, hasher) in (1..).zip(&hashers) {
+        let fingerprint = if function == 1 {
+            0
+        } else {
+            u64::from_le_bytes(words(&[9; 16], function, seed.0, 0..1).try_into().unwrap())
+        };
+        let form = |payload: &[u8], shape| compact_form(payload, shape, function, seed.0, fingerprint);
+        for n in [0, 1, 2, 33, 1_000] {
+            let mut hashes: Vec<u64> = (0..n).map(|i| support::hash(i).raw()).collect();
+            hashes.sort_unstable();
+            for (kind, text, granule_bits) in [(3, "bloom:9.7", 8), (4, "blocked-bloom:9.7", 512), (2, "full", 0)] {
+                let mut builder = FilterBuilder::new(spec(text), hasher);
+                hashes.iter().for_each(|&hash| builder.add_hash(KeyHash::from_raw(hash)));
+                let theirs = if kind == 2 {
+                    form(&[], 32 * 2)
+                } else if n == 0 {
+                    form(&[], 32)
+                } else {
+                    let (payload, probes) = stranger.payload(kind, 9_700, granule_bits, &hashes);
+                    form(&payload, 32 * kind + probes)
+                };
+                assert!(builder.finish_compact().unwrap() == theirs, "{text}, {n} keys, {hasher:?}");
+            }
         }
     }
-    assert_eq!(compact::TRAILER_LEN_BYTES, 2);
-    assert!(says("it takes 42 bytes, 10.18 bits per key: 3.54 above log2(1 / 0.01) = 6.64"));
+    assert_eq!(compact::TRAILER_LEN_BYTES, 5);
+    for (kind, hex) in [(1, "`20 44 cf 6c e9`"), (2, "`40 1c ae de a4`")] {
+        let bytes: Vec<String> =
+            compact_form(&[], 32 * kind, 1, 0, 0).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(format!("`{}`", bytes.join(" ")), hex);
+        assert!(says(hex), "{hex}");
+    }
+    assert!(says("it takes 45 bytes, 10.91 bits per key: 4.27 above log2(1 / 0.01) = 6.64"));
     let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), HashSeed(0));
     (0..33).for_each(|i| builder.add_hash(KeyHash::from_raw(support::hash(i).raw())));
     let len = builder.finish_compact().unwrap().len();
-    assert_eq!((len, format!("{:.2}", len as f64 * 8.0 / 33.0)), (42, "10.18".into()));
+    assert_eq!((len, format!("{:.2}", len as f64 * 8.0 / 33.0)), (45, "10.91".into()));
 }
 
 #[test]
@@ -185,6 +215,7 @@ fn the_constants_are_made_as_it_says() {
     assert_eq!(bumped.map(constant), rest[..=23 - 19]);
     let names = ["FUSE_MIX", "FUSE_SEED", "RIBBON_MIX", "RIBBON_SEED", "RIBBON_LOW", "RIBBON_HIGH", "RIBBON_PRINT"];
     assert_eq!(names.map(constant), rest[33 - 19..=39 - 19]);
+    assert_eq!(constant("BIND"), rest[40 - 19]);
 }
 
 #[test]

@@ -1,1 +1,9 @@
-//! Measures storage engines with their own filters and with filterblock.
+//! Measures storage engines with their own filters and with filterblock, side by side in one run.
+
+pub mod redb;
+pub mod report;
+pub mod row;
+pub mod stopwatch;
+pub mod workload;
+
+pub use row::Row;

@@ -1,0 +1,92 @@
+//! redb without filters, and with filters beside it.
+
+use std::path::Path;
+use std::time::Instant;
+
+use filterblock_redb::FilteredDb;
+use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
+
+use crate::row::Row;
+use crate::stopwatch::{Times, median, times};
+use crate::workload::{absent_keys, present_keys};
+
+const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
+const VALUE: &[u8] = &[7; 100];
+
+/// Loads `keys` keys twice, with and without filters, and measures gets of absent keys.
+///
+/// # Panics
+/// Panics if redb returns an error.
+pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let mut present = present_keys(keys);
+    present.sort_unstable();
+    let plain_path = dir.path().join("plain.redb");
+    let plain_load = load_plain(&plain_path, &present);
+    let plain = Database::open(&plain_path).expect("redb opens");
+    let plain = plain.begin_read().expect("redb reads").open_table(DATA).expect("the table exists");
+
+    let start = Instant::now();
+    let filtered = load_filtered(&dir.path().join("filtered.redb"), &present);
+    let filtered_load = start.elapsed().as_secs_f64();
+    let reader = filtered.begin_read().expect("redb reads");
+
+    let absent = absent_keys(100_000.min(keys));
+    let mut measured: [Vec<Times>; 2] = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        measured[0].push(times(&absent, |key| assert!(get(&plain, key).is_none())));
+        measured[1].push(times(&absent, |key| assert!(reader.get(key).expect("redb reads").is_none())));
+    }
+    let lost_plain = present.iter().filter(|key| get(&plain, key).is_none()).count();
+    let lost = present.iter().filter(|key| reader.get(&key[..]).expect("redb reads").is_none()).count();
+    let passed = absent.iter().filter(|key| filtered.may_contain(&key[..])).count() as f64 / absent.len() as f64;
+    let filter_bytes = filtered.with_filter_set(|set| set.len_bytes());
+    let row = |filter: &str, bytes: u64, rate, times: Times, load: f64, lost: usize| Row {
+        engine: "redb".into(),
+        version: "4.6.0".into(),
+        layout: "one tree".into(),
+        filter: filter.into(),
+        keys: keys as u64,
+        filter_bytes: bytes,
+        bits_per_key: bytes as f64 * 8.0 / keys as f64,
+        false_positive_rate: rate,
+        miss_mean_ns: times.mean_ns,
+        miss_p99_ns: times.p99_ns,
+        reads_per_miss: None,
+        build_ns_per_key: load * 1e9 / keys as f64,
+        compact_ms: None,
+        false_negatives: lost as u64,
+    };
+    sink(row("none", 0, None, median(&measured[0]), plain_load, lost_plain));
+    sink(row("bumped-ribbon:8", filter_bytes, Some(passed), median(&measured[1]), filtered_load, lost));
+}
+
+fn get(table: &ReadOnlyTable<&'static [u8], &'static [u8]>, key: &[u8]) -> Option<Vec<u8>> {
+    table.get(key).expect("redb reads").map(|value| value.value().to_vec())
+}
+
+/// Returns the seconds of the load.
+fn load_plain(path: &Path, keys: &[Vec<u8>]) -> f64 {
+    let start = Instant::now();
+    let db = Database::create(path).expect("redb opens");
+    for batch in keys.chunks(100_000) {
+        let write = db.begin_write().expect("redb writes");
+        for key in batch {
+            write.open_table(DATA).expect("redb writes").insert(&key[..], VALUE).expect("redb writes");
+        }
+        write.commit().expect("redb writes");
+    }
+    start.elapsed().as_secs_f64()
+}
+
+fn load_filtered(path: &Path, keys: &[Vec<u8>]) -> FilteredDb {
+    let db = FilteredDb::open(path).expect("redb opens");
+    for batch in keys.chunks(100_000) {
+        let mut writer = db.begin_write().expect("redb writes");
+        batch.iter().for_each(|key| writer.insert(key, VALUE).expect("redb writes"));
+        writer.commit().expect("redb writes");
+    }
+    drop(db);
+    // As a program would find it: one filter of all keys.
+    FilteredDb::open(path).expect("redb opens")
+}

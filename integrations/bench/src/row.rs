@@ -1,0 +1,41 @@
+//! One measured configuration: an engine, a layout and a filter.
+
+use serde::{Deserialize, Serialize};
+
+/// One measured configuration. The programs in C and C++ print rows as JSON objects with these
+/// fields, one object a line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// The name of the engine, for example `SlateDB`.
+    pub engine: String,
+    /// The version of the engine.
+    pub version: String,
+    /// How the keys lie: `1 run` or `5 runs`. Each run covers the whole key range.
+    pub layout: String,
+    /// The name of the filter: a filter of the engine, a `FilterSpec`, or `none`.
+    pub filter: String,
+    /// The number of present keys.
+    pub keys: u64,
+    /// The length of all filters. 0 without filters.
+    pub filter_bytes: u64,
+    /// `filter_bytes` in bits, divided by `keys`.
+    pub bits_per_key: f64,
+    /// The share of queries of absent keys that a filter answers "maybe": false positives per
+    /// filter query. `None` if the engine does not tell.
+    pub false_positive_rate: Option<f64>,
+    /// The mean time of a get of an absent key, in nanoseconds. It is the median over the rounds.
+    pub miss_mean_ns: f64,
+    /// The 99th percentile of the time of a get of an absent key, in nanoseconds. It is the median
+    /// over the rounds.
+    pub miss_p99_ns: f64,
+    /// The data blocks or objects that a get of an absent key reads, on average. Reads that a cache
+    /// serves count. `None` if the engine does not tell.
+    pub reads_per_miss: Option<f64>,
+    /// The time to put all keys and flush them, in nanoseconds per key.
+    pub build_ns_per_key: f64,
+    /// The time to compact all runs into one, in milliseconds. `None` if it was not measured.
+    pub compact_ms: Option<f64>,
+    /// The number of present keys that a get did not find, over every key. It must be 0.
+    pub false_negatives: u64,
+}

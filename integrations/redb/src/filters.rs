@@ -1,0 +1,178 @@
+//! The filters of all keys: one filter that was built from the database, one for every 65,536 keys
+//! written since, and the hashes of the newest keys.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use filterblock::{
+    AlignedBytes, Answer, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot, FilterSpec, HashSeed, KeyHash,
+    KeyHasher, SharedBytes, TableFilter, Verify,
+};
+
+/// The number of hashes that become a filter of their own. 65,536 hashes take about 1 MiB as a set,
+/// and 66 kB as a filter.
+const SEAL_AT: usize = 1 << 16;
+/// Any fixed seed: a saved filter names it.
+const SEED: HashSeed = HashSeed(0x7265_6462);
+
+/// Where the filter of a [`FilteredDb`](crate::FilteredDb) comes from.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Opened {
+    /// The function built the filter from all keys.
+    Built,
+    /// The saved filter has the generation of the database.
+    Saved,
+    /// The saved filter was refused, so the function built a new one. The text says why.
+    Refused(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Filters {
+    hasher: KeyHasher,
+    spec: FilterSpec,
+    opened: Opened,
+    /// A poisoned lock is used on: every change of the state only adds keys.
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    set: FilterSet,
+    slots: Vec<FilterSlot>,
+    /// The generation of the first filter.
+    generation: [u8; 16],
+    /// The hashes of keys that no filter of the set holds.
+    fresh: HashSet<u64>,
+}
+
+impl Filters {
+    /// Filters that answer "maybe" until [`Filters::build`] or [`Filters::load`].
+    pub(crate) fn new() -> Self {
+        let hasher = KeyHasher::xxh3(SEED);
+        let spec = "bumped-ribbon:8".parse().expect("the specification is constant");
+        let state = State::new(&hasher, [Arc::new(TableFilter::Absent)], [0; 16]);
+        Self { hasher, spec, opened: Opened::Built, state: RwLock::new(state) }
+    }
+
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    pub(crate) fn with_set<T>(&self, look: impl FnOnce(&FilterSet) -> T) -> T {
+        look(&self.state.read().unwrap_or_else(PoisonError::into_inner).set)
+    }
+
+    /// Returns `false` if no snapshot contains the key.
+    pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
+        let hash = self.hasher.of(key);
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let may_contain = |&slot: &FilterSlot| state.set.ask(slot, hash) != Answer::No;
+        state.slots.iter().any(may_contain) || state.fresh.contains(&hash.raw())
+    }
+
+    /// Adds keys. The caller commits them afterwards, and is the only writer.
+    pub(crate) fn add(&self, hashes: Vec<KeyHash>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.fresh.extend(hashes.iter().map(|hash| hash.raw()));
+        if state.fresh.len() < SEAL_AT {
+            return;
+        }
+        // If the filter cannot be built, the hashes stay in `fresh`.
+        let fresh: Vec<KeyHash> = state.fresh.iter().map(|&hash| KeyHash::from_raw(hash)).collect();
+        let Ok(filter) = self.filter_of([0xff; 16], &fresh) else { return };
+        let filters = state.slots.iter().filter_map(|&slot| state.set.filter(slot).cloned());
+        let all: Vec<_> = filters.chain([Arc::new(filter)]).collect();
+        *state = State::new(&self.hasher, all, state.generation);
+    }
+
+    /// Builds one filter of all keys in place of all others.
+    pub(crate) fn build(&mut self, generation: [u8; 16], hashes: &[KeyHash]) {
+        let filter = self.filter_of(generation, hashes).unwrap_or_else(TableFilter::Degraded);
+        self.state = RwLock::new(State::new(&self.hasher, [Arc::new(filter)], generation));
+    }
+
+    fn filter_of(
+        &self,
+        table_id: [u8; 16],
+        hashes: &[KeyHash],
+    ) -> filterblock::Result<TableFilter<SharedBytes, filterblock::Error>> {
+        let block = FilterBuilder::new(self.spec, &self.hasher).with_table_id(table_id).finish_with(hashes)?;
+        let checksum = filterblock::layout::checksum_of(&block).unwrap_or_default();
+        // The table id of a database without any commit is zero, so the checksum is stated.
+        let expected = Expected::of_table(table_id, &self.hasher).with_checksum(checksum);
+        FilterBlock::open(SharedBytes::from(block), &expected, Verify::AtOpen).map(TableFilter::Ready)
+    }
+
+    /// Returns whether one filter holds exactly the keys of one generation.
+    pub(crate) fn are_of_one_generation(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.slots.len() == 1 && state.fresh.is_empty()
+    }
+
+    /// Writes the first filter to a new file, and renames it to `path`.
+    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let filter = state.slots.first().and_then(|&slot| state.set.filter(slot)).and_then(|filter| filter.ready());
+        let block = filter.ok_or_else(|| io::Error::other("there is no usable filter to save; call rebuild"))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(block.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// Uses the saved filter, if it is of this generation and has this number of keys. Otherwise
+    /// the function remembers why not, and returns `false`.
+    pub(crate) fn load(&mut self, path: &Path, generation: Option<[u8; 16]>, num_keys: u64) -> bool {
+        match self.open_saved(path, generation, num_keys) {
+            Ok(filter) => {
+                let filters = [Arc::new(TableFilter::Ready(filter))];
+                self.state = RwLock::new(State::new(&self.hasher, filters, generation.unwrap_or_default()));
+                self.opened = Opened::Saved;
+                true
+            }
+            Err(reason) => {
+                self.opened = Opened::Refused(reason);
+                false
+            }
+        }
+    }
+
+    fn open_saved(
+        &self,
+        path: &Path,
+        generation: Option<[u8; 16]>,
+        num_keys: u64,
+    ) -> Result<FilterBlock<SharedBytes>, String> {
+        let generation = generation.ok_or("the database has no generation yet")?;
+        let bytes = AlignedBytes::read(path).map_err(|error| error.to_string())?;
+        let expected = Expected::of_table(generation, &self.hasher).with_num_entries(num_keys);
+        let filter = FilterBlock::open(SharedBytes::from(bytes), &expected, Verify::AtOpen);
+        let filter = filter.map_err(|error| error.to_string())?;
+        let in_filter = filter.metadata().num_keys;
+        if in_filter != num_keys {
+            return Err(format!("the filter has {in_filter} keys, and the database {num_keys}"));
+        }
+        Ok(filter)
+    }
+}
+
+impl State {
+    fn new(
+        hasher: &KeyHasher,
+        filters: impl IntoIterator<Item = Arc<TableFilter<SharedBytes>>>,
+        generation: [u8; 16],
+    ) -> Self {
+        let mut set = FilterSet::new(hasher);
+        let slots = filters.into_iter().map(|filter| set.insert(filter)).collect();
+        Self { set, slots, generation, fresh: HashSet::new() }
+    }
+}

@@ -1,0 +1,170 @@
+//! A worked example: a [`FilterSet`] beside redb, an engine that has no place for a filter.
+//!
+//! redb is a B-tree, so a get of an absent key reads a path of pages. [`FilteredDb`] keeps a filter
+//! of all keys in memory and asks it before each get. Copy this crate and adapt the table to yours.
+//!
+//! ```
+//! use filterblock_redb::FilteredDb;
+//!
+//! # let dir = tempfile::tempdir().unwrap();
+//! let db = FilteredDb::open(dir.path().join("words.redb"))?;
+//! let mut writer = db.begin_write()?;
+//! writer.insert(b"apple", b"red")?;
+//! writer.commit()?;
+//!
+//! let reader = db.begin_read()?;
+//! assert_eq!(reader.get(b"apple")?.as_deref(), Some(&b"red"[..]));
+//! assert_eq!(reader.get(b"plum")?, None); // reads no page of redb
+//! # Ok::<(), filterblock_redb::Error>(())
+//! ```
+//!
+//! # Why no key is lost
+//!
+//! * The filters hold every key that any open snapshot may contain. A key enters the filters before
+//!   its transaction commits. A removed key stays in them until [`FilteredDb::rebuild`], which takes
+//!   `&mut self`, so that no reader is open.
+//! * [`FilteredDb`] owns the database. While it is open, redb's file lock keeps out other processes.
+//! * [`FilteredDb::open`] reads all keys. Nothing that lies on disk can be stale.
+//! * [`FilteredDb::open_saved`] uses the filter that [`FilteredDb::save`] wrote, but only if the
+//!   database has the same generation: 16 random bytes that each commit draws anew. See there for
+//!   the one rule that the caller must keep.
+//! * A filter that cannot be built or opened answers "maybe".
+
+mod filters;
+mod transactions;
+
+use std::path::{Path, PathBuf};
+
+use filterblock::FilterSet;
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+
+use filters::Filters;
+pub use filters::Opened;
+pub use transactions::{Reader, Writer};
+
+/// An error of redb. Filters cause no errors: they answer "maybe".
+pub type Error = redb::Error;
+
+/// The table of the user's keys and values.
+const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
+/// One row: the generation of the database.
+const GENERATION: TableDefinition<'_, (), [u8; 16]> = TableDefinition::new("filterblock generation");
+
+/// A redb database with filters beside it.
+#[derive(Debug)]
+pub struct FilteredDb {
+    db: Database,
+    filter_path: PathBuf,
+    filters: Filters,
+}
+
+impl FilteredDb {
+    /// Opens or creates a database, and builds a filter of all its keys.
+    ///
+    /// # Errors
+    /// Returns the errors of redb.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let mut this = Self::open_unfiltered(path.as_ref())?;
+        this.rebuild()?;
+        Ok(this)
+    }
+
+    /// Opens a database with the filter that [`FilteredDb::save`] wrote. If the filter is missing,
+    /// damaged or of another generation, the function builds a new one from all keys.
+    /// [`FilteredDb::opened`] tells which filter is in use, and why.
+    ///
+    /// **Every write to the file must have gone through [`FilteredDb`].** A program that writes the
+    /// file with redb alone does not change the generation. If such a program exists, use
+    /// [`FilteredDb::open`]. The function detects other writes only if they change the number of
+    /// keys.
+    ///
+    /// # Errors
+    /// Returns the errors of redb.
+    pub fn open_saved(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let mut this = Self::open_unfiltered(path.as_ref())?;
+        let snapshot = this.db.begin_read()?;
+        let num_keys = snapshot.open_table(DATA)?.len()?;
+        let generation = snapshot.open_table(GENERATION)?.get(())?.map(|row| row.value());
+        if !this.filters.load(&this.filter_path, generation, num_keys) {
+            this.build_from(&snapshot)?;
+        }
+        Ok(this)
+    }
+
+    fn open_unfiltered(path: &Path) -> Result<Self, Error> {
+        let mut filter_path = path.as_os_str().to_owned();
+        filter_path.push(".filter");
+        let db = Database::create(path)?;
+        let create = db.begin_write()?;
+        create.open_table(DATA)?;
+        create.open_table(GENERATION)?;
+        create.commit()?;
+        Ok(Self { db, filter_path: filter_path.into(), filters: Filters::new() })
+    }
+
+    /// Builds one new filter from all keys. It takes the place of all others, and forgets removed
+    /// keys.
+    ///
+    /// # Errors
+    /// Returns the errors of redb. The old filters then stay.
+    pub fn rebuild(&mut self) -> Result<(), Error> {
+        let snapshot = self.db.begin_read()?;
+        self.build_from(&snapshot)
+    }
+
+    fn build_from(&mut self, snapshot: &redb::ReadTransaction) -> Result<(), Error> {
+        let generation = snapshot.open_table(GENERATION)?.get(())?.map(|row| row.value());
+        let table = snapshot.open_table(DATA)?;
+        let mut hashes = Vec::new();
+        for row in table.iter()? {
+            hashes.push(self.filters.hasher().of(row?.0.value()));
+        }
+        self.filters.build(generation.unwrap_or_default(), &hashes);
+        Ok(())
+    }
+
+    /// Writes the filter to a file beside the database, for [`FilteredDb::open_saved`]. If keys were
+    /// written since the last build, the function rebuilds the filter first.
+    ///
+    /// # Errors
+    /// Returns the errors of redb and of the file system. After an error, the old file stays.
+    pub fn save(&mut self) -> Result<(), Error> {
+        if !self.filters.are_of_one_generation() {
+            self.rebuild()?;
+        }
+        self.filters.save(&self.filter_path).map_err(Error::Io)
+    }
+
+    /// Begins a read of the present state.
+    ///
+    /// # Errors
+    /// Returns the errors of redb.
+    pub fn begin_read(&self) -> Result<Reader<'_>, Error> {
+        Ok(Reader::new(self.db.begin_read()?.open_table(DATA)?, &self.filters))
+    }
+
+    /// Begins a write. redb has one writer at a time, so the function waits for another writer.
+    ///
+    /// # Errors
+    /// Returns the errors of redb.
+    pub fn begin_write(&self) -> Result<Writer<'_>, Error> {
+        Ok(Writer::new(self.db.begin_write()?, &self.filters))
+    }
+
+    /// Returns `false` if no snapshot contains the key.
+    #[must_use]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.filters.may_contain(key)
+    }
+
+    /// Returns where the present filter comes from.
+    #[must_use]
+    pub fn opened(&self) -> &Opened {
+        self.filters.opened()
+    }
+
+    /// Calls `look` with the set of filters, for its counts and its length in bytes.
+    pub fn with_filter_set<T>(&self, look: impl FnOnce(&FilterSet) -> T) -> T {
+        self.filters.with_set(look)
+    }
+}
