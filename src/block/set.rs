@@ -74,6 +74,23 @@ pub struct FilterSlot {
     index: usize,
 }
 
+impl FilterSlot {
+    /// Returns the slot as two integers, for callers in other languages. Neither has a meaning of its
+    /// own. Two zeros are a slot of no set.
+    #[must_use]
+    pub const fn to_raw(self) -> [u64; 2] {
+        [self.set, self.index as u64]
+    }
+
+    /// Returns the slot of two integers of [`to_raw`](Self::to_raw). A set answers
+    /// [`Answer::Unfiltered`] for integers that are no slot of it.
+    #[must_use]
+    pub fn from_raw([set, index]: [u64; 2]) -> Self {
+        // No set has as many slots as the fallback, which stands for an index beyond memory.
+        Self { set, index: usize::try_from(index).unwrap_or(usize::MAX) }
+    }
+}
+
 /// Everything that a query of one filter needs except the payload.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
@@ -121,7 +138,8 @@ impl<E> FilterSet<E> {
     /// Creates an empty set for filters whose keys were hashed with `hasher`.
     #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
-        static SETS_MADE: AtomicU64 = AtomicU64::new(0);
+        // No set has the number 0: see `FilterSlot::to_raw`.
+        static SETS_MADE: AtomicU64 = AtomicU64::new(1);
         let number = SETS_MADE.fetch_add(1, Ordering::Relaxed);
         let hasher = hasher.clone();
         let (unfiltered, queries) = (Unfiltered::default(), QueryCounts::default());

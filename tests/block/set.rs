@@ -3,8 +3,8 @@
 
 use crate::support::{SEED, SplitMix, TABLE, block, key, partitioned, spec};
 use filterblock::{
-    AlignedBytes, Answer, Error, Expected, FilterBlock, FilterBuilder, FilterSet, HashSeed, KeyHash, KeyHasher, Mapped,
-    Populate, Reclaimer, SharedBytes, TableFilter, Verify,
+    AlignedBytes, Answer, Error, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot, HashSeed, KeyHash,
+    KeyHasher, Mapped, Populate, Reclaimer, SharedBytes, TableFilter, Verify,
 };
 use std::sync::Arc;
 
@@ -124,6 +124,24 @@ fn sets_count_unfiltered_answers() {
     let counts = set.counts();
     assert_eq!((counts.ready, counts.degraded, counts.absent, counts.other_hasher), (0, 1, 1, 1));
     assert_eq!(counts.unfiltered_answers, 3 * 4);
+}
+
+#[test]
+fn slots_pass_through_integers() {
+    let filters = filters();
+    let mut set = FilterSet::<Error>::new(&HASHER);
+    for filter in &filters {
+        let slot = set.insert(filter.clone());
+        assert_eq!(FilterSlot::from_raw(slot.to_raw()), slot);
+        let [number, index] = slot.to_raw();
+        // No other integers are a slot of a filter.
+        for raw in [[0, 0], [0, index], [number + 1, index], [number, index + 1], [number, u64::MAX]] {
+            let other = FilterSlot::from_raw(raw);
+            assert!(set.filter(other).is_none(), "{raw:?}");
+            assert_eq!(set.ask_key(other, b"absent"), Answer::Unfiltered, "{raw:?}");
+        }
+    }
+    assert_eq!(FilterSet::<Error>::new(&HASHER).insert(filters[0].clone()).to_raw()[1], 0);
 }
 
 #[test]

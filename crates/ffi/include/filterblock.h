@@ -214,6 +214,25 @@ typedef struct filterblock_bytes filterblock_bytes;
 typedef struct filterblock_hasher filterblock_hasher;
 
 /**
+ * Collects keys in ascending order, and encodes a filter that is split by key range.
+ * `filterblock_filter_open_...` opens it like any other filter. Ask it by key, or by key and hash: a
+ * key asks one partition, a hash alone asks all.
+ *
+ * A builder belongs to one thread at a time. If a key cannot be added, the builder remembers it, and
+ * finishing fails.
+ */
+typedef struct filterblock_partitioned filterblock_partitioned;
+
+/**
+ * The filters of many SSTs under one hasher, for one key or for many keys.
+ *
+ * One thread fills the set. Then any number of threads may ask it. Insert nothing once threads ask:
+ * for each new version of the store, make a new set, publish it, and free the old one after its last
+ * query returned. Both sets share the filters.
+ */
+typedef struct filterblock_set filterblock_set;
+
+/**
  * An error. The caller owns the struct, need not initialise it, and frees nothing in it. A function
  * that succeeds sets the code to `FILTERBLOCK_CODE_OK` and the message to the empty string.
  */
@@ -369,6 +388,55 @@ typedef struct filterblock_metadata {
      */
     char extractor[104];
 } filterblock_metadata;
+
+/**
+ * The position of a filter in a set. Copy it, and do not change its members. Zeros are a slot of no
+ * set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set.
+ */
+typedef struct filterblock_slot {
+    /**
+     * Private.
+     */
+    uint64_t set;
+    /**
+     * Private.
+     */
+    uint64_t index;
+} filterblock_slot;
+
+/**
+ * The numbers of filters by state, and of queries that no filter answered.
+ */
+typedef struct filterblock_set_counts_info {
+    /**
+     * Filters that can be asked.
+     */
+    uint64_t ready;
+    /**
+     * Filters that could not be opened: see `filterblock_set_insert_degraded`.
+     */
+    uint64_t degraded;
+    /**
+     * SSTs without a filter.
+     */
+    uint64_t absent;
+    /**
+     * Filters under another hasher than the set's. The set never asks them.
+     */
+    uint64_t other_hasher;
+    /**
+     * Damaged pages that queries found so far.
+     */
+    uint64_t damaged_pages;
+    /**
+     * Answers of `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made.
+     */
+    uint64_t unfiltered_answers;
+    /**
+     * The bytes of all filters that can be asked.
+     */
+    uint64_t len_bytes;
+} filterblock_set_counts_info;
 
 #ifdef __cplusplus
 extern "C" {
@@ -626,7 +694,8 @@ void filterblock_filter_may_contain_hashes(const filterblock_filter *filter,
 
 /**
  * Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
- * `filterblock_filter_may_contain`. In a filter in partitions, each key asks all partitions.
+ * `filterblock_filter_may_contain`. In a filter in partitions, each key asks its
+ * partition.
  *
  * Otherwise like `filterblock_filter_may_contain_hashes`. A key that is NULL and has bytes answers
  * `true`.
@@ -701,6 +770,20 @@ uint64_t filterblock_hasher_hash(const struct filterblock_hasher *hasher,
                                  size_t key_len);
 
 /**
+ * Sets `hashes[i]` to the hash of the key `keys[i]` of `key_lens[i]` bytes: see
+ * `filterblock_hasher_hash`.
+ *
+ * `hashes` need not be initialised, and must not overlap the other arrays. All hashes are
+ * `FILTERBLOCK_NO_HASH` if `hasher` or an array is NULL, and so is the hash of a key that is NULL and
+ * has bytes. Does nothing if `hashes` is NULL.
+ */
+void filterblock_hasher_hash_keys(const struct filterblock_hasher *hasher,
+                                  const void *const *keys,
+                                  const size_t *key_lens,
+                                  size_t count,
+                                  uint64_t *hashes);
+
+/**
  * Returns the version of the library, such as `"0.1.0"`. The text is never freed.
  */
 const char *filterblock_version(void);
@@ -751,6 +834,191 @@ bool filterblock_block_checksum(const void *data,
 filterblock_code filterblock_filter_metadata(const filterblock_filter *filter,
                                              struct filterblock_metadata *metadata,
                                              struct filterblock_error *error);
+
+/**
+ * Makes a builder without keys. A partition takes no further key once it holds `partition_keys` keys
+ * and prefixes; 0 counts as 1. Otherwise like `filterblock_builder_new`.
+ *
+ * Returns a handle for `filterblock_partitioned_free`, or NULL and an error.
+ */
+struct filterblock_partitioned *filterblock_partitioned_new(const char *spec,
+                                                            const struct filterblock_hasher *hasher,
+                                                            size_t partition_keys,
+                                                            struct filterblock_error *error);
+
+/**
+ * Frees a builder and its keys. NULL is fine. Freeing twice is undefined behaviour.
+ */
+void filterblock_partitioned_free(struct filterblock_partitioned *builder);
+
+/**
+ * Binds the filter to the SST with this id of 16 bytes. Call it before the first key: otherwise
+ * finishing fails.
+ */
+filterblock_code filterblock_partitioned_set_table_id(struct filterblock_partitioned *builder,
+                                                      const void *table_id,
+                                                      struct filterblock_error *error);
+
+/**
+ * Declares that prefixes will be added: see `filterblock_builder_set_prefixes`. Call it before the
+ * first key. After an error, the builder cannot finish.
+ */
+filterblock_code filterblock_partitioned_set_prefixes(struct filterblock_partitioned *builder,
+                                                      const char *extractor,
+                                                      bool whole_keys_too,
+                                                      struct filterblock_error *error);
+
+/**
+ * Adds a key of `key_len` bytes, which must not be below the last key in the order of bytes.
+ * Repetitions are fine.
+ *
+ * If the key is below the last one, or if `key` is NULL and `key_len` is not 0, finishing will fail.
+ */
+void filterblock_partitioned_add(struct filterblock_partitioned *builder,
+                                 const void *key,
+                                 size_t key_len);
+
+/**
+ * Adds a prefix of the last key, which must begin with it.
+ *
+ * If the last key does not begin with the prefix, if the builder has no prefixes, or if `prefix` is
+ * NULL and `prefix_len` is not 0, finishing will fail.
+ */
+void filterblock_partitioned_add_prefix(struct filterblock_partitioned *builder,
+                                        const void *prefix,
+                                        size_t prefix_len);
+
+/**
+ * Encodes all partitions and their index. The keys leave the builder: finishing again fails.
+ *
+ * Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no filter.
+ * The errors are those of `filterblock_builder_finish`, and the first failure of an added key.
+ */
+struct filterblock_bytes *filterblock_partitioned_finish(struct filterblock_partitioned *builder,
+                                                         struct filterblock_error *error);
+
+/**
+ * Makes an empty set, and copies the hasher.
+ *
+ * Returns a handle for `filterblock_set_free`, or NULL if `hasher` is NULL. Queries of NULL answer
+ * `FILTERBLOCK_ANSWER_UNFILTERED`.
+ */
+struct filterblock_set *filterblock_set_new(const struct filterblock_hasher *hasher);
+
+/**
+ * Frees a set. NULL is fine. A filter that only this set has is freed, too. Freeing twice is
+ * undefined behaviour.
+ */
+void filterblock_set_free(struct filterblock_set *set);
+
+/**
+ * Adds a filter and returns its slot. The set shares the filter: free your handle whenever you like.
+ * Borrowed bytes must outlive the set.
+ *
+ * NULL stands for an SST without a filter. A filter under another hasher is never asked, and counted
+ * as `other_hasher`. Returns a slot of zeros if `set` is NULL.
+ */
+struct filterblock_slot filterblock_set_insert(struct filterblock_set *set,
+                                               const filterblock_filter *filter);
+
+/**
+ * Adds an SST whose filter cannot be used, so that it counts as degraded. Returns its slot, whose
+ * answer is always `FILTERBLOCK_ANSWER_UNFILTERED`. Returns a slot of zeros if `set` is NULL.
+ */
+struct filterblock_slot filterblock_set_insert_degraded(struct filterblock_set *set);
+
+/**
+ * Asks one filter for a key by its hash. A filter in partitions asks all of them.
+ *
+ * The hash must come from a hasher equal to that of the set: otherwise present keys are denied.
+ * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, for a slot of
+ * another set, and if no filter can be asked.
+ */
+filterblock_answer filterblock_set_ask(const struct filterblock_set *set,
+                                       struct filterblock_slot slot,
+                                       uint64_t hash);
+
+/**
+ * Asks one filter for a key and its hash: see `filterblock_set_ask`. A filter in partitions asks the
+ * partition of the key; other filters do not read the key.
+ */
+filterblock_answer filterblock_set_ask_hashed_key(const struct filterblock_set *set,
+                                                  struct filterblock_slot slot,
+                                                  const void *key,
+                                                  size_t key_len,
+                                                  uint64_t hash);
+
+/**
+ * Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
+ * `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without prefixes of this extractor.
+ */
+filterblock_answer filterblock_set_ask_prefix(const struct filterblock_set *set,
+                                              struct filterblock_slot slot,
+                                              const char *extractor,
+                                              const void *prefix,
+                                              size_t prefix_len);
+
+/**
+ * Asks many filters for one key: sets `answers[i]` to the answer of `slots[i]`, see
+ * `filterblock_set_ask`.
+ *
+ * `answers` need not be initialised, and must not overlap `slots`. All answers are
+ * `FILTERBLOCK_ANSWER_UNFILTERED` if `set` or `slots` is NULL. Does nothing if `answers` is NULL.
+ */
+void filterblock_set_ask_all(const struct filterblock_set *set,
+                             uint64_t hash,
+                             const struct filterblock_slot *slots,
+                             size_t count,
+                             filterblock_answer *answers);
+
+/**
+ * Asks one filter for many keys: sets `answers[i]` to `false` if the key of `hashes[i]` is certainly
+ * not in the SST, and to `true` otherwise.
+ *
+ * Returns `true` if a filter was asked. Returns `false` if no filter can be asked, or if `set`,
+ * `hashes` or `answers` is NULL; then all answers are `true`. `answers` need not be initialised, and
+ * must not overlap `hashes`.
+ */
+bool filterblock_set_ask_batch(const struct filterblock_set *set,
+                               struct filterblock_slot slot,
+                               const uint64_t *hashes,
+                               size_t count,
+                               bool *answers);
+
+/**
+ * Asks many pairs of a filter and a key: sets `answers[i]` to the answer of `slots[i]` for
+ * `hashes[i]`, see `filterblock_set_ask`. It is faster than single queries, because cache lines are
+ * loaded ahead.
+ *
+ * `answers` need not be initialised, and must not overlap the other arrays. All answers are
+ * `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes` is NULL. Does nothing if `answers` is
+ * NULL.
+ */
+void filterblock_set_ask_pairs(const struct filterblock_set *set,
+                               const struct filterblock_slot *slots,
+                               const uint64_t *hashes,
+                               size_t count,
+                               filterblock_answer *answers);
+
+/**
+ * Loads the first cache lines that a query of this hash needs, without waiting for them. Does
+ * nothing for NULL and for a slot of another set.
+ */
+void filterblock_set_prefetch(const struct filterblock_set *set,
+                              struct filterblock_slot slot,
+                              uint64_t hash);
+
+/**
+ * Returns the number of slots; 0 for NULL.
+ */
+size_t filterblock_set_len(const struct filterblock_set *set);
+
+/**
+ * Sets `counts` to the numbers of filters and queries; to zeros if `set` is NULL. Takes time linear
+ * in the number of filters. Returns `false` if `set` or `counts` is NULL.
+ */
+bool filterblock_set_counts(const struct filterblock_set *set,
+                            struct filterblock_set_counts_info *counts);
 
 /**
  * Asks a filter for a key, in bytes that the caller passes at each query and has verified by a

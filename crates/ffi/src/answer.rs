@@ -1,6 +1,12 @@
-//! The answer of a query that also tells whether a usable filter was asked.
+//! The answers of queries, and arrays of answers of a caller.
+#![expect(unsafe_code, reason = "writes arrays of the caller")]
+
+use std::convert::Infallible;
 
 use filterblock::Answer;
+
+use crate::border;
+use crate::raw;
 
 /// What a filter says about a key. Only `FILTERBLOCK_ANSWER_NO` allows to skip the SST.
 #[repr(u8)]
@@ -22,6 +28,44 @@ impl From<Answer> for AnswerCode {
             Answer::No => Self::No,
             Answer::Maybe => Self::Maybe,
             Answer::Unfiltered => Self::Unfiltered,
+        }
+    }
+}
+
+/// An array of a caller for `bool`, [`AnswerCode`] or hashes. It may be uninitialised.
+#[derive(Clone, Copy)]
+pub(crate) struct Answers<T> {
+    answers: *mut T,
+    count: usize,
+}
+
+impl<T: Copy> Answers<T> {
+    /// Returns `None` if the array is NULL or too long.
+    ///
+    /// # Safety
+    /// `answers` is NULL or has memory for `count` elements while the value exists.
+    pub(crate) unsafe fn new(answers: *mut T, count: usize) -> Option<Self> {
+        raw::is_array(answers, count).then_some(Self { answers, count })
+    }
+
+    /// Writes answers from index `first` on. Answers beyond the array are not written.
+    #[inline]
+    pub(crate) fn write(self, first: usize, answers: &[T]) {
+        let room = self.count.saturating_sub(first);
+        let answers = answers.split_at(answers.len().min(room)).0;
+        // SAFETY: the array has `count` elements: see `new`.
+        unsafe { raw::copy_out(answers, self.answers, first) };
+    }
+
+    pub(crate) fn fill(self, answer: T) {
+        (0..self.count).for_each(|index| self.write(index, &[answer]));
+    }
+
+    /// Runs `ask`. If it panics, all answers are `doubt`.
+    #[inline]
+    pub(crate) fn ask(self, doubt: T, ask: impl FnOnce(Self) -> Result<(), Infallible>) {
+        if border::or(None, || ask(self).ok()).is_none() {
+            self.fill(doubt);
         }
     }
 }

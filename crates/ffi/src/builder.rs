@@ -248,7 +248,7 @@ pub unsafe extern "C" fn filterblock_builder_add_keys(
     let keys = unsafe { Keys::new(keys, key_lens, count) };
     builder.add(|builder| {
         builder.reserve(count);
-        keys.ok_or(Lost::NullKey)?.try_for_each(&hasher, |_, hashes| add_hashes(builder, hashes))
+        keys.ok_or(Lost::NullKey)?.try_for_each_hash(&hasher, |_, hashes| add_hashes(builder, hashes))
     });
 }
 

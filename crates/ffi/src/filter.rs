@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use filterblock::{AlignedBytes, FilterBlock, KeyHash, Mapped, Populate, SharedBytes, TableFilter};
 
+use crate::answer::Answers;
 use crate::border;
 use crate::error::{Code, ErrorInfo, Failure};
 use crate::expected::ExpectedInfo;
 use crate::hasher::FILTERBLOCK_NO_HASH;
-use crate::hashes::{Hashes, Keys};
+use crate::hashes::{Hashes, Keys, or_no_hash};
 use crate::raw::{self, CHUNK};
 
 /// A filter that is open. It answers whether an SST may contain a key.
@@ -208,11 +209,12 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashes(
     let (hashes, answers) = unsafe { (Hashes::new(hashes, count), Answers::new(answers, count)) };
     let Some(answers) = answers else { return };
     let (Some(block), Some(hashes)) = (Filter::ready(filter), hashes) else { return answers.fill(true) };
-    answers.or_true(|answers| hashes.try_for_each(|first, hashes| answers.ask(block, first, hashes)));
+    answers.ask(true, |answers| hashes.try_for_each(|first, hashes| ask_chunk(block, answers, first, hashes)));
 }
 
 /// Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
-/// `filterblock_filter_may_contain`. In a filter in partitions, each key asks all partitions.
+/// `filterblock_filter_may_contain`. In a filter in partitions, each key asks its
+/// partition.
 ///
 /// Otherwise like `filterblock_filter_may_contain_hashes`. A key that is NULL and has bytes answers
 /// `true`.
@@ -228,53 +230,35 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
     let (keys, answers) = unsafe { (Keys::new(keys, key_lens, count), Answers::new(answers, count)) };
     let Some(answers) = answers else { return };
     let (Some(block), Some(keys)) = (Filter::ready(filter), keys) else { return answers.fill(true) };
-    answers.or_true(|answers| keys.try_for_each(block.hasher(), |first, hashes| answers.ask(block, first, hashes)));
+    answers.ask(true, |answers| {
+        if block.metadata().num_partitions == 0 {
+            return keys.try_for_each_hash(block.hasher(), |first, hashes| ask_chunk(block, answers, first, hashes));
+        }
+        // A key chooses its partition, which a hash cannot.
+        keys.try_for_each(|first, keys| {
+            let mut maybe = [true; CHUNK];
+            for (answer, key) in maybe.iter_mut().zip(keys) {
+                *answer = key.is_none_or(|key| block.may_contain(key));
+            }
+            answers.write(first, maybe.split_at(keys.len().min(CHUNK)).0);
+            Ok(())
+        })
+    });
 }
 
-/// An array of answers of a caller.
-#[derive(Clone, Copy)]
-struct Answers {
-    answers: *mut bool,
-    count: usize,
-}
-
-impl Answers {
-    /// Returns `None` if the array is NULL or too long.
-    ///
-    /// # Safety
-    /// `answers` is NULL or has memory for `count` elements while the value exists.
-    unsafe fn new(answers: *mut bool, count: usize) -> Option<Self> {
-        raw::is_array(answers, count).then_some(Self { answers, count })
-    }
-
-    fn fill(self, answer: bool) {
-        (0..self.count).for_each(|index| {
-            // SAFETY: the array has `count` elements: see `new`.
-            unsafe { raw::copy_out(&[answer], self.answers, index) };
-        });
-    }
-
-    /// Runs `ask`. If it panics, all answers are `true`.
-    fn or_true(self, ask: impl FnOnce(Self) -> Result<(), Infallible>) {
-        let asked = border::or(None, || ask(self).ok());
-        if asked.is_none() {
-            self.fill(true);
-        }
-    }
-
-    /// Asks for at most [`CHUNK`] hashes, whose answers begin at `first`.
-    fn ask(self, block: &FilterBlock<SharedBytes>, first: usize, hashes: &[KeyHash]) -> Result<(), Infallible> {
-        // An answer that a query does not write stays "maybe".
-        let mut answers = [true; CHUNK];
-        block.may_contain_batch(hashes, &mut answers);
-        for (answer, hash) in answers.iter_mut().zip(hashes) {
-            *answer |= hash.raw() == FILTERBLOCK_NO_HASH;
-        }
-        let answers = answers.split_at(hashes.len().min(CHUNK)).0;
-        // SAFETY: `hashes` are part of an array of `count` hashes, and `new` asks for `count` answers.
-        unsafe { raw::copy_out(answers, self.answers, first) };
-        Ok(())
-    }
+/// Asks for at most [`CHUNK`] hashes, whose answers begin at `first`.
+fn ask_chunk(
+    block: &FilterBlock<SharedBytes>,
+    answers: Answers<bool>,
+    first: usize,
+    hashes: &[KeyHash],
+) -> Result<(), Infallible> {
+    // An answer that a query does not write stays "maybe".
+    let mut maybe = [true; CHUNK];
+    block.may_contain_batch(hashes, &mut maybe);
+    or_no_hash(&mut maybe, hashes);
+    answers.write(first, maybe.split_at(hashes.len().min(CHUNK)).0);
+    Ok(())
 }
 
 /// Loads the first cache lines that a query of this hash needs, without waiting for them. Does

@@ -4,14 +4,22 @@
 //! not a slice of hashes. The copy of a chunk stays in the first-level cache.
 #![expect(unsafe_code, reason = "reads arrays of the caller")]
 
+use std::convert::Infallible;
 use std::ffi::c_void;
 
 use filterblock::{KeyHash, KeyHasher};
 
-use crate::hasher::FILTERBLOCK_NO_HASH;
+use crate::answer::Answers;
+use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
 use crate::raw::{self, CHUNK};
 
 const NO_HASH: KeyHash = KeyHash::from_raw(FILTERBLOCK_NO_HASH);
+
+/// Sets the answers of the hashes that stand for no hash to "maybe".
+#[inline]
+pub(crate) fn or_no_hash(maybe: &mut [bool], hashes: &[KeyHash]) {
+    maybe.iter_mut().zip(hashes).for_each(|(answer, hash)| *answer |= *hash == NO_HASH);
+}
 
 /// An array of hashes of a caller.
 #[derive(Clone, Copy)]
@@ -64,14 +72,14 @@ impl Keys {
         (raw::is_array(keys, count) && raw::is_array(lens, count)).then_some(Self { keys, lens, count })
     }
 
-    /// Passes the hashes of the keys to `each`: see [`Hashes::try_for_each`]. A key that is NULL and
-    /// has bytes has the hash [`FILTERBLOCK_NO_HASH`].
+    /// Passes the keys to `each` in chunks, each with the index of its first key, until `each` fails.
+    /// A key that is NULL and has bytes is `None`.
+    #[inline]
     pub(crate) fn try_for_each<E>(
         self,
-        hasher: &KeyHasher,
-        mut each: impl FnMut(usize, &[KeyHash]) -> Result<(), E>,
+        mut each: impl FnMut(usize, &[Option<&[u8]>]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut keys, mut lens, mut hashes) = ([std::ptr::null(); CHUNK], [0; CHUNK], [NO_HASH; CHUNK]);
+        let (mut keys, mut lens, mut slices) = ([std::ptr::null(); CHUNK], [0; CHUNK], [None; CHUNK]);
         for first in (0..self.count).step_by(CHUNK) {
             let len = CHUNK.min(self.count - first);
             let (keys, lens) = (keys.split_at_mut(len).0, lens.split_at_mut(len).0);
@@ -80,13 +88,57 @@ impl Keys {
                 raw::copy_in(self.keys, first, keys);
                 raw::copy_in(self.lens, first, lens);
             }
-            for (hash, (key, len)) in hashes.iter_mut().zip(keys.iter().zip(lens.iter())) {
+            for (slice, (key, len)) in slices.iter_mut().zip(keys.iter().zip(lens.iter())) {
                 // SAFETY: the key is NULL or has this length: see `new`.
-                let key = unsafe { raw::bytes(*key, *len) };
-                *hash = key.map_or(NO_HASH, |key| hasher.of(key));
+                *slice = unsafe { raw::bytes(*key, *len) };
             }
-            each(first, hashes.split_at(len).0)?;
+            each(first, slices.split_at(len).0)?;
         }
         Ok(())
     }
+
+    /// Passes the hashes of the keys to `each`: see [`Hashes::try_for_each`]. A key that is NULL and
+    /// has bytes has the hash [`FILTERBLOCK_NO_HASH`].
+    #[inline]
+    pub(crate) fn try_for_each_hash<E>(
+        self,
+        hasher: &KeyHasher,
+        mut each: impl FnMut(usize, &[KeyHash]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut hashes = [NO_HASH; CHUNK];
+        self.try_for_each(|first, keys| {
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = key.map_or(NO_HASH, |key| hasher.of(key));
+            }
+            each(first, hashes.split_at(keys.len()).0)
+        })
+    }
+}
+
+/// Sets `hashes[i]` to the hash of the key `keys[i]` of `key_lens[i]` bytes: see
+/// `filterblock_hasher_hash`.
+///
+/// `hashes` need not be initialised, and must not overlap the other arrays. All hashes are
+/// `FILTERBLOCK_NO_HASH` if `hasher` or an array is NULL, and so is the hash of a key that is NULL and
+/// has bytes. Does nothing if `hashes` is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_hasher_hash_keys(
+    hasher: Option<&Hasher>,
+    keys: *const *const c_void,
+    key_lens: *const usize,
+    count: usize,
+    hashes: *mut u64,
+) {
+    // SAFETY: the header asks for valid pointers.
+    let (keys, hashes) = unsafe { (Keys::new(keys, key_lens, count), Answers::new(hashes, count)) };
+    let Some(hashes) = hashes else { return };
+    let (Some(Hasher(hasher)), Some(keys)) = (hasher, keys) else { return hashes.fill(FILTERBLOCK_NO_HASH) };
+    hashes.ask(FILTERBLOCK_NO_HASH, |hashes| {
+        keys.try_for_each_hash(hasher, |first, found| {
+            let mut numbers = [FILTERBLOCK_NO_HASH; CHUNK];
+            numbers.iter_mut().zip(found).for_each(|(number, hash)| *number = hash.raw());
+            hashes.write(first, numbers.split_at(found.len().min(CHUNK)).0);
+            Ok::<(), Infallible>(())
+        })
+    });
 }

@@ -14,7 +14,9 @@ mod filter;
 mod hasher;
 mod hashes;
 mod info;
+mod partitioned;
 mod raw;
+mod set;
 mod verified;
 
 pub use answer::*;
@@ -25,4 +27,6 @@ pub use expected::*;
 pub use filter::*;
 pub use hasher::*;
 pub use info::*;
+pub use partitioned::*;
+pub use set::*;
 pub use verified::*;

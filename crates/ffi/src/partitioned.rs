@@ -1,0 +1,171 @@
+//! Builds filters in partitions from keys in ascending order.
+#![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
+
+use std::ffi::{c_char, c_void};
+
+use filterblock::PartitionedBuilder;
+
+use crate::border;
+use crate::bytes::Bytes;
+use crate::error::{Code, ErrorInfo, Failure};
+use crate::hasher::Hasher;
+use crate::raw;
+
+/// Collects keys in ascending order, and encodes a filter that is split by key range.
+/// `filterblock_filter_open_...` opens it like any other filter. Ask it by key, or by key and hash: a
+/// key asks one partition, a hash alone asks all.
+///
+/// A builder belongs to one thread at a time. If a key cannot be added, the builder remembers it, and
+/// finishing fails.
+pub struct Partitioned {
+    /// `None` after finishing, and after a failure that lost keys.
+    builder: Option<PartitionedBuilder>,
+    /// Why finishing must fail, if it must.
+    failure: Option<Failure>,
+}
+
+impl Partitioned {
+    /// Runs a step. The first failure is kept for `finish`.
+    fn step(&mut self, step: impl FnOnce(&mut PartitionedBuilder) -> Result<(), Failure>) {
+        let Some(builder) = &mut self.builder else { return };
+        if let Err(failure) = border::or(Err(Failure::Panic), || step(builder)) {
+            self.builder = None;
+            self.failure = Some(failure);
+        }
+    }
+
+    fn set(
+        &mut self,
+        set: impl FnOnce(PartitionedBuilder) -> filterblock::Result<PartitionedBuilder>,
+    ) -> Result<(), Failure> {
+        self.builder = Some(set(self.take()?)?);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<PartitionedBuilder, Failure> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let finished = Failure::Invalid(
+            "the builder was finished or failed before, so its keys are gone; make a new builder and add all keys again",
+        );
+        self.builder.take().ok_or(finished)
+    }
+}
+
+/// Makes a builder without keys. A partition takes no further key once it holds `partition_keys` keys
+/// and prefixes; 0 counts as 1. Otherwise like `filterblock_builder_new`.
+///
+/// Returns a handle for `filterblock_partitioned_free`, or NULL and an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_partitioned_new(
+    spec: *const c_char,
+    hasher: Option<&Hasher>,
+    partition_keys: usize,
+    error: *mut ErrorInfo,
+) -> Option<Box<Partitioned>> {
+    // SAFETY: the header asks for valid pointers.
+    let made = unsafe {
+        border::report(error, || {
+            let spec = raw::text(spec).ok_or(Failure::Null("spec"))?.parse()?;
+            let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
+            let builder = Some(PartitionedBuilder::new(spec, hasher, partition_keys));
+            Ok(Box::new(Partitioned { builder, failure: None }))
+        })
+    };
+    made.ok()
+}
+
+/// Frees a builder and its keys. NULL is fine. Freeing twice is undefined behaviour.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_partitioned_free(builder: Option<Box<Partitioned>>) {
+    border::or((), || drop(builder));
+}
+
+/// Binds the filter to the SST with this id of 16 bytes. Call it before the first key: otherwise
+/// finishing fails.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_partitioned_set_table_id(
+    builder: Option<&mut Partitioned>,
+    table_id: *const c_void,
+    error: *mut ErrorInfo,
+) -> Code {
+    // SAFETY: the header asks for valid pointers.
+    border::code(unsafe {
+        border::report(error, || {
+            let builder = builder.ok_or(Failure::Null("builder"))?;
+            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
+            builder.set(|builder| Ok(builder.with_table_id(*id)))
+        })
+    })
+}
+
+/// Declares that prefixes will be added: see `filterblock_builder_set_prefixes`. Call it before the
+/// first key. After an error, the builder cannot finish.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_partitioned_set_prefixes(
+    builder: Option<&mut Partitioned>,
+    extractor: *const c_char,
+    whole_keys_too: bool,
+    error: *mut ErrorInfo,
+) -> Code {
+    // SAFETY: the header asks for valid pointers.
+    border::code(unsafe {
+        border::report(error, || {
+            let builder = builder.ok_or(Failure::Null("builder"))?;
+            let extractor = raw::text(extractor).ok_or(Failure::Null("extractor"))?;
+            builder.set(|builder| builder.with_prefixes(extractor, whole_keys_too))
+        })
+    })
+}
+
+/// Adds a key of `key_len` bytes, which must not be below the last key in the order of bytes.
+/// Repetitions are fine.
+///
+/// If the key is below the last one, or if `key` is NULL and `key_len` is not 0, finishing will fail.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_partitioned_add(
+    builder: Option<&mut Partitioned>,
+    key: *const c_void,
+    key_len: usize,
+) {
+    let Some(builder) = builder else { return };
+    // SAFETY: the header asks for valid pointers.
+    let key = unsafe { raw::bytes(key, key_len) };
+    builder.step(|builder| Ok(builder.add(key.ok_or(Failure::Null("an added key"))?)?));
+}
+
+/// Adds a prefix of the last key, which must begin with it.
+///
+/// If the last key does not begin with the prefix, if the builder has no prefixes, or if `prefix` is
+/// NULL and `prefix_len` is not 0, finishing will fail.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
+    builder: Option<&mut Partitioned>,
+    prefix: *const c_void,
+    prefix_len: usize,
+) {
+    let Some(builder) = builder else { return };
+    // SAFETY: the header asks for valid pointers.
+    let prefix = unsafe { raw::bytes(prefix, prefix_len) };
+    builder.step(|builder| Ok(builder.add_prefix(prefix.ok_or(Failure::Null("an added prefix"))?)?));
+}
+
+/// Encodes all partitions and their index. The keys leave the builder: finishing again fails.
+///
+/// Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no filter.
+/// The errors are those of `filterblock_builder_finish`, and the first failure of an added key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_partitioned_finish(
+    builder: Option<&mut Partitioned>,
+    error: *mut ErrorInfo,
+) -> Option<Box<Bytes>> {
+    // SAFETY: the header asks for valid pointers.
+    let finished = unsafe {
+        border::report(error, || {
+            let builder = builder.ok_or(Failure::Null("builder"))?.take()?;
+            Ok(Box::new(Bytes(builder.finish()?)))
+        })
+    };
+    finished.ok()
+}

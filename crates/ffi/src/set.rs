@@ -1,0 +1,321 @@
+//! Sets of filters: the filters of a store under one hasher.
+#![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
+
+use std::convert::Infallible;
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, SharedBytes, TableFilter};
+
+use crate::answer::{AnswerCode, Answers};
+use crate::border;
+use crate::error::Code;
+use crate::filter::Filter;
+use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
+use crate::hashes::{Hashes, or_no_hash};
+use crate::raw::{self, CHUNK};
+
+/// The filters of many SSTs under one hasher, for one key or for many keys.
+///
+/// One thread fills the set. Then any number of threads may ask it. Insert nothing once threads ask:
+/// for each new version of the store, make a new set, publish it, and free the old one after its last
+/// query returned. Both sets share the filters.
+pub struct Set(FilterSet<Code>);
+
+/// The position of a filter in a set. Copy it, and do not change its members. Zeros are a slot of no
+/// set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Slot {
+    /// Private.
+    pub set: u64,
+    /// Private.
+    pub index: u64,
+}
+
+impl From<FilterSlot> for Slot {
+    fn from(slot: FilterSlot) -> Self {
+        let [set, index] = slot.to_raw();
+        Self { set, index }
+    }
+}
+
+impl From<Slot> for FilterSlot {
+    #[inline(always)]
+    fn from(Slot { set, index }: Slot) -> Self {
+        Self::from_raw([set, index])
+    }
+}
+
+const NO_SLOT: Slot = Slot { set: 0, index: 0 };
+
+/// The numbers of filters by state, and of queries that no filter answered.
+#[repr(C)]
+#[derive(Default)]
+pub struct SetCounts {
+    /// Filters that can be asked.
+    pub ready: u64,
+    /// Filters that could not be opened: see `filterblock_set_insert_degraded`.
+    pub degraded: u64,
+    /// SSTs without a filter.
+    pub absent: u64,
+    /// Filters under another hasher than the set's. The set never asks them.
+    pub other_hasher: u64,
+    /// Damaged pages that queries found so far.
+    pub damaged_pages: u64,
+    /// Answers of `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made.
+    pub unfiltered_answers: u64,
+    /// The bytes of all filters that can be asked.
+    pub len_bytes: u64,
+}
+
+/// Makes an empty set, and copies the hasher.
+///
+/// Returns a handle for `filterblock_set_free`, or NULL if `hasher` is NULL. Queries of NULL answer
+/// `FILTERBLOCK_ANSWER_UNFILTERED`.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_set_new(hasher: Option<&Hasher>) -> Option<Box<Set>> {
+    border::or(None, || hasher.map(|Hasher(hasher)| Box::new(Set(FilterSet::new(hasher)))))
+}
+
+/// Frees a set. NULL is fine. A filter that only this set has is freed, too. Freeing twice is
+/// undefined behaviour.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_set_free(set: Option<Box<Set>>) {
+    border::or((), || drop(set));
+}
+
+/// Adds a filter and returns its slot. The set shares the filter: free your handle whenever you like.
+/// Borrowed bytes must outlive the set.
+///
+/// NULL stands for an SST without a filter. A filter under another hasher is never asked, and counted
+/// as `other_hasher`. Returns a slot of zeros if `set` is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *const Filter) -> Slot {
+    insert(set, || {
+        if filter.is_null() {
+            return Arc::new(TableFilter::Absent);
+        }
+        let filter = filter.cast::<TableFilter<SharedBytes, Code>>();
+        // SAFETY: the pointer came from `Arc::into_raw` and is not freed yet. The set gets a reference
+        // of its own.
+        unsafe {
+            Arc::increment_strong_count(filter);
+            Arc::from_raw(filter)
+        }
+    })
+}
+
+/// Adds an SST whose filter cannot be used, so that it counts as degraded. Returns its slot, whose
+/// answer is always `FILTERBLOCK_ANSWER_UNFILTERED`. Returns a slot of zeros if `set` is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_set_insert_degraded(set: Option<&mut Set>) -> Slot {
+    insert(set, || Arc::new(TableFilter::Degraded(Code::Other)))
+}
+
+fn insert(set: Option<&mut Set>, filter: impl FnOnce() -> Arc<TableFilter<SharedBytes, Code>>) -> Slot {
+    set.map_or(NO_SLOT, |Set(set)| border::or(NO_SLOT, || set.insert(filter()).into()))
+}
+
+#[inline(always)]
+fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHash) -> Answer) -> AnswerCode {
+    let Some(Set(set)) = set else { return AnswerCode::Unfiltered };
+    if hash == FILTERBLOCK_NO_HASH {
+        return AnswerCode::Unfiltered;
+    }
+    border::or(AnswerCode::Unfiltered, || ask(set, KeyHash::from_raw(hash)).into())
+}
+
+/// Asks one filter for a key by its hash. A filter in partitions asks all of them.
+///
+/// The hash must come from a hasher equal to that of the set: otherwise present keys are denied.
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, for a slot of
+/// another set, and if no filter can be asked.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
+    answer(set, hash, |set, hash| set.ask(slot.into(), hash))
+}
+
+/// Asks one filter for a key and its hash: see `filterblock_set_ask`. A filter in partitions asks the
+/// partition of the key; other filters do not read the key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_set_ask_hashed_key(
+    set: Option<&Set>,
+    slot: Slot,
+    key: *const c_void,
+    key_len: usize,
+    hash: u64,
+) -> AnswerCode {
+    // SAFETY: the header asks for valid pointers.
+    let Some(key) = (unsafe { raw::bytes(key, key_len) }) else { return AnswerCode::Unfiltered };
+    answer(set, hash, |set, hash| set.ask_hashed_key(slot.into(), key, hash))
+}
+
+/// Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
+/// `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without prefixes of this extractor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_set_ask_prefix(
+    set: Option<&Set>,
+    slot: Slot,
+    extractor: *const c_char,
+    prefix: *const c_void,
+    prefix_len: usize,
+) -> AnswerCode {
+    // SAFETY: the header asks for valid pointers.
+    let (extractor, prefix) = unsafe { (raw::text(extractor), raw::bytes(prefix, prefix_len)) };
+    let (Some(Set(set)), Some(extractor), Some(prefix)) = (set, extractor, prefix) else {
+        return AnswerCode::Unfiltered;
+    };
+    border::or(AnswerCode::Unfiltered, || set.ask_prefix(slot.into(), extractor, prefix).into())
+}
+
+/// Asks many filters for one key: sets `answers[i]` to the answer of `slots[i]`, see
+/// `filterblock_set_ask`.
+///
+/// `answers` need not be initialised, and must not overlap `slots`. All answers are
+/// `FILTERBLOCK_ANSWER_UNFILTERED` if `set` or `slots` is NULL. Does nothing if `answers` is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_set_ask_all(
+    set: Option<&Set>,
+    hash: u64,
+    slots: *const Slot,
+    count: usize,
+    answers: *mut AnswerCode,
+) {
+    // SAFETY: the header asks for valid pointers.
+    let Some(answers) = (unsafe { Answers::new(answers, count) }) else { return };
+    let (Some(Set(set)), true) = (set, raw::is_array(slots, count) && hash != FILTERBLOCK_NO_HASH) else {
+        return answers.fill(AnswerCode::Unfiltered);
+    };
+    answers.ask(AnswerCode::Unfiltered, |answers| {
+        let (mut chunk, mut codes) = ([NO_SLOT; CHUNK], [AnswerCode::Unfiltered; CHUNK]);
+        for first in (0..count).step_by(CHUNK) {
+            let chunk = chunk.split_at_mut(CHUNK.min(count - first)).0;
+            // SAFETY: the array has `count` elements, as the header asks.
+            unsafe { raw::copy_in(slots, first, chunk) };
+            for (code, slot) in codes.iter_mut().zip(chunk.iter()) {
+                *code = set.ask((*slot).into(), KeyHash::from_raw(hash)).into();
+            }
+            answers.write(first, codes.split_at(chunk.len()).0);
+        }
+        Ok(())
+    });
+}
+
+/// Asks one filter for many keys: sets `answers[i]` to `false` if the key of `hashes[i]` is certainly
+/// not in the SST, and to `true` otherwise.
+///
+/// Returns `true` if a filter was asked. Returns `false` if no filter can be asked, or if `set`,
+/// `hashes` or `answers` is NULL; then all answers are `true`. `answers` need not be initialised, and
+/// must not overlap `hashes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_set_ask_batch(
+    set: Option<&Set>,
+    slot: Slot,
+    hashes: *const u64,
+    count: usize,
+    answers: *mut bool,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    let (hashes, answers) = unsafe { (Hashes::new(hashes, count), Answers::new(answers, count)) };
+    let Some(answers) = answers else { return false };
+    let (Some(Set(set)), Some(hashes)) = (set, hashes) else {
+        answers.fill(true);
+        return false;
+    };
+    let mut was_asked = true;
+    let asked = border::or(None, || {
+        let each = |first, hashes: &[KeyHash]| {
+            let mut maybe = [true; CHUNK];
+            was_asked &= set.ask_batch(slot.into(), hashes, &mut maybe);
+            or_no_hash(&mut maybe, hashes);
+            answers.write(first, maybe.split_at(hashes.len().min(CHUNK)).0);
+            Ok::<(), Infallible>(())
+        };
+        hashes.try_for_each(each).ok()
+    });
+    if asked.is_none() {
+        answers.fill(true);
+    }
+    asked.is_some() && was_asked
+}
+
+/// Asks many pairs of a filter and a key: sets `answers[i]` to the answer of `slots[i]` for
+/// `hashes[i]`, see `filterblock_set_ask`. It is faster than single queries, because cache lines are
+/// loaded ahead.
+///
+/// `answers` need not be initialised, and must not overlap the other arrays. All answers are
+/// `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes` is NULL. Does nothing if `answers` is
+/// NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_set_ask_pairs(
+    set: Option<&Set>,
+    slots: *const Slot,
+    hashes: *const u64,
+    count: usize,
+    answers: *mut AnswerCode,
+) {
+    // SAFETY: the header asks for valid pointers.
+    let (hashes, answers) = unsafe { (Hashes::new(hashes, count), Answers::new(answers, count)) };
+    let Some(answers) = answers else { return };
+    let (Some(Set(set)), Some(hashes), true) = (set, hashes, raw::is_array(slots, count)) else {
+        return answers.fill(AnswerCode::Unfiltered);
+    };
+    answers.ask(AnswerCode::Unfiltered, |answers| {
+        let mut chunk = [NO_SLOT; CHUNK];
+        let mut pairs = [(FilterSlot::from_raw([0; 2]), KeyHash::from_raw(FILTERBLOCK_NO_HASH)); CHUNK];
+        hashes.try_for_each(|first, hashes| {
+            let chunk = chunk.split_at_mut(hashes.len()).0;
+            // SAFETY: the array has as many elements as there are hashes, as the header asks.
+            unsafe { raw::copy_in(slots, first, chunk) };
+            for (pair, (slot, hash)) in pairs.iter_mut().zip(chunk.iter().zip(hashes)) {
+                // A slot of no set is unfiltered.
+                let slot = if hash.raw() == FILTERBLOCK_NO_HASH { NO_SLOT } else { *slot };
+                *pair = (slot.into(), *hash);
+            }
+            let mut found = [Answer::Unfiltered; CHUNK];
+            set.ask_pairs(pairs.split_at(hashes.len()).0, &mut found);
+            answers.write(first, found.map(AnswerCode::from).split_at(hashes.len()).0);
+            Ok(())
+        })
+    });
+}
+
+/// Loads the first cache lines that a query of this hash needs, without waiting for them. Does
+/// nothing for NULL and for a slot of another set.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_set_prefetch(set: Option<&Set>, slot: Slot, hash: u64) {
+    if let Some(Set(set)) = set {
+        border::or((), || set.prefetch(slot.into(), KeyHash::from_raw(hash)));
+    }
+}
+
+/// Returns the number of slots; 0 for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn filterblock_set_len(set: Option<&Set>) -> usize {
+    set.map_or(0, |Set(set)| set.len())
+}
+
+/// Sets `counts` to the numbers of filters and queries; to zeros if `set` is NULL. Takes time linear
+/// in the number of filters. Returns `false` if `set` or `counts` is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_set_counts(set: Option<&Set>, counts: *mut SetCounts) -> bool {
+    let found = border::or(SetCounts::default(), || set.map(SetCounts::of).unwrap_or_default());
+    // SAFETY: the header asks for valid pointers.
+    unsafe { raw::write(counts, found) && set.is_some() }
+}
+
+impl SetCounts {
+    fn of(Set(set): &Set) -> Self {
+        let counts = set.counts();
+        Self {
+            ready: counts.ready as u64,
+            degraded: counts.degraded as u64,
+            absent: counts.absent as u64,
+            other_hasher: counts.other_hasher as u64,
+            damaged_pages: counts.damaged_pages,
+            unfiltered_answers: counts.unfiltered_answers,
+            len_bytes: set.len_bytes(),
+        }
+    }
+}
