@@ -564,12 +564,11 @@ struct filterblock_bytes *filterblock_builder_finish(struct filterblock_builder 
                                                      struct filterblock_error *error);
 
 /**
- * Encodes the compact form, for many small filters in bytes that the host protects by checksums of
- * its own. Only the kinds `bloom`, `blocked-bloom` and `full` have it.
+ * Encodes the compact form, for many small filters. Only the kinds `bloom`, `blocked-bloom` and
+ * `full` have it.
  *
- * The compact form has no seed, table id, prefixes or page checksums: ask it by
- * `filterblock_compact_may_contain` with an equal hasher. Otherwise like
- * `filterblock_builder_finish`.
+ * The compact form has a checksum, but no table id and no prefixes: ask it by
+ * `filterblock_compact_ask` with an equal hasher. Otherwise like `filterblock_builder_finish`.
  */
 struct filterblock_bytes *filterblock_builder_finish_compact(struct filterblock_builder *builder,
                                                              struct filterblock_error *error);
@@ -1086,23 +1085,27 @@ filterblock_code filterblock_verified_check(const void *data,
                                             struct filterblock_error *error);
 
 /**
- * Asks a compact filter (`filterblock_builder_finish_compact`) for a key. The bytes may have any
- * alignment. `hasher` must be equal to that of the builder: the compact form cannot detect another.
+ * Asks a compact filter (`filterblock_builder_finish_compact`) for a key. Verifies the checksum of
+ * the filter first. The bytes may have any alignment.
  *
- * Returns `true` if the bytes are not a compact filter of this version, and for NULL pointers. Any
- * number of threads may ask.
+ * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not a compact filter of this
+ * version, or hold keys of another hasher, and for NULL pointers. Count these answers. Any number of
+ * threads may ask.
  */
-bool filterblock_compact_may_contain(const void *data,
-                                     size_t data_len,
-                                     const struct filterblock_hasher *hasher,
-                                     const void *key,
-                                     size_t key_len);
+filterblock_answer filterblock_compact_ask(const void *data,
+                                           size_t data_len,
+                                           const struct filterblock_hasher *hasher,
+                                           const void *key,
+                                           size_t key_len);
 
 /**
- * Answers like `filterblock_compact_may_contain` for a key with this hash. Returns `true` for
- * `FILTERBLOCK_NO_HASH`.
+ * Answers like `filterblock_compact_ask` for a key with this hash. Returns
+ * `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`.
  */
-bool filterblock_compact_may_contain_hash(const void *data, size_t data_len, uint64_t hash);
+filterblock_answer filterblock_compact_ask_hash(const void *data,
+                                                size_t data_len,
+                                                const struct filterblock_hasher *hasher,
+                                                uint64_t hash);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -311,12 +311,11 @@ pub unsafe extern "C" fn filterblock_builder_finish(
     unsafe { finish_with(builder, FilterBuilder::finish, error) }
 }
 
-/// Encodes the compact form, for many small filters in bytes that the host protects by checksums of
-/// its own. Only the kinds `bloom`, `blocked-bloom` and `full` have it.
+/// Encodes the compact form, for many small filters. Only the kinds `bloom`, `blocked-bloom` and
+/// `full` have it.
 ///
-/// The compact form has no seed, table id, prefixes or page checksums: ask it by
-/// `filterblock_compact_may_contain` with an equal hasher. Otherwise like
-/// `filterblock_builder_finish`.
+/// The compact form has a checksum, but no table id and no prefixes: ask it by
+/// `filterblock_compact_ask` with an equal hasher. Otherwise like `filterblock_builder_finish`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish_compact(
     builder: Option<&mut Builder>,

@@ -147,30 +147,40 @@ pub unsafe extern "C" fn filterblock_verified_check(
     border::code(unsafe { border::report(error, || open((data, data_len), expected).map(|_| ())) })
 }
 
-/// Asks a compact filter (`filterblock_builder_finish_compact`) for a key. The bytes may have any
-/// alignment. `hasher` must be equal to that of the builder: the compact form cannot detect another.
+/// Asks a compact filter (`filterblock_builder_finish_compact`) for a key. Verifies the checksum of
+/// the filter first. The bytes may have any alignment.
 ///
-/// Returns `true` if the bytes are not a compact filter of this version, and for NULL pointers. Any
-/// number of threads may ask.
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not a compact filter of this
+/// version, or hold keys of another hasher, and for NULL pointers. Count these answers. Any number of
+/// threads may ask.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_compact_may_contain(
+pub unsafe extern "C" fn filterblock_compact_ask(
     data: *const c_void,
     data_len: usize,
     hasher: Option<&Hasher>,
     key: *const c_void,
     key_len: usize,
-) -> bool {
+) -> AnswerCode {
     // SAFETY: the header asks for valid pointers.
     let (bytes, key) = unsafe { (raw::bytes(data, data_len), raw::bytes(key, key_len)) };
-    let (Some(bytes), Some(Hasher(hasher)), Some(key)) = (bytes, hasher, key) else { return true };
-    border::or(true, || compact::may_contain_hash(bytes, hasher.of(key)))
+    let (Some(bytes), Some(Hasher(hasher)), Some(key)) = (bytes, hasher, key) else { return AnswerCode::Unfiltered };
+    border::or(AnswerCode::Unfiltered, || compact::ask(bytes, hasher, hasher.of(key)).into())
 }
 
-/// Answers like `filterblock_compact_may_contain` for a key with this hash. Returns `true` for
-/// `FILTERBLOCK_NO_HASH`.
+/// Answers like `filterblock_compact_ask` for a key with this hash. Returns
+/// `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn filterblock_compact_may_contain_hash(data: *const c_void, data_len: usize, hash: u64) -> bool {
+pub unsafe extern "C" fn filterblock_compact_ask_hash(
+    data: *const c_void,
+    data_len: usize,
+    hasher: Option<&Hasher>,
+    hash: u64,
+) -> AnswerCode {
     // SAFETY: the header asks for valid pointers.
-    let Some(bytes) = (unsafe { raw::bytes(data, data_len) }) else { return true };
-    hash == FILTERBLOCK_NO_HASH || border::or(true, || compact::may_contain_hash(bytes, KeyHash::from_raw(hash)))
+    let bytes = unsafe { raw::bytes(data, data_len) };
+    let (Some(bytes), Some(Hasher(hasher))) = (bytes, hasher) else { return AnswerCode::Unfiltered };
+    if hash == FILTERBLOCK_NO_HASH {
+        return AnswerCode::Unfiltered;
+    }
+    border::or(AnswerCode::Unfiltered, || compact::ask(bytes, hasher, KeyHash::from_raw(hash)).into())
 }
