@@ -18,9 +18,9 @@
 extern "C" {
 #endif
 
-/* The name of the policy: an SST has the entry `filter.filterblock:compact:1` in its metaindex. The
+/* The name of the policy: an SST has the entry `filter.filterblock.compact.v1` in its metaindex. The
  * number is the version of the compact form. LevelDB ignores the filters of other names. */
-#define FILTERBLOCK_LEVELDB_NAME "filterblock:compact:1"
+#define FILTERBLOCK_LEVELDB_NAME "filterblock.compact.v1"
 
 /* Counts what policies did. Threads may share it. */
 typedef struct filterblock_leveldb filterblock_leveldb;

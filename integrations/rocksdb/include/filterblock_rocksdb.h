@@ -33,9 +33,9 @@ namespace filterblock_rocksdb {
 
 namespace engine = ROCKSDB_NAMESPACE;
 
-// The name in the metaindex of an SST: `fullfilter.filterblock:1` or
-// `partitionedfilter.filterblock:1`. The number is the version of the block format.
-inline constexpr char kCompatibilityName[] = "filterblock:1";
+// The name in the metaindex of an SST: `fullfilter.filterblock.v1` or
+// `partitionedfilter.filterblock.v1`. The number is the version of the block format.
+inline constexpr char kCompatibilityName[] = "filterblock.v1";
 
 // The hash function of the keys.
 enum class Hash {
@@ -123,8 +123,10 @@ struct Shared {
   filterblock_expected Expected() const {
     filterblock_expected expected = {};
     expected.hasher = hasher.get();
-    // RocksDB does not tell a reader which SST it reads.
-    expected.flags = FILTERBLOCK_EXPECT_ANY_TABLE;
+    // RocksDB does not tell a reader which SST it reads. An SST with a filter has keys, so a filter
+    // without keys is the wrong one.
+    expected.flags = FILTERBLOCK_EXPECT_ANY_TABLE | FILTERBLOCK_EXPECT_NUM_ENTRIES;
+    expected.num_entries = UINT64_MAX;
     return expected;
   }
 

@@ -144,6 +144,25 @@ void AFilterWithoutKeysDeniesNone() {
   CHECK_SAME(ours.counters->filters_damaged, 0);
 }
 
+// A sound filter without keys denies every key. RocksDB asks no filter of an SST without keys, so
+// the filter is a wrong one.
+void AFilterOfNoKeysIsRefused() {
+  const Ours ours("blocked-bloom:10");
+  const filterblock_rocksdb::internal::Handle<filterblock_hasher> hasher(
+      filterblock_hasher_new_xxh3(0));
+  const filterblock_rocksdb::internal::Handle<filterblock_builder> builder(
+      filterblock_builder_new("blocked-bloom:10", hasher.get(), nullptr));
+  const filterblock_rocksdb::internal::Handle<filterblock_bytes> bytes(
+      filterblock_builder_finish(builder.get(), nullptr));
+  CHECK(bytes != nullptr);
+  const rocksdb::Slice filter(static_cast<const char*>(filterblock_bytes_data(bytes.get())),
+                              filterblock_bytes_len(bytes.get()));
+  const Reader reader(ours.policy->GetFilterBitsReader(filter));
+  CHECK_SAME(CountMatches(reader.get(), 0, 100), 100);
+  CHECK_SAME(ours.counters->filters_refused, 1);
+  CHECK_SAME(ours.counters->unfiltered_queries, 100);
+}
+
 void SizesAreEstimatedWithinTwoPercent() {
   for (const auto& [spec, rate] : kSpecs) {
     const Ours ours(spec);
@@ -339,6 +358,7 @@ int main() {
   PrefixesShareTheStreamOfKeys();
   OneBuilderMakesManyFilters();
   AFilterWithoutKeysDeniesNone();
+  AFilterOfNoKeysIsRefused();
   SizesAreEstimatedWithinTwoPercent();
   ThePlaceOfAnSstChoosesItsFilter();
   InvalidOptionsAreRefused();

@@ -10,7 +10,7 @@ const BUILTIN: &str = "rocksdb.BuiltinBloomFilter";
 
 /// The name of filter blocks of this crate, which `integrations/rocksdb` stores. The number is the
 /// format version of the blocks.
-pub const NATIVE_POLICY: &str = "filterblock:1";
+pub const NATIVE_POLICY: &str = "filterblock.v1";
 
 /// The rules by which the filters of a table are asked.
 #[derive(Debug, Clone)]

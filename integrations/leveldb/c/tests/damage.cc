@@ -170,15 +170,19 @@ void TheSameDamageToLevelDbsOwnFilter() {
 void TheFilterOfOtherKeysLosesKeys() {
   const Ours ours("bloom:10");
   Victim victim(ours.policy, false);
-  size_t number = 1;
-  while (number < victim.filters.size() && victim.filters[number].size != victim.filters[0].size) {
-    ++number;
+  size_t from = 0;
+  size_t to = 1;
+  while (victim.filters[from].size != victim.filters[to].size) {
+    ++to;
+    if (to == victim.filters.size()) {
+      ++from;
+      to = from + 1;
+      CHECK(to < victim.filters.size());
+    }
   }
-  CHECK(number < victim.filters.size());
-  const sst::Handle& from = victim.filters[0];
-  const sst::Handle& to = victim.filters[number];
   sst::File file = *victim.sound;
-  file.bytes.replace(to.offset, to.size, victim.sound->bytes, from.offset, from.size);
+  file.bytes.replace(victim.filters[to].offset, victim.filters[to].size, victim.sound->bytes,
+                     victim.filters[from].offset, victim.filters[from].size);
   Cost cost;
   victim.Ask(file, &cost);
   cost.Tell("the filter of other keys");
