@@ -1,7 +1,10 @@
 //! The properties of a filter of another engine, read from its bytes.
 
-use crate::block::{LockedBlock, Verify};
+use crate::block::{LockedBlock, Verify, compact};
 use crate::kinds::FilterKind;
+
+/// The length of a line of a blocked Bloom filter of this crate.
+const LINE_LEN_BYTES: usize = 64;
 
 /// The properties of a filter of another engine, read from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -75,6 +78,25 @@ impl ForeignFilterInfo {
             fill: has_bits.then(|| block.statistics().fill_ratio),
             estimated_keys: Some(found.num_keys as f64),
             ..Self::constant(found.kind.name(), bytes.len(), block.expected_false_positive_rate())
+        }
+    }
+
+    /// Returns the properties of a compact filter of this crate, by its shape and the bits that are
+    /// set. Invalid bytes answer "maybe".
+    pub(super) fn compact(bytes: &[u8]) -> Self {
+        let maybe = |kind| Self::constant(kind, bytes.len(), 1.0);
+        match compact::shape(bytes) {
+            Some((kind @ FilterKind::Bloom, probes, payload)) => Self {
+                blocks: None,
+                block_len_bytes: None,
+                ..Self::blocked(kind.name(), bytes.len(), payload, payload.len(), 1, probes)
+            },
+            Some((kind @ FilterKind::BlockedBloom, probes, payload)) => {
+                Self::blocked(kind.name(), bytes.len(), payload, LINE_LEN_BYTES, 1, probes)
+            }
+            Some((kind @ FilterKind::Empty, ..)) => Self::constant(kind.name(), bytes.len(), 0.0),
+            Some((kind, ..)) => maybe(kind.name()),
+            None => maybe("filterblock"),
         }
     }
 

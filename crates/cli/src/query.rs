@@ -105,11 +105,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
             ask_all(arguments, Target::Native(filter))
         }
         FilterFile::Foreign(mut file) => {
-            file.unlock(path, &arguments.secret)?;
+            file.unlock(path, &arguments.foreign, &arguments.secret)?;
             let question =
                 Question { prefixes: arguments.prefixes, hex: arguments.format.hex, value_type: arguments.value_type };
             let asked = Asked::new(path, &file, &arguments.foreign, question)?;
-            if let Some(remark) = asked.remark() {
+            for remark in asked.remark().map(str::to_owned).into_iter().chain(file.unusable_filters()) {
                 output::message(format_args!("{}: {remark}", path.display()));
             }
             ask_all(arguments, Target::Foreign(asked))

@@ -103,10 +103,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         BlockFile::Foreign(mut file) => {
             report.kind = Some(file.kind());
-            file.unlock(path, &arguments.secret)?;
+            file.unlock(path, &arguments.foreign, &arguments.secret)?;
             if let Foreign::Parquet(file) = &file {
                 // All filters are checked, but a column name that does not exist is still an error.
                 arguments.foreign.chunks(path, file)?;
+            }
+            if let Some(note) = file.unusable_filters() {
+                message(format_args!("{}: {note}", path.display()));
             }
             let bar = progress::spinner("reading every block");
             let walked = foreign_verify::walk(path, &file);

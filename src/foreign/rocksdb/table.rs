@@ -11,12 +11,12 @@
 use std::ops::Range;
 
 use crate::codec::Cursor;
-use crate::foreign::{ChecksumKind, ForeignFilterInfo};
 use crate::foreign::block::{Block, Values};
 use crate::foreign::compression::Codec;
 use crate::foreign::error::{Error, Field, Result};
 use crate::foreign::index::{check_index, once};
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
+use crate::foreign::{ChecksumKind, ForeignFilterInfo};
 use crate::hash::{HashIdentity, Secret};
 
 use super::filter::RocksDbFilter;
@@ -153,9 +153,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         let file = self.bytes.as_ref();
         match &self.filter {
             Place::Nowhere(_) => true,
-            Place::Full(place) => {
-                file.get(place.clone()).is_none_or(|filter| self.policy.may_contain(filter, entry))
-            }
+            Place::Full(place) => file.get(place.clone()).is_none_or(|filter| self.policy.may_contain(filter, entry)),
             Place::Partitioned(index) => index.may_contain(&self.policy, file, entry, key),
         }
     }

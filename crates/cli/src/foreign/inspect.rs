@@ -122,6 +122,7 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
             report.filters.push(FilterReport::new(0, &info, Holds::Everything {}));
         }
     }
+    report.notes.extend(file.unusable_filters());
     report.summary = Summary::of(&report.filters, report.keys);
     Ok(report)
 }
@@ -159,32 +160,27 @@ impl Report {
             Ok(()) => self.keys = Some(keys),
             Err(error) => self.notes.push(format!("cannot count the keys: {error}")),
         }
-        let block = table.filter_block();
         let mut empty = 0;
-        let mut places = table.filters();
-        // `table.filters()` gives the places of the filters in the same order. It leaves out
-        // filters with an invalid range, and so does `block.filter`.
-        for filter in block.iter().flat_map(|block| (0..block.len()).filter_map(|number| block.filter(number))) {
-            match places.next() {
-                Some(place) if place.len_bytes > 0 => {
-                    let holds = Holds::DataBlocks {
-                        data_blocks_from: place.data_blocks.start,
-                        data_blocks_below: place.data_blocks.end,
-                    };
-                    if !self.add(place.offset, place.len_bytes, || filter.info(), holds) {
-                        break;
-                    }
-                }
-                _ => empty += 1,
+        for place in table.filters() {
+            if place.len_bytes == 0 {
+                empty += 1;
+                continue;
+            }
+            let holds = Holds::DataBlocks {
+                data_blocks_from: place.data_blocks.start,
+                data_blocks_below: place.data_blocks.end,
+            };
+            if !self.add(place.offset, place.len_bytes, || table.filter_info(&place), holds) {
+                break;
             }
         }
         if empty > 0 {
             self.properties.push(("empty_filters", json!(empty)));
         }
-        match (table.policy(), block) {
+        match (table.policy(), table.has_known_filters()) {
             (None, _) => self.notes.push("the table has no filter".to_owned()),
-            (Some(_), None) => self.notes.push("unknown filter policy, so every key may be present".to_owned()),
-            (Some(_), Some(_)) if table.key_forms().next().is_none() => {
+            (Some(_), false) => self.notes.push("unknown filter policy, so every key may be present".to_owned()),
+            (Some(_), true) if table.key_forms().next().is_none() => {
                 self.notes
                     .push("the filter denies the first keys in every key form, so every key may be present".to_owned());
             }
