@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod bytes;
+mod c_abi;
 mod foreign_filter;
 mod foreign_table;
 mod hosts;
@@ -18,6 +19,7 @@ mod store_ops;
 mod table;
 mod table_parts;
 
+pub use c_abi::c_abi;
 pub use foreign_filter::foreign_filter;
 pub use foreign_table::foreign_table;
 pub use index_file::index_file;

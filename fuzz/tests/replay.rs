@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 84,000 fixed mutations. The tests
+//! Runs the fuzz targets on every file of the seed corpora and on 104,000 fixed mutations. The tests
 //! work with any toolchain, take about half a minute, and give the same result every time.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::Command;
 
 use filterblock_fuzz::{
-    foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, parquet_add, parquet_footer,
-    patch_block, roundtrip, store_ops, table,
+    c_abi, foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, parquet_add,
+    parquet_footer, patch_block, roundtrip, store_ops, table,
 };
 
 thread_local! {
@@ -131,6 +131,11 @@ fn edited_blocks_with_valid_checksums_open_or_are_refused() {
 #[test]
 fn no_key_is_ever_denied() {
     replay("roundtrip", roundtrip, 4_000);
+}
+
+#[test]
+fn calls_of_any_kind_through_the_c_abi_deny_no_key() {
+    replay("c_abi", c_abi, 20_000);
 }
 
 #[test]

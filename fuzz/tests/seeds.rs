@@ -1,4 +1,4 @@
-//! Writes the seeds of the targets `open_block`, `table`, `log_and_manifest`, `store_ops`,
+//! Writes the seeds of the targets `c_abi`, `open_block`, `table`, `log_and_manifest`, `store_ops`,
 //! `foreign_filter`, `foreign_table`, `index_file`, `parquet_add` and `parquet_footer`. The bytes are the
 //! same each time. The command is
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`.
@@ -96,6 +96,32 @@ fn seeds_of_open_block() {
         (0..num_keys).for_each(|i| builder.add(&i.to_le_bytes()));
         write("open_block", &format!("{name}.fb"), &[&builder.finish().unwrap()]);
     }
+}
+
+#[test]
+#[ignore = "writes seed files to fuzz/corpus"]
+fn seeds_of_c_abi() {
+    let bloom: &[u8] = &[42, 0, 1, 3, 0x29, 0x23];
+    let ribbon: &[u8] = &[42, 0, 1, 8, 0x29, 0x23];
+    // Steps: keys; prefixes; finish; open and ask; a set.
+    let keys: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x00\x01\x05lemon\x03\x03\x02ab\x02cd\x02ef\x40";
+    let prefixes: &[u8] = b"\x04\x03\x01\x00\x00\x03app\x00\x00\x03pea";
+    let finish: &[u8] = &[5, 1, 1];
+    let compact: &[u8] = &[5, 0, 1];
+    let open: &[u8] = &[8, 0, 0xf0, 0, 0, 5, 0, 1];
+    let touch: &[u8] = &[8, 0, 0xf1, 9, 0, 7, 1, 1];
+    let ask: &[u8] = b"\x0a\x00\x00\x03abc\x00\x00\x00\x00\x00\x00\x00\x01\x01\x0b\x00\xf0\x00\x00\x04pear\x01\x01";
+    let set: &[u8] = b"\x0c\x50\x00\x00abc\x0c\x05\x00\x00abc\x0c\xf0\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00abc";
+    let damage: &[u8] = &[7, 0, 20, 0, 3, 1, 2, 4];
+    let partitions: &[u8] = b"\x0d\x03\x29\x23\x02\x00\x04\x05apple\x04pear\x05lemon\x03abc\x01\x01";
+    let anything: &[u8] = b"\x0e\x10bloom:10\x00\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x01\x01";
+    write("c_abi", "bloom", &[bloom, keys, finish, open, ask, set]);
+    write("c_abi", "ribbon-prefixes", &[ribbon, prefixes, keys, finish, open, touch, ask, set]);
+    write("c_abi", "compact", &[bloom, keys, compact, open, ask]);
+    write("c_abi", "damage", &[bloom, keys, finish, damage, touch, ask, open, damage, touch, set]);
+    write("c_abi", "partitions", &[bloom, partitions, open, touch, ask, set]);
+    write("c_abi", "lost-key", &[bloom, keys, b"\x00\x02\xfaabcdefghij", finish, finish, &[4, 2], keys, finish, open]);
+    write("c_abi", "anything", &[ribbon, anything, open, ask, set]);
 }
 
 #[test]

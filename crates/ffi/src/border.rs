@@ -38,3 +38,31 @@ pub(crate) unsafe fn report<T>(error: *mut ErrorInfo, call: impl FnOnce() -> Res
 pub(crate) fn code(result: Result<(), Code>) -> Code {
     result.err().unwrap_or(Code::Ok)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_the_fallback() {
+        assert!(or(true, || panic!("expected")));
+        assert!(!or(true, || false));
+    }
+
+    #[test]
+    fn a_panic_is_reported_with_code_and_message() {
+        let mut error = MaybeUninit::<ErrorInfo>::uninit();
+        // SAFETY: the pointer is valid, and `report` writes the struct.
+        let (result, error) = unsafe {
+            let result = report::<()>(error.as_mut_ptr(), || panic!("expected"));
+            (result, error.assume_init())
+        };
+        assert_eq!((result, error.code), (Err(Code::Panic), Code::Panic));
+        assert!(error.message.starts_with(&b"the library panicked".map(|byte| byte.cast_signed())));
+        // SAFETY: NULL is fine.
+        let result = unsafe { report::<()>(std::ptr::null_mut(), || panic!("expected")) };
+        assert_eq!(code(result), Code::Panic);
+    }
+}

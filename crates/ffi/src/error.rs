@@ -145,3 +145,50 @@ pub(crate) fn copy_text(text: &str, buffer: &mut [c_char]) {
     // A zero byte inside the text would end it early.
     buffer.iter_mut().zip(bytes).for_each(|(to, from)| *to = from as c_char);
 }
+
+#[cfg(test)]
+mod tests {
+    use filterblock::{Field, HashKind};
+
+    use super::*;
+
+    #[test]
+    fn every_error_of_the_library_has_its_code() {
+        let field = Field::Page;
+        let errors = [
+            (Error::Io(std::io::Error::other("x")), Code::Io),
+            (Error::Io(std::io::Error::other("x")).in_file("x".as_ref()), Code::Io),
+            (Error::Corrupt { field, offset: 7 }, Code::Corrupt),
+            (Error::ChecksumMismatch { field, offset: 7, stored: 1, computed: 2 }, Code::ChecksumMismatch),
+            (Error::Unsupported { field, found: 7 }, Code::Unsupported),
+            (Error::Unexpected { field, found: String::new(), expected: String::new() }, Code::Unexpected),
+            (Error::Secret { hash: HashKind::SipHash13, stored: None, given: None }, Code::Secret),
+            (Error::Invalid { what: "x", given: String::new(), reason: "x; y".into() }, Code::Invalid),
+            (Error::TooLarge { what: "x" }, Code::TooLarge),
+            (Error::SelfCheckFailed { denied: 7 }, Code::SelfCheckFailed),
+        ];
+        for (error, code) in errors {
+            // A code tells the same as the methods of the error.
+            let (is_damage, is_unsupported) = (error.is_damage(), error.is_unsupported());
+            assert_eq!(is_damage, crate::filterblock_code_is_damage(code as u32), "{error}");
+            assert_eq!(is_unsupported, crate::filterblock_code_is_unsupported(code as u32), "{error}");
+            let info = ErrorInfo::new(&error.into());
+            assert_eq!((info.code, info.offset), (code, if is_damage { 7 } else { 0 }));
+        }
+    }
+
+    #[test]
+    fn text_is_cut_between_characters_and_ends_with_zero() {
+        let cut = |text: &str| {
+            let mut buffer = [0x55; 6];
+            copy_text(text, &mut buffer);
+            buffer.map(|byte| byte as u8)
+        };
+        assert_eq!(cut(""), [0; 6]);
+        assert_eq!(cut("abcde"), *b"abcde\0");
+        assert_eq!(cut("abcdef"), *b"abcde\0");
+        assert_eq!(cut("abc\u{20ac}"), *b"abc\0\0\0");
+        assert_eq!(cut("ab\u{20ac}"), *b"ab\xe2\x82\xac\0");
+        copy_text("a", &mut []);
+    }
+}

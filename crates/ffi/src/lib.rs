@@ -26,6 +26,7 @@ pub use error::*;
 pub use expected::*;
 pub use filter::*;
 pub use hasher::*;
+pub use hashes::*;
 pub use info::*;
 pub use partitioned::*;
 pub use set::*;

@@ -3,6 +3,7 @@
 pub mod redb;
 pub mod report;
 pub mod row;
+pub mod slatedb;
 pub mod stopwatch;
 pub mod workload;
 

@@ -1,1 +1,55 @@
 //! filterblock as the filter policy of SlateDB.
+//!
+//! [`Filters`] makes the list of policies that every part of a SlateDB database needs: the writer, the
+//! readers, the compactor and its workers. It counts what happens to the filters.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use filterblock_slatedb::Filters;
+//! use slatedb::{Db, object_store::memory::InMemory};
+//!
+//! # async fn open() -> Result<(), Box<dyn std::error::Error>> {
+//! let filters = Filters::new("bumped-ribbon:7".parse()?);
+//! let store = Arc::new(InMemory::new());
+//! let db = Db::builder("orders", store).with_filter_policies(filters.policies()).build().await?;
+//! db.put(b"apple", b"1").await?;
+//! assert_eq!(db.get(b"pear").await?, None);
+//! println!("{:?}", filters.counts());
+//! # db.close().await?;
+//! # Ok(())
+//! # }
+//! # tokio::runtime::Runtime::new().unwrap().block_on(open()).unwrap();
+//! ```
+//!
+//! **No damage becomes "absent".** If the bytes of a filter are damaged, of a newer version or under
+//! another hasher, the filter answers "maybe" for every key, and [`Counts`] says so.
+//!
+//! **A filter of another SST goes unnoticed.** SlateDB does not tell a policy which SST a filter
+//! belongs to. SlateDB's manifest and checksums must keep each filter with its SST.
+//!
+//! | To | Use |
+//! |---|---|
+//! | choose the filter of each SST | [`Filters::new`], [`Filters::by_num_keys`] |
+//! | answer scans of a prefix | [`Filters::with_prefixes`] |
+//! | use the Bloom filters of older SSTs | [`Filters::reading_bloom`] |
+//! | count damage, probes and denied keys | [`Filters::counts`] |
+//! | keep another list of policies from starting | [`Filters::record_or_compare`] |
+//! | find SSTs without a filter of the policy | [`Filters::inspect`] |
+
+mod bloom;
+mod builder;
+mod config;
+mod counters;
+mod error;
+mod filter;
+mod filters;
+mod inspection;
+mod policy;
+mod record;
+mod report;
+
+pub use counters::Counts;
+pub use error::{Error, Result};
+pub use filters::Filters;
+pub use inspection::Inspection;
+pub use report::{SstFilter, SstReport};

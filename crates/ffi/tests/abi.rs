@@ -1,0 +1,158 @@
+//! The functions of ABI 1 stay as they are: the committed prototypes, the exported symbols and the name
+//! of the shared library.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{command, crate_folder, have, libraries, run};
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(crate_folder().join(path)).unwrap()
+}
+
+/// Returns the type of a parameter, without the parameter's name, which is not part of the ABI.
+fn type_of(parameter: &str) -> &str {
+    let name = parameter.rsplit(['*', ' ']).next().unwrap();
+    let without = parameter.strip_suffix(name).unwrap().trim_end();
+    if without.is_empty() { parameter } else { without }
+}
+
+/// Returns the prototypes of a header, each on one line and without the names of parameters.
+fn prototypes(header: &str) -> BTreeSet<String> {
+    let mut code = String::new();
+    let mut rest = header;
+    while let Some((before, comment)) = rest.split_once("/*") {
+        code.push_str(before);
+        rest = comment.split_once("*/").unwrap().1;
+    }
+    code.push_str(rest);
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let code = lines.collect::<Vec<_>>().join(" ");
+    code.replace("extern \"C\" {", ";")
+        .split(';')
+        .map(|statement| statement.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter_map(|statement| {
+            let (function, parameters) = statement.strip_suffix(')')?.split_once('(')?;
+            let types: Vec<_> = parameters.split(", ").map(type_of).collect();
+            Some(format!("{function}({})", types.join(", ")))
+        })
+        .collect()
+}
+
+fn name_of(prototype: &str) -> &str {
+    prototype.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap()
+}
+
+fn committed() -> BTreeSet<String> {
+    read("tests/abi_1/prototypes.txt").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn prototypes_of_the_abi_never_change() {
+    let (committed, present) = (committed(), prototypes(&read("include/filterblock.h")));
+    assert!(committed.len() > 60);
+    let changed: Vec<_> = committed.difference(&present).collect();
+    assert!(
+        changed.is_empty(),
+        "old programs no longer link or pass other types; bring these functions back, or raise the ABI version: \
+         {changed:#?}"
+    );
+    let new: Vec<_> = present.difference(&committed).collect();
+    assert!(new.is_empty(), "add the new functions to tests/abi_1/prototypes.txt: {new:#?}");
+}
+
+#[test]
+fn prototypes_of_the_frozen_header_are_committed() {
+    let frozen = prototypes(&read("tests/abi_1/filterblock_1.h"));
+    assert!(frozen.len() > 60 && frozen.is_subset(&committed()), "{:#?}", frozen.difference(&committed()));
+}
+
+#[test]
+fn frozen_calls_call_every_function_of_the_frozen_header() {
+    let calls = read("tests/abi_1/calls.c");
+    for prototype in prototypes(&read("tests/abi_1/filterblock_1.h")) {
+        let name = name_of(&prototype).strip_prefix("filterblock_").unwrap();
+        let uses = calls.match_indices(name).filter(|(at, _)| {
+            let before = calls[..*at].chars().next_back().unwrap();
+            !before.is_alphanumeric() && before != '_' && calls[at + name.len()..].starts_with('(')
+        });
+        assert!(calls.contains(&format!(", {name}, ")), "{name} has no pointer of its type");
+        assert!(uses.count() > 0, "{name} is not called");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn shared_library_exports_the_functions_and_nothing_else() {
+    if !have("shared_library_exports_the_functions_and_nothing_else", &["nm"]) {
+        return;
+    }
+    let library = libraries().join("libfilterblock_ffi.so");
+    let symbols = run(command("nm", &["-D", "--defined-only", "--format=posix"]).arg(&library));
+    let exported: BTreeSet<&str> = symbols.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    let committed = committed();
+    assert_eq!(exported, committed.iter().map(|prototype| name_of(prototype)).collect());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn shared_library_is_named_by_the_abi_version() {
+    if !have("shared_library_is_named_by_the_abi_version", &["readelf"]) {
+        return;
+    }
+    let library = libraries().join("libfilterblock_ffi.so");
+    let found = run(command("readelf", &["-d"]).arg(&library));
+    let name = format!("Library soname: [libfilterblock.so.{}]", filterblock_ffi::FILTERBLOCK_ABI_VERSION);
+    assert!(found.contains(&name), "{found}");
+    let header = read("include/filterblock.h");
+    let version = format!("#define FILTERBLOCK_ABI_VERSION {}\n", filterblock_ffi::filterblock_abi_version());
+    assert!(header.contains(&version));
+}
+
+/// Functions that only read a field, so that they cannot panic.
+const WITHOUT_CATCH: [&str; 8] = [
+    "filterblock_abi_version",
+    "filterblock_builder_len",
+    "filterblock_bytes_data",
+    "filterblock_bytes_len",
+    "filterblock_code_is_damage",
+    "filterblock_code_is_unsupported",
+    "filterblock_set_len",
+    "filterblock_version",
+];
+
+#[test]
+fn every_exported_function_stops_panics() {
+    // Either the function calls the module `border`, or a helper of its file that does.
+    let catches = [
+        "border::",
+        " answer(",
+        " ask(",
+        " finish_with(",
+        " insert(",
+        " open(",
+        " with_secret(",
+        "answers.ask(",
+        "builder.add(",
+        "builder.step(",
+        "filterblock_verified_ask",
+        "hashes.ask(",
+        "set_quietly(",
+    ];
+    let mut without = BTreeSet::new();
+    for entry in std::fs::read_dir(crate_folder().join("src")).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for function in text.split("#[unsafe(no_mangle)]").skip(1) {
+            let name = function.split_once(" fn ").unwrap().1.split('(').next().unwrap().to_owned();
+            let (signature, body) = function.split_once("{\n").unwrap();
+            assert!(signature.contains("extern \"C\""), "{name}");
+            let body = body.split("\n}\n").next().unwrap();
+            if !catches.iter().any(|catch| body.contains(catch)) {
+                without.insert(name);
+            }
+        }
+    }
+    assert_eq!(without, WITHOUT_CATCH.map(str::to_owned).into());
+}

@@ -1,0 +1,348 @@
+//! Filters answer through the ABI as in Rust, and no misuse or damage becomes "absent".
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+#![allow(unsafe_code, reason = "the ABI takes pointers")]
+
+mod common {
+    pub mod calls;
+}
+
+use std::ptr;
+
+use common::calls::*;
+use filterblock::{
+    Expected, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, PartitionedBuilder, Verify, layout,
+};
+use filterblock_ffi::*;
+
+const N: u64 = 700;
+const KINDS: [&str; 8] = [
+    "full",
+    "bloom:10",
+    "blocked-bloom:10",
+    "split-block:10",
+    "split-block-512:10",
+    "ribbon:8",
+    "bumped-ribbon:8",
+    "binary-fuse:8",
+];
+
+fn own() -> KeyHasher {
+    KeyHasher::xxh3(HashSeed(SEED))
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number:06}").into_bytes()
+}
+
+/// Builds a filter of [`N`] keys in Rust.
+fn in_rust(spec: &str) -> Vec<u8> {
+    let mut builder = FilterBuilder::new(spec.parse().unwrap(), own()).with_table_id(TABLE);
+    (0..N).for_each(|i| builder.add(&key(i)));
+    builder.finish().unwrap()
+}
+
+fn partitioned() -> Vec<u8> {
+    let mut builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), own(), 100).with_table_id(TABLE);
+    (0..N).for_each(|i| builder.add(&key(i)).unwrap());
+    builder.finish().unwrap()
+}
+
+fn blocks() -> Vec<Vec<u8>> {
+    KINDS.iter().map(|spec| in_rust(spec)).chain([partitioned()]).collect()
+}
+
+/// Compares all answers of a filter with those of Rust.
+fn assert_answers_alike(filter: &Open, block: &FilterBlock<&[u8]>) {
+    let keys: Vec<_> = (0..2 * N).map(key).collect();
+    let hashes: Vec<u64> = keys.iter().map(|key| block.hasher().of(key).raw()).collect();
+    let by_hash: Vec<bool> = hashes.iter().map(|&hash| block.may_contain_hash(KeyHash::from_raw(hash))).collect();
+    let by_key: Vec<bool> = keys.iter().map(|key| block.may_contain(key)).collect();
+    assert!(by_key[..N as usize].iter().all(|maybe| *maybe));
+    for (i, key) in keys.iter().enumerate() {
+        assert_eq!(filterblock_filter_may_contain_hash(filter.get(), hashes[i]), by_hash[i]);
+        assert_eq!(filter.may_contain(key), by_key[i]);
+        assert_eq!(filter.may_contain_hashed_key(key, hashes[i]), by_key[i]);
+        filterblock_filter_prefetch(filter.get(), hashes[i]);
+    }
+    for count in [0, 1, 127, 128, 129, 256, keys.len()] {
+        assert_eq!(filter.may_contain_hashes(&hashes[..count]), by_hash[..count], "{count}");
+        assert_eq!(filter.may_contain_keys(&keys[..count]), by_key[..count], "{count}");
+    }
+}
+
+#[test]
+fn filters_answer_as_in_rust_however_they_are_opened() {
+    let (hasher, folder) = (hasher(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("filter");
+    for bytes in blocks() {
+        let block = FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, &own()), Verify::AtOpen).unwrap();
+        std::fs::write(&path, [b"before", bytes.as_slice(), b"behind"].concat()).unwrap();
+        let path = path.to_str().unwrap();
+        for verify in [FILTERBLOCK_VERIFY_AT_OPEN, FILTERBLOCK_VERIFY_ON_FIRST_TOUCH] {
+            let expected = expected(&hasher);
+            // SAFETY: the bytes outlive the filter.
+            let borrowed = unsafe { Open::borrowed(&bytes, &expected, verify) };
+            assert_answers_alike(&borrowed.unwrap(), &block);
+            assert_answers_alike(&Open::copied(&bytes, &expected, verify).unwrap(), &block);
+            assert_answers_alike(&Open::mapped(path, 6, bytes.len(), &expected, verify).unwrap(), &block);
+        }
+    }
+}
+
+#[test]
+fn builders_give_the_bytes_of_rust_by_every_way_to_add() {
+    let hasher = hasher();
+    let keys: Vec<_> = (0..N).map(key).collect();
+    let hashes: Vec<u64> = keys.iter().map(|key| hash(&hasher, key)).collect();
+    for spec in KINDS {
+        let mut builder = builder_of_table(spec, &hasher);
+        for (i, key) in keys.iter().enumerate().take(100) {
+            if i % 2 == 0 {
+                add(&mut builder, key)
+            } else {
+                filterblock_builder_add_hash(Some(&mut builder), hashes[i])
+            }
+        }
+        filterblock_builder_set_threads(Some(&mut builder), 2);
+        let pointers: Vec<_> = keys[100..400].iter().map(|key| pointer(key)).collect();
+        let lens: Vec<_> = keys[100..400].iter().map(Vec::len).collect();
+        // SAFETY: the arrays have so many elements.
+        unsafe {
+            filterblock_builder_add_keys(Some(&mut builder), pointers.as_ptr(), lens.as_ptr(), 300);
+            filterblock_builder_add_hashes(Some(&mut builder), hashes[400..].as_ptr(), hashes.len() - 400);
+        }
+        assert_eq!(filterblock_builder_len(Some(&builder)), keys.len());
+        assert!(finish(&mut builder).unwrap() == in_rust(spec), "{spec}");
+        // The settings stay, and the keys do not.
+        filterblock_builder_clear(Some(&mut builder));
+        assert_eq!(filterblock_builder_len(Some(&builder)), 0);
+        keys.iter().for_each(|key| add(&mut builder, key));
+        assert!(finish(&mut builder).unwrap() == in_rust(spec), "{spec}");
+        filterblock_builder_free(Some(builder));
+    }
+}
+
+/// A way to lose a key, and the code of the error that reports it.
+type Loss = (fn(&mut Builder), Code);
+
+#[test]
+fn builders_that_lost_a_key_do_not_finish() {
+    let hasher = hasher();
+    // SAFETY: pointers are NULL or valid.
+    let losses: [Loss; 7] = unsafe {
+        [
+            (|builder| filterblock_builder_add(Some(builder), ptr::null(), 3), Code::NullArgument),
+            (|builder| filterblock_builder_add(Some(builder), pointer(b"abc"), usize::MAX), Code::NullArgument),
+            (|builder| filterblock_builder_add_hash(Some(builder), FILTERBLOCK_NO_HASH), Code::NullArgument),
+            (|builder| filterblock_builder_add_hashes(Some(builder), ptr::null(), 3), Code::NullArgument),
+            (
+                |builder| filterblock_builder_add_hashes(Some(builder), [1, FILTERBLOCK_NO_HASH, 3].as_ptr(), 3),
+                Code::NullArgument,
+            ),
+            (
+                |builder| {
+                    let keys = [pointer(b"abc"), ptr::null()];
+                    filterblock_builder_add_keys(Some(builder), keys.as_ptr(), [3, 3].as_ptr(), 2);
+                },
+                Code::NullArgument,
+            ),
+            (|builder| filterblock_builder_add_prefix(Some(builder), pointer(b"abc"), 3), Code::Invalid),
+        ]
+    };
+    for (number, (lose, code)) in losses.into_iter().enumerate() {
+        for finish in [finish, finish_compact] {
+            let mut builder = builder_of_table("bloom:10", &hasher);
+            add(&mut builder, b"apple");
+            lose(&mut builder);
+            add(&mut builder, b"pear");
+            assert_eq!(finish(&mut builder).unwrap_err().code, code, "{number}");
+            // A second attempt must not give a filter without the keys.
+            assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid, "{number}");
+            filterblock_builder_clear(Some(&mut builder));
+            add(&mut builder, b"apple");
+            assert!(finish(&mut builder).is_ok(), "{number}");
+            assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid, "{number}");
+        }
+    }
+}
+
+#[test]
+fn settings_that_fail_keep_the_keys() {
+    let hasher = hasher();
+    let mut builder = builder_of_table("bloom:10", &hasher);
+    add(&mut builder, b"apple");
+    for extractor in ["", &"x".repeat(101)] {
+        assert_eq!(set_prefixes(&mut builder, extractor, true).unwrap_err().code, Code::Invalid);
+    }
+    set_prefixes(&mut builder, "first-2", true).unwrap();
+    add_prefix(&mut builder, b"ap");
+    let bytes = finish(&mut builder).unwrap();
+    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+    assert!(filter.may_contain(b"apple") && !filter.may_contain(b"pear"));
+    assert!(filter.may_contain_prefix("first-2", b"ap") && !filter.may_contain_prefix("first-2", b"pe"));
+    assert!(filter.may_contain_prefix("first-3", b"pe"));
+    // SAFETY: the pointers are NULL or valid, and the name is not UTF-8.
+    unsafe {
+        assert!(filterblock_filter_may_contain_prefix(filter.get(), c"\xff".as_ptr(), pointer(b"pe"), 2));
+        assert!(filterblock_filter_may_contain_prefix(filter.get(), ptr::null(), pointer(b"pe"), 2));
+        assert!(filterblock_filter_may_contain_prefix(filter.get(), c"first-2".as_ptr(), ptr::null(), 2));
+    }
+}
+
+#[test]
+fn misused_queries_answer_maybe() {
+    let hasher = hasher();
+    let bytes = in_rust("bloom:10");
+    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+    assert!(!filter.may_contain(b"absent"));
+    assert!(filterblock_filter_may_contain_hash(filter.get(), FILTERBLOCK_NO_HASH));
+    assert!(filter.may_contain_hashed_key(b"absent", FILTERBLOCK_NO_HASH));
+    let absent = hash(&hasher, b"absent");
+    assert_eq!(filter.may_contain_hashes(&[absent, FILTERBLOCK_NO_HASH, absent]), [false, true, false]);
+    // SAFETY: the pointers are NULL or valid.
+    unsafe {
+        assert!(filterblock_filter_may_contain(filter.get(), ptr::null(), 1));
+        assert!(filterblock_filter_may_contain(filter.get(), pointer(b"absent"), usize::MAX));
+        assert!(filterblock_filter_may_contain_hashed_key(filter.get(), ptr::null(), 1, absent));
+        let (keys, lens) = ([pointer(b"absent"), ptr::null(), ptr::null()], [6, 6, 0]);
+        let mut answers = [false; 3];
+        filterblock_filter_may_contain_keys(filter.get(), keys.as_ptr(), lens.as_ptr(), 3, answers.as_mut_ptr());
+        assert_eq!(answers, [false, true, filter.may_contain(b"")]);
+        for (keys, lens) in [(ptr::null(), lens.as_ptr()), (keys.as_ptr(), ptr::null())] {
+            let mut answers = [false; 3];
+            filterblock_filter_may_contain_keys(filter.get(), keys, lens, 3, answers.as_mut_ptr());
+            assert_eq!(answers, [true; 3]);
+        }
+        // No array is so long.
+        filterblock_filter_may_contain_hashes(filter.get(), [absent].as_ptr(), usize::MAX, answers.as_mut_ptr());
+    }
+}
+
+#[test]
+fn damage_is_counted_and_denies_no_key() {
+    let hasher = hasher();
+    for spec in KINDS.into_iter().filter(|spec| *spec != "full") {
+        let sound = in_rust(spec);
+        let mut found = 0;
+        for at in (0..sound.len()).step_by(37) {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1 << (at % 8);
+            let with_offset = ExpectedInfo { offset: 1 << 40, ..expected(&hasher) };
+            let error = Open::copied(&bytes, &with_offset, FILTERBLOCK_VERIFY_AT_OPEN).unwrap_err();
+            assert!(filterblock_code_is_damage(error.code as u32) || error.code == Code::Unsupported, "{error:?}");
+            assert!(error.offset >= 1 << 40 || error.code == Code::Unsupported, "{error:?}");
+            assert!(!error.is_hasher_mismatch);
+            let Ok(filter) = Open::copied(&bytes, &with_offset, FILTERBLOCK_VERIFY_ON_FIRST_TOUCH) else { continue };
+            assert!((0..N).all(|i| filter.may_contain(&key(i))), "{spec}, byte {at}");
+            found += filterblock_filter_damaged_pages(filter.get());
+            let error = filter.verify_pages().unwrap_err();
+            assert_eq!((error.code, error.offset), (Code::ChecksumMismatch, 1 << 40));
+        }
+        assert!(found > 0, "{spec}");
+    }
+}
+
+#[test]
+fn blocks_of_any_table_meet_all_other_expectations() {
+    let hasher = hasher();
+    let other = filterblock_hasher_new_xxh3(SEED + 1).unwrap();
+    let with_id = in_rust("bloom:10");
+    let mut builder = builder("bloom:10", &hasher).unwrap();
+    add(&mut builder, b"apple");
+    let without_id = finish(&mut builder).unwrap();
+    for bytes in [&with_id, &without_id] {
+        let checksum = layout::checksum_of(bytes).unwrap();
+        let any = || ExpectedInfo { flags: FILTERBLOCK_EXPECT_ANY_TABLE, table_id: [0; 16], ..expected(&hasher) };
+        let open = |expected: ExpectedInfo| Open::copied(bytes, &expected, FILTERBLOCK_VERIFY_AT_OPEN);
+        let code = |expected| open(expected).unwrap_err().code;
+        assert!(open(any()).unwrap().may_contain(if bytes == &with_id { b"key 000001" } else { b"apple" }));
+        let with = |flags| ExpectedInfo { flags: FILTERBLOCK_EXPECT_ANY_TABLE | flags, ..any() };
+        assert_eq!(code(ExpectedInfo { num_entries: 0, ..with(FILTERBLOCK_EXPECT_NUM_ENTRIES) }), Code::Unexpected);
+        assert!(open(ExpectedInfo { num_entries: N, ..with(FILTERBLOCK_EXPECT_NUM_ENTRIES) }).is_ok());
+        let checked = |checksum| ExpectedInfo { checksum, ..with(FILTERBLOCK_EXPECT_CHECKSUM) };
+        assert_eq!(code(checked(checksum ^ 1)), Code::Unexpected);
+        assert!(open(checked(checksum)).is_ok());
+        assert_eq!(code(with(FILTERBLOCK_EXPECT_PREFIXES)), Code::NullArgument);
+        let prefixes = ExpectedInfo { extractor: c"first-2".as_ptr(), ..with(FILTERBLOCK_EXPECT_PREFIXES) };
+        assert_eq!(code(prefixes), Code::Unexpected);
+        assert_eq!(code(with(16)), Code::Invalid);
+        assert_eq!(code(ExpectedInfo { hasher: ptr::null(), ..any() }), Code::NullArgument);
+        let error = open(ExpectedInfo { hasher: &raw const *other, ..any() }).unwrap_err();
+        assert!(error.code == Code::Unexpected && error.is_hasher_mismatch, "{error:?}");
+        assert_eq!(Open::copied(bytes, &any(), 2).unwrap_err().code, Code::Invalid);
+        // Without the flag, zeros name no table.
+        assert_eq!(code(ExpectedInfo { flags: 0, ..any() }), Code::Invalid);
+    }
+}
+
+#[test]
+fn secrets_must_be_the_same() {
+    let make = |new: unsafe extern "C" fn(u64, *const _, usize, *mut ErrorInfo) -> Option<Box<Hasher>>,
+                secret: &[u8]| {
+        // SAFETY: the pointers are valid.
+        with_error(|error| unsafe { new(SEED, pointer(secret), secret.len(), error) })
+    };
+    for new in [filterblock_hasher_new_xxh3_secret, filterblock_hasher_new_sip13] {
+        let (hasher, none) = make(new, &[1; 16]);
+        let (other, _) = make(new, &[2; 16]);
+        let (hasher, other) = (hasher.unwrap(), other.unwrap());
+        assert!(none.is_none());
+        let mut builder = builder_of_table("bloom:10", &hasher);
+        add(&mut builder, b"apple");
+        let bytes = finish(&mut builder).unwrap();
+        assert!(Open::copied(&bytes, &expected(&hasher), 0).unwrap().may_contain(b"apple"));
+        for flags in [0, FILTERBLOCK_EXPECT_ANY_TABLE] {
+            let error = Open::copied(&bytes, &ExpectedInfo { flags, ..expected(&other) }, 0).unwrap_err();
+            assert!(error.code == Code::Secret && error.is_hasher_mismatch, "{error:?}");
+        }
+        let (none, error) = make(new, &[1; 15]);
+        assert!(none.is_none() && error.unwrap().code == Code::Invalid);
+    }
+}
+
+#[test]
+fn long_messages_are_cut_between_characters() {
+    let hasher = hasher();
+    for len in 150..170 {
+        // Characters of three bytes, from 20 different offsets.
+        let path = format!("/{}{}", "x".repeat(len), "\u{20ac}/".repeat(200));
+        let error = Open::mapped(&path, 0, 1, &expected(&hasher), 0).unwrap_err();
+        assert_eq!(error.code, Code::Io);
+        let most = FILTERBLOCK_ERROR_MESSAGE_LEN - 1;
+        assert!((most - 2..=most).contains(&error.message.len()) && path.starts_with(&error.message));
+    }
+}
+
+#[test]
+fn plans_and_metadata_are_those_of_rust() {
+    let hasher = hasher();
+    for spec in KINDS.into_iter().filter(|spec| *spec != "full") {
+        let bytes = in_rust(spec);
+        let filter = Open::copied(&bytes, &expected(&hasher), 0).unwrap();
+        let (mut plan, mut metadata) = (None::<PlanInfo>, None::<MetadataInfo>);
+        let mut planned = std::mem::MaybeUninit::<PlanInfo>::uninit();
+        let mut found = std::mem::MaybeUninit::<MetadataInfo>::uninit();
+        let text = std::ffi::CString::new(spec).unwrap();
+        // SAFETY: the pointers are valid, and a call that returns `Ok` writes the struct.
+        unsafe {
+            if filterblock_plan(text.as_ptr(), N, planned.as_mut_ptr(), ptr::null_mut()) == Code::Ok {
+                plan = Some(planned.assume_init());
+            }
+            if filterblock_filter_metadata(filter.get(), found.as_mut_ptr(), ptr::null_mut()) == Code::Ok {
+                metadata = Some(found.assume_init());
+            }
+        }
+        let (plan, metadata) = (plan.unwrap(), metadata.unwrap());
+        let block = FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, &own()), Verify::AtOpen).unwrap();
+        assert_eq!((metadata.num_keys, metadata.block_len_bytes), (N, bytes.len() as u64));
+        assert_eq!(metadata.expected_fpr, block.expected_false_positive_rate());
+        assert_eq!((metadata.probes, metadata.num_partitions), (block.metadata().probes, 0));
+        assert_eq!((metadata.hash_function, metadata.hash_seed, metadata.table_id), (1, SEED, TABLE));
+        assert!(metadata.has_whole_keys && !metadata.has_prefixes && metadata.extractor[0] == 0);
+        let off = plan.block_len_bytes.abs_diff(metadata.block_len_bytes);
+        assert!(off * 20 <= metadata.block_len_bytes, "{spec}: {off}");
+        assert!(plan.block_len_bytes > plan.payload_len_bytes && plan.lines_if_absent >= 1.0);
+        assert!((plan.bits_per_key - plan.payload_len_bytes as f64 * 8.0 / N as f64).abs() < 1e-9);
+        assert!(plan.expected_fpr > 0.0 && plan.expected_fpr < 0.05 && plan.lines_if_present >= 1.0);
+    }
+}

@@ -1,0 +1,189 @@
+//! Installs the libraries, and compiles and runs the examples and the frozen calls of ABI 1: with the
+//! shared and the static library, under valgrind, and under AddressSanitizer.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::{command, have, libraries, run, words};
+use tempfile::TempDir;
+
+const PREFIX: &str = "/opt/filterblock";
+
+/// A compiled program: its source, and arguments of the compiler.
+const PROGRAMS: [(&str, &[&str]); 4] = [
+    ("examples/embed.c", &[]),
+    ("examples/embed.cc", &["-pthread"]),
+    ("tests/abi_1/calls.c", &["-DFILTERBLOCK_HEADER=<filterblock.h>"]),
+    ("tests/abi_1/calls.c", &["-DFILTERBLOCK_HEADER=\"filterblock_1.h\""]),
+];
+
+/// Installs into a folder that is not the prefix, as packagers do. Returns the folder.
+fn installed() -> &'static Path {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let set = |name: &str, value: &Path| format!("{name}={}", value.display());
+        let variables = [set("LIBRARIES", &libraries()), set("DESTDIR", folder.path()), set("PREFIX", PREFIX.as_ref())];
+        run(command("make", &["install"]).args(variables));
+        folder
+    });
+    folder.path()
+}
+
+fn library_folder() -> PathBuf {
+    installed().join(PREFIX.trim_start_matches('/')).join("lib")
+}
+
+fn pkg_config(arguments: &[&str]) -> Vec<String> {
+    let path = library_folder().join("pkgconfig");
+    let mut command = command("pkg-config", arguments);
+    words(command.arg("filterblock").env("PKG_CONFIG_PATH", path).env("PKG_CONFIG_SYSROOT_DIR", installed()))
+}
+
+/// Compiles a program, with arguments that name the library. Returns the path of the program.
+fn compile((source, arguments): (&str, &[&str]), more: &[&str], library: &[String], folder: &Path) -> PathBuf {
+    let is_cpp = source.ends_with(".cc");
+    let (compiler, standard) = if is_cpp { ("c++", "-std=c++17") } else { ("cc", "-std=c11") };
+    let program = folder.join("program");
+    let mut command = command(compiler, &[standard, "-g", "-Wall", "-Wextra", "-Werror", "-Wpedantic"]);
+    command.args(arguments).args(more).args(pkg_config(&["--cflags"])).arg(source).args(library);
+    run(command.arg("-o").arg(&program));
+    program
+}
+
+fn shared() -> Vec<String> {
+    let path = format!("-Wl,-rpath,{}", library_folder().display());
+    pkg_config(&["--libs"]).into_iter().chain([path]).collect()
+}
+
+fn static_library() -> Vec<String> {
+    let with_dependencies = pkg_config(&["--static", "--libs"]);
+    let file = library_folder().join("libfilterblock.a").display().to_string();
+    with_dependencies.into_iter().map(|word| if word == "-lfilterblock" { file.clone() } else { word }).collect()
+}
+
+/// Compiles and runs all programs. `runner` is a command that runs the program.
+fn run_all(more: &[&str], library: &[String], runner: &[&str], variables: &[(&str, &str)]) {
+    for program in PROGRAMS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = compile(program, more, library, folder.path());
+        let scratch = folder.path().join("scratch");
+        let mut command = match runner {
+            [] => Command::new(path),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(path);
+                command
+            }
+        };
+        let printed = run(command.arg(scratch).envs(variables.iter().copied()));
+        check_output(program.0, &printed);
+    }
+}
+
+fn check_output(source: &str, printed: &str) {
+    let expected: &[&str] = match source {
+        "examples/embed.c" => &[
+            "apple table 0000000012: read\napple table 0000000013: skip\n",
+            "plum  table 0000000012: skip\nplum  table 0000000013: skip\n",
+            "table 0000000012: no filter: table id is 7461",
+        ],
+        "examples/embed.cc" => &["40000 of 40000; false positives: below 0.5 %", "damaged pages 1, keys lost: none"],
+        _ => &["ABI 1 works"],
+    };
+    for part in expected {
+        assert!(printed.contains(part), "{source}: expected {part:?} in\n{printed}");
+    }
+}
+
+const TOOLS: [&str; 4] = ["cc", "c++", "make", "pkg-config"];
+
+#[test]
+fn programs_run_with_the_shared_library() {
+    if have("programs_run_with_the_shared_library", &TOOLS) {
+        run_all(&["-O1"], &shared(), &[], &[]);
+    }
+}
+
+#[test]
+fn programs_run_with_the_static_library() {
+    if have("programs_run_with_the_static_library", &TOOLS) {
+        run_all(&["-O1"], &static_library(), &[], &[]);
+    }
+}
+
+#[test]
+fn programs_run_under_valgrind() {
+    if have("programs_run_under_valgrind", &TOOLS) && have("programs_run_under_valgrind", &["valgrind"]) {
+        let valgrind =
+            ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+        // Valgrind does not know AVX-512.
+        run_all(&["-O1"], &shared(), &valgrind, &[("FILTERBLOCK_ISA", "avx2")]);
+    }
+}
+
+#[test]
+fn programs_run_under_address_sanitizer() {
+    if have("programs_run_under_address_sanitizer", &TOOLS) {
+        let sanitizers = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+        let leaks = [("ASAN_OPTIONS", "detect_leaks=1")];
+        run_all(&sanitizers, &static_library(), &[], &leaks);
+        run_all(&sanitizers, &shared(), &[], &leaks);
+    }
+}
+
+#[test]
+fn code_of_the_page_compiles() {
+    if !have("code_of_the_page_compiles", &TOOLS) {
+        return;
+    }
+    let page = std::fs::read_to_string(common::crate_folder().join("../../docs/C_API.md")).unwrap();
+    let blocks: Vec<&str> = page.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(!blocks.is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    for block in blocks {
+        let source = folder.path().join("page.c");
+        std::fs::write(&source, block).unwrap();
+        let mut command =
+            command("cc", &["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wpedantic", "-c", "-o", "/dev/null"]);
+        run(command.args(pkg_config(&["--cflags"])).arg(source));
+    }
+}
+
+#[test]
+fn install_respects_destdir_and_uninstall_removes_all() {
+    if !have("install_respects_destdir_and_uninstall_removes_all", &["make"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [
+        format!("LIBRARIES={}", libraries().display()),
+        format!("DESTDIR={}", folder.path().display()),
+        "PREFIX=/opt/x".to_owned(),
+        "LIBDIR=/opt/x/lib64".to_owned(),
+    ];
+    let files = || {
+        let mut found = words(command("find", &["-not", "-type", "d"]).current_dir(folder.path()));
+        found.sort();
+        found
+    };
+    run(command("make", &["install"]).args(&variables));
+    let expected = [
+        "./opt/x/include/filterblock.h",
+        "./opt/x/lib64/libfilterblock.a",
+        "./opt/x/lib64/libfilterblock.so",
+        "./opt/x/lib64/libfilterblock.so.1",
+        "./opt/x/lib64/pkgconfig/filterblock.pc",
+    ];
+    assert_eq!(files(), expected);
+    let pc = std::fs::read_to_string(folder.path().join("opt/x/lib64/pkgconfig/filterblock.pc")).unwrap();
+    assert!(!pc.contains('@') && pc.contains("libdir=/opt/x/lib64\n"), "{pc}");
+    assert!(pc.contains(&format!("Version: {}\n", env!("CARGO_PKG_VERSION"))), "{pc}");
+    run(command("make", &["uninstall"]).args(&variables));
+    assert!(files().is_empty(), "{:?}", files());
+}

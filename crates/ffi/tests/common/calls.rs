@@ -1,0 +1,225 @@
+//! Calls the functions of the ABI with slices, so that tests need no pointers.
+#![allow(dead_code, reason = "each test program uses a part of this module")]
+#![allow(clippy::host_endian_bytes, reason = "the array of a C program has the order of the machine")]
+#![allow(unsafe_code, reason = "the ABI takes pointers")]
+
+use std::ffi::{CStr, CString, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use filterblock_ffi::*;
+
+pub const TABLE: [u8; 16] = *b"table 0000000012";
+pub const SEED: u64 = 42;
+
+/// A code and a message.
+#[derive(Debug, PartialEq)]
+pub struct Failed {
+    pub code: Code,
+    pub offset: u64,
+    pub is_hasher_mismatch: bool,
+    pub message: String,
+}
+
+/// Runs a call with a struct for its error, which begins as garbage. Returns the error, if the call
+/// set one.
+pub fn with_error<T>(call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Failed>) {
+    let mut error = MaybeUninit::<ErrorInfo>::uninit();
+    // SAFETY: every byte of the struct is written. The code is set again before it is read.
+    let (value, error) = unsafe {
+        ptr::write_bytes(error.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<ErrorInfo>());
+        let value = call(error.as_mut_ptr());
+        let code = ptr::read(error.as_ptr().cast::<u32>());
+        assert!(code <= Code::Other as u32, "the call did not write the code {code}");
+        (value, error.assume_init())
+    };
+    let message: Vec<u8> = error.message.iter().map(|&byte| byte as u8).collect();
+    let message = CStr::from_bytes_until_nul(&message).expect("a zero byte ends the message");
+    let message = message.to_str().expect("the message is UTF-8").to_owned();
+    if error.code == Code::Ok {
+        assert!(message.is_empty() && error.offset == 0 && error.is_hasher_mismatch == 0);
+        return (value, None);
+    }
+    assert!(!message.is_empty());
+    let is_hasher_mismatch = error.is_hasher_mismatch == 1;
+    (value, Some(Failed { code: error.code, offset: error.offset, is_hasher_mismatch, message }))
+}
+
+/// Returns the value, or the error. Exactly one of them must exist.
+fn result<T>((value, error): (Option<T>, Option<Failed>)) -> Result<T, Failed> {
+    match (value, error) {
+        (Some(value), None) => Ok(value),
+        (None, Some(error)) => Err(error),
+        (value, error) => panic!("a value ({}) and an error ({error:?})", value.is_some()),
+    }
+}
+
+pub fn pointer(bytes: &[u8]) -> *const c_void {
+    bytes.as_ptr().cast()
+}
+
+pub fn hasher() -> Box<Hasher> {
+    filterblock_hasher_new_xxh3(SEED).unwrap()
+}
+
+pub fn hash(hasher: &Hasher, key: &[u8]) -> u64 {
+    // SAFETY: the slice is valid.
+    unsafe { filterblock_hasher_hash(Some(hasher), pointer(key), key.len()) }
+}
+
+pub fn builder(spec: &str, hasher: &Hasher) -> Result<Box<Builder>, Failed> {
+    let spec = CString::new(spec).unwrap();
+    // SAFETY: the pointers are valid.
+    result(with_error(|error| unsafe { filterblock_builder_new(spec.as_ptr(), Some(hasher), error) }))
+}
+
+pub fn builder_of_table(spec: &str, hasher: &Hasher) -> Box<Builder> {
+    let mut builder = builder(spec, hasher).unwrap();
+    // SAFETY: the pointers are valid.
+    let code = unsafe { filterblock_builder_set_table_id(Some(&mut builder), pointer(&TABLE), ptr::null_mut()) };
+    assert_eq!(code, Code::Ok);
+    builder
+}
+
+pub fn set_prefixes(builder: &mut Builder, extractor: &str, whole_keys_too: bool) -> Result<(), Failed> {
+    let extractor = CString::new(extractor).unwrap();
+    let call = |error| {
+        // SAFETY: the pointers are valid.
+        let code =
+            unsafe { filterblock_builder_set_prefixes(Some(builder), extractor.as_ptr(), whole_keys_too, error) };
+        (code == Code::Ok).then_some(())
+    };
+    result(with_error(call))
+}
+
+pub fn add(builder: &mut Builder, key: &[u8]) {
+    // SAFETY: the slice is valid.
+    unsafe { filterblock_builder_add(Some(builder), pointer(key), key.len()) };
+}
+
+pub fn add_prefix(builder: &mut Builder, prefix: &[u8]) {
+    // SAFETY: the slice is valid.
+    unsafe { filterblock_builder_add_prefix(Some(builder), pointer(prefix), prefix.len()) };
+}
+
+pub fn take(bytes: Box<Bytes>) -> Vec<u8> {
+    let (data, len) = (filterblock_bytes_data(Some(&bytes)), filterblock_bytes_len(Some(&bytes)));
+    // SAFETY: the handle has so many bytes.
+    let copy = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec();
+    filterblock_bytes_free(Some(bytes));
+    copy
+}
+
+pub fn finish(builder: &mut Builder) -> Result<Vec<u8>, Failed> {
+    // SAFETY: the pointers are valid.
+    result(with_error(|error| unsafe { filterblock_builder_finish(Some(builder), error) })).map(take)
+}
+
+pub fn finish_compact(builder: &mut Builder) -> Result<Vec<u8>, Failed> {
+    // SAFETY: the pointers are valid.
+    result(with_error(|error| unsafe { filterblock_builder_finish_compact(Some(builder), error) })).map(take)
+}
+
+pub fn expected(hasher: &Hasher) -> ExpectedInfo {
+    ExpectedInfo { hasher, table_id: TABLE, flags: 0, checksum: 0, num_entries: 0, extractor: ptr::null(), offset: 0 }
+}
+
+/// An open filter that frees itself.
+#[derive(Debug)]
+pub struct Open(pub *mut Filter);
+
+impl Open {
+    /// # Safety
+    /// The bytes outlive the filter.
+    pub unsafe fn borrowed(data: &[u8], expected: &ExpectedInfo, verify: u32) -> Result<Self, Failed> {
+        // SAFETY: the pointers are valid.
+        let call = |error| unsafe {
+            filterblock_filter_open_borrowed(pointer(data), data.len(), Some(expected), verify, error)
+        };
+        let (filter, error) = with_error(call);
+        result(((!filter.is_null()).then_some(Self(filter)), error))
+    }
+
+    pub fn copied(data: &[u8], expected: &ExpectedInfo, verify: u32) -> Result<Self, Failed> {
+        // SAFETY: the pointers are valid.
+        let call =
+            |error| unsafe { filterblock_filter_open_copied(pointer(data), data.len(), Some(expected), verify, error) };
+        let (filter, error) = with_error(call);
+        result(((!filter.is_null()).then_some(Self(filter)), error))
+    }
+
+    pub fn mapped(path: &str, at: u64, len: usize, expected: &ExpectedInfo, verify: u32) -> Result<Self, Failed> {
+        let path = CString::new(path).unwrap();
+        // SAFETY: the pointers are valid.
+        let call =
+            |error| unsafe { filterblock_filter_open_mapped(path.as_ptr(), at, len, Some(expected), verify, error) };
+        let (filter, error) = with_error(call);
+        result(((!filter.is_null()).then_some(Self(filter)), error))
+    }
+
+    pub fn get(&self) -> Option<&Filter> {
+        // SAFETY: the filter is open until the drop.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        // SAFETY: the slice is valid.
+        unsafe { filterblock_filter_may_contain(self.get(), pointer(key), key.len()) }
+    }
+
+    pub fn may_contain_hashed_key(&self, key: &[u8], hash: u64) -> bool {
+        // SAFETY: the slice is valid.
+        unsafe { filterblock_filter_may_contain_hashed_key(self.get(), pointer(key), key.len(), hash) }
+    }
+
+    pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
+        let extractor = CString::new(extractor).unwrap();
+        // SAFETY: the pointers are valid.
+        unsafe { filterblock_filter_may_contain_prefix(self.get(), extractor.as_ptr(), pointer(prefix), prefix.len()) }
+    }
+
+    /// Asks in one batch. The arrays of the ABI begin at odd addresses.
+    pub fn may_contain_hashes(&self, hashes: &[u64]) -> Vec<bool> {
+        let bytes: Vec<u8> = [0].into_iter().chain(hashes.iter().flat_map(|hash| hash.to_ne_bytes())).collect();
+        let mut answers = vec![false; hashes.len()];
+        // SAFETY: the arrays have so many elements.
+        unsafe {
+            let hashes_at = bytes.as_ptr().add(1).cast::<u64>();
+            filterblock_filter_may_contain_hashes(self.get(), hashes_at, hashes.len(), answers.as_mut_ptr());
+        }
+        answers
+    }
+
+    pub fn may_contain_keys(&self, keys: &[impl AsRef<[u8]>]) -> Vec<bool> {
+        let pointers: Vec<_> = keys.iter().map(|key| pointer(key.as_ref())).collect();
+        let lens: Vec<_> = keys.iter().map(|key| key.as_ref().len()).collect();
+        let mut answers = vec![false; keys.len()];
+        // SAFETY: the arrays have so many elements.
+        unsafe {
+            filterblock_filter_may_contain_keys(
+                self.get(),
+                pointers.as_ptr(),
+                lens.as_ptr(),
+                keys.len(),
+                answers.as_mut_ptr(),
+            );
+        }
+        answers
+    }
+
+    pub fn verify_pages(&self) -> Result<(), Failed> {
+        let call = |error| {
+            // SAFETY: the pointers are valid.
+            let code = unsafe { filterblock_filter_verify_pages(self.get(), error) };
+            (code == Code::Ok).then_some(())
+        };
+        result(with_error(call))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // SAFETY: the filter is freed once.
+        unsafe { filterblock_filter_free(self.0) };
+    }
+}

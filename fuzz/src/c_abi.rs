@@ -1,0 +1,615 @@
+//! Runs any sequence of calls through the C ABI: with hostile bytes, NULL pointers and lengths that no
+//! array has. No call may crash, and no filter may deny a key that it was built from.
+#![allow(unsafe_code, reason = "the ABI takes pointers")]
+
+use std::ffi::{CString, c_char, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::rc::Rc;
+
+use filterblock_ffi::*;
+
+use crate::Input;
+
+const MAX_STEPS: usize = 200;
+const EXTRACTOR: &std::ffi::CStr = c"first-3";
+const TABLE: [u8; 16] = *b"table 0000000012";
+
+/// Runs the calls that the input describes.
+pub fn c_abi(data: &[u8]) {
+    let mut input = Input(data);
+    let mut world = World::new(&mut input);
+    for _ in 0..MAX_STEPS {
+        if input.is_empty() {
+            break;
+        }
+        world.step(&mut input);
+    }
+    world.ask_all_keys();
+    world.free();
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Block,
+    Compact,
+}
+
+/// Bytes of a filter, and the keys that it must not deny.
+struct Blob {
+    bytes: Vec<u8>,
+    keys: Rc<Vec<Vec<u8>>>,
+    prefixes: Rc<Vec<Vec<u8>>>,
+    form: Form,
+    has_whole_keys: bool,
+    /// Whether the bytes are not those that the library returned.
+    is_edited: bool,
+}
+
+struct Open {
+    filter: *mut Filter,
+    blob: Rc<Blob>,
+}
+
+/// A builder and what was added to it.
+#[derive(Default)]
+struct Model {
+    keys: Vec<Vec<u8>>,
+    prefixes: Vec<Vec<u8>>,
+    has_prefixes: bool,
+    is_of_prefixes_only: bool,
+    /// Whether a key was lost, so that finishing must fail.
+    must_fail: bool,
+}
+
+struct World {
+    hashers: [Option<Box<Hasher>>; 2],
+    builder: Option<Box<Builder>>,
+    model: Model,
+    blobs: Vec<Rc<Blob>>,
+    /// Filters are freed before the bytes that they borrow.
+    filters: Vec<Open>,
+    set: Option<Box<Set>>,
+    slots: Vec<(Slot, Option<Rc<Blob>>)>,
+}
+
+fn pointer(bytes: &[u8]) -> *const c_void {
+    bytes.as_ptr().cast()
+}
+
+/// Calls with a struct for the error, with garbage in it, or with NULL.
+fn with_error<T>(input: &mut Input<'_>, call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Code>) {
+    if input.byte().is_multiple_of(4) {
+        return (call(ptr::null_mut()), None);
+    }
+    let mut error = MaybeUninit::<ErrorInfo>::uninit();
+    // SAFETY: every call writes the struct, and garbage was written before.
+    let (value, error) = unsafe {
+        ptr::write_bytes(error.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<ErrorInfo>());
+        let value = call(error.as_mut_ptr());
+        assert!(ptr::read(error.as_ptr().cast::<u32>()) <= Code::Other as u32, "the code was not written");
+        (value, error.assume_init())
+    };
+    let end = error.message.iter().position(|&byte| byte == 0).expect("a zero byte ends the message");
+    let text: Vec<u8> = error.message[..end].iter().map(|&byte| byte as u8).collect();
+    assert!(std::str::from_utf8(&text).is_ok() && text.is_empty() == (error.code == Code::Ok));
+    assert!(error.code != Code::Panic, "{}", String::from_utf8_lossy(&text));
+    (value, Some(error.code))
+}
+
+/// A key of the input, and whether to pass NULL or an impossible length in its place.
+fn key<'a>(input: &mut Input<'a>) -> (&'a [u8], *const c_void, usize) {
+    let choice = input.byte();
+    let len = usize::from(choice % 16);
+    let key = input.take(len);
+    match choice {
+        250.. => (key, ptr::null(), 1 + key.len()),
+        240..250 => (key, pointer(key), usize::MAX - key.len()),
+        _ if key.is_empty() && choice >= 128 => (key, ptr::null(), 0),
+        _ => (key, pointer(key), key.len()),
+    }
+}
+
+impl World {
+    fn new(input: &mut Input<'_>) -> Self {
+        let seed = input.number(2);
+        let secret = [7; 32];
+        // SAFETY: the pointers are valid.
+        let sip = unsafe { filterblock_hasher_new_sip13(seed, pointer(&secret), 32, ptr::null_mut()) };
+        let hashers = [filterblock_hasher_new_xxh3(seed), sip];
+        let set = filterblock_set_new(hashers[0].as_deref());
+        let mut world = Self {
+            hashers,
+            builder: None,
+            model: Model::default(),
+            blobs: Vec::new(),
+            filters: Vec::new(),
+            set,
+            slots: Vec::new(),
+        };
+        world.new_builder(input);
+        world
+    }
+
+    fn hasher(&self) -> Option<&Hasher> {
+        self.hashers[0].as_deref()
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        // SAFETY: the slice is valid.
+        unsafe { filterblock_hasher_hash(self.hasher(), pointer(key), key.len()) }
+    }
+
+    /// Replaces the builder. Every fourth specification is text of the input.
+    fn new_builder(&mut self, input: &mut Input<'_>) {
+        filterblock_builder_free(self.builder.take());
+        self.model = Model::default();
+        let text = match input.byte().is_multiple_of(4) {
+            true => String::from_utf8_lossy(input.take(12)).replace('\0', ""),
+            false => input.spec().to_string(),
+        };
+        let spec = CString::new(text).unwrap();
+        let hasher = self.hashers[0].as_deref();
+        // SAFETY: the pointers are valid.
+        let new = |error| unsafe { filterblock_builder_new(spec.as_ptr(), hasher, error) };
+        let (builder, code) = with_error(input, new);
+        assert!(code.is_none_or(|code| (code == Code::Ok) == builder.is_some()));
+        self.builder = builder;
+        // SAFETY: the pointers are valid.
+        unsafe { filterblock_builder_set_table_id(self.builder.as_deref_mut(), pointer(&TABLE), ptr::null_mut()) };
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 16 {
+            0..3 => self.add(input),
+            3 => self.add_batch(input),
+            4 => self.settings(input),
+            5 => self.finish(input),
+            6 => self.new_builder(input),
+            7 => self.edit(input),
+            8 | 9 => self.open(input),
+            10 => self.ask_one(input),
+            11 => self.ask_raw(input),
+            12 => self.use_set(input),
+            13 => self.partitions(input),
+            14 => self.anything(input),
+            _ => self.free_one(input),
+        }
+    }
+
+    fn add(&mut self, input: &mut Input<'_>) {
+        let way = input.byte() % 4;
+        let (key, at, len) = key(input);
+        let is_lost = at.is_null() && len > 0 || len > key.len();
+        let hash = if is_lost { FILTERBLOCK_NO_HASH } else { self.hash(key) };
+        let Some(builder) = self.builder.as_deref_mut() else { return };
+        // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
+        unsafe {
+            match way {
+                0 => filterblock_builder_add_prefix(Some(builder), at, len),
+                1 => filterblock_builder_add_hash(Some(builder), hash),
+                _ => filterblock_builder_add(Some(builder), at, len),
+            }
+        }
+        self.model.must_fail |= is_lost || way == 0 && !self.model.has_prefixes;
+        if way == 0 { self.model.prefixes.push(key.to_vec()) } else { self.model.keys.push(key.to_vec()) }
+    }
+
+    fn add_batch(&mut self, input: &mut Input<'_>) {
+        let count = usize::from(input.byte());
+        let keys: Vec<_> = (0..count).map(|_| key(input)).collect();
+        let is_lost = |&(key, at, len): &(&[u8], *const c_void, usize)| at.is_null() && len > 0 || len > key.len();
+        let (pointers, lens): (Vec<_>, Vec<_>) = keys.iter().map(|&(_, at, len)| (at, len)).unzip();
+        let null = input.byte();
+        let lens_at = if null == 1 { ptr::null() } else { lens.as_ptr() };
+        let mut hashes = vec![7; count];
+        // SAFETY: the arrays have so many elements, or are NULL.
+        unsafe {
+            filterblock_hasher_hash_keys(self.hasher(), pointers.as_ptr(), lens_at, count, hashes.as_mut_ptr());
+            let Some(builder) = self.builder.as_deref_mut() else { return };
+            match null {
+                0 => filterblock_builder_add_hashes(Some(builder), ptr::null(), count),
+                1..128 => filterblock_builder_add_keys(Some(builder), pointers.as_ptr(), lens_at, count),
+                _ => filterblock_builder_add_hashes(Some(builder), hashes.as_ptr(), count),
+            }
+        }
+        self.model.must_fail |= keys.iter().any(is_lost) || null <= 1 && count > 0;
+        self.model.keys.extend(keys.iter().map(|(key, _, _)| key.to_vec()));
+    }
+
+    fn settings(&mut self, input: &mut Input<'_>) {
+        let choice = input.byte();
+        let builder = self.builder.as_deref_mut();
+        filterblock_builder_reserve(builder, usize::from(choice));
+        let builder = self.builder.as_deref_mut();
+        match choice % 4 {
+            0 => filterblock_builder_set_threads(builder, usize::from(choice / 64)),
+            1 => filterblock_builder_set_self_check(builder, choice >= 128),
+            2 => {
+                filterblock_builder_clear(builder);
+                let Model { has_prefixes, is_of_prefixes_only, .. } = self.model;
+                self.model = Model { has_prefixes, is_of_prefixes_only, ..Model::default() };
+            }
+            _ => {
+                let names: [*const c_char; 4] = [EXTRACTOR.as_ptr(), ptr::null(), c"".as_ptr(), c"\xff".as_ptr()];
+                let name = names[usize::from(choice / 4 % 4)];
+                let whole_keys_too = choice < 200;
+                let is_there = builder.is_some();
+                // SAFETY: the pointers are NULL or valid.
+                let set = |error| unsafe { filterblock_builder_set_prefixes(builder, name, whole_keys_too, error) };
+                let (code, _) = with_error(input, set);
+                assert_eq!(code == Code::Ok, is_there && name == EXTRACTOR.as_ptr());
+                if code == Code::Ok {
+                    self.model.has_prefixes = true;
+                    self.model.is_of_prefixes_only = !whole_keys_too;
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, input: &mut Input<'_>) {
+        let form = if input.byte().is_multiple_of(3) { Form::Compact } else { Form::Block };
+        let builder = self.builder.as_deref_mut();
+        let is_there = builder.is_some();
+        // SAFETY: the pointers are NULL or valid.
+        let finish = |error| unsafe {
+            match form {
+                Form::Block => filterblock_builder_finish(builder, error),
+                Form::Compact => filterblock_builder_finish_compact(builder, error),
+            }
+        };
+        let (bytes, code) = with_error(input, finish);
+        assert!(code.is_none_or(|code| (code == Code::Ok) == bytes.is_some()));
+        assert!(!(bytes.is_some() && (self.model.must_fail || !is_there)), "a filter without a key was built");
+        let model = std::mem::take(&mut self.model);
+        // The keys are gone, so finishing again must fail.
+        self.model = Model { must_fail: true, has_prefixes: model.has_prefixes, ..Model::default() };
+        self.model.is_of_prefixes_only = model.is_of_prefixes_only;
+        let has_whole_keys = form == Form::Compact || !model.is_of_prefixes_only;
+        self.keep(bytes, model, form, has_whole_keys);
+    }
+
+    fn keep(&mut self, bytes: Option<Box<Bytes>>, model: Model, form: Form, has_whole_keys: bool) {
+        let Some(bytes) = bytes else { return };
+        let (data, len) = (filterblock_bytes_data(Some(&bytes)), filterblock_bytes_len(Some(&bytes)));
+        // SAFETY: the handle has so many bytes.
+        let copy = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec();
+        filterblock_bytes_free(Some(bytes));
+        let (keys, prefixes) = (Rc::new(model.keys), Rc::new(model.prefixes));
+        self.blobs.push(Rc::new(Blob { bytes: copy, keys, prefixes, form, has_whole_keys, is_edited: false }));
+    }
+
+    /// Damages a copy of a filter.
+    fn edit(&mut self, input: &mut Input<'_>) {
+        let Some(blob) = pick(&self.blobs, input) else { return };
+        let mut bytes = blob.bytes.clone();
+        let at = input.below(bytes.len().max(1));
+        match input.byte() % 4 {
+            0 => bytes.truncate(at),
+            1 => bytes.extend_from_slice(input.take(9)),
+            2 => bytes.drain(..at).for_each(drop),
+            _ => bytes.iter_mut().skip(at).take(3).for_each(|byte| *byte ^= input.byte()),
+        }
+        let is_edited = blob.is_edited || bytes != blob.bytes;
+        let (keys, prefixes) = (blob.keys.clone(), blob.prefixes.clone());
+        self.blobs.push(Rc::new(Blob {
+            bytes,
+            keys,
+            prefixes,
+            form: blob.form,
+            has_whole_keys: blob.has_whole_keys,
+            is_edited,
+        }));
+    }
+
+    /// Expectations that the block meets, unless the second value is `false`.
+    fn expected(&self, blob: &Blob, input: &mut Input<'_>) -> (ExpectedInfo, bool) {
+        let choice = input.byte();
+        let mut checksum = 0;
+        // SAFETY: the pointers are valid.
+        unsafe { filterblock_block_checksum(pointer(&blob.bytes), blob.bytes.len(), &raw mut checksum) };
+        let mut expected = ExpectedInfo {
+            hasher: self.hashers[0].as_deref().map_or(ptr::null(), ptr::from_ref),
+            table_id: TABLE,
+            flags: u32::from(choice & 5),
+            checksum,
+            num_entries: blob.keys.len() as u64,
+            extractor: EXTRACTOR.as_ptr(),
+            offset: input.number(2),
+        };
+        if !blob.has_whole_keys {
+            expected.flags |= FILTERBLOCK_EXPECT_PREFIXES;
+        }
+        match choice >> 4 {
+            0 => expected.hasher = ptr::null(),
+            1 => expected.hasher = self.hashers[1].as_deref().map_or(ptr::null(), ptr::from_ref),
+            2 => expected.flags |= 1 << (choice % 32),
+            3 => expected.table_id = [choice; 16],
+            4 => (expected.flags, expected.extractor) = (FILTERBLOCK_EXPECT_PREFIXES, ptr::null()),
+            _ => return (expected, true),
+        }
+        (expected, false)
+    }
+
+    fn open(&mut self, input: &mut Input<'_>) {
+        let Some(blob) = pick(&self.blobs, input) else { return };
+        let (expected, is_right) = self.expected(&blob, input);
+        let (way, verify) = (input.byte(), u32::from(input.byte() % 3));
+        let (data, len) = (pointer(&blob.bytes), blob.bytes.len());
+        // SAFETY: the pointers are NULL or valid. `World` keeps the bytes while the filter is open.
+        let open = |error| unsafe {
+            match way % 8 {
+                0 => filterblock_filter_open_borrowed(ptr::null(), len + 1, Some(&expected), verify, error),
+                1 => filterblock_filter_open_copied(data, usize::MAX, Some(&expected), verify, error),
+                2 => filterblock_filter_open_copied(data, len, None, verify, error),
+                3..6 => filterblock_filter_open_borrowed(data, len, Some(&expected), verify, error),
+                _ => filterblock_filter_open_copied(data, len, Some(&expected), verify, error),
+            }
+        };
+        let (filter, code) = with_error(input, open);
+        assert!(code.is_none_or(|code| (code == Code::Ok) != filter.is_null()));
+        let is_sound = !blob.is_edited && blob.form == Form::Block;
+        if is_right && is_sound && way % 8 > 2 && verify < 2 {
+            assert!(!filter.is_null(), "a sound filter was refused: {code:?}");
+        }
+        if !filter.is_null() {
+            let open = Open { filter, blob };
+            self.assert_no_key_is_denied(&open);
+            self.filters.push(open);
+        }
+    }
+
+    /// Asks for all keys of a filter, in all ways.
+    fn assert_no_key_is_denied(&self, Open { filter, blob }: &Open) {
+        // SAFETY: the filter is open.
+        let filter = unsafe { filter.as_ref() };
+        let (pointers, lens): (Vec<_>, Vec<_>) = blob.keys.iter().map(|key| (pointer(key), key.len())).unzip();
+        let count = blob.keys.len();
+        let (mut by_key, mut by_hash, mut hashes) = (vec![false; count], vec![false; count], vec![0; count]);
+        // SAFETY: the arrays have so many elements.
+        unsafe {
+            filterblock_hasher_hash_keys(self.hasher(), pointers.as_ptr(), lens.as_ptr(), count, hashes.as_mut_ptr());
+            filterblock_filter_may_contain_hashes(filter, hashes.as_ptr(), count, by_hash.as_mut_ptr());
+            filterblock_filter_may_contain_keys(filter, pointers.as_ptr(), lens.as_ptr(), count, by_key.as_mut_ptr());
+            for (key, &hash) in blob.keys.iter().zip(&hashes) {
+                let (at, len) = (pointer(key), key.len());
+                filterblock_filter_prefetch(filter, hash);
+                assert!(filterblock_filter_may_contain(filter, at, len), "a key is denied");
+                assert!(filterblock_filter_may_contain_hash(filter, hash), "a hash is denied");
+                assert!(filterblock_filter_may_contain_hashed_key(filter, at, len, hash), "a hashed key is denied");
+            }
+            for prefix in blob.prefixes.iter() {
+                let (at, len) = (pointer(prefix), prefix.len());
+                let maybe = filterblock_filter_may_contain_prefix(filter, EXTRACTOR.as_ptr(), at, len);
+                assert!(maybe, "a prefix is denied");
+            }
+        }
+        assert!(by_key.iter().chain(&by_hash).all(|maybe| *maybe), "a batch denies a key");
+    }
+
+    /// Asks one filter, or NULL, with any arguments.
+    fn ask_one(&mut self, input: &mut Input<'_>) {
+        let open = self.filters.get(input.below(self.filters.len() + 1));
+        // SAFETY: the filter is open.
+        let filter = open.and_then(|open| unsafe { open.filter.as_ref() });
+        let (key, at, len) = key(input);
+        let is_doubtful = filter.is_none() || at.is_null() && len > 0 || len > key.len();
+        // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
+        unsafe {
+            let mut answers = [
+                filterblock_filter_may_contain(filter, at, len),
+                filterblock_filter_may_contain_hashed_key(filter, at, len, input.number(8)),
+                filterblock_filter_may_contain_prefix(filter, EXTRACTOR.as_ptr(), at, len),
+                true,
+            ];
+            filterblock_filter_may_contain_keys(filter, &raw const at, &raw const len, 1, &raw mut answers[3]);
+            assert!(!is_doubtful || answers == [true; 4], "doubt became absent");
+            let none = FILTERBLOCK_NO_HASH;
+            assert!(filterblock_filter_may_contain_hash(filter, none));
+            assert!(filterblock_filter_may_contain_prefix(filter, ptr::null(), at, len));
+            filterblock_filter_may_contain_hashes(filter, ptr::null(), 1, &raw mut answers[0]);
+            filterblock_filter_may_contain_hashes(filter, &raw const none, usize::MAX, &raw mut answers[0]);
+            filterblock_filter_may_contain_keys(filter, ptr::null(), &raw const len, 1, &raw mut answers[1]);
+            assert!(answers[0] && answers[1], "doubt became absent");
+            let mut metadata = MaybeUninit::<MetadataInfo>::uninit();
+            let code = filterblock_filter_metadata(filter, metadata.as_mut_ptr(), ptr::null_mut());
+            assert_eq!(code == Code::Ok, filter.is_some());
+            let verify = |error| filterblock_filter_verify_pages(filter, error);
+            let (code, _) = with_error(input, verify);
+            assert!(code == Code::Ok || open.is_none_or(|open| open.blob.is_edited));
+        }
+        if let Some(Open { blob, .. }) = open {
+            let damaged = filterblock_filter_damaged_pages(filter);
+            assert!(damaged == 0 || blob.is_edited);
+        }
+    }
+
+    /// Asks bytes without opening them.
+    fn ask_raw(&mut self, input: &mut Input<'_>) {
+        let Some(blob) = pick(&self.blobs, input) else { return };
+        let (expected, is_right) = self.expected(&blob, input);
+        let must_hold = !blob.is_edited && is_right && blob.has_whole_keys;
+        let (data, data_len) = (pointer(&blob.bytes), blob.bytes.len());
+        let (absent, at, len) = key(input);
+        // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
+        unsafe {
+            for key in blob.keys.iter().take(20) {
+                let (at, len, hash) = (pointer(key), key.len(), self.hash(key));
+                let by_key = filterblock_verified_ask(data, data_len, Some(&expected), at, len);
+                let by_hash = filterblock_verified_ask_hash(data, data_len, Some(&expected), hash);
+                let compact = filterblock_compact_may_contain(data, data_len, self.hasher(), at, len);
+                assert_eq!(compact, filterblock_compact_may_contain_hash(data, data_len, hash));
+                if must_hold {
+                    assert!(by_key != AnswerCode::No && by_hash != AnswerCode::No, "verified bytes deny a key");
+                    assert!(compact || blob.form == Form::Block, "a compact filter denies a key");
+                }
+            }
+            let expected = (!input.byte().is_multiple_of(8)).then_some(&expected);
+            let _ = filterblock_verified_may_contain(data, data_len, expected, at, len);
+            let _ = filterblock_verified_may_contain_hash(data, data_len, expected, self.hash(absent));
+            let prefix = EXTRACTOR.as_ptr();
+            let _ = filterblock_verified_may_contain_prefix(data, data_len, expected, prefix, at, len);
+            let check = |error| filterblock_verified_check(data, data_len, expected, error);
+            let (code, reported) = with_error(input, check);
+            assert!(reported.is_none_or(|reported| reported == code));
+            assert!(filterblock_compact_may_contain(ptr::null(), 9, self.hasher(), at, len));
+            assert!(filterblock_compact_may_contain(data, data_len, None, at, len));
+        }
+    }
+
+    fn use_set(&mut self, input: &mut Input<'_>) {
+        let choice = input.byte();
+        let open = self.filters.get(input.below(self.filters.len() + 1));
+        let slot = match choice {
+            0..20 => filterblock_set_insert_degraded(self.set.as_deref_mut()),
+            // SAFETY: the filter is open, or NULL.
+            20..200 => unsafe {
+                filterblock_set_insert(self.set.as_deref_mut(), open.map_or(ptr::null(), |open| open.filter))
+            },
+            _ => Slot { set: input.number(1), index: input.number(8) },
+        };
+        let blob = (20..200).contains(&choice).then(|| open.map(|open| open.blob.clone())).flatten();
+        self.slots.push((slot, blob));
+        self.ask_set(self.hash(input.take(3)));
+    }
+
+    /// Asks all slots for one hash, and each slot for the keys of its filter.
+    fn ask_set(&self, hash: u64) {
+        let set = self.set.as_deref();
+        let slots: Vec<Slot> = self.slots.iter().map(|(slot, _)| *slot).collect();
+        let hashes = vec![hash; slots.len()];
+        let (mut all, mut pairs) = (vec![AnswerCode::No; slots.len()], vec![AnswerCode::No; slots.len()]);
+        // SAFETY: the arrays have so many elements.
+        unsafe {
+            filterblock_set_ask_all(set, hash, slots.as_ptr(), slots.len(), all.as_mut_ptr());
+            filterblock_set_ask_pairs(set, slots.as_ptr(), hashes.as_ptr(), slots.len(), pairs.as_mut_ptr());
+        }
+        assert!(all == pairs, "the ways to ask a set differ");
+        for (slot, blob) in &self.slots {
+            filterblock_set_prefetch(set, *slot, hash);
+            let Some(blob) = blob else { continue };
+            for key in blob.keys.iter().take(20) {
+                let (at, len, hash) = (pointer(key), key.len(), self.hash(key));
+                let mut maybe = false;
+                // SAFETY: the pointers are valid.
+                unsafe {
+                    let hashed = filterblock_set_ask_hashed_key(set, *slot, at, len, hash);
+                    assert!(hashed != AnswerCode::No, "a set denies a key");
+                    filterblock_set_ask_batch(set, *slot, &raw const hash, 1, &raw mut maybe);
+                }
+                assert!(maybe && filterblock_set_ask(set, *slot, hash) != AnswerCode::No, "a set denies a hash");
+            }
+            for prefix in blob.prefixes.iter().take(20) {
+                let (at, len) = (pointer(prefix), prefix.len());
+                // SAFETY: the pointers are valid.
+                let answer = unsafe { filterblock_set_ask_prefix(set, *slot, EXTRACTOR.as_ptr(), at, len) };
+                assert!(answer != AnswerCode::No, "a set denies a prefix");
+            }
+        }
+        let mut counts = SetCounts::default();
+        // SAFETY: the struct is valid.
+        assert!(unsafe { filterblock_set_counts(set, &raw mut counts) });
+        let filters = counts.ready + counts.degraded + counts.absent + counts.other_hasher;
+        assert_eq!(filters, filterblock_set_len(set) as u64);
+    }
+
+    /// Builds a filter in partitions. Its keys need not be sorted, so finishing may have to fail.
+    fn partitions(&mut self, input: &mut Input<'_>) {
+        let spec = CString::new(input.spec().to_string()).unwrap();
+        let (partition_keys, has_prefixes) = (usize::from(input.byte()), input.byte().is_multiple_of(2));
+        let hasher = self.hashers[0].as_deref();
+        // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
+        let (bytes, model) = unsafe {
+            let mut builder = filterblock_partitioned_new(spec.as_ptr(), hasher, partition_keys, ptr::null_mut());
+            let mut model = Model { has_prefixes, ..Model::default() };
+            filterblock_partitioned_set_table_id(builder.as_deref_mut(), pointer(&TABLE), ptr::null_mut());
+            if has_prefixes {
+                let name = EXTRACTOR.as_ptr();
+                filterblock_partitioned_set_prefixes(builder.as_deref_mut(), name, true, ptr::null_mut());
+            }
+            let mut keys: Vec<_> = (0..input.byte()).map(|_| key(input)).collect();
+            if !input.byte().is_multiple_of(4) {
+                keys.sort();
+            }
+            for (key, at, len) in keys {
+                filterblock_partitioned_add(builder.as_deref_mut(), at, len);
+                model.must_fail |= at.is_null() && len > 0 || len > key.len();
+                model.must_fail |= model.keys.last().is_some_and(|last| key < last.as_slice());
+                model.keys.push(key.to_vec());
+                if has_prefixes && key.len() >= 3 {
+                    filterblock_partitioned_add_prefix(builder.as_deref_mut(), pointer(key), 3);
+                    model.prefixes.push(key[..3].to_vec());
+                }
+            }
+            let finish = |error| filterblock_partitioned_finish(builder.as_deref_mut(), error);
+            let (bytes, code) = with_error(input, finish);
+            assert!(code.is_none_or(|code| (code == Code::Ok) == bytes.is_some()));
+            assert!(filterblock_partitioned_finish(builder.as_deref_mut(), ptr::null_mut()).is_none());
+            filterblock_partitioned_free(builder);
+            (bytes, model)
+        };
+        assert!(!(bytes.is_some() && model.must_fail), "a filter without a key was built");
+        self.keep(bytes, model, Form::Block, true);
+    }
+
+    /// Passes the next bytes of the input as text, as a secret and as a filter.
+    fn anything(&mut self, input: &mut Input<'_>) {
+        let len = usize::from(input.byte());
+        let bytes = input.take(len);
+        let text: Vec<u8> = bytes.iter().copied().take_while(|&byte| byte != 0).take(200).chain([0]).collect();
+        let num_keys = input.number(8);
+        // SAFETY: the pointers are valid.
+        unsafe {
+            let mut plan = MaybeUninit::<PlanInfo>::uninit();
+            let planned = |error| filterblock_plan(text.as_ptr().cast(), num_keys, plan.as_mut_ptr(), error);
+            let (code, reported) = with_error(input, planned);
+            assert!(reported.is_none_or(|reported| reported == code));
+            let secret = |error| filterblock_hasher_new_xxh3_secret(1, pointer(bytes), bytes.len(), error);
+            let (hasher, _) = with_error(input, secret);
+            assert_eq!(hasher.is_some(), [16, 32].contains(&bytes.len()));
+            filterblock_hasher_free(hasher);
+        }
+        let (keys, prefixes) = (Rc::default(), Rc::default());
+        let bytes = bytes.to_vec();
+        let form = Form::Block;
+        self.blobs.push(Rc::new(Blob { bytes, keys, prefixes, form, has_whole_keys: true, is_edited: true }));
+    }
+
+    fn free_one(&mut self, input: &mut Input<'_>) {
+        if self.filters.is_empty() {
+            return;
+        }
+        let open = self.filters.swap_remove(input.below(self.filters.len()));
+        // SAFETY: the filter is freed once. The set may keep it, and `slots` keeps its bytes.
+        unsafe { filterblock_filter_free(open.filter) };
+    }
+
+    fn ask_all_keys(&self) {
+        self.filters.iter().for_each(|open| self.assert_no_key_is_denied(open));
+        self.ask_set(7);
+    }
+
+    fn free(mut self) {
+        // The set goes first in half of the runs: it and the handles share the filters.
+        let (set, filters) = (self.set.take(), std::mem::take(&mut self.filters));
+        let free_filters = |filters: Vec<Open>| {
+            // SAFETY: each filter is freed once.
+            filters.into_iter().for_each(|open| unsafe { filterblock_filter_free(open.filter) });
+        };
+        if self.slots.len().is_multiple_of(2) {
+            filterblock_set_free(set);
+            free_filters(filters);
+        } else {
+            free_filters(filters);
+            filterblock_set_free(set);
+        }
+        filterblock_builder_free(self.builder.take());
+        self.hashers.into_iter().for_each(|hasher| filterblock_hasher_free(hasher));
+    }
+}
+
+fn pick(blobs: &[Rc<Blob>], input: &mut Input<'_>) -> Option<Rc<Blob>> {
+    // The newest filters are asked most.
+    let back = usize::from(input.byte()) % blobs.len().max(1);
+    blobs.get(blobs.len().checked_sub(1 + back / 2)?).cloned()
+}

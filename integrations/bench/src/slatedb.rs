@@ -1,0 +1,300 @@
+//! SlateDB with its own Bloom filter and with filterblock, on local files.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path as FilePath;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use filterblock_slatedb::Filters;
+use futures::stream::BoxStream;
+use slatedb::admin::Admin;
+use slatedb::config::{
+    CompactionWorkerOptions, CompactorOptions, FlushOptions, FlushType, Settings, SizeTieredCompactionSchedulerOptions,
+};
+use slatedb::db_cache::{CachedEntry, CachedKey, DbCache, SplitCache};
+use slatedb::object_store::local::LocalFileSystem;
+use slatedb::object_store::path::Path;
+use slatedb::object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
+    PutOptions, PutPayload, PutResult, Result,
+};
+use slatedb::{BloomFilterPolicy, CompactorBuilder, Db, DbReader, FilterPolicy, VersionedManifest};
+use tokio::runtime::Runtime;
+
+use crate::row::Row;
+use crate::stopwatch::{Times, median, times};
+use crate::workload::{absent_keys, present_keys};
+
+const ROOT: &str = "db";
+const VALUE: &[u8] = &[7; 100];
+/// The number of SSTs in level 0 before the compaction.
+const RUNS: usize = 5;
+/// The first takes no more bytes than the own filter, if an SST has 16,000 keys or more. The second
+/// has the FPR of the own filter.
+const OURS: [&str; 3] = ["bumped-ribbon:9.95", "bumped-ribbon:7", "blocked-bloom:12"];
+
+/// A database with one filter.
+struct Loaded {
+    filter: String,
+    policies: Vec<Arc<dyn FilterPolicy>>,
+    store: Arc<Counted>,
+    load: Duration,
+}
+
+/// Loads `keys` keys once for each filter, and measures gets of absent keys: first in five SSTs of
+/// level 0, then in one sorted run.
+///
+/// Filters and indexes are in a cache, and data blocks are not. All databases are open at once, and
+/// each round measures each of them once.
+///
+/// # Panics
+/// Panics if SlateDB returns an error.
+pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
+    let runtime = Runtime::new().expect("a runtime");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (present, absent) = (present_keys(keys), absent_keys(100_000.min(keys)));
+    let databases: Vec<Loaded> = filters()
+        .into_iter()
+        .map(|(filter, policies)| {
+            let store = Arc::new(Counted::new(&dir.path().join(&filter)));
+            let start = Instant::now();
+            runtime.block_on(load(&store, &policies, &present));
+            Loaded { filter, policies, store, load: start.elapsed() }
+        })
+        .collect();
+    measure(&runtime, &databases, RUNS, (&present, &absent), &vec![None; databases.len()], rounds, sink);
+    let compacted: Vec<_> = databases.iter().map(|db| Some(runtime.block_on(compact(db)))).collect();
+    measure(&runtime, &databases, 1, (&present, &absent), &compacted, rounds, sink);
+}
+
+fn filters() -> Vec<(String, Vec<Arc<dyn FilterPolicy>>)> {
+    let own: Arc<dyn FilterPolicy> = Arc::new(BloomFilterPolicy::new(10));
+    let ours = OURS.map(|spec| (spec.to_owned(), Filters::new(spec.parse().expect("a filter")).policies()));
+    // Without a filter, a miss reads one block of each run and takes as long as this read. A round
+    // would take minutes.
+    [("own Bloom:10".to_owned(), vec![own])].into_iter().chain(ours).collect()
+}
+
+async fn load(store: &Arc<Counted>, policies: &[Arc<dyn FilterPolicy>], keys: &[Vec<u8>]) {
+    let settings = Settings {
+        flush_interval: Some(Duration::from_millis(100)),
+        // Level 0 is flushed only when asked.
+        l0_sst_size_bytes: 1 << 29,
+        max_wal_flushes_before_l0_flush: 1 << 40,
+        compactor_options: None,
+        garbage_collector_options: None,
+        ..Settings::default()
+    };
+    let builder = Db::builder(ROOT, Arc::clone(store) as Arc<dyn ObjectStore>).with_settings(settings);
+    let db = builder.with_filter_policies(policies.to_vec()).build().await.expect("SlateDB opens");
+    for run in keys.chunks(keys.len().div_ceil(RUNS)) {
+        for key in run {
+            db.put(key, VALUE).await.expect("SlateDB writes");
+        }
+        let all = FlushOptions { flush_type: FlushType::MemTable };
+        db.flush_with_options(all).await.expect("SlateDB flushes");
+    }
+    db.close().await.expect("SlateDB closes");
+}
+
+/// Merges all SSTs into one sorted run. Returns the time.
+async fn compact(db: &Loaded) -> Duration {
+    let poll = Duration::from_millis(10);
+    let worker = CompactionWorkerOptions { compactions_poll_interval: poll, ..CompactionWorkerOptions::default() };
+    let sources = SizeTieredCompactionSchedulerOptions { min_compaction_sources: RUNS, ..Default::default() };
+    let options = CompactorOptions {
+        poll_interval: poll,
+        commit_compacted_interval: poll,
+        scheduler_options: sources.into(),
+        worker: Some(worker),
+        ..CompactorOptions::default()
+    };
+    let start = Instant::now();
+    let builder = CompactorBuilder::new(ROOT, Arc::clone(&db.store) as Arc<dyn ObjectStore>);
+    let compactor = Arc::new(builder.with_options(options).with_filter_policies(db.policies.clone()).build());
+    let running = Arc::clone(&compactor);
+    let task = tokio::spawn(async move { running.run().await });
+    while !manifest(db).await.l0().is_empty() {
+        tokio::time::sleep(poll).await;
+    }
+    let time = start.elapsed();
+    compactor.stop().await.expect("the compactor stops");
+    task.await.expect("the compactor ends").expect("SlateDB compacts");
+    time
+}
+
+async fn manifest(db: &Loaded) -> VersionedManifest {
+    let admin = Admin::builder(ROOT, Arc::clone(&db.store) as Arc<dyn ObjectStore>).build();
+    admin.read_manifest(None).await.expect("SlateDB reads").expect("the database exists")
+}
+
+fn open(runtime: &Runtime, db: &Loaded, blocks: bool) -> DbReader {
+    let entries = || Some(Arc::new(Entries::default()) as Arc<dyn DbCache>);
+    let cache = SplitCache::new().with_meta_cache(entries()).with_block_cache(entries().filter(|_| blocks));
+    let builder = DbReader::builder(ROOT, Arc::clone(&db.store) as Arc<dyn ObjectStore>);
+    let builder = builder.with_db_cache(Arc::new(cache.build()), 0).with_filter_policies(db.policies.clone());
+    runtime.block_on(builder.build()).expect("SlateDB opens")
+}
+
+fn measure(
+    runtime: &Runtime,
+    databases: &[Loaded],
+    runs: usize,
+    (present, absent): (&[Vec<u8>], &[Vec<u8>]),
+    compacted: &[Option<Duration>],
+    rounds: usize,
+    sink: &mut dyn FnMut(Row),
+) {
+    let readers: Vec<_> = databases.iter().map(|db| open(runtime, db, false)).collect();
+    let find = |reader: &DbReader, key: &[u8]| runtime.block_on(reader.get(key)).expect("SlateDB reads").is_some();
+    let mut measured: Vec<Vec<Times>> = vec![Vec::new(); readers.len()];
+    for (db, reader) in databases.iter().zip(&readers) {
+        // Loads filters and indexes.
+        absent.iter().take(1_000).for_each(|key| assert!(!find(reader, key)));
+        db.store.gets.store(0, Ordering::Relaxed);
+    }
+    for _ in 0..rounds {
+        for (reader, rounds) in readers.iter().zip(&mut measured) {
+            rounds.push(times(absent, |key| assert!(!find(reader, key))));
+        }
+    }
+    for (((db, reader), rounds), compacted) in databases.iter().zip(readers).zip(&measured).zip(compacted) {
+        // A round asks each key twice.
+        let misses = (absent.len() * 2 * rounds.len()) as f64;
+        let reads = db.store.gets.load(Ordering::Relaxed) as f64 / misses;
+        runtime.block_on(reader.close()).expect("SlateDB closes");
+        let lost = lost(runtime, db, present);
+        let filter_bytes: u64 =
+            runtime.block_on(manifest(db)).all_sst_views().map(|view| view.sst.info.filter_len).sum();
+        let times = median(rounds);
+        sink(Row {
+            engine: "SlateDB".into(),
+            version: "0.18.0".into(),
+            layout: if runs == 1 { "1 run".into() } else { format!("{runs} runs") },
+            filter: db.filter.clone(),
+            keys: present.len() as u64,
+            filter_bytes,
+            bits_per_key: filter_bytes as f64 * 8.0 / present.len() as f64,
+            // A miss asks one filter of each run, and reads a block after each false positive.
+            false_positive_rate: Some(reads / runs as f64),
+            miss_mean_ns: times.mean_ns,
+            miss_p99_ns: times.p99_ns,
+            reads_per_miss: Some(reads),
+            build_ns_per_key: db.load.as_secs_f64() * 1e9 / present.len() as f64,
+            compact_ms: compacted.map(|time| time.as_secs_f64() * 1e3),
+            false_negatives: lost,
+        });
+    }
+}
+
+/// Returns how many of `keys` a get does not find. Data blocks are cached, to save time.
+fn lost(runtime: &Runtime, db: &Loaded, keys: &[Vec<u8>]) -> u64 {
+    let reader = open(runtime, db, true);
+    runtime.block_on(async {
+        let mut lost = 0;
+        for key in keys {
+            lost += u64::from(reader.get(key).await.expect("SlateDB reads").is_none());
+        }
+        reader.close().await.expect("SlateDB closes");
+        lost
+    })
+}
+
+/// A cache that evicts nothing.
+#[derive(Default)]
+struct Entries(Mutex<HashMap<CachedKey, CachedEntry>>);
+
+impl Entries {
+    fn get(&self, key: &CachedKey) -> Option<CachedEntry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+}
+
+#[async_trait]
+impl DbCache for Entries {
+    async fn get_block(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(self.get(key))
+    }
+
+    async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(self.get(key))
+    }
+
+    async fn get_filter(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(self.get(key))
+    }
+
+    async fn get_stats(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(self.get(key))
+    }
+
+    async fn insert(&self, key: CachedKey, value: CachedEntry) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+    }
+
+    async fn remove(&self, key: &CachedKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    fn entry_count(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
+    }
+}
+
+/// Local files that count the GETs of SSTs.
+#[derive(Debug)]
+struct Counted {
+    store: LocalFileSystem,
+    gets: AtomicU64,
+}
+
+impl Counted {
+    fn new(dir: &FilePath) -> Self {
+        std::fs::create_dir_all(dir).expect("a folder");
+        let store = LocalFileSystem::new_with_prefix(dir).expect("a local file system");
+        Self { store, gets: AtomicU64::new(0) }
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "counted {}", self.store)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Counted {
+    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.store.put_opts(path, payload, options).await
+    }
+
+    async fn put_multipart_opts(&self, path: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        self.store.put_multipart_opts(path, options).await
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        if path.as_ref().contains("/compacted/") {
+            self.gets.fetch_add(1, Ordering::Relaxed);
+        }
+        self.store.get_opts(path, options).await
+    }
+
+    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.store.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.store.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.store.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.store.copy_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,110 @@
+//! Builds the filter of one SST.
+
+use std::sync::Arc;
+
+use filterblock::{FilterBuilder, FilterSpec, KeyHash};
+use slatedb::bytes::Bytes;
+use slatedb::{Filter, PrefixTarget, RowEntry};
+
+use crate::config::{Config, TABLE_ID};
+use crate::filter::Opened;
+
+/// Collects the hashes of the keys and prefixes of an SST: 8 bytes for each key.
+pub(crate) struct Builder {
+    config: Arc<Config>,
+    hashes: Vec<KeyHash>,
+    /// The keys come in ascending order, so equal prefixes come in a row.
+    last_prefix: Option<KeyHash>,
+    /// Why hashes are missing. A filter of the other hashes would deny the missing keys.
+    incomplete: Option<filterblock::Error>,
+}
+
+impl Builder {
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        Self { config, hashes: Vec::new(), last_prefix: None, incomplete: None }
+    }
+
+    fn add_prefix_of(&mut self, key: &Bytes) -> filterblock::Result<()> {
+        let Some(prefixes) = &self.config.prefixes else { return Ok(()) };
+        let Some(prefix) = prefixes.of(key, PrefixTarget::Point)? else { return Ok(()) };
+        let hash = self.config.hasher.of(prefix);
+        if self.last_prefix == Some(hash) {
+            return Ok(());
+        }
+        self.last_prefix = Some(hash);
+        self.push(hash)
+    }
+
+    fn add_key(&mut self, key: &Bytes) -> filterblock::Result<()> {
+        self.add_prefix_of(key)?;
+        if self.config.has_whole_keys() {
+            let hash = self.config.hasher.of(key);
+            // Versions of one key come in a row.
+            if self.hashes.last() != Some(&hash) {
+                self.push(hash)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, hash: KeyHash) -> filterblock::Result<()> {
+        let too_large = |_| filterblock::Error::TooLarge { what: "the hashes of an SST's keys" };
+        self.hashes.try_reserve(1).map_err(too_large)?;
+        self.hashes.push(hash);
+        Ok(())
+    }
+
+    fn encode(&mut self) -> filterblock::Result<Opened> {
+        if let Some(error) = self.incomplete.take() {
+            return Err(error);
+        }
+        let spec = (self.config.choice)(self.hashes.len() as u64).unwrap_or(FilterSpec::FULL);
+        let block = self.core_builder(spec)?.finish_with(&self.hashes)?;
+        let (opened, filter) = Opened::open(&block, &self.config);
+        opened.map(|()| filter)
+    }
+
+    fn core_builder(&self, spec: FilterSpec) -> filterblock::Result<FilterBuilder> {
+        let builder = FilterBuilder::new(spec, &self.config.hasher).with_table_id(TABLE_ID);
+        match &self.config.prefixes {
+            None => Ok(builder),
+            Some(prefixes) => builder.with_prefixes(prefixes.extractor.name(), prefixes.whole_keys_too),
+        }
+    }
+
+    /// Returns a filter that denies nothing.
+    fn always_maybe(&self) -> Opened {
+        let encode = || {
+            let mut builder = self.core_builder(FilterSpec::FULL)?;
+            // Without keys, the core would build a filter that denies every key.
+            builder.add(b"a key");
+            builder.finish()
+        };
+        // Empty bytes are not a filter block, so they deny nothing, too.
+        Opened::open(&encode().unwrap_or_default(), &self.config).1
+    }
+}
+
+impl slatedb::FilterBuilder for Builder {
+    /// Adds the key of an entry of any type: a value, a merge operand or a tombstone.
+    fn add_entry(&mut self, entry: &RowEntry) {
+        if self.incomplete.is_none()
+            && let Err(error) = self.add_key(&entry.key)
+        {
+            self.incomplete = Some(error);
+            self.hashes = Vec::new();
+        }
+    }
+
+    /// Builds the filter. If that fails, returns a filter that denies nothing. The hashes stay, so a
+    /// second call returns the same filter.
+    fn build(&mut self) -> Arc<dyn Filter> {
+        let built = self.encode();
+        self.config.counters.count_build(built.is_ok());
+        Arc::new(built.unwrap_or_else(|error| {
+            self.config.report(&error);
+            self.incomplete = Some(error);
+            self.always_maybe()
+        }))
+    }
+}

@@ -1,0 +1,105 @@
+//! The settings that a policy, its builders and its filters share.
+
+use std::fmt;
+use std::sync::Arc;
+
+use filterblock::{Expected, FilterSpec, HashSeed, KeyHasher, layout};
+use slatedb::bytes::Bytes;
+use slatedb::{PrefixExtractor, PrefixTarget};
+
+use crate::counters::Counters;
+
+/// Every filter block of this crate has this table id, because SlateDB does not tell a policy which
+/// SST it builds or decodes a filter for. The id tells the blocks from those of other programs.
+pub(crate) const TABLE_ID: [u8; 16] = *b"SlateDB SST file";
+
+/// Chooses the filter of an SST by its number of keys.
+pub(crate) type Choice = Arc<dyn Fn(u64) -> Option<FilterSpec> + Send + Sync>;
+/// Receives the reason why a filter cannot be built or used.
+pub(crate) type Handler = Arc<dyn Fn(&filterblock::Error) + Send + Sync>;
+
+/// Settings, and the counters of all that use them.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) choice: Choice,
+    pub(crate) hasher: KeyHasher,
+    pub(crate) prefixes: Option<Prefixes>,
+    pub(crate) handler: Option<Handler>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// The prefixes that filters hold.
+#[derive(Clone)]
+pub(crate) struct Prefixes {
+    pub(crate) extractor: Arc<dyn PrefixExtractor>,
+    pub(crate) whole_keys_too: bool,
+}
+
+impl Config {
+    pub(crate) fn new(choice: Choice) -> Self {
+        Self {
+            choice,
+            hasher: KeyHasher::xxh3(HashSeed(0)),
+            prefixes: None,
+            handler: None,
+            counters: Arc::new(Counters::default()),
+        }
+    }
+
+    /// Returns the name that SlateDB stores beside each filter. SlateDB gives a filter only to the
+    /// policy of the same name.
+    ///
+    /// The name states the format version and which keys and prefixes are in the filter. The kind,
+    /// the size and the hasher are in the block. The extractor's name comes last, so two settings
+    /// never have the same name.
+    pub(crate) fn name(&self) -> String {
+        let name = format!("filterblock:{}", layout::VERSION);
+        match &self.prefixes {
+            None => name,
+            Some(Prefixes { extractor, whole_keys_too: true }) => format!("{name}:keys+prefixes={}", extractor.name()),
+            Some(Prefixes { extractor, whole_keys_too: false }) => format!("{name}:prefixes={}", extractor.name()),
+        }
+    }
+
+    pub(crate) fn has_whole_keys(&self) -> bool {
+        self.prefixes.as_ref().is_none_or(|prefixes| prefixes.whole_keys_too)
+    }
+
+    /// Returns what a filter of this policy must be.
+    pub(crate) fn expected(&self) -> Expected<'_> {
+        let expected = Expected::of_table(TABLE_ID, &self.hasher);
+        self.prefixes.as_ref().map_or(expected, |prefixes| expected.with_prefixes(prefixes.extractor.name()))
+    }
+
+    pub(crate) fn report(&self, error: &filterblock::Error) {
+        if let Some(handler) = &self.handler {
+            handler(error);
+        }
+    }
+}
+
+impl Prefixes {
+    /// Returns the prefix of a key or a scan, or `None` if the extractor takes none.
+    ///
+    /// # Errors
+    /// Returns [`filterblock::Error::Invalid`] if the extractor returns more bytes than `target` has.
+    pub(crate) fn of<'k>(
+        &self,
+        bytes: &'k Bytes,
+        target: fn(Bytes) -> PrefixTarget,
+    ) -> filterblock::Result<Option<&'k [u8]>> {
+        let Some(len) = self.extractor.prefix_len(&target(bytes.clone())) else { return Ok(None) };
+        bytes.get(..len).map(Some).ok_or_else(|| filterblock::Error::Invalid {
+            what: "prefix length",
+            given: format!("{len} for {} bytes", bytes.len()),
+            reason: format!("the prefix is longer than the key; correct the extractor {}", self.extractor.name())
+                .into(),
+        })
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("name", &self.name()).field("hasher", &self.hasher).finish_non_exhaustive()
+    }
+}

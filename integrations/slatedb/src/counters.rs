@@ -1,0 +1,117 @@
+//! Counts of what happened to filters.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A snapshot of the counts of a [`Filters`](crate::Filters) and its clones.
+///
+/// SlateDB decodes a filter again after its cache evicted the filter, and at every get if there is
+/// no cache. So one damaged filter can count many times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Filters that were built for a new SST.
+    pub built: u64,
+    /// Filters that could not be built. The SST got an always-maybe filter.
+    pub failed_builds: u64,
+    /// Decoded filters that are usable.
+    pub opened: u64,
+    /// Decoded filters that are damaged, cut short or not a filter block.
+    pub damaged: u64,
+    /// Decoded filters of a newer format version, or with a feature that this version does not read.
+    pub unsupported: u64,
+    /// Decoded filters that are sound, but under another hash function, seed or secret, or without
+    /// the prefixes that the policy expects.
+    pub unexpected: u64,
+    /// Filters that did not fit in memory.
+    pub out_of_memory: u64,
+    /// Decoded Bloom filters of SlateDB's own policy: see
+    /// [`Filters::reading_bloom`](crate::Filters::reading_bloom). Other counts leave them out, except
+    /// that one of less than three bytes is damaged.
+    pub bloom_opened: u64,
+    /// Queries of a filter.
+    pub probes: u64,
+    /// Queries that a filter answered with "absent". SlateDB skipped the SST.
+    pub negatives: u64,
+    /// Queries that no usable filter answered, and queries that a filter cannot answer. SlateDB read
+    /// the SST.
+    pub unfiltered: u64,
+}
+
+impl Counts {
+    /// Returns the number of decoded filters that were not usable, for any reason.
+    #[must_use]
+    pub fn unusable(&self) -> u64 {
+        self.damaged + self.unsupported + self.unexpected + self.out_of_memory
+    }
+}
+
+/// The counters behind [`Counts`]. They order no other memory, so relaxed operations suffice.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    built: AtomicU64,
+    failed_builds: AtomicU64,
+    opened: AtomicU64,
+    damaged: AtomicU64,
+    unsupported: AtomicU64,
+    unexpected: AtomicU64,
+    out_of_memory: AtomicU64,
+    bloom_opened: AtomicU64,
+    probes: AtomicU64,
+    negatives: AtomicU64,
+    unfiltered: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn snapshot(&self) -> Counts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            built: of(&self.built),
+            failed_builds: of(&self.failed_builds),
+            opened: of(&self.opened),
+            damaged: of(&self.damaged),
+            unsupported: of(&self.unsupported),
+            unexpected: of(&self.unexpected),
+            out_of_memory: of(&self.out_of_memory),
+            bloom_opened: of(&self.bloom_opened),
+            probes: of(&self.probes),
+            negatives: of(&self.negatives),
+            unfiltered: of(&self.unfiltered),
+        }
+    }
+
+    pub(crate) fn count_build(&self, is_ok: bool) {
+        add_one(if is_ok { &self.built } else { &self.failed_builds });
+    }
+
+    pub(crate) fn count_open(&self, opened: Result<(), &filterblock::Error>) {
+        add_one(match opened {
+            Ok(()) => &self.opened,
+            Err(filterblock::Error::TooLarge { .. }) => &self.out_of_memory,
+            Err(error) if error.is_unsupported() => &self.unsupported,
+            Err(error) if error.is_unexpected() || error.is_secret_mismatch() => &self.unexpected,
+            // Bytes that fail for any other reason were not written by this crate.
+            Err(_) => &self.damaged,
+        });
+    }
+
+    pub(crate) fn count_bloom(&self) {
+        add_one(&self.bloom_opened);
+    }
+
+    pub(crate) fn count_damaged_bloom(&self) {
+        add_one(&self.damaged);
+    }
+
+    pub(crate) fn count_answer(&self, answer: filterblock::Answer) {
+        add_one(&self.probes);
+        match answer {
+            filterblock::Answer::No => add_one(&self.negatives),
+            filterblock::Answer::Unfiltered => add_one(&self.unfiltered),
+            filterblock::Answer::Maybe => {}
+        }
+    }
+}
+
+fn add_one(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,88 @@
+//! A decoded filter.
+
+use std::sync::Arc;
+
+use filterblock::{AlignedBytes, Answer, FilterBlock, SharedBytes, Verify};
+use slatedb::bytes::{BufMut, Bytes};
+use slatedb::{Filter, FilterQuery, FilterTarget, PrefixTarget};
+
+use crate::config::Config;
+
+/// A filter in SlateDB's cache. A clone shares the bytes.
+#[derive(Clone)]
+pub(crate) struct Opened(Arc<Inner>);
+
+struct Inner {
+    /// `None` if the bytes are not usable.
+    block: Option<FilterBlock<SharedBytes>>,
+    /// The bytes as SlateDB gave them. A disk cache writes them again, and a newer version of this
+    /// crate may be able to use them.
+    bytes: SharedBytes,
+    config: Arc<Config>,
+}
+
+impl Opened {
+    /// Copies the bytes to the start of a cache line and opens them. Any bytes are accepted: if they
+    /// are not a filter of this policy, the filter answers "maybe".
+    pub(crate) fn decode(data: &[u8], config: &Arc<Config>) -> Self {
+        let (opened, filter) = Self::open(data, config);
+        if let Err(error) = &opened {
+            config.report(error);
+        }
+        config.counters.count_open(opened.as_ref().map(|_| ()));
+        filter
+    }
+
+    /// Opens the bytes without counting.
+    pub(crate) fn open(data: &[u8], config: &Arc<Config>) -> (filterblock::Result<()>, Self) {
+        let filter = |block, bytes| Self(Arc::new(Inner { block, bytes, config: Arc::clone(config) }));
+        let bytes = match AlignedBytes::copy_of(data) {
+            Ok(bytes) => SharedBytes::from(bytes),
+            Err(error) => return (Err(error), filter(None, SharedBytes::from(&[][..]))),
+        };
+        match FilterBlock::open(bytes.clone(), &config.expected(), Verify::AtOpen) {
+            Ok(block) => (Ok(()), filter(Some(block), bytes)),
+            Err(error) => (Err(error), filter(None, bytes)),
+        }
+    }
+
+    fn ask(&self, target: &FilterTarget) -> Answer {
+        let Inner { block: Some(block), config, .. } = &*self.0 else { return Answer::Unfiltered };
+        match target {
+            FilterTarget::Point(key) if config.has_whole_keys() => block.may_contain(key).into(),
+            FilterTarget::Point(key) => self.ask_prefix(block, key, PrefixTarget::Point),
+            FilterTarget::Prefix(prefix) => self.ask_prefix(block, prefix, PrefixTarget::Prefix),
+            FilterTarget::Range { .. } => Answer::Unfiltered,
+        }
+    }
+
+    fn ask_prefix(&self, block: &FilterBlock<SharedBytes>, bytes: &Bytes, target: fn(Bytes) -> PrefixTarget) -> Answer {
+        let Some(prefixes) = &self.0.config.prefixes else { return Answer::Unfiltered };
+        match prefixes.of(bytes, target) {
+            Ok(Some(prefix)) => block.may_contain_prefix(prefixes.extractor.name(), prefix).into(),
+            Ok(None) | Err(_) => Answer::Unfiltered,
+        }
+    }
+}
+
+impl Filter for Opened {
+    fn might_match(&self, query: &FilterQuery) -> bool {
+        let answer = self.ask(&query.target);
+        self.0.config.counters.count_answer(answer);
+        answer.may_contain()
+    }
+
+    fn encode(&self, writer: &mut dyn BufMut) {
+        writer.put_slice(self.0.bytes.as_ref());
+    }
+
+    fn size(&self) -> usize {
+        self.0.bytes.as_ref().len()
+    }
+
+    /// Returns a reference to the same filter, because its bytes are already a copy of the right
+    /// length.
+    fn clamp_allocated_size(&self) -> Arc<dyn Filter> {
+        Arc::new(self.clone())
+    }
+}

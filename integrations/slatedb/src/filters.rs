@@ -1,0 +1,140 @@
+//! The one object that the user holds: it makes the lists of policies, and counts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use filterblock::{FilterSpec, KeyHasher};
+use slatedb::{BloomFilterPolicy, FilterPolicy, PrefixExtractor};
+
+use crate::bloom::ReadOnlyBloom;
+use crate::config::{Config, Prefixes};
+use crate::counters::Counts;
+use crate::policy::Policy;
+
+/// The filters of a SlateDB database: settings, lists of policies, and counts.
+///
+/// Pass [`policies`](Self::policies) to `with_filter_policies` of every `DbBuilder`,
+/// `DbReaderBuilder`, `CompactorBuilder` and `CompactionWorkerBuilder` of the database. A compactor
+/// inside the writer uses the list of the writer. **A compactor or worker with another list drops the
+/// filters of the SSTs that it rewrites, and SlateDB reports no error**: see
+/// [`record_or_compare`](Self::record_or_compare) and [`inspect`](Self::inspect).
+///
+/// All processes need the same hasher and the same prefixes. They may differ in the specification:
+/// each filter states its own kind and size.
+///
+/// A clone shares the counts.
+#[derive(Clone)]
+pub struct Filters {
+    pub(crate) config: Config,
+    bloom: Option<Arc<BloomFilterPolicy>>,
+}
+
+impl Filters {
+    /// Gives every SST the same filter. A [`FilterSpec`] parses from text.
+    ///
+    /// | Specification | FPR | Bits per key | Choose it for |
+    /// |---|---|---|---|
+    /// | `bumped-ribbon:7` | 0.81 % | 7.0 | the fewest bytes at less than 1 % |
+    /// | `bumped-ribbon:9.95` | 0.11 % | 10.0 | the fewest reads in the bytes of SlateDB's own filter |
+    /// | `blocked-bloom:12` | 0.41 % | 12.0 | the shortest builds |
+    #[must_use]
+    pub fn new(spec: FilterSpec) -> Self {
+        Self::by_num_keys(move |_| Some(spec))
+    }
+
+    /// Chooses the filter of each SST by its number of keys. If the filter holds prefixes, they
+    /// count, too. `None` gives the SST an always-maybe filter of about 70 bytes.
+    ///
+    /// SlateDB builds no filter for an SST with fewer rows than its setting `min_filter_keys`.
+    ///
+    /// ```
+    /// use filterblock_slatedb::Filters;
+    ///
+    /// let (small, large) = ("blocked-bloom:12".parse()?, "bumped-ribbon:7".parse()?);
+    /// let filters = Filters::by_num_keys(move |keys| Some(if keys < 16_384 { small } else { large }));
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn by_num_keys(choice: impl Fn(u64) -> Option<FilterSpec> + Send + Sync + 'static) -> Self {
+        Self { config: Config::new(Arc::new(choice)), bloom: None }
+    }
+
+    /// Hashes keys with `hasher`. The default is XXH3 with seed 0.
+    ///
+    /// If attackers can choose keys, use a hasher with a secret: [`KeyHasher::sip13`]. A filter under
+    /// another hasher answers "maybe", and counts as [`Counts::unexpected`].
+    #[must_use]
+    pub fn with_hasher(mut self, hasher: KeyHasher) -> Self {
+        self.config.hasher = hasher;
+        self
+    }
+
+    /// Adds the prefixes that `extractor` takes from keys, so that `scan_prefix` can skip SSTs.
+    /// `whole_keys_too` states whether gets can skip SSTs by whole keys, too. If not, gets skip SSTs
+    /// by the prefix of the key.
+    ///
+    /// The extractor must keep the promises of [`PrefixExtractor`]. Rename the extractor whenever its
+    /// function changes: its name is part of the policy's name.
+    ///
+    /// # Errors
+    /// Returns [`filterblock::Error::Invalid`] if the extractor's name does not have 1 to 100 bytes.
+    pub fn with_prefixes(
+        mut self,
+        extractor: Arc<dyn PrefixExtractor>,
+        whole_keys_too: bool,
+    ) -> filterblock::Result<Self> {
+        filterblock::FilterBuilder::new(FilterSpec::FULL, &self.config.hasher)
+            .with_prefixes(extractor.name(), whole_keys_too)?;
+        self.config.prefixes = Some(Prefixes { extractor, whole_keys_too });
+        Ok(self)
+    }
+
+    /// Uses the Bloom filters that SlateDB wrote into older SSTs with `bloom`, its own policy. New
+    /// SSTs get a filter of this crate, and a Bloom filter of three bytes that denies nothing.
+    ///
+    /// Without this setting, SlateDB reads older SSTs without a filter until a compaction rewrites
+    /// them. Remove it when [`inspect`](Self::inspect) finds no [`SstFilter::Bloom`].
+    ///
+    /// [`SstFilter::Bloom`]: crate::SstFilter::Bloom
+    #[must_use]
+    pub fn reading_bloom(mut self, bloom: BloomFilterPolicy) -> Self {
+        self.bloom = Some(Arc::new(bloom));
+        self
+    }
+
+    /// Calls `handler` with the reason for each filter that cannot be built or used, for example to
+    /// log it. A read or a flush waits for the handler.
+    #[must_use]
+    pub fn on_unusable(mut self, handler: impl Fn(&filterblock::Error) + Send + Sync + 'static) -> Self {
+        self.config.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Returns the list of policies for `with_filter_policies`.
+    #[must_use]
+    pub fn policies(&self) -> Vec<Arc<dyn FilterPolicy>> {
+        let mut policies: Vec<Arc<dyn FilterPolicy>> = vec![Arc::new(Policy::new(self.config.clone()))];
+        if let Some(bloom) = &self.bloom {
+            policies.push(Arc::new(ReadOnlyBloom::new(Arc::clone(bloom), Arc::clone(&self.config.counters))));
+        }
+        policies
+    }
+
+    /// Returns the name of the policy, which SlateDB stores beside each filter.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.config.name()
+    }
+
+    /// Returns what happened so far to the filters of all lists of this object and of its clones.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.config.counters.snapshot()
+    }
+}
+
+impl fmt::Debug for Filters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filters").field("config", &self.config).field("bloom", &self.bloom).finish()
+    }
+}

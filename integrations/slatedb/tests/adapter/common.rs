@@ -1,0 +1,270 @@
+//! Databases for tests: keys, settings, compaction, and access to the bytes of SST files.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use slatedb::admin::Admin;
+use slatedb::bytes::Bytes;
+use slatedb::compactor::{
+    CompactionScheduler, CompactionSchedulerSupplier, CompactionSpec, CompactorStateView, SourceId,
+};
+use slatedb::config::{CompactionWorkerOptions, CompactorOptions, FlushOptions, FlushType, Settings};
+use slatedb::db_cache::{CachedEntry, CachedKey, DbCache, SplitCache};
+use slatedb::manifest::SsTableHandle;
+use slatedb::object_store::path::Path;
+use slatedb::object_store::{ObjectStore, ObjectStoreExt};
+use slatedb::{
+    CompactorBuilder, Db, DbBuilder, FilterPolicy, MergeOperator, MergeOperatorError, PathResolver, PrefixExtractor,
+    PrefixTarget, VersionedManifest,
+};
+
+pub const ROOT: &str = "db";
+pub type Store = Arc<dyn ObjectStore>;
+pub type Policies = Vec<Arc<dyn FilterPolicy>>;
+
+/// A key of 16 bytes: four letters for one user of every hundred keys, and a number.
+pub fn key(i: u64) -> Bytes {
+    Bytes::from(format!("{:04x}{:012}", (i / 100) & 0xffff, i))
+}
+
+/// A key that no database holds, between present keys.
+pub fn absent(i: u64) -> Bytes {
+    Bytes::from([&key(i)[..], b"-"].concat())
+}
+
+/// Settings of a writer without a compactor, which flushes only when asked.
+pub fn settings() -> Settings {
+    Settings {
+        min_filter_keys: 0,
+        flush_interval: Some(Duration::from_millis(20)),
+        manifest_poll_interval: Duration::from_millis(20),
+        l0_sst_size_bytes: 1 << 29,
+        max_wal_flushes_before_l0_flush: 1 << 40,
+        l0_max_ssts: 64,
+        l0_max_ssts_per_key: 64,
+        compactor_options: None,
+        garbage_collector_options: None,
+        ..Settings::default()
+    }
+}
+
+pub fn writer(store: &Store, policies: Policies) -> DbBuilder<&'static str> {
+    Db::builder(ROOT, Arc::clone(store))
+        .with_settings(settings())
+        .with_merge_operator(Arc::new(Append))
+        .with_filter_policies(policies)
+}
+
+pub async fn flush(db: &Db) {
+    db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
+}
+
+/// Fills a new database with `keys` in `ssts` SSTs of level 0, and compacts them if asked.
+pub async fn filled(store: &Store, policies: &Policies, keys: std::ops::Range<u64>, ssts: u64) {
+    let db = writer(store, policies.clone()).build().await.unwrap();
+    for part in 0..ssts {
+        for i in keys.clone().filter(|i| i % ssts == part) {
+            db.put(key(i), b"value").await.unwrap();
+        }
+        flush(&db).await;
+    }
+    db.close().await.unwrap();
+}
+
+pub async fn manifest(store: &Store) -> VersionedManifest {
+    Admin::builder(ROOT, Arc::clone(store)).build().read_manifest(None).await.unwrap().unwrap()
+}
+
+/// The SSTs of the latest manifest.
+pub async fn ssts(store: &Store) -> Vec<SsTableHandle> {
+    manifest(store).await.all_sst_views().map(|view| view.sst.clone()).collect()
+}
+
+/// Merges the SSTs of level 0 and all sorted runs into one sorted run.
+struct Everything;
+
+impl CompactionScheduler for Everything {
+    fn propose(&self, state: &CompactorStateView) -> Vec<CompactionSpec> {
+        let manifest = state.manifest();
+        let new = manifest.l0().iter().map(|view| SourceId::SstView(view.id));
+        let old = manifest.compacted().iter().map(|run| SourceId::SortedRun(run.id));
+        let is_done = manifest.l0().is_empty() && manifest.compacted().len() <= 1;
+        let destination = manifest.compacted().iter().map(|run| run.id).min().unwrap_or(0);
+        if is_done { Vec::new() } else { vec![CompactionSpec::new(new.chain(old).collect(), destination)] }
+    }
+}
+
+pub struct Full;
+
+impl CompactionSchedulerSupplier for Full {
+    fn compaction_scheduler(&self, _: &CompactorOptions) -> Box<dyn CompactionScheduler + Send + Sync> {
+        Box::new(Everything)
+    }
+}
+
+pub fn worker_options(max_sst_size: usize) -> CompactionWorkerOptions {
+    CompactionWorkerOptions {
+        compactions_poll_interval: Duration::from_millis(20),
+        max_sst_size,
+        min_filter_keys: 0,
+        ..CompactionWorkerOptions::default()
+    }
+}
+
+/// A compactor of its own, which merges everything. Without `worker`, other processes do the work.
+pub fn compactor(
+    store: &Store,
+    policies: Policies,
+    worker: Option<CompactionWorkerOptions>,
+) -> CompactorBuilder<&'static str> {
+    let options = CompactorOptions {
+        poll_interval: Duration::from_millis(20),
+        commit_compacted_interval: Duration::from_millis(20),
+        worker,
+        ..CompactorOptions::default()
+    };
+    CompactorBuilder::new(ROOT, Arc::clone(store))
+        .with_options(options)
+        .with_scheduler_supplier(Arc::new(Full))
+        .with_merge_operator(Arc::new(Append))
+        .with_filter_policies(policies)
+}
+
+/// Runs a compactor until one sorted run is left.
+pub async fn compact(store: &Store, policies: &Policies, max_sst_size: usize) {
+    let compactor = Arc::new(compactor(store, policies.clone(), Some(worker_options(max_sst_size))).build());
+    let running = Arc::clone(&compactor);
+    let task = tokio::spawn(async move { running.run().await });
+    for _ in 0..6000 {
+        let manifest = manifest(store).await;
+        if manifest.l0().is_empty() && manifest.compacted().len() == 1 {
+            compactor.stop().await.unwrap();
+            task.await.unwrap().unwrap();
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the compaction does not end");
+}
+
+/// A cache of filters, indexes and statistics, without data blocks.
+pub fn metadata_cache() -> Arc<dyn DbCache> {
+    let entries: Arc<dyn DbCache> = Arc::new(Entries::default());
+    Arc::new(SplitCache::new().with_meta_cache(Some(entries)).build())
+}
+
+/// Entries that are never evicted.
+#[derive(Default)]
+pub struct Entries(pub Mutex<HashMap<CachedKey, CachedEntry>>);
+
+impl Entries {
+    fn get(&self, key: &CachedKey) -> Option<CachedEntry> {
+        self.0.lock().unwrap().get(key).cloned()
+    }
+}
+
+#[async_trait]
+impl DbCache for Entries {
+    async fn get_block(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(self.get(key))
+    }
+
+    async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(self.get(key))
+    }
+
+    async fn get_filter(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(self.get(key))
+    }
+
+    async fn get_stats(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(self.get(key))
+    }
+
+    async fn insert(&self, key: CachedKey, value: CachedEntry) {
+        self.0.lock().unwrap().insert(key, value);
+    }
+
+    async fn remove(&self, key: &CachedKey) {
+        self.0.lock().unwrap().remove(key);
+    }
+
+    fn entry_count(&self) -> u64 {
+        self.0.lock().unwrap().len() as u64
+    }
+}
+
+/// Appends operands to the value.
+pub struct Append;
+
+impl MergeOperator for Append {
+    fn merge(&self, _: &Bytes, existing: Option<Bytes>, operand: Bytes) -> Result<Bytes, MergeOperatorError> {
+        Ok([existing.unwrap_or_default(), operand].concat().into())
+    }
+}
+
+/// Takes the first four bytes of a key.
+pub struct First4;
+
+impl PrefixExtractor for First4 {
+    fn name(&self) -> &'static str {
+        "first-4"
+    }
+
+    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
+        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
+        (bytes.len() >= 4).then_some(4)
+    }
+}
+
+/// One filter in the composite filter block of an SST.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedBytes {
+    pub name: String,
+    pub bytes: Vec<u8>,
+}
+
+/// The path of an SST and the bytes of its file.
+pub async fn sst_bytes(store: &Store, sst: &SsTableHandle) -> (Path, Vec<u8>) {
+    let path = PathResolver::new(ROOT, &manifest(store).await).sst_path(&sst.id);
+    let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
+    (path, bytes.to_vec())
+}
+
+/// Reads a composite filter block: `[count: u16][name length: u16][name][length: u64][bytes]..`
+/// and a CRC-32, all big-endian.
+pub fn filters_of(file: &[u8], sst: &SsTableHandle) -> Vec<NamedBytes> {
+    let (offset, len) = (sst.info.filter_offset as usize, sst.info.filter_len as usize);
+    let mut rest = &file[offset..offset + len - 4];
+    let mut take = |len: usize| rest.split_off(..len).unwrap();
+    let count = u16::from_be_bytes(take(2).try_into().unwrap());
+    let mut filters = Vec::new();
+    for _ in 0..count {
+        let name_len = u16::from_be_bytes(take(2).try_into().unwrap());
+        let name = String::from_utf8(take(name_len.into()).to_vec()).unwrap();
+        let len = u64::from_be_bytes(take(8).try_into().unwrap());
+        filters.push(NamedBytes { name, bytes: take(len as usize).to_vec() });
+    }
+    filters
+}
+
+/// Writes a file of an SST with other filters of at most the same length and a correct checksum.
+pub fn with_filters(file: &[u8], sst: &SsTableHandle, filters: &[NamedBytes]) -> Vec<u8> {
+    let (offset, len) = (sst.info.filter_offset as usize, sst.info.filter_len as usize);
+    let mut block = u16::try_from(filters.len()).unwrap().to_be_bytes().to_vec();
+    for filter in filters {
+        block.extend(u16::try_from(filter.name.len()).unwrap().to_be_bytes());
+        block.extend(filter.name.as_bytes());
+        block.extend((filter.bytes.len() as u64).to_be_bytes());
+        block.extend(&filter.bytes);
+    }
+    // SlateDB ignores bytes behind the last filter.
+    assert!(block.len() <= len - 4);
+    block.resize(len - 4, 0);
+    block.extend(crc32fast::hash(&block).to_be_bytes());
+    let mut file = file.to_vec();
+    file[offset..offset + len].copy_from_slice(&block);
+    file
+}

@@ -1,0 +1,321 @@
+//! Damaged filter blocks inside SlateDB, and what SlateDB's own Bloom filter does with the same damage.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use filterblock_slatedb::Filters;
+use slatedb::bytes::Bytes;
+use slatedb::db_cache::{CachedEntry, CachedKey, DbCache};
+use slatedb::manifest::SsTableHandle;
+use slatedb::object_store::memory::InMemory;
+use slatedb::object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use slatedb::{BloomFilterPolicy, DbReader, ErrorKind, FilterBuilder, FilterPolicy};
+
+use crate::common::{
+    Entries, NamedBytes, Policies, ROOT, Store, absent, compact, filled, filters_of, key, metadata_cache, sst_bytes,
+    ssts, with_filters,
+};
+
+const KEYS: u64 = 4_000;
+
+fn ours() -> Filters {
+    Filters::new("bumped-ribbon:7".parse().unwrap())
+}
+
+fn own() -> Policies {
+    vec![Arc::new(BloomFilterPolicy::new(10))]
+}
+
+/// A database of several SSTs in one sorted run.
+async fn database(policies: &Policies) -> Store {
+    let store: Store = Arc::new(InMemory::new());
+    filled(&store, policies, 0..KEYS, 2).await;
+    compact(&store, policies, 32 << 10).await;
+    assert!(ssts(&store).await.len() >= 4);
+    store
+}
+
+async fn reader(store: &Store, policies: Policies, cache: Arc<dyn DbCache>) -> DbReader {
+    let builder = DbReader::builder(ROOT, Arc::clone(store)).with_db_cache(cache, 0);
+    builder.with_filter_policies(policies).build().await.unwrap()
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    lost: u64,
+    failed: u64,
+}
+
+/// Gets every key. Returns how many are lost, and how many gets fail.
+async fn read_all(store: &Store, policies: Policies) -> Outcome {
+    let reader = reader(store, policies, metadata_cache()).await;
+    let mut outcome = Outcome::default();
+    for i in 0..KEYS {
+        match reader.get(key(i)).await {
+            Ok(Some(_)) => {}
+            Ok(None) => outcome.lost += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+                outcome.failed += 1;
+            }
+        }
+    }
+    reader.close().await.unwrap();
+    outcome
+}
+
+/// Damage that the checksum of a filter block would detect.
+#[derive(Debug, Clone, Copy)]
+enum Damage {
+    /// Flips the bit at this share of the filter, in thousandths.
+    Bit(usize),
+    Zeroed,
+    /// Zeroes all but the first two bytes, where SlateDB's own filter has its number of probes.
+    BitsZeroed,
+    /// Keeps this share of the filter, in thousandths.
+    Cut(usize),
+}
+
+const DAMAGES: [Damage; 10] = [
+    Damage::Bit(0),
+    Damage::Bit(130),
+    Damage::Bit(500),
+    Damage::Bit(870),
+    Damage::Bit(999),
+    Damage::Zeroed,
+    Damage::BitsZeroed,
+    Damage::Cut(990),
+    Damage::Cut(500),
+    Damage::Cut(100),
+];
+
+impl Damage {
+    fn of(self, filter: &NamedBytes) -> NamedBytes {
+        let mut bytes = filter.bytes.clone();
+        match self {
+            Self::Bit(share) => {
+                let bit = share * bytes.len() * 8 / 1_000;
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            Self::Zeroed => bytes.fill(0),
+            Self::BitsZeroed => bytes[2..].fill(0),
+            Self::Cut(share) => bytes.truncate(bytes.len() * share / 1_000),
+        }
+        NamedBytes { name: filter.name.clone(), bytes }
+    }
+}
+
+/// Returns the store after `change` of the file of every SST.
+async fn changed(store: &Store, change: impl Fn(&[u8], &SsTableHandle) -> Vec<u8>) -> Store {
+    let changed = InMemory::new();
+    let mut objects = store.list(None);
+    while let Some(object) = futures::StreamExt::next(&mut objects).await {
+        let path = object.unwrap().location;
+        let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
+        changed.put(&path, PutPayload::from(bytes)).await.unwrap();
+    }
+    for sst in ssts(store).await {
+        let (path, file) = sst_bytes(store, &sst).await;
+        changed.put(&path, PutPayload::from(change(&file, &sst))).await.unwrap();
+    }
+    Arc::new(changed)
+}
+
+/// Damages the filter of every SST, under a correct checksum of SlateDB.
+async fn damaged(store: &Store, damage: Damage) -> Store {
+    changed(store, |file, sst| {
+        let filters: Vec<_> = filters_of(file, sst).iter().map(|filter| damage.of(filter)).collect();
+        with_filters(file, sst, &filters)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_damage_that_reaches_the_policy_loses_a_key() {
+    let store = database(&ours().policies()).await;
+    let num_ssts = ssts(&store).await.len() as u64;
+    assert_eq!(read_all(&store, ours().policies()).await, Outcome::default());
+    for damage in DAMAGES {
+        let filters = ours();
+        let outcome = read_all(&damaged(&store, damage).await, filters.policies()).await;
+        assert_eq!(outcome, Outcome::default(), "{damage:?}");
+        let counts = filters.counts();
+        assert_eq!((counts.damaged, counts.unusable(), counts.opened), (num_ssts, num_ssts, 0), "{damage:?}");
+        assert_eq!((counts.negatives, counts.unfiltered), (0, counts.probes), "{damage:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slatedb_bloom_loses_keys_by_the_same_damage() {
+    let store = database(&own()).await;
+    assert_eq!(read_all(&store, own()).await, Outcome::default());
+    let mut lost = Vec::new();
+    for damage in DAMAGES {
+        let outcome = read_all(&damaged(&store, damage).await, own()).await;
+        assert_eq!(outcome.failed, 0, "{damage:?}");
+        println!("SlateDB's own Bloom, {damage:?}: {} of {KEYS} keys lost", outcome.lost);
+        lost.push(outcome.lost);
+    }
+    // A flipped bit may have been 0. Without probes, the filter denies nothing.
+    assert!(lost[1..5].iter().any(|&lost| lost > 0), "{lost:?}");
+    assert!(lost[6..].iter().all(|&lost| lost > KEYS / 2), "{lost:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slatedb_fails_gets_if_its_own_checksum_fails() {
+    for (policies, name) in [(ours().policies(), "ours"), (own(), "own")] {
+        let store = database(&policies).await;
+        let flipped = changed(&store, |file, sst| {
+            let mut file = file.to_vec();
+            file[(sst.info.filter_offset + sst.info.filter_len / 2) as usize] ^= 4;
+            file
+        })
+        .await;
+        let filters = ours();
+        let policies = if name == "ours" { filters.policies() } else { policies };
+        let outcome = read_all(&flipped, policies).await;
+        // The damage never reaches a policy.
+        assert_eq!(outcome, Outcome { lost: 0, failed: KEYS }, "{name}");
+        assert_eq!(filters.counts().unusable() + filters.counts().opened, 0);
+
+        // Without policies, SlateDB does not read filter blocks.
+        assert_eq!(read_all(&flipped, Vec::new()).await, Outcome::default(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rewrite_by_compaction_repairs_damaged_filters() {
+    let store = damaged(&database(&ours().policies()).await, Damage::Zeroed).await;
+    // A second sorted run, so that there is something to compact.
+    let db = crate::common::writer(&store, ours().policies()).build().await.unwrap();
+    db.put(key(KEYS), b"value").await.unwrap();
+    crate::common::flush(&db).await;
+    db.close().await.unwrap();
+    compact(&store, &ours().policies(), 32 << 10).await;
+    let filters = ours();
+    assert_eq!(read_all(&store, filters.policies()).await, Outcome::default());
+    assert!(filters.counts().unusable() == 0 && filters.counts().opened >= 4, "{:?}", filters.counts());
+}
+
+/// This is a promise that the trait cannot keep. If SlateDB or its store gave one SST the filter of
+/// another, the filter would deny present keys, and so would SlateDB's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swapped_filter_goes_unnoticed() {
+    for (policies, own_filter) in [(ours().policies(), false), (own(), true)] {
+        let store = database(&policies).await;
+        let all = ssts(&store).await;
+        let (first, second) = (&all[0], &all[1]);
+        let (_, other) = sst_bytes(&store, second).await;
+        let other = filters_of(&other, second);
+        let swapped = changed(&store, |file, sst| {
+            if sst.id != first.id {
+                return file.to_vec();
+            }
+            let room = filters_of(file, sst)[0].bytes.len();
+            if other[0].bytes.len() > room {
+                return file.to_vec();
+            }
+            with_filters(file, sst, &other)
+        })
+        .await;
+        let filters = ours();
+        let used = if own_filter { policies } else { filters.policies() };
+        let outcome = read_all(&swapped, used).await;
+        assert!(outcome.lost > 100 && outcome.failed == 0, "{outcome:?}");
+        assert_eq!(filters.counts().unusable(), 0);
+    }
+}
+
+/// A cache that stores entries as bytes, as a cache on a disk does, and damages filters.
+struct Disk {
+    entries: Entries,
+    flip: bool,
+}
+
+impl Disk {
+    /// Writes an entry to bytes, flips a bit of a filter, and reads it back.
+    fn through_bytes(&self, entry: &CachedEntry) -> CachedEntry {
+        let mut json = serde_json::to_value(entry).unwrap();
+        let bytes = json.pointer_mut("/V2/Filters/0/1");
+        if let (true, Some(serde_json::Value::Array(bytes))) = (self.flip, bytes) {
+            let middle = bytes.len() / 2;
+            bytes[middle] = (bytes[middle].as_u64().unwrap() ^ 16).into();
+        }
+        serde_json::from_value(json).unwrap()
+    }
+}
+
+#[async_trait]
+impl DbCache for Disk {
+    async fn get_block(&self, _: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        Ok(None)
+    }
+
+    async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        self.entries.get_index(key).await
+    }
+
+    async fn get_filter(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        let found = self.entries.get_filter(key).await?;
+        Ok(found.map(|entry| self.through_bytes(&entry)))
+    }
+
+    async fn get_stats(&self, key: &CachedKey) -> Result<Option<CachedEntry>, slatedb::Error> {
+        self.entries.get_stats(key).await
+    }
+
+    async fn insert(&self, key: CachedKey, value: CachedEntry) {
+        self.entries.insert(key, value).await;
+    }
+
+    async fn remove(&self, key: &CachedKey) {
+        self.entries.remove(key).await;
+    }
+
+    fn entry_count(&self) -> u64 {
+        self.entries.entry_count()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_cache_hands_its_damage_to_the_policy() {
+    let store = database(&ours().policies()).await;
+    for flip in [false, true] {
+        let filters = ours();
+        let disk: Arc<dyn DbCache> = Arc::new(Disk { entries: Entries::default(), flip });
+        let reader = reader(&store, filters.policies(), disk).await;
+        for i in 0..KEYS - 1 {
+            assert!(reader.get(key(i)).await.unwrap().is_some(), "flip {flip}: {i}");
+            assert_eq!(reader.get(absent(i)).await.unwrap(), None);
+        }
+        reader.close().await.unwrap();
+        let counts = filters.counts();
+        assert_eq!(counts.damaged > 0, flip, "{counts:?}");
+        assert!(counts.opened > 0, "{counts:?}");
+        assert!(flip || counts.negatives > KEYS * 9 / 10, "{counts:?}");
+    }
+}
+
+/// Bytes that no encoder of this crate writes still pass through the engine's composite block.
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_bytes_under_our_name_lose_no_key() {
+    let store = database(&ours().policies()).await;
+    let bloom = BloomFilterPolicy::new(6);
+    let foreign = changed(&store, |file, sst| {
+        let mut builder: Box<dyn FilterBuilder> = bloom.builder();
+        builder.add_entry(&slatedb::RowEntry {
+            key: Bytes::from_static(b"other"),
+            value: slatedb::ValueDeletable::Tombstone,
+            seq: 0,
+            create_ts: None,
+            expire_ts: None,
+        });
+        let mut bytes = Vec::new();
+        builder.build().encode(&mut bytes);
+        with_filters(file, sst, &[NamedBytes { name: filters_of(file, sst)[0].name.clone(), bytes }])
+    })
+    .await;
+    let filters = ours();
+    assert_eq!(read_all(&foreign, filters.policies()).await, Outcome::default());
+    assert_eq!((filters.counts().damaged, filters.counts().opened), (ssts(&store).await.len() as u64, 0));
+}

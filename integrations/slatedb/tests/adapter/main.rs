@@ -1,0 +1,11 @@
+//! Tests of the adapter: through the traits alone, and inside the real engine.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod both_ways;
+mod cluster;
+mod common;
+mod damage;
+mod engine;
+mod lists;
+mod policy;
+mod reads;
