@@ -60,7 +60,8 @@ const FLOORS: [(&str, u8); 42] = [
 
 /// The allowed imports between modules of the same floor: importer and imported module. Every
 /// module may also import `error`, `codec` and `checksum`.
-const DOORS: [(&str, &str); 3] = [("error", "hash_kind"), ("hash", "hash_kind"), ("variants", "block")];
+const DOORS: [(&str, &str); 4] =
+    [("error", "hash_kind"), ("hash", "hash_kind"), ("variants", "block"), ("foreign", "block")];
 
 /// The only source files with `unsafe` code.
 const UNSAFE: [&str; 21] = [

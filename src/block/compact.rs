@@ -97,6 +97,16 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)>
     Ok((payload, geometry))
 }
 
+/// Returns the kind, the number of probes and the payload that the bytes state. It does not verify
+/// the checksum, which needs the hasher. Returns `None` if no compact filter has this shape.
+#[cfg(feature = "foreign")]
+pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
+    let (covered, _) = bytes.split_last_chunk::<4>()?;
+    let (&shape, payload) = covered.split_last()?;
+    let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| is_compact(kind))?;
+    Some((kind, u32::from(shape % SHAPE_KIND), payload))
+}
+
 /// Returns the checksum of payload and shape.
 ///
 /// An XOR binds it to the hasher. It costs no byte, and the checksum of an undamaged filter under

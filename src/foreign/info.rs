@@ -1,5 +1,11 @@
 //! The properties of a filter of another engine, read from its bytes.
 
+use crate::block::{LockedBlock, Verify, compact};
+use crate::kinds::FilterKind;
+
+/// The length of a line of a blocked Bloom filter of this crate.
+const LINE_LEN_BYTES: usize = 64;
+
 /// The properties of a filter of another engine, read from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -52,6 +58,45 @@ impl ForeignFilterInfo {
             fill: None,
             estimated_keys: (rate == 0.0).then_some(0.0),
             expected_rate: rate,
+        }
+    }
+
+    /// Returns the properties of a filter block of this crate. The block records its keys, and its
+    /// FPR follows from its shape. Invalid bytes answer "maybe".
+    pub(super) fn native(bytes: &[u8]) -> Self {
+        let Ok(block) = LockedBlock::open(bytes, Verify::OnFirstTouch) else {
+            return Self::constant("filterblock", bytes.len(), 1.0);
+        };
+        let found = block.metadata();
+        let is_ribbon = matches!(found.kind, FilterKind::Ribbon | FilterKind::BumpedRibbon);
+        let is_constant = matches!(found.kind, FilterKind::Empty | FilterKind::Full);
+        let has_bits = !is_ribbon && !is_constant;
+        Self {
+            payload_len_bytes: if is_constant { 0 } else { found.payload_len_bytes },
+            probes: has_bits.then_some(found.probes),
+            columns: is_ribbon.then(|| f64::from(found.probes)),
+            fill: has_bits.then(|| block.statistics().fill_ratio),
+            estimated_keys: Some(found.num_keys as f64),
+            ..Self::constant(found.kind.name(), bytes.len(), block.expected_false_positive_rate())
+        }
+    }
+
+    /// Returns the properties of a compact filter of this crate, by its shape and the bits that are
+    /// set. Invalid bytes answer "maybe".
+    pub(super) fn compact(bytes: &[u8]) -> Self {
+        let maybe = |kind| Self::constant(kind, bytes.len(), 1.0);
+        match compact::shape(bytes) {
+            Some((kind @ FilterKind::Bloom, probes, payload)) => Self {
+                blocks: None,
+                block_len_bytes: None,
+                ..Self::blocked(kind.name(), bytes.len(), payload, payload.len(), 1, probes)
+            },
+            Some((kind @ FilterKind::BlockedBloom, probes, payload)) => {
+                Self::blocked(kind.name(), bytes.len(), payload, LINE_LEN_BYTES, 1, probes)
+            }
+            Some((kind @ FilterKind::Empty, ..)) => Self::constant(kind.name(), bytes.len(), 0.0),
+            Some((kind, ..)) => maybe(kind.name()),
+            None => maybe("filterblock"),
         }
     }
 

@@ -19,6 +19,7 @@ mod hash32;
 mod index;
 mod info;
 pub mod leveldb;
+mod native;
 pub mod parquet;
 pub mod rocksdb;
 mod stored;

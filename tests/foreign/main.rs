@@ -10,5 +10,6 @@ mod damage;
 mod filters;
 mod formulas;
 mod layouts;
+mod native;
 mod support;
 mod tables;

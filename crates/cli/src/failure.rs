@@ -60,6 +60,10 @@ impl Failure {
     pub fn library_error(&self) -> Option<&Error> {
         match self {
             Self::Library(error) => Some(error.root()),
+            Self::Foreign(error) => match error.root() {
+                foreign::Error::Filter(error) => Some(error.root()),
+                _ => None,
+            },
             Self::Store(error) => match error.root() {
                 filterblock_store::Error::Filter(error) => Some(error.root()),
                 _ => None,

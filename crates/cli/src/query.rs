@@ -104,12 +104,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
             block_file::check_question(path, &filter, arguments.prefixes)?;
             ask_all(arguments, Target::Native(filter))
         }
-        FilterFile::Foreign(file) => {
-            arguments.secret.refuse(path)?;
+        FilterFile::Foreign(mut file) => {
+            file.unlock(path, &arguments.foreign, &arguments.secret)?;
             let question =
                 Question { prefixes: arguments.prefixes, hex: arguments.format.hex, value_type: arguments.value_type };
             let asked = Asked::new(path, &file, &arguments.foreign, question)?;
-            if let Some(remark) = asked.remark() {
+            for remark in asked.remark().map(str::to_owned).into_iter().chain(file.unusable_filters()) {
                 output::message(format_args!("{}: {remark}", path.display()));
             }
             ask_all(arguments, Target::Foreign(asked))

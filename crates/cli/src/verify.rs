@@ -101,12 +101,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 report.ask_every_key(keys, arguments.format, |key| Ok(filter.may_contain(key)))?;
             }
         }
-        BlockFile::Foreign(file) => {
+        BlockFile::Foreign(mut file) => {
             report.kind = Some(file.kind());
-            arguments.secret.refuse(path)?;
+            file.unlock(path, &arguments.foreign, &arguments.secret)?;
             if let Foreign::Parquet(file) = &file {
                 // All filters are checked, but a column name that does not exist is still an error.
                 arguments.foreign.chunks(path, file)?;
+            }
+            if let Some(note) = file.unusable_filters() {
+                message(format_args!("{}: {note}", path.display()));
             }
             let bar = progress::spinner("reading every block");
             let walked = foreign_verify::walk(path, &file);

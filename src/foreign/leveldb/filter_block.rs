@@ -60,10 +60,16 @@ impl<'a> LevelDbFilterBlock<'a> {
     /// a valid range.
     #[must_use]
     pub fn may_contain(&self, block_offset: u64, key: &[u8]) -> bool {
+        self.ask(block_offset, |filter| LevelDbBloom::new(filter).may_contain(key))
+    }
+
+    /// Answers like [`Self::may_contain`], with the answer of `may_contain` for the bytes of the
+    /// filter.
+    pub(super) fn ask(&self, block_offset: u64, may_contain: impl Fn(&[u8]) -> bool) -> bool {
         match self.number(block_offset).and_then(|number| self.bounds(number)) {
             None => true,
             Some((start, limit)) => match self.filters.get(start..limit) {
-                Some(filter) => LevelDbBloom::new(filter).may_contain(key),
+                Some(filter) => may_contain(filter),
                 None => start != limit,
             },
         }
@@ -102,7 +108,11 @@ impl<'a> LevelDbFilterBlock<'a> {
     /// Returns filter `number`, or `None` if there is no such filter or its offsets are invalid.
     #[must_use]
     pub fn filter(&self, number: usize) -> Option<LevelDbBloom<'a>> {
-        self.filters.get(self.range(number)?).map(LevelDbBloom::new)
+        self.filter_bytes(number).map(LevelDbBloom::new)
+    }
+
+    pub(super) fn filter_bytes(&self, number: usize) -> Option<&'a [u8]> {
+        self.filters.get(self.range(number)?)
     }
 
     /// Returns the range of file offsets at which the data blocks of filter `number` begin. An end

@@ -17,14 +17,17 @@
 use std::ops::Range;
 
 use crate::codec::{Cursor, u64_from};
+use crate::foreign::ForeignFilterInfo;
 use crate::foreign::block::Block;
 use crate::foreign::block_checksum::BlockChecksum;
 use crate::foreign::compression::Codec;
 use crate::foreign::error::{Error, Field, Result};
 use crate::foreign::index::{IndexCheck, KeyForm, check_index, once};
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
+use crate::hash::{HashSeed, KeyHasher};
 
 use super::filter_block::LevelDbFilterBlock;
+use super::policy::Policy;
 
 /// The magic: the last eight bytes of a table.
 pub(super) const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
@@ -33,8 +36,6 @@ pub(super) const HANDLES_LEN_BYTES: usize = 40;
 
 /// The prefix of the filter block's key in the metaindex. The name of the policy follows.
 pub(super) const FILTER_PREFIX: &str = "filter.";
-/// The filter policy that this module supports.
-pub(super) const POLICY: &str = "leveldb.BuiltinBloomFilter2";
 
 /// A table of LevelDB over `bytes`, which may be a memory map. Filters and an uncompressed index
 /// are read in place.
@@ -49,8 +50,9 @@ pub struct LevelDbTable<D> {
     index_offset: u64,
     num_data_blocks: u64,
     last_block_offset: u64,
-    policy: Option<String>,
+    policy_name: Option<String>,
     filter: Option<Range<usize>>,
+    policy: Policy,
     /// The possible forms of the keys. It is empty if, in every form, the filter denies a key of
     /// the first data block.
     readings: Vec<Reading>,
@@ -82,9 +84,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// damaged. Returns `Unsupported` if one of them has an unknown compression, or if the table is
     /// of RocksDB's `format_version` 0.
     pub fn open(bytes: D) -> Result<Self> {
-        let mut table = Self::open_unread(bytes)?;
-        table.readings = table.find_readings()?;
-        Ok(table)
+        Self::open_with(bytes, None, &KeyHasher::xxh3(HashSeed(0)))
     }
 
     /// Opens a table whose keys have the given form.
@@ -93,12 +93,38 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// Returns the errors of [`Self::open`], and `Corrupt` if a key of the index does not have that
     /// form.
     pub fn open_as(bytes: D, form: KeyForm) -> Result<Self> {
-        let mut table = Self::open_unread(bytes)?;
-        table.readings = vec![table.reading(form)?];
+        Self::open_with(bytes, Some(form), &KeyHasher::xxh3(HashSeed(0)))
+    }
+
+    /// Opens a table whose keys have the given form. `None` determines the form. `hasher` is the
+    /// hasher of compact filters of this crate (policy [`NATIVE_POLICY`](super::NATIVE_POLICY)),
+    /// which do not store it; the other functions assume XXH3 under seed 0.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open_as`].
+    pub fn open_with(bytes: D, form: Option<KeyForm>, hasher: &KeyHasher) -> Result<Self> {
+        let mut table = Self::open_unread(bytes, hasher)?;
+        table.readings = table.read_forms(form)?;
         Ok(table)
     }
 
-    fn open_unread(bytes: D) -> Result<Self> {
+    /// Changes the hasher of compact filters of this crate: see [`Self::open_with`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::open_as`].
+    pub fn set_hasher(&mut self, hasher: &KeyHasher, form: Option<KeyForm>) -> Result<()> {
+        if let Policy::Native(known) = &mut self.policy {
+            *known = hasher.clone();
+            self.readings = self.read_forms(form)?;
+        }
+        Ok(())
+    }
+
+    fn read_forms(&self, form: Option<KeyForm>) -> Result<Vec<Reading>> {
+        form.map_or_else(|| self.find_readings(), |form| Ok(vec![self.reading(form)?]))
+    }
+
+    fn open_unread(bytes: D, hasher: &KeyHasher) -> Result<Self> {
         let file = bytes.as_ref();
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
         let footer_offset = file.len().checked_sub(FOOTER_LEN_BYTES).ok_or_else(|| corrupt(Field::Length))?;
@@ -110,10 +136,10 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         }
         let (metaindex, index) = (BlockHandle::take(&mut handles)?, BlockHandle::take(&mut handles)?);
         let blocks = Blocks::new(file, footer_offset, BlockChecksum::LEVELDB);
-        let (policy, filter) = find_filter(&blocks, metaindex)?;
-        let filter = match filter {
-            Some(handle) => Some(blocks.read(handle, Field::FilterBlock)?.plain_range()?),
-            None => None,
+        let (policy_name, filter) = find_filter(&blocks, metaindex, hasher)?;
+        let (filter, policy) = match filter {
+            Some((handle, policy)) => (Some(blocks.read(handle, Field::FilterBlock)?.plain_range()?), policy),
+            None => (None, Policy::Builtin),
         };
         let index_content = unpack(blocks.read(index, Field::IndexBlock)?)?;
         let mut table = Self {
@@ -122,8 +148,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             index_offset: index.offset,
             num_data_blocks: 0,
             last_block_offset: 0,
-            policy,
+            policy_name,
             filter,
+            policy,
             readings: Vec::new(),
             bytes,
         };
@@ -242,27 +269,60 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     }
 
     fn block_may_contain(&self, handle: BlockHandle, user_key: &[u8]) -> bool {
-        self.filter_block().is_none_or(|filter| filter.may_contain(handle.offset, user_key))
+        let ask = |filter: &[u8]| self.policy.may_contain(filter, user_key);
+        self.known_filter_block().is_none_or(|block| block.ask(handle.offset, ask))
     }
 
     fn ask_all(&self, user_key: &[u8]) -> bool {
-        let Some(block) = self.filter_block() else { return true };
+        let Some(block) = self.known_filter_block() else { return true };
+        let ask = |filter: &[u8]| self.policy.may_contain(filter, user_key);
         // The filters cover the file from its start: if the last block has a filter, all blocks
         // have one.
         !block.reaches(self.last_block_offset)
-            || (0..block.len()).any(|number| block.filter(number).is_none_or(|filter| filter.may_contain(user_key)))
+            || (0..block.len()).any(|number| block.filter_bytes(number).is_none_or(ask))
     }
 
-    /// Returns the filter block, or `None` if the table has no filter block or an unknown policy.
+    /// Returns the block of LevelDB's own filters, or `None` if the table has no filter block or
+    /// another policy.
     #[must_use]
     pub fn filter_block(&self) -> Option<LevelDbFilterBlock<'_>> {
+        self.known_filter_block().filter(|_| matches!(self.policy, Policy::Builtin))
+    }
+
+    /// Returns the filter block, if the policy is known.
+    fn known_filter_block(&self) -> Option<LevelDbFilterBlock<'_>> {
         self.bytes.as_ref().get(self.filter.clone()?).map(LevelDbFilterBlock::new)
+    }
+
+    /// Returns whether queries ask the filters of the table: it has filters of LevelDB or compact
+    /// filters of this crate.
+    #[must_use]
+    pub fn has_known_filters(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Returns whether the table has compact filters of this crate (policy
+    /// [`NATIVE_POLICY`](super::NATIVE_POLICY)).
+    #[must_use]
+    pub fn has_native_filters(&self) -> bool {
+        self.filter.is_some() && matches!(self.policy, Policy::Native(_))
+    }
+
+    /// Returns the number of filters that hold keys, and how many of them queries cannot use: they
+    /// are damaged, or keys were hashed by another hasher. The bytes do not tell which. This reads
+    /// all filters.
+    #[must_use]
+    pub fn count_unusable_filters(&self) -> (u64, u64) {
+        let Some(block) = self.known_filter_block() else { return (0, 0) };
+        let filters = (0..block.len()).filter_map(|number| block.filter_bytes(number));
+        let filters = filters.filter(|filter| !filter.is_empty());
+        filters.fold((0, 0), |(all, unusable), filter| (all + 1, unusable + u64::from(!self.policy.can_use(filter))))
     }
 
     /// Returns the name of the filter policy, known or unknown, or `None` if the table names none.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
-        self.policy.as_deref()
+        self.policy_name.as_deref()
     }
 
     /// Returns the form of the keys. It is `None` if both forms are possible, or if, in every form,
@@ -290,11 +350,23 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.bytes.as_ref()
     }
 
+    /// Returns the properties of the filter at a location from [`Self::filters`]. This reads all
+    /// bytes of the filter.
+    #[must_use]
+    pub fn filter_info(&self, place: &LevelDbFilterRange) -> ForeignFilterInfo {
+        let bytes = || {
+            let start = usize::try_from(place.offset).ok()?;
+            self.bytes.as_ref().get(start..start.checked_add(usize::try_from(place.len_bytes).ok()?)?)
+        };
+        // A location of another table may be outside the file.
+        bytes().map_or_else(|| ForeignFilterInfo::constant("unknown", 0, 1.0), |filter| self.policy.info(filter))
+    }
+
     /// Returns the location of each filter, empty filters too, in file order. It skips filters with
-    /// invalid offsets. [`LevelDbFilterBlock::filter`] returns the filters.
+    /// invalid offsets.
     pub fn filters(&self) -> impl Iterator<Item = LevelDbFilterRange> {
         let place = self.filter.clone().unwrap_or_default();
-        self.filter_block().into_iter().flat_map(move |block| {
+        self.known_filter_block().into_iter().flat_map(move |block| {
             (0..block.len()).filter_map(move |number| {
                 let range = block.range(number)?;
                 let (offset, len_bytes) = ((place.start + range.start) as u64, range.len() as u64);
@@ -343,8 +415,16 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     ///
     /// # Errors
     /// Returns the error of the first damaged block, and `Invalid` if [`Self::key_forms`] returns
-    /// none.
+    /// none. Returns `Corrupt` if queries can use some compact filters of this crate, and not
+    /// others. If queries can use none, the hasher may be the wrong one: see
+    /// [`Self::count_unusable_filters`].
     pub fn verify(&self) -> Result<Verified> {
+        if let (all, unusable @ 1..) = self.count_unusable_filters()
+            && unusable < all
+        {
+            let offset = self.filter.clone().unwrap_or_default().start as u64;
+            return Err(Error::Corrupt { field: Field::FilterBlock, offset });
+        }
         let (mut keys, mut denied_keys) = (0, 0);
         let data_blocks = self.for_each_version(|key| {
             keys += 1;
@@ -365,11 +445,15 @@ fn form_unknown(reason: &'static str) -> Error {
     Error::invalid("table", "LevelDB", reason)
 }
 
-/// Returns the name of the filter policy, and the handle of the filter block if the policy is
-/// known.
-fn find_filter(blocks: &Blocks<'_>, metaindex: BlockHandle) -> Result<(Option<String>, Option<BlockHandle>)> {
+/// Returns the name of the filter policy. If the policy is known, also returns the handle of the
+/// filter block, and the rules of the policy.
+fn find_filter(
+    blocks: &Blocks<'_>,
+    metaindex: BlockHandle,
+    hasher: &KeyHasher,
+) -> Result<(Option<String>, Option<(BlockHandle, Policy)>)> {
     let content = unpack(blocks.read(metaindex, Field::Metaindex)?)?;
-    let (mut policy, mut filter) = (None, None);
+    let (mut policy_name, mut filter) = (None, None);
     Block::leveldb(content.of(blocks.bytes()), metaindex.offset)?.check(|cursor| {
         // RocksDB's `format_version` 0 has the same magic, but other types of entries and other
         // numbers for compressions.
@@ -377,14 +461,14 @@ fn find_filter(blocks: &Blocks<'_>, metaindex: BlockHandle) -> Result<(Option<St
             return Err(Error::Unsupported { field: Field::Version, found: 0 });
         }
         if let Some(name) = cursor.key().strip_prefix(FILTER_PREFIX.as_bytes()) {
-            policy = Some(String::from_utf8_lossy(name).into_owned());
-            if name == POLICY.as_bytes() {
-                filter = Some(cursor.handle()?);
+            policy_name = Some(String::from_utf8_lossy(name).into_owned());
+            if let Some(policy) = Policy::from_name(name, hasher) {
+                filter = Some((cursor.handle()?, policy));
             }
         }
         Ok(())
     })?;
-    Ok((policy, filter))
+    Ok((policy_name, filter))
 }
 
 fn unpack(stored: StoredBlock<'_>) -> Result<Content> {

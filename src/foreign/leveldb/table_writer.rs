@@ -10,7 +10,8 @@ use crate::foreign::index::KeyForm;
 use crate::foreign::stored::{BlockHandle, TRAILER_LEN_BYTES};
 
 use super::filter_block::LevelDbFilterBlockBuilder;
-use super::table::{FILTER_PREFIX, FOOTER_LEN_BYTES, HANDLES_LEN_BYTES, MAGIC, POLICY};
+use super::policy::BUILTIN;
+use super::table::{FILTER_PREFIX, FOOTER_LEN_BYTES, HANDLES_LEN_BYTES, MAGIC};
 
 /// The suffix of a user key that comes before all its versions: the greatest sequence number, and
 /// the type of a value.
@@ -122,7 +123,7 @@ impl<W: Write> LevelDbTableWriter<W> {
         let mut metaindex = BlockBuilder::new(self.options.restart_interval);
         if let Some(filter) = self.filter.take() {
             let handle = write_block(&mut self.out, &mut self.offset, &filter.finish()?)?;
-            add_handle(&mut metaindex, format!("{FILTER_PREFIX}{POLICY}").as_bytes(), handle)?;
+            add_handle(&mut metaindex, format!("{FILTER_PREFIX}{BUILTIN}").as_bytes(), handle)?;
         }
         let metaindex = write_block(&mut self.out, &mut self.offset, metaindex.finish())?;
         if let (Some(handle), Some(last)) = (self.unindexed.take(), &self.last_key) {

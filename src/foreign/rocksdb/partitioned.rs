@@ -8,7 +8,7 @@ use crate::foreign::error::{Field, Result};
 use crate::foreign::index::{KeyForm, check_index};
 use crate::foreign::stored::{BlockHandle, Blocks, Content};
 
-use super::filter::RocksDbFilter;
+use super::policy::Policy;
 
 /// The index of a table's filter partitions. All partitions are verified.
 #[derive(Debug, Clone)]
@@ -24,26 +24,29 @@ pub(super) struct PartitionIndex {
 }
 
 impl PartitionIndex {
-    /// Reads the index at `handle`, and verifies the checksum of each partition in it.
+    /// Reads the index at `handle`, verifies the checksum of each partition in it, and passes each
+    /// partition to `each`.
     ///
     /// # Errors
     /// Returns `Corrupt` or `ChecksumMismatch` if a block is damaged, and `Unsupported` if it is
-    /// compressed. No writer compresses these blocks.
+    /// compressed. No writer compresses these blocks. Returns any error of `each`.
     pub(super) fn read(
         blocks: &Blocks<'_>,
         handle: BlockHandle,
         values: Values,
         keys: KeyForm,
         is_bytewise: bool,
+        mut each: impl FnMut(&[u8], u64) -> Result<()>,
     ) -> Result<Self> {
         let content = Content::InFile(blocks.read(handle, Field::PartitionIndex)?.plain_range()?);
         let block = Block::rocksdb(content.of(blocks.bytes()), values, handle.offset)?;
         let mut last = None;
         let found = check_index(block, keys, 0, blocks.bytes().len() as u64, |cursor| {
             let partition = cursor.handle()?;
-            blocks.read(partition, Field::Partition)?.plain_range()?;
+            let stored = blocks.read(partition, Field::Partition)?;
+            stored.plain_range()?;
             last = Some(partition);
-            Ok(())
+            each(stored.content, partition.offset)
         })?;
         let is_searchable = is_bytewise && found.is_ascending;
         Ok(Self { content, offset: handle.offset, values, keys, is_searchable, len: found.len, last })
@@ -57,14 +60,14 @@ impl PartitionIndex {
         self.len
     }
 
-    /// Returns whether the filters may contain `entry`, a key or a prefix. `key` selects the
-    /// partition. For a key after the last partition, the last partition answers, because the
+    /// Returns whether the filters may contain `entry`, a key or a prefix, by the rules of `policy`.
+    /// `key` selects the partition. For a key after the last partition, the last partition answers, because the
     /// prefix may be in it. Without partitions the answer is "maybe".
-    pub(super) fn may_contain(&self, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
-        self.ask(file, entry, key).unwrap_or(true)
+    pub(super) fn may_contain(&self, policy: &Policy, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
+        self.ask(policy, file, entry, key).unwrap_or(true)
     }
 
-    fn ask(&self, file: &[u8], entry: &[u8], key: &[u8]) -> Result<bool> {
+    fn ask(&self, policy: &Policy, file: &[u8], entry: &[u8], key: &[u8]) -> Result<bool> {
         let block = self.block(file)?;
         let Some(last) = self.last else { return Ok(true) };
         if self.is_searchable {
@@ -72,11 +75,11 @@ impl PartitionIndex {
                 self.keys.user_key(found).map(|found| found < key).ok_or_else(|| block.corrupt(Field::Key))
             };
             let handle = block.seek(is_before)?.map(|cursor| cursor.handle()).transpose()?.unwrap_or(last);
-            return Ok(filter_at(file, handle).is_none_or(|filter| filter.may_contain(entry)));
+            return Ok(filter_at(file, handle).is_none_or(|filter| policy.may_contain(filter, entry)));
         }
         let mut cursor = block.cursor();
         while cursor.advance()? {
-            if filter_at(file, cursor.handle()?).is_none_or(|filter| filter.may_contain(entry)) {
+            if filter_at(file, cursor.handle()?).is_none_or(|filter| policy.may_contain(filter, entry)) {
                 return Ok(true);
             }
         }
@@ -102,6 +105,6 @@ fn range_of(handle: BlockHandle) -> Option<Range<usize>> {
     Some(start..start.checked_add(usize::try_from(handle.len_bytes).ok()?)?)
 }
 
-fn filter_at(file: &[u8], handle: BlockHandle) -> Option<RocksDbFilter<'_>> {
-    file.get(range_of(handle)?).map(RocksDbFilter::new)
+fn filter_at(file: &[u8], handle: BlockHandle) -> Option<&[u8]> {
+    file.get(range_of(handle)?)
 }

@@ -11,20 +11,20 @@
 use std::ops::Range;
 
 use crate::codec::Cursor;
-use crate::foreign::ChecksumKind;
 use crate::foreign::block::{Block, Values};
 use crate::foreign::compression::Codec;
 use crate::foreign::error::{Error, Field, Result};
 use crate::foreign::index::{check_index, once};
 use crate::foreign::stored::{BlockHandle, Blocks, Content, StoredBlock, Verified};
+use crate::foreign::{ChecksumKind, ForeignFilterInfo};
+use crate::hash::{HashIdentity, Secret};
 
 use super::filter::RocksDbFilter;
 use super::footer::Footer;
 use super::partitioned::PartitionIndex;
+use super::policy::Policy;
 use super::properties::{RocksDbIndexKind, RocksDbProperties};
 
-/// The name of RocksDB's own filters, Bloom and Ribbon. The trailer of a filter tells its layout.
-const POLICY: &str = "rocksdb.BuiltinBloomFilter";
 const FULL_PREFIX: &str = "fullfilter.";
 const PARTITIONED_PREFIX: &str = "partitionedfilter.";
 const BLOCK_BASED_PREFIX: &str = "filter.";
@@ -42,6 +42,7 @@ pub struct RocksDbTable<D> {
     index: Option<BlockHandle>,
     has_dictionary: bool,
     filter: Place,
+    policy: Policy,
 }
 
 #[derive(Debug, Clone)]
@@ -109,12 +110,12 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         let names = Metaindex::read(&blocks, footer.metaindex)?;
         let missing = || Error::Corrupt { field: Field::Properties, offset: footer.metaindex.offset };
         let properties = RocksDbProperties::read(&blocks, names.properties.ok_or_else(missing)?)?;
-        let filter = match names.filter {
-            None => Place::Nowhere(RocksDbFilterLayout::None),
+        let (filter, policy) = match names.filter {
+            None => (Place::Nowhere(RocksDbFilterLayout::None), Policy::Builtin),
             Some((name, handle)) => Place::read(&blocks, name, handle, &properties)?,
         };
         let (index, has_dictionary) = (footer.index.or(names.index), names.has_dictionary);
-        Ok(Self { footer, properties, index, has_dictionary, filter, bytes })
+        Ok(Self { footer, properties, index, has_dictionary, filter, policy, bytes })
     }
 
     /// Returns whether the table may contain `user_key` (without timestamp), as a read of one key
@@ -128,7 +129,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     /// Answers for many keys as [`Self::may_contain`] does, in their order. It stops at the end of
     /// the shorter slice.
     pub fn may_contain_batch(&self, user_keys: &[&[u8]], answers: &mut [bool]) {
-        if let (Place::Full(place), true) = (&self.filter, self.properties.whole_key_filtering)
+        if let (Place::Full(place), Policy::Builtin, true) =
+            (&self.filter, &self.policy, self.properties.whole_key_filtering)
             && let Some(filter) = self.bytes.as_ref().get(place.clone())
         {
             return RocksDbFilter::new(filter).may_contain_batch(user_keys, answers);
@@ -151,20 +153,57 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         let file = self.bytes.as_ref();
         match &self.filter {
             Place::Nowhere(_) => true,
-            Place::Full(place) => {
-                file.get(place.clone()).is_none_or(|filter| RocksDbFilter::new(filter).may_contain(entry))
-            }
-            Place::Partitioned(index) => index.may_contain(file, entry, key),
+            Place::Full(place) => file.get(place.clone()).is_none_or(|filter| self.policy.may_contain(filter, entry)),
+            Place::Partitioned(index) => index.may_contain(&self.policy, file, entry, key),
         }
     }
 
-    /// Returns the filter at a location from [`Self::for_each_filter`], or `None` if it is outside
-    /// the file.
+    /// Returns RocksDB's own filter at a location from [`Self::for_each_filter`]. Returns `None` if
+    /// it is outside the file, or if the table holds filter blocks of this crate.
     #[must_use]
     pub fn filter(&self, place: &RocksDbFilterRange<'_>) -> Option<RocksDbFilter<'_>> {
+        matches!(self.policy, Policy::Builtin).then(|| self.filter_bytes(place).map(RocksDbFilter::new))?
+    }
+
+    /// Returns the bytes of the filter at a location from [`Self::for_each_filter`], or `None` if
+    /// they are outside the file.
+    #[must_use]
+    pub fn filter_bytes(&self, place: &RocksDbFilterRange<'_>) -> Option<&[u8]> {
         let start = usize::try_from(place.offset).ok()?;
         let end = start.checked_add(usize::try_from(place.len_bytes).ok()?)?;
-        self.bytes.as_ref().get(start..end).map(RocksDbFilter::new)
+        self.bytes.as_ref().get(start..end)
+    }
+
+    /// Returns the properties of a filter of the table, given its bytes. This reads all of them.
+    #[must_use]
+    pub fn filter_info(&self, filter: &[u8]) -> ForeignFilterInfo {
+        match self.policy {
+            Policy::Builtin => RocksDbFilter::new(filter).info(),
+            Policy::Native(_) => ForeignFilterInfo::native(filter),
+        }
+    }
+
+    /// Returns the hash function, the seed, and the fingerprint of the secret, if the table holds
+    /// filter blocks of this crate (policy [`NATIVE_POLICY`](super::NATIVE_POLICY)). Returns `None`
+    /// for all other tables.
+    #[must_use]
+    pub fn native_hash(&self) -> Option<HashIdentity> {
+        if let Policy::Native(Some(native)) = &self.policy { Some(native.hash()) } else { None }
+    }
+
+    /// Gives the secret of the filter blocks of this crate. Before, they answer "maybe" to every key
+    /// if their keys were hashed with a secret.
+    ///
+    /// # Errors
+    /// Returns an error if the secret is wrong, or if the filters of the table take no secret.
+    pub fn unlock(&mut self, secret: &Secret) -> Result<()> {
+        match &mut self.policy {
+            Policy::Native(Some(native)) => native.unlock(secret),
+            _ => {
+                let reason = "the filters of this table take no secret; leave the secret out";
+                Err(Error::invalid("secret", "(not shown)", reason))
+            }
+        }
     }
 
     /// Calls `each` with each filter's location, in key order, until `each` returns `false`. It
@@ -322,19 +361,31 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
 }
 
 impl Place {
-    fn read(blocks: &Blocks<'_>, name: String, handle: BlockHandle, properties: &RocksDbProperties) -> Result<Self> {
-        if name == format!("{FULL_PREFIX}{POLICY}") {
-            return Ok(Self::Full(blocks.read(handle, Field::FilterBlock)?.plain_range()?));
+    /// Reads the filters that the metaindex names, and checks them.
+    fn read(
+        blocks: &Blocks<'_>,
+        name: String,
+        handle: BlockHandle,
+        properties: &RocksDbProperties,
+    ) -> Result<(Self, Policy)> {
+        let of = |prefix| name.strip_prefix(prefix).and_then(Policy::from_name);
+        if let Some(mut policy) = of(FULL_PREFIX) {
+            let stored = blocks.read(handle, Field::FilterBlock)?;
+            let place = stored.plain_range()?;
+            policy.check(stored.content, handle.offset)?;
+            return Ok((Self::Full(place), policy));
         }
-        if name == format!("{PARTITIONED_PREFIX}{POLICY}") {
+        if let Some(mut policy) = of(PARTITIONED_PREFIX) {
             let (values, keys) = (properties.index_values(false), properties.index_keys);
-            let index = PartitionIndex::read(blocks, handle, values, keys, properties.is_bytewise())?;
-            return Ok(Self::Partitioned(index));
+            let check = |filter: &[u8], offset| policy.check(filter, offset);
+            let index = PartitionIndex::read(blocks, handle, values, keys, properties.is_bytewise(), check)?;
+            return Ok((Self::Partitioned(index), policy));
         }
-        Ok(Self::Nowhere(match name.strip_prefix(BLOCK_BASED_PREFIX) {
+        let layout = match name.strip_prefix(BLOCK_BASED_PREFIX) {
             Some(_) => RocksDbFilterLayout::BlockBased,
             None => RocksDbFilterLayout::Unknown(name),
-        }))
+        };
+        Ok((Self::Nowhere(layout), Policy::Builtin))
     }
 }
 

@@ -33,6 +33,13 @@ fn masked_crc32c(bytes: &[u8]) -> u32 {
     (!crc).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
+/// Writes the checksum of a block whose content begins at `start` and has `len` bytes.
+pub fn seal(bytes: &mut [u8], start: usize, len: usize) {
+    let end = start + len + 1;
+    let checksum = masked_crc32c(&bytes[start..end]);
+    bytes[end..end + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
 /// Returns a block of entries with a restart point at each entry.
 pub fn block<K: AsRef<[u8]>, V: AsRef<[u8]>>(entries: &[(K, V)]) -> Vec<u8> {
     let (mut bytes, mut restarts) = (Vec::new(), Vec::new());

@@ -155,7 +155,7 @@ impl<'a> Asked<'a> {
         const HOLDS_NONE: &str = "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to \
                                   every key, so check the file";
         match self {
-            Self::LevelDb(table) if table.filter_block().is_none() => {
+            Self::LevelDb(table) if !table.has_known_filters() => {
                 Some("the table has no known filter, so every key may be present")
             }
             Self::RocksDb { table, .. }

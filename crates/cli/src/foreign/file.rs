@@ -7,11 +7,13 @@ use clap::ValueEnum;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::refused_value::whole;
-use super::super::text::{count, printable};
+use super::super::secret::{HashArguments, SecretArguments};
+use super::super::text::{count, printable, thousands};
 use super::content::{Content, kind_of};
 use filterblock::foreign::parquet::{self, ParquetColumnChunk};
 use filterblock::foreign::{Error, Result};
 use filterblock::foreign::{FileKind, KeyForm, leveldb, rocksdb};
+use filterblock::{HashIdentity, HashKind, HashSeed, KeyHasher};
 
 /// A bare filter: the bytes of one filter without the file around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,6 +55,23 @@ pub struct FileArguments {
     /// sequence number and type [default: the form that fits the table's filter]
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "format", hide_possible_values = true)]
     pub key_form: Option<Form>,
+    /// The seed of the key hash of filterblock's filters in a LevelDB table, which do not store it
+    /// [default: 0]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "format", value_parser = whole(0..=u64::MAX, 0))]
+    pub seed: Option<u64>,
+    /// The hash function of filterblock's filters in a LevelDB table: xxh3, or with a secret
+    /// siphash-1-3 or xxh3-secret [default: siphash-1-3 with a secret, xxh3 without]
+    #[arg(long, value_name = "FUNCTION", conflicts_with = "format")]
+    pub hash: Option<HashKind>,
+}
+
+impl Form {
+    fn of_keys(self) -> KeyForm {
+        match self {
+            Self::User => KeyForm::User,
+            Self::Internal => KeyForm::Internal,
+        }
+    }
 }
 
 /// A file of another engine.
@@ -81,16 +100,51 @@ impl Foreign {
             let Some(kind) = kind_of(path)? else { return Ok(None) };
             let bytes = Content::open(path)?;
             Ok(match kind {
-                FileKind::LevelDbTable => Some(Self::LevelDb(match arguments.key_form {
-                    None => leveldb::LevelDbTable::open(bytes)?,
-                    Some(Form::User) => leveldb::LevelDbTable::open_as(bytes, KeyForm::User)?,
-                    Some(Form::Internal) => leveldb::LevelDbTable::open_as(bytes, KeyForm::Internal)?,
-                })),
+                FileKind::LevelDbTable => {
+                    let hasher = KeyHasher::xxh3(HashSeed(arguments.seed.unwrap_or_default()));
+                    let form = arguments.key_form.map(Form::of_keys);
+                    Some(Self::LevelDb(leveldb::LevelDbTable::open_with(bytes, form, &hasher)?))
+                }
                 FileKind::RocksDbTable => Some(Self::RocksDb(rocksdb::RocksDbTable::open(bytes)?)),
                 FileKind::ParquetFile => Some(Self::Parquet(parquet::ParquetFile::open(bytes)?)),
             })
         };
         open().map_err(|error: Error| error.in_file(path))
+    }
+
+    /// Passes the secret on to the filters of filterblock in a table. Refuses a secret that the file
+    /// does not need, and a missing secret that it needs. `file` has the other settings of the hash.
+    pub fn unlock(&mut self, path: &Path, file: &FileArguments, arguments: &SecretArguments) -> Outcome<()> {
+        if let Self::LevelDb(table) = self
+            && table.has_native_filters()
+        {
+            let hasher =
+                arguments.hasher(&HashArguments { hash: file.hash }, HashSeed(file.seed.unwrap_or_default()))?;
+            return table
+                .set_hasher(&hasher, file.key_form.map(Form::of_keys))
+                .map_err(|error| error.in_file(path).into());
+        }
+        let Self::RocksDb(table) = self else { return arguments.refuse(path) };
+        let Some(HashIdentity { kind, fingerprint: stored @ Some(_), .. }) = table.native_hash() else {
+            return arguments.refuse(path);
+        };
+        let unlocked = match arguments.read()? {
+            Some(secret) => table.unlock(&secret),
+            None => Err(filterblock::Error::Secret { hash: kind, stored, given: None }.into()),
+        };
+        unlocked.map_err(|error| arguments.explain(error.in_file(path)))
+    }
+
+    /// Returns a note for the user if queries cannot use all filters of filterblock in the table.
+    pub fn unusable_filters(&self) -> Option<String> {
+        let Self::LevelDb(table) = self else { return None };
+        let (all, unusable @ 1..) = table.count_unusable_filters() else { return None };
+        let filters = count(all, "filter");
+        Some(format!(
+            "{} of {filters} cannot be used, and answer \"maybe\": the filters are damaged, or of another seed, hash \
+             function or secret; give --seed, --hash or --secret-file as the writer did",
+            thousands(unusable)
+        ))
     }
 
     /// Parses a bare Parquet filter. Returns `None` for any other file.
@@ -111,9 +165,12 @@ impl Foreign {
         }
     }
 
-    /// Returns the value of `--format` for the filters of this file.
+    /// Returns the value of `--format` for the filters of this file. An exported filter block of
+    /// filterblock needs no `--format`. No `--format` reads a compact filter, which needs its table.
     pub fn raw_format(&self) -> &'static str {
         match self {
+            Self::RocksDb(table) if table.native_hash().is_some() => "filterblock",
+            Self::LevelDb(table) if table.has_native_filters() => "filterblock-compact",
             Self::LevelDb(_) | Self::Raw(RawFormat::LeveldbBloom, _) => "leveldb-bloom",
             Self::RocksDb(_) | Self::Raw(RawFormat::RocksdbFilter, _) => "rocksdb-filter",
             Self::Parquet(_) | Self::Raw(RawFormat::ParquetSbbf, _) => "parquet-sbbf",
@@ -149,6 +206,14 @@ impl FileArguments {
         }
         if self.key_form.is_some() && !matches!(file, Some(Foreign::LevelDb(_))) {
             return refused("--key-form", "LevelDB tables");
+        }
+        let has_compact = matches!(file, Some(Foreign::LevelDb(table)) if table.has_native_filters());
+        let compact = "LevelDB tables with filters of filterblock";
+        if self.seed.is_some() && !has_compact {
+            return refused("--seed", compact);
+        }
+        if self.hash.is_some() && !has_compact {
+            return refused("--hash", compact);
         }
         Ok(())
     }

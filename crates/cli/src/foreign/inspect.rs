@@ -12,6 +12,7 @@ use super::super::text::{self, thousands};
 use super::super::what_if::{Engine, Present, WhatIf};
 use super::content::Content;
 use super::file::{FileArguments, Foreign, RawFormat};
+use filterblock::HashIdentity;
 use filterblock::foreign::Error;
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
 use filterblock::foreign::{ForeignFilterInfo, leveldb, parquet, rocksdb};
@@ -121,6 +122,7 @@ pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome
             report.filters.push(FilterReport::new(0, &info, Holds::Everything {}));
         }
     }
+    report.notes.extend(file.unusable_filters());
     report.summary = Summary::of(&report.filters, report.keys);
     Ok(report)
 }
@@ -158,32 +160,27 @@ impl Report {
             Ok(()) => self.keys = Some(keys),
             Err(error) => self.notes.push(format!("cannot count the keys: {error}")),
         }
-        let block = table.filter_block();
         let mut empty = 0;
-        let mut places = table.filters();
-        // `table.filters()` gives the places of the filters in the same order. It leaves out
-        // filters with an invalid range, and so does `block.filter`.
-        for filter in block.iter().flat_map(|block| (0..block.len()).filter_map(|number| block.filter(number))) {
-            match places.next() {
-                Some(place) if place.len_bytes > 0 => {
-                    let holds = Holds::DataBlocks {
-                        data_blocks_from: place.data_blocks.start,
-                        data_blocks_below: place.data_blocks.end,
-                    };
-                    if !self.add(place.offset, place.len_bytes, || filter.info(), holds) {
-                        break;
-                    }
-                }
-                _ => empty += 1,
+        for place in table.filters() {
+            if place.len_bytes == 0 {
+                empty += 1;
+                continue;
+            }
+            let holds = Holds::DataBlocks {
+                data_blocks_from: place.data_blocks.start,
+                data_blocks_below: place.data_blocks.end,
+            };
+            if !self.add(place.offset, place.len_bytes, || table.filter_info(&place), holds) {
+                break;
             }
         }
         if empty > 0 {
             self.properties.push(("empty_filters", json!(empty)));
         }
-        match (table.policy(), block) {
+        match (table.policy(), table.has_known_filters()) {
             (None, _) => self.notes.push("the table has no filter".to_owned()),
-            (Some(_), None) => self.notes.push("unknown filter policy, so every key may be present".to_owned()),
-            (Some(_), Some(_)) if table.key_forms().next().is_none() => {
+            (Some(_), false) => self.notes.push("unknown filter policy, so every key may be present".to_owned()),
+            (Some(_), true) if table.key_forms().next().is_none() => {
                 self.notes
                     .push("the filter denies the first keys in every key form, so every key may be present".to_owned());
             }
@@ -213,16 +210,17 @@ impl Report {
             ("prefix_extractor", json!(properties.prefix_extractor)),
             ("whole_key_filtering", json!(properties.whole_key_filtering)),
         ];
+        self.properties.extend(table.native_hash().into_iter().flat_map(hash_of));
         self.keys = Some(properties.num_entries);
         table.for_each_filter(|place| {
-            let Some(filter) = table.filter(&place) else { return true };
+            let Some(filter) = table.filter_bytes(&place) else { return true };
             let holds = match place.up_to {
                 None => Holds::Everything {},
                 Some(key) => Holds::UpTo { up_to_hex: text::hex(key) },
             };
             // The report also stores the last key of each partition, so its length counts.
             let told = place.len_bytes.saturating_add(place.up_to.map_or(0, |key| key.len() as u64));
-            self.add(place.offset, told, || filter.info(), holds)
+            self.add(place.offset, told, || table.filter_info(filter), holds)
         });
         match table.filter_layout() {
             RocksDbFilterLayout::None => self.notes.push("the table has no filter".to_owned()),
@@ -326,6 +324,16 @@ impl Report {
             message(format_args!("{}: {note}", self.file));
         }
     }
+}
+
+/// Returns the properties of the hasher of filterblock's own filters.
+fn hash_of(hash: HashIdentity) -> [(&'static str, Value); 3] {
+    let fingerprint = hash.fingerprint.map(|fingerprint| fingerprint.to_string());
+    [
+        ("hash", json!(hash.kind.to_string())),
+        ("hash_seed", json!(hash.seed.0)),
+        ("secret_fingerprint", json!(fingerprint)),
+    ]
 }
 
 impl Summary {

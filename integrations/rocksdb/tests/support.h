@@ -1,0 +1,111 @@
+// A RocksDB database with a filter policy, for tests.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../../cxx/check.h"
+#include "filterblock_rocksdb.h"
+#include "rocksdb/db.h"
+#include "rocksdb/filter_policy.h"
+#include "rocksdb/perf_context.h"
+#include "rocksdb/slice_transform.h"
+#include "rocksdb/table.h"
+
+namespace support {
+
+using filterblock_rocksdb::Counters;
+
+// A policy of filterblock and its counters.
+struct Ours {
+  explicit Ours(const filterblock_rocksdb::Options& options) {
+    const rocksdb::Status made = filterblock_rocksdb::NewFilterPolicy(options, &policy, &counters);
+    CHECK_WITH(made.ok(), made.ToString());
+  }
+  explicit Ours(const std::string& spec) : Ours(OfSpec(spec)) {}
+
+  static filterblock_rocksdb::Options OfSpec(const std::string& spec) {
+    filterblock_rocksdb::Options options;
+    options.upper = options.lower = spec;
+    return options;
+  }
+
+  std::shared_ptr<const rocksdb::FilterPolicy> policy;
+  std::shared_ptr<Counters> counters;
+};
+
+inline std::shared_ptr<const rocksdb::FilterPolicy> Bloom() {
+  return std::shared_ptr<const rocksdb::FilterPolicy>(rocksdb::NewBloomFilterPolicy(10));
+}
+
+inline rocksdb::BlockBasedTableOptions Table(std::shared_ptr<const rocksdb::FilterPolicy> policy) {
+  rocksdb::BlockBasedTableOptions table;
+  table.filter_policy = std::move(policy);
+  table.format_version = 5;
+  return table;
+}
+
+inline rocksdb::Options DbOptions(const rocksdb::BlockBasedTableOptions& table) {
+  rocksdb::Options options;
+  options.create_if_missing = true;
+  options.disable_auto_compactions = true;
+  options.compression = rocksdb::kNoCompression;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+inline void Ok(const rocksdb::Status& status) { CHECK_WITH(status.ok(), status.ToString()); }
+
+inline std::unique_ptr<rocksdb::DB> Open(const rocksdb::Options& options, const std::string& dir) {
+  rocksdb::DB* db = nullptr;
+  Ok(rocksdb::DB::Open(options, dir, &db));
+  return std::unique_ptr<rocksdb::DB>(db);
+}
+
+inline std::unique_ptr<rocksdb::DB> OpenToRead(const rocksdb::Options& options,
+                                               const std::string& dir) {
+  rocksdb::DB* db = nullptr;
+  Ok(rocksdb::DB::OpenForReadOnly(options, dir, &db));
+  return std::unique_ptr<rocksdb::DB>(db);
+}
+
+// The gets of some keys.
+struct Gets {
+  uint64_t found = 0;
+  uint64_t lost = 0;
+  uint64_t failed = 0;
+  // Gets that a filter ended without reading a data block.
+  uint64_t filtered = 0;
+};
+
+// Gets the keys `first` to `first + count - 1`.
+inline Gets GetAll(rocksdb::DB* db, uint64_t first, uint64_t count) {
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
+  rocksdb::get_perf_context()->Reset();
+  Gets gets;
+  std::string value;
+  for (uint64_t number = first; number < first + count; ++number) {
+    const rocksdb::Status status = db->Get({}, check::Key(number), &value);
+    if (status.IsNotFound()) {
+      ++gets.lost;
+    } else if (status.ok() && value == check::Value(number)) {
+      ++gets.found;
+    } else {
+      ++gets.failed;
+    }
+  }
+  gets.filtered = rocksdb::get_perf_context()->bloom_sst_miss_count;
+  return gets;
+}
+
+// Writes the keys 0 to `count` - 1 into one SST, and closes the database.
+inline void WriteSst(const rocksdb::Options& options, const std::string& dir, uint64_t count) {
+  const std::unique_ptr<rocksdb::DB> db = Open(options, dir);
+  for (uint64_t number = 0; number < count; ++number) {
+    Ok(db->Put({}, check::Key(number), check::Value(number)));
+  }
+  Ok(db->Flush({}));
+}
+
+}  // namespace support

@@ -1,0 +1,50 @@
+//! Filter blocks of this crate in the tables of another engine, where an adapter stored them.
+
+use crate::block::{Expected, LockedBlock, VerifiedFilter, Verify};
+use crate::hash::{HashIdentity, KeyHasher, Secret};
+
+use super::error::Result;
+
+/// The hasher of the filter blocks of one table.
+#[derive(Debug, Clone)]
+pub(super) struct NativeFilters {
+    hash: HashIdentity,
+    /// `None` if the keys were hashed with a secret that is not known.
+    hasher: Option<KeyHasher>,
+}
+
+impl NativeFilters {
+    /// Checks the filter block in `bytes`, which begin at `offset` of the file. Returns the hasher
+    /// of its keys.
+    ///
+    /// # Errors
+    /// Returns an error if the block is damaged or of a newer version.
+    pub(super) fn check(bytes: &[u8], offset: u64) -> Result<Self> {
+        let block = LockedBlock::open(bytes, Verify::AtOpen).map_err(|error| error.moved_by(offset))?;
+        let hash = block.metadata().hash;
+        Ok(Self { hash, hasher: hash.hasher(None).ok() })
+    }
+
+    /// Returns the hash function, the seed, and the fingerprint of the secret.
+    pub(super) fn hash(&self) -> HashIdentity {
+        self.hash
+    }
+
+    /// Hashes keys with a secret from now on.
+    ///
+    /// # Errors
+    /// Returns an error if the secret is wrong, or if the hash function takes none.
+    pub(super) fn unlock(&mut self, secret: &Secret) -> Result<()> {
+        self.hasher = Some(self.hash.hasher(Some(secret))?);
+        Ok(())
+    }
+
+    /// Returns whether the filter block in `bytes` may contain `entry`, a key or a prefix. Answers
+    /// "maybe" without the secret, and for a block of another hasher.
+    ///
+    /// [`NativeFilters::check`] has verified the bytes of all filter blocks of the table.
+    pub(super) fn may_contain(&self, bytes: &[u8], entry: &[u8]) -> bool {
+        let Some(hasher) = &self.hasher else { return true };
+        VerifiedFilter::open(bytes, &Expected::of_any_table(hasher)).map_or(true, |filter| filter.may_contain(entry))
+    }
+}
