@@ -118,16 +118,13 @@ Policies PoliciesOf(const bench::Arguments& arguments) {
   Policies all;
   all.emplace_back("Bloom, 10 bits", rocksdb::NewBloomFilterPolicy(10));
   all.emplace_back("Ribbon, as Bloom of 10 bits", rocksdb::NewRibbonFilterPolicy(10, -1));
-  for (const char* spec : {"blocked-bloom:10", "blocked-bloom:16", "bumped-ribbon:fpr=0.01",
+  for (const char* spec : {"blocked-bloom:10", "blocked-bloom:16", "bumped-ribbon:fpr=0.0098",
                            "bumped-ribbon:7", "bumped-ribbon:10"}) {
-    for (const bool align : {false, true}) {
-      filterblock_rocksdb::Options options;
-      options.upper = options.lower = spec;
-      options.align = align;
-      std::shared_ptr<const rocksdb::FilterPolicy> policy;
-      Ok(filterblock_rocksdb::NewFilterPolicy(options, &policy, nullptr));
-      all.emplace_back(spec + std::string(align ? ", aligned" : ""), policy);
-    }
+    filterblock_rocksdb::Options options;
+    options.upper = options.lower = spec;
+    std::shared_ptr<const rocksdb::FilterPolicy> policy;
+    Ok(filterblock_rocksdb::NewFilterPolicy(options, &policy, nullptr));
+    all.emplace_back(spec, policy);
   }
   Policies chosen;
   for (const auto& [name, policy] : all) {

@@ -26,7 +26,6 @@ struct Layout {
   bool partitioned = false;
   bool prefixes = false;
   bool whole_keys = true;
-  bool align = false;
   bool verifies = false;
 };
 
@@ -207,13 +206,12 @@ void Run(const Layout& layout, const filterblock_rocksdb::Options& filters) {
 
 int main() {
   const std::vector<Layout> layouts = {
-      {"full", false, false, true, false, true},
-      {"full, aligned", false, false, true, true, false},
-      {"partitioned", true, false, true, false, true},
-      {"prefixes", false, true, true, false, false},
-      {"prefixes only", false, true, false, false, false},
-      {"partitioned prefixes", true, true, true, false, true},
-      {"partitioned prefixes only", true, true, false, false, false},
+      {"full", false, false, true, true},
+      {"partitioned", true, false, true, true},
+      {"prefixes", false, true, true, false},
+      {"prefixes only", false, true, false, false},
+      {"partitioned prefixes", true, true, true, true},
+      {"partitioned prefixes only", true, true, false, false},
   };
   for (const Layout& layout : layouts) {
     Run(layout, {});
@@ -222,7 +220,6 @@ int main() {
       options.seed = 42;
       options.hash = filterblock_rocksdb::Hash::kSipHash13;
       options.secret = std::string(16, 's');
-      options.align = layout.align;
       Run(layout, options);
     }
     std::printf("gets: %s: ok\n", layout.name.c_str());
