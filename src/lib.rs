@@ -93,8 +93,8 @@ pub mod variants;
 pub use block::{
     Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSetCounts,
     FilterSetShrunk, FilterSlot, IfMapped, LockedBlock, Metadata, Partition, PartitionEntry, PartitionIndex,
-    PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Shrunk, Statistics, TableFilter, VerifiedFilter, Verify,
-    compact, layout,
+    PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Shrunk, Statistics, TableFilter, VerifiedFilter,
+    VerifiedTrailer, Verify, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};

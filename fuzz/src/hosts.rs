@@ -6,7 +6,7 @@ use std::sync::Arc;
 use filterblock::layout::{checksum_of, stated_len_bytes};
 use filterblock::{
     Added, Expected, FilterBlock, FilterSet, KeyHash, LockedBlock, PartitionIndex, SharedBytes, TableFilter,
-    VerifiedFilter, Verify,
+    VerifiedFilter, VerifiedTrailer, Verify,
 };
 
 use crate::secret;
@@ -30,6 +30,11 @@ pub(crate) fn ask_as_hosts_do(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &
             Ok(verified) => {
                 assert!(hashes.iter().all(|&hash| verified.may_contain_hash(hash) == block.may_contain_hash(hash)));
                 assert!(KEYS.iter().all(|key| verified.may_contain(key) == block.may_contain(key)));
+                if metadata.added.whole_keys() {
+                    let trailer = VerifiedTrailer::read(data, &expected).unwrap();
+                    let view = trailer.filter_in(data).unwrap();
+                    assert!(hashes.iter().all(|&hash| view.may_contain_hash(hash) == block.may_contain_hash(hash)));
+                }
             }
             // The block is an index without partitions, which `VerifiedFilter` refuses.
             Err(error) => assert!(PartitionIndex::open(data, &expected).is_ok(), "{error}"),

@@ -276,9 +276,8 @@ impl Trailer {
         let content = match trailer.kind {
             None => Content::PartitionIndex,
             Some(kind) => {
-                let shape = Shape { kind, params: trailer.params, layers: trailer.layers.to_vec() };
-                let geometry = Geometry::new(&shape, num_keys, payload_len_bytes);
-                Content::Filter { geometry: geometry.map_err(|error| trailer.located(error))?, shape }
+                let shape = trailer.shape(kind);
+                Content::Filter { geometry: trailer.geometry(&shape)?, shape }
             }
         };
         let extractor = trailer.extractor.map(str::to_owned);
@@ -396,6 +395,25 @@ impl<'a> BorrowedTrailer<'a> {
             Error::Corrupt { field, .. } => self.corrupt(field),
             other => other,
         }
+    }
+
+    /// Returns the extension and the trailer. `bytes` must be the bytes given to
+    /// [`BorrowedTrailer::read`].
+    pub(super) fn tail<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        bytes.get(self.extension_start..).unwrap_or_default()
+    }
+
+    /// Returns the shape of a filter of this kind, which must be the trailer's kind.
+    pub(super) fn shape(&self, kind: FilterKind) -> Shape {
+        Shape { kind, params: self.params, layers: self.layers.to_vec() }
+    }
+
+    /// Returns the geometry of the trailer's shape.
+    ///
+    /// # Errors
+    /// Returns `Corrupt` for an invalid shape.
+    pub(super) fn geometry(&self, shape: &Shape) -> Result<Geometry> {
+        Geometry::new(shape, self.num_keys, self.payload_len_bytes).map_err(|error| self.located(error))
     }
 
     /// Returns the geometry of the filter, or `None` for a partition index.

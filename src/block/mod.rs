@@ -47,5 +47,5 @@ pub use set_budget::{FilterSetShrunk, IfMapped};
 pub use shared_bytes::{Reclaimer, SharedBytes};
 pub use shrink::Shrunk;
 pub use table_filter::{Answer, TableFilter};
-pub use verified::VerifiedFilter;
+pub use verified::{VerifiedFilter, VerifiedTrailer};
 pub use writer::{FilterBuilder, SelfCheck};

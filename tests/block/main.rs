@@ -22,3 +22,4 @@ mod set_budget;
 mod shrink;
 mod support;
 mod verified;
+mod verified_trailer;

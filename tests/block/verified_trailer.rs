@@ -1,0 +1,123 @@
+//! A trailer that was read once answers for the bytes of its filter, and for no others.
+
+use crate::support::{SEED, TABLE, block, hash, key, partitioned, payload_len, spec};
+use filterblock::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES};
+use filterblock::{
+    Error, Expected, Field, FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, Secret, VerifiedFilter,
+    VerifiedTrailer, Verify,
+};
+
+static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
+
+/// Every kind, with and without a record of layers.
+const SPECS: [&str; 12] = [
+    "full",
+    "bloom:10",
+    "blocked-bloom:10",
+    "split-block:10",
+    "split-block-512:16",
+    "binary-fuse:8",
+    "binary-fuse:12",
+    "ribbon:7.3",
+    "bumped-ribbon:8",
+    "bumped-ribbon:3.7",
+    "bumped-ribbon:12.3",
+    "bumped-ribbon:20",
+];
+
+fn of_any_table() -> Expected<'static> {
+    Expected::of_any_table(&HASHER)
+}
+
+fn read(bytes: &[u8]) -> VerifiedTrailer {
+    VerifiedTrailer::read(bytes, &of_any_table()).unwrap()
+}
+
+#[test]
+fn every_kind_answers_as_its_block_at_any_place() {
+    for (text, n) in SPECS.into_iter().flat_map(|text| [0, 1, 300, 3_000, 70_000].map(|n| (text, n))) {
+        let bytes = block(text, n);
+        let trailer = read(&bytes);
+        let whole = FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, &HASHER), Verify::AtOpen).unwrap();
+        let asked: Vec<KeyHash> = (0..n).step_by(n / 300 + 1).chain(n..n + 500).map(hash).collect();
+        for offset in [0, 1, 8, 31, 63] {
+            // Later reads of the host put the bytes into other buffers.
+            let moved = [vec![0xa5; offset].as_slice(), &bytes, &[0x5a; 64]].concat();
+            let filter = trailer.filter_in(&moved[offset..offset + bytes.len()]).unwrap();
+            for &hash in &asked {
+                assert_eq!(filter.may_contain_hash(hash), whole.may_contain_hash(hash), "{text}, {n} keys");
+            }
+            assert!((0..n.min(3_000)).all(|i| filter.may_contain_hash(hash(i))), "{text}, {n} keys");
+        }
+    }
+}
+
+#[test]
+fn other_bytes_are_not_answered() {
+    for (text, n) in SPECS.into_iter().flat_map(|text| [1, 300, 9_000].map(|n| (text, n))) {
+        let mut bytes = block(text, n);
+        let trailer = read(&bytes);
+        let payload_len = payload_len(&bytes).unwrap();
+        let extension = payload_len + payload_len.div_ceil(PAGE_LEN_BYTES) * PAGE_CHECKSUM_LEN_BYTES;
+        for bit in extension * 8..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(trailer.filter_in(&bytes).is_none(), "{text}, {n} keys, bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        // A longer or shorter payload would move the bits of all keys.
+        for cut in [1, 8, 64, payload_len] {
+            let shorter = bytes.get(cut..).filter(|_| cut > 0);
+            assert!(shorter.is_none_or(|bytes| trailer.filter_in(bytes).is_none()), "{text}, {n} keys, {cut}");
+        }
+        for other in [&[&[0], &bytes[..]].concat(), &[&bytes[..], &[0]].concat(), &bytes[..bytes.len() - 1], &[]] {
+            assert!(trailer.filter_in(other).is_none(), "{text}, {n} keys, {} bytes", other.len());
+        }
+        let mut builder = FilterBuilder::new(spec(text), SEED).with_table_id([9; 16]);
+        (0..n).for_each(|i| builder.add_hash(hash(i)));
+        assert!(trailer.filter_in(&builder.finish().unwrap()).is_none(), "{text}, {n} keys, of another table");
+        assert!(trailer.filter_in(&bytes).is_some());
+    }
+}
+
+#[test]
+fn a_trailer_is_read_only_if_the_filter_opens() {
+    let bytes = block("blocked-bloom:10", 100);
+    let other_seed = KeyHasher::xxh3(HashSeed(SEED.0 + 1));
+    let keyed = KeyHasher::sip13(SEED, &Secret::new(&[7; 16]).unwrap());
+    let refused = [
+        of_any_table().with_num_entries(99),
+        of_any_table().with_checksum(7),
+        of_any_table().with_prefixes("first-7"),
+        Expected::of_table([7; 16], &HASHER),
+        Expected::of_any_table(&other_seed),
+        Expected::of_any_table(&keyed),
+    ];
+    for expected in refused {
+        let errors = [
+            VerifiedTrailer::read(&bytes, &expected).unwrap_err().to_string(),
+            VerifiedFilter::open(&bytes, &expected).unwrap_err().to_string(),
+        ];
+        assert_eq!(errors[0], errors[1]);
+    }
+    let moved = VerifiedTrailer::read(&bytes[1..], &of_any_table().at_offset(1 << 40));
+    assert!(matches!(moved, Err(Error::Corrupt { offset, .. }) if offset > 1 << 40), "{moved:?}");
+    let index = VerifiedTrailer::read(&partitioned("bloom:10", 100, 10), &of_any_table());
+    assert!(matches!(index, Err(Error::Unexpected { field: Field::Kind, .. })), "{index:?}");
+}
+
+#[test]
+fn filters_of_prefixes_only_are_refused() {
+    // The view of such a filter would deny whole keys.
+    for whole_keys_too in [false, true] {
+        let mut builder = FilterBuilder::new(spec("bloom:12"), SEED).with_prefixes("first-7", whole_keys_too).unwrap();
+        (0..300).for_each(|i| builder.add(&key(i)[..7]));
+        let bytes = builder.finish().unwrap();
+        let trailer = VerifiedTrailer::read(&bytes, &of_any_table().with_prefixes("first-7"));
+        match trailer {
+            Ok(_) => assert!(whole_keys_too),
+            Err(error) => {
+                assert!(!whole_keys_too && matches!(error, Error::Unexpected { field: Field::Flags, .. }), "{error}");
+            }
+        }
+    }
+}
