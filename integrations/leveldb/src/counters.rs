@@ -1,0 +1,82 @@
+//! Counts of what a policy built, and of queries that no filter could answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use filterblock::Error;
+
+/// A handle to the counters of a policy. Clones and clones of the policy share the counters.
+///
+/// Queries that a filter answers are not counted.
+#[derive(Debug, Clone, Default)]
+pub struct Counters(Arc<Cells>);
+
+#[derive(Debug, Default)]
+struct Cells {
+    built_filters: AtomicU64,
+    built_keys: AtomicU64,
+    built_bytes: AtomicU64,
+    failed_builds: AtomicU64,
+    damaged: AtomicU64,
+    unsupported: AtomicU64,
+}
+
+/// The values of [`Counters`] at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Filters that were built.
+    pub built_filters: u64,
+    /// Keys of these filters. A key with several versions counts once for each version.
+    pub built_keys: u64,
+    /// Bytes of these filters.
+    pub built_bytes: u64,
+    /// Filters that could not be built, for lack of memory. In their place stands the always-maybe
+    /// filter.
+    pub failed_builds: u64,
+    /// Queries that were answered "maybe", because the checksum does not match: the bytes are
+    /// damaged, or are a filter of another policy, or of another seed or secret.
+    pub damaged: u64,
+    /// Queries that were answered "maybe", because a newer version of filterblock wrote the filter.
+    pub unsupported: u64,
+}
+
+impl Counts {
+    /// Returns the number of queries that were answered "maybe" without a filter.
+    #[must_use]
+    pub fn unfiltered(&self) -> u64 {
+        self.damaged + self.unsupported
+    }
+}
+
+impl Counters {
+    /// Returns the present values.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let cells = &*self.0;
+        Counts {
+            built_filters: cells.built_filters.load(Relaxed),
+            built_keys: cells.built_keys.load(Relaxed),
+            built_bytes: cells.built_bytes.load(Relaxed),
+            failed_builds: cells.failed_builds.load(Relaxed),
+            damaged: cells.damaged.load(Relaxed),
+            unsupported: cells.unsupported.load(Relaxed),
+        }
+    }
+
+    pub(crate) fn add_built(&self, keys: usize, bytes: usize) {
+        self.0.built_filters.fetch_add(1, Relaxed);
+        self.0.built_keys.fetch_add(keys as u64, Relaxed);
+        self.0.built_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn add_failed_build(&self) {
+        self.0.failed_builds.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a query that `error` left without a filter.
+    pub(crate) fn add_unfiltered(&self, error: &Error) {
+        let cell = if error.is_unsupported() { &self.0.unsupported } else { &self.0.damaged };
+        cell.fetch_add(1, Relaxed);
+    }
+}

@@ -1,0 +1,114 @@
+//! Damage of each filter in the files of a database. rusty-leveldb verifies no checksum of filters.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use rusty_leveldb::{BloomPolicy, FilterPolicy};
+
+use crate::support::{Boxed, Seen, compact, key, open, places_of, policy, recording};
+
+const KEYS: usize = 1_500;
+
+/// Writes a database of [`KEYS`] keys, and returns its policy and what the policy sees.
+fn write(dir: &Path, policy: impl FilterPolicy + 'static) -> (Boxed, Rc<Seen>) {
+    let (policy, seen) = recording(policy);
+    let mut db = open(dir, &policy);
+    (0..KEYS).for_each(|i| db.put(&key(i), &[i as u8; 100]).unwrap());
+    seen.built.borrow_mut().clear();
+    compact(&mut db);
+    db.close().unwrap();
+    (policy, seen)
+}
+
+/// Returns the number of keys that a database does not find.
+fn lost(dir: &Path, policy: &Boxed) -> usize {
+    let mut db = open(dir, policy);
+    let lost = (0..KEYS).filter(|&i| db.get(&key(i)).is_none()).count();
+    db.close().unwrap();
+    lost
+}
+
+/// Damages each filter of a closed database: one flipped bit, zeros, and zeros in the first half.
+/// Returns the number of damaged filters, and the keys lost by each kind of damage.
+fn damage_each(dir: &Path, policy: &Boxed, seen: &Seen) -> (usize, [usize; 3]) {
+    let places = places_of(dir, &seen.built.borrow());
+    let mut sums = [0; 3];
+    for (i, (path, at, len)) in places.iter().enumerate() {
+        let sound = std::fs::read(path).unwrap();
+        for (damage, sum) in sums.iter_mut().enumerate() {
+            let mut bytes = sound.clone();
+            let filter = &mut bytes[*at..at + len];
+            match damage {
+                // Clears a bit, because a set bit denies nothing: in another place of each filter.
+                0 => {
+                    let byte = (0..*len).map(|byte| (byte + i * 7) % len).find(|&byte| filter[byte] != 0).unwrap();
+                    filter[byte] &= filter[byte] - 1;
+                }
+                1 => filter.fill(0),
+                _ => filter[..len / 2].fill(0),
+            }
+            std::fs::write(path, &bytes).unwrap();
+            *sum += lost(dir, policy);
+        }
+        std::fs::write(path, &sound).unwrap();
+    }
+    assert_eq!(lost(dir, policy), 0, "without damage");
+    (places.len(), sums)
+}
+
+#[test]
+fn damaged_filters_lose_no_key_and_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = policy("bloom:10");
+    let counters = policy.counters();
+    let (policy, seen) = write(dir.path(), policy);
+    assert_eq!(counters.counts().unfiltered(), 0);
+    let (damaged, lost) = damage_each(dir.path(), &policy, &seen);
+    assert!(damaged >= 30, "only {damaged} filters");
+    assert_eq!(lost, [0; 3]);
+    // Each key lies behind one filter, so each key was asked once without its filter, for each kind
+    // of damage.
+    assert_eq!(counters.counts().damaged, 3 * KEYS as u64);
+}
+
+#[test]
+fn rusty_leveldbs_own_filters_lose_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let (policy, seen) = write(dir.path(), BloomPolicy::new(10));
+    let (damaged, lost) = damage_each(dir.path(), &policy, &seen);
+    println!("of {KEYS} keys in {damaged} filters, lost by one cleared bit, zeros, half zeros: {lost:?}");
+    // A cleared bit denies the keys that set it. Zeros have no probes, so they answer "maybe".
+    assert!(damaged >= 30 && lost[0] > damaged && lost[1] == 0 && lost[2] > KEYS / 2, "{lost:?}");
+}
+
+#[test]
+fn a_cut_filter_loses_no_key() {
+    // The offsets behind the filters say where each filter begins. One byte more in an offset cuts
+    // the filter in front, and adds a byte to the filter before it.
+    let dir = tempfile::tempdir().unwrap();
+    let policy = policy("bloom:10");
+    let counters = policy.counters();
+    let (policy, seen) = write(dir.path(), policy);
+    let filters = seen.built.borrow().clone();
+    let mut cuts = 0;
+    for (path, at, len) in places_of(dir.path(), &filters) {
+        let sound = std::fs::read(&path).unwrap();
+        let others = places_of(dir.path(), &filters);
+        let in_file = || others.iter().filter(|(other, ..)| *other == path).map(|(_, at, _)| *at);
+        let (first, end) = (in_file().min().unwrap(), others.iter().filter(|place| place.0 == path));
+        let offsets_at = end.map(|(_, at, len)| at + len).max().unwrap();
+        let offset = ((at - first) as u32).to_le_bytes();
+        let count = u32::try_from((sound.len() - offsets_at) / 4).unwrap();
+        let found = (0..count as usize).map(|i| offsets_at + 4 * i).find(|&i| sound[i..i + 4] == offset);
+        let Some(place) = found.filter(|_| at > first && len > 10) else { continue };
+        let mut bytes = sound.clone();
+        bytes[place..place + 4].copy_from_slice(&((at - first) as u32 + 1).to_le_bytes());
+        std::fs::write(&path, &bytes).unwrap();
+        let before = counters.counts().damaged;
+        assert_eq!(lost(dir.path(), &policy), 0, "the filter at {at}");
+        assert!(counters.counts().damaged > before, "the filter at {at}");
+        std::fs::write(&path, &sound).unwrap();
+        cuts += 1;
+    }
+    assert!(cuts >= 20, "only {cuts} filters were cut");
+}

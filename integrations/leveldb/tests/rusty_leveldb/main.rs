@@ -1,0 +1,8 @@
+//! Tests of the policy in rusty-leveldb itself.
+#![cfg(feature = "rusty-leveldb")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+
+mod both_ways;
+mod damage;
+mod keys;
+mod support;
