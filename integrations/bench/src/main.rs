@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use filterblock_integrations_bench::{Row, redb, report, slatedb};
+use filterblock_integrations_bench::{Row, redb, report, rusty_leveldb, slatedb, surrealkv};
 
 /// Measures storage engines with their own filters and with filterblock, side by side in one run.
 #[derive(Parser)]
@@ -55,14 +55,19 @@ struct Report {
 #[derive(Clone, Copy, ValueEnum)]
 enum Engine {
     Redb,
+    RustyLeveldb,
     Slatedb,
+    #[value(name = "surrealkv")]
+    SurrealKv,
 }
 
 impl Engine {
     fn run(self, keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
         match self {
             Self::Redb => redb::run(keys, rounds, sink),
+            Self::RustyLeveldb => rusty_leveldb::run(keys, rounds, sink),
             Self::Slatedb => slatedb::run(keys, rounds, sink),
+            Self::SurrealKv => surrealkv::run(keys, rounds, sink),
         }
     }
 }

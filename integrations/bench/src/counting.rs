@@ -1,0 +1,64 @@
+//! Counts of what the filters of an engine take and answer, whatever the filter.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Counts for the wrapper of a filter policy.
+#[derive(Debug, Default)]
+pub struct Counting {
+    /// Keys and bytes of each filter, in the order of the builds.
+    built: Mutex<Vec<(u64, u64)>>,
+    asked: AtomicU64,
+    passed: AtomicU64,
+}
+
+impl Counting {
+    /// Counts a filter that was built of so many keys, and returns it.
+    pub fn built(&self, keys: usize, filter: Vec<u8>) -> Vec<u8> {
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        built.push((keys as u64, filter.len() as u64));
+        filter
+    }
+
+    /// Counts the answer of a filter, and returns it.
+    pub fn answered(&self, may_contain: bool) -> bool {
+        self.asked.fetch_add(1, Relaxed);
+        self.passed.fetch_add(u64::from(may_contain), Relaxed);
+        may_contain
+    }
+
+    /// Returns the bytes of the filters of the last `keys` keys. A compaction builds filters of all
+    /// keys once for each level that it passes, and only the last ones stay.
+    #[must_use]
+    pub fn bytes_of_last(&self, keys: usize) -> u64 {
+        let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = keys as u64;
+        let last = built.iter().rev().take_while(|(keys, _)| {
+            let is_last = left > 0;
+            left = left.saturating_sub(*keys);
+            is_last
+        });
+        last.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Returns the numbers of queries and of answers "maybe" since the last call.
+    pub fn take_answers(&self) -> (u64, u64) {
+        (self.asked.swap(0, Relaxed), self.passed.swap(0, Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_filters_are_summed_up() {
+        let counting = Counting::default();
+        for (keys, bytes) in [(3, 30), (7, 70), (4, 4), (6, 6)] {
+            assert_eq!(counting.built(keys, vec![0; bytes]).len(), bytes);
+        }
+        assert_eq!([10, 20, 4, 0].map(|keys| counting.bytes_of_last(keys)), [10, 110, 6, 0]);
+        assert!(counting.answered(true) && !counting.answered(false));
+        assert_eq!((counting.take_answers(), counting.take_answers()), ((2, 1), (0, 0)));
+    }
+}
