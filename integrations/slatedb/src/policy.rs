@@ -35,7 +35,7 @@ impl Policy {
 
 /// Each power of two has 16 steps, so the next step is at most a sixteenth away.
 const STEPS_PER_OCTAVE: u32 = 16;
-const STEPS: usize = 64 * STEPS_PER_OCTAVE as usize;
+const STEPS: usize = (u64::BITS * STEPS_PER_OCTAVE) as usize;
 
 /// Returns the index of a step, and the number of keys at its start: the largest step of at most
 /// `num_keys` keys.
@@ -44,7 +44,8 @@ fn step(num_keys: u64) -> (usize, u64) {
     let low_bits = octave.saturating_sub(STEPS_PER_OCTAVE.ilog2());
     let start = num_keys.max(1) >> low_bits << low_bits;
     let within = (start >> low_bits) % u64::from(STEPS_PER_OCTAVE);
-    ((octave * STEPS_PER_OCTAVE) as usize + within as usize, start)
+    let index = u64::from(octave * STEPS_PER_OCTAVE) + within;
+    (usize::try_from(index).unwrap_or(STEPS), start)
 }
 
 impl FilterPolicy for Policy {

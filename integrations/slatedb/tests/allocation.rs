@@ -51,7 +51,7 @@ fn decode_copies_the_bytes_once_and_queries_copy_nothing() {
         let policy = filters.policies().remove(0);
         let mut builder = policy.builder();
         for i in 0..100_000u32 {
-            let key = Bytes::copy_from_slice(&i.to_be_bytes());
+            let key = Bytes::copy_from_slice(&i.to_le_bytes());
             builder.add_entry(&RowEntry {
                 key,
                 value: ValueDeletable::Tombstone,

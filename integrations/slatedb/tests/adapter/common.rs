@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use slatedb::admin::Admin;
-use slatedb::bytes::Bytes;
+use slatedb::bytes::{Buf, BufMut, Bytes};
 use slatedb::compactor::{
     CompactionScheduler, CompactionSchedulerSupplier, CompactionSpec, CompactorStateView, SourceId,
 };
@@ -237,15 +237,13 @@ pub async fn sst_bytes(store: &Store, sst: &SsTableHandle) -> (Path, Vec<u8>) {
 /// and a CRC-32, all big-endian.
 pub fn filters_of(file: &[u8], sst: &SsTableHandle) -> Vec<NamedBytes> {
     let (offset, len) = (sst.info.filter_offset as usize, sst.info.filter_len as usize);
-    let mut rest = &file[offset..offset + len - 4];
-    let mut take = |len: usize| rest.split_off(..len).unwrap();
-    let count = u16::from_be_bytes(take(2).try_into().unwrap());
+    let mut block = &file[offset..offset + len - 4];
     let mut filters = Vec::new();
-    for _ in 0..count {
-        let name_len = u16::from_be_bytes(take(2).try_into().unwrap());
-        let name = String::from_utf8(take(name_len.into()).to_vec()).unwrap();
-        let len = u64::from_be_bytes(take(8).try_into().unwrap());
-        filters.push(NamedBytes { name, bytes: take(len as usize).to_vec() });
+    for _ in 0..block.get_u16() {
+        let name_len = usize::from(block.get_u16());
+        let name = String::from_utf8(block.copy_to_bytes(name_len).to_vec()).unwrap();
+        let len = block.get_u64() as usize;
+        filters.push(NamedBytes { name, bytes: block.copy_to_bytes(len).to_vec() });
     }
     filters
 }
@@ -253,17 +251,18 @@ pub fn filters_of(file: &[u8], sst: &SsTableHandle) -> Vec<NamedBytes> {
 /// Writes a file of an SST with other filters of at most the same length and a correct checksum.
 pub fn with_filters(file: &[u8], sst: &SsTableHandle, filters: &[NamedBytes]) -> Vec<u8> {
     let (offset, len) = (sst.info.filter_offset as usize, sst.info.filter_len as usize);
-    let mut block = u16::try_from(filters.len()).unwrap().to_be_bytes().to_vec();
+    let mut block = Vec::new();
+    block.put_u16(filters.len() as u16);
     for filter in filters {
-        block.extend(u16::try_from(filter.name.len()).unwrap().to_be_bytes());
-        block.extend(filter.name.as_bytes());
-        block.extend((filter.bytes.len() as u64).to_be_bytes());
-        block.extend(&filter.bytes);
+        block.put_u16(filter.name.len() as u16);
+        block.put_slice(filter.name.as_bytes());
+        block.put_u64(filter.bytes.len() as u64);
+        block.put_slice(&filter.bytes);
     }
     // SlateDB ignores bytes behind the last filter.
     assert!(block.len() <= len - 4);
     block.resize(len - 4, 0);
-    block.extend(crc32fast::hash(&block).to_be_bytes());
+    block.put_u32(crc32fast::hash(&block));
     let mut file = file.to_vec();
     file[offset..offset + len].copy_from_slice(&block);
     file

@@ -111,7 +111,7 @@ async fn measured(policies: Policies, misses: u64) -> Measured {
     // index once.
     assert!((KEYS..KEYS + KEYS / 50).contains(&data) && metadata == 2 * all.len() as u64, "{data}, {metadata}");
     for i in 0..misses {
-        let absent = [&key(i % (KEYS - 1))[..], &(i / (KEYS - 1)).to_be_bytes()].concat();
+        let absent = [&key(i % (KEYS - 1))[..], &(i / (KEYS - 1)).to_le_bytes()].concat();
         assert_eq!(reader.get(absent).await.unwrap(), None);
     }
     let (data_gets, metadata) = counted.take();
