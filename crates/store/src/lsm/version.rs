@@ -222,24 +222,27 @@ impl<'a> RangeProbe<'a> {
     }
 
     /// Returns whether all keys of the SST sort below the range.
+    #[inline]
     fn is_above(&self, slot: &Slot) -> bool {
-        let largest = slot.stored.meta.largest.as_slice();
+        // A key is in another cache line than the slot: read it only if the prefixes are equal.
+        let largest = || slot.stored.meta.largest.as_slice();
         match self.from {
             (_, Bound::Unbounded) => false,
             (prefix, _) if slot.largest != prefix => slot.largest < prefix,
-            (_, Bound::Included(from)) => largest < from,
-            (_, Bound::Excluded(from)) => largest <= from,
+            (_, Bound::Included(from)) => largest() < from,
+            (_, Bound::Excluded(from)) => largest() <= from,
         }
     }
 
     /// Returns whether all keys of the SST sort above the range.
+    #[inline]
     fn is_below(&self, slot: &Slot) -> bool {
-        let smallest = slot.stored.meta.smallest.as_slice();
+        let smallest = || slot.stored.meta.smallest.as_slice();
         match self.to {
             (_, Bound::Unbounded) => false,
             (prefix, _) if slot.smallest != prefix => prefix < slot.smallest,
-            (_, Bound::Included(to)) => to < smallest,
-            (_, Bound::Excluded(to)) => to <= smallest,
+            (_, Bound::Included(to)) => to < smallest(),
+            (_, Bound::Excluded(to)) => to <= smallest(),
         }
     }
 }
@@ -393,6 +396,7 @@ impl Level {
 
     /// Returns the places of the runs of SSTs that may hold keys of a range: each SST of level 0 by
     /// itself, and the neighbours of a deeper level together.
+    #[inline]
     pub(super) fn runs_within(&self, range: &RangeProbe<'_>, mut visit: impl FnMut(usize, &[Slot])) {
         if self.number == 0 {
             for (place, slot) in self.slots.iter().enumerate() {
