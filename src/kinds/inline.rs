@@ -5,6 +5,7 @@ use super::geometry::Geometry;
 use super::kernels::Kernel;
 use super::kind::FilterKind;
 use super::query::Query;
+use super::range;
 use super::ribbon::{self, Ribbon};
 use super::shape::Shape;
 use crate::error::{Error, Field, Result};
@@ -21,6 +22,7 @@ pub(crate) enum InlineGeometry<'a> {
     /// Each query parses the record of the layers, because the parsed layers would take a kilobyte.
     /// A query answers "maybe" if the record is invalid.
     BumpedRibbon(Unread<'a>),
+    Range(range::Geometry),
 }
 
 impl<'a> InlineGeometry<'a> {
@@ -40,6 +42,7 @@ impl<'a> InlineGeometry<'a> {
         match kind {
             FilterKind::Ribbon => Ok(Self::Ribbon(ribbon::Geometry::parse(params, record, num_keys, len_bytes)?)),
             FilterKind::BumpedRibbon => Ok(Self::BumpedRibbon(Unread { params, record, num_keys, len_bytes })),
+            FilterKind::Grafite => Ok(Self::Range(range::Geometry::parse(params, record, num_keys, len_bytes)?)),
             FilterKind::Empty
             | FilterKind::Full
             | FilterKind::Bloom
@@ -70,6 +73,8 @@ impl<'a> InlineGeometry<'a> {
             Self::Plain(geometry, kernel) => kernel.may_contain(geometry, padded, len, hash),
             Self::Ribbon(ribbon) => Ribbon::may_contain(Portable, ribbon, padded, len, hash),
             Self::BumpedRibbon(unread) => unread.may_contain(padded, hash),
+            // Hashes say nothing about ranges.
+            Self::Range(_) => true,
         }
     }
 }

@@ -1,0 +1,144 @@
+//! Codes: a hash of integers that keeps their order within a stretch.
+//!
+//! ```text
+//! stretch(x) = x >> stretch_bits
+//! code(x)    = (q(stretch(x)) + the low bits of x) mod universe
+//! ```
+//! `q` is pairwise independent. So a key of another stretch hits a range of `l` codes with a
+//! probability of `l / universe`, whatever the data and the queries are, and a key of the same
+//! stretch outside of the range never does. (Costa, Ferragina, Vinciguerra, "Grafite: taming
+//! adversarial queries with optimal range filters", 2024. Their stretches have the length of the
+//! universe. With a power of two, a shift replaces a division of 128 bits.)
+
+use super::MAX_CODES;
+use crate::hash::KeyHasher;
+
+/// The Mersenne prime 2^61 - 1.
+const PRIME: u64 = (1 << 61) - 1;
+/// The hash takes integers in pieces of so many bits, all below the prime.
+const PIECE_BITS: u32 = 60;
+
+/// The numbers of a pairwise independent hash function. They come from the key hasher, so that a
+/// secret protects them, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RangeHash {
+    factors: [u64; 2],
+    addend: u64,
+}
+
+impl RangeHash {
+    /// The keys whose hashes give the numbers.
+    const NAMES: [&'static [u8]; 3] = [b"filterblock range 0", b"filterblock range 1", b"filterblock range 2"];
+
+    pub(crate) fn of(hasher: &KeyHasher) -> Self {
+        let [one, two, addend] = Self::NAMES.map(|name| fold(hasher.of(name).raw() >> 3));
+        Self { factors: [one, two], addend }
+    }
+
+    /// Hashes an integer below 2^120 to a number below `universe`, which is at most [`MAX_CODES`].
+    #[inline(always)]
+    fn of_stretch(&self, stretch: u128, universe: u64) -> u64 {
+        const PIECE: u64 = (1 << PIECE_BITS) - 1;
+        let [one, two] = self.factors;
+        #[expect(clippy::cast_possible_truncation, reason = "the pieces are meant")]
+        let (low, high) = (stretch as u64 & PIECE, (stretch >> PIECE_BITS) as u64 & PIECE);
+        // Each product is below 2^62, so the sums stay below 2^64.
+        let mut sum = product(one, low) + self.addend;
+        if high != 0 {
+            sum = fold(sum) + product(two, high);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below the universe")]
+        let reduced = (u128::from(fold(sum)) * u128::from(universe) >> 61) as u64;
+        reduced
+    }
+}
+
+/// Multiplies modulo the prime. The result is below 2^62.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the parts are meant")]
+fn product(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    (product as u64 & PRIME) + (product >> 61) as u64
+}
+
+/// Reduces modulo the prime.
+#[inline(always)]
+fn fold(value: u64) -> u64 {
+    let value = (value & PRIME) + (value >> 61);
+    if value >= PRIME { value - PRIME } else { value }
+}
+
+/// The universe of codes, and the length of a stretch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Codes {
+    pub(super) universe: u64,
+    pub(super) stretch_bits: u32,
+}
+
+impl Codes {
+    /// Chooses the stretches for `num_codes` codes of integers from 0 to `last`.
+    ///
+    /// If all integers fit into the universe, one stretch holds them all and the universe shrinks to
+    /// it. Then different integers have different codes, and no answer is wrong. Otherwise a
+    /// stretch has `universe / num_codes` integers or more, so that a range over more than two
+    /// stretches is one for which the bound of the FPR is 1.
+    pub(super) fn new(universe: u64, num_codes: u64, last: u128) -> Self {
+        if let Some(span) = u64::try_from(last).ok().and_then(|last| last.checked_add(1))
+            && span <= universe
+        {
+            return Self { universe: span, stretch_bits: u64::BITS - (span - 1).leading_zeros() };
+        }
+        let least = universe.div_ceil(num_codes.max(1));
+        let stretch_bits = (u64::BITS - (least - 1).leading_zeros()).min(universe.ilog2());
+        Self { universe, stretch_bits }
+    }
+
+    /// Returns whether codes of integers from 0 to `last` are below twice the universe before they
+    /// are reduced.
+    pub(super) fn are_valid(&self, last: u128) -> bool {
+        let is_in_range = (1..=MAX_CODES).contains(&self.universe) && self.stretch_bits <= MAX_CODES.ilog2();
+        is_in_range && (1 << self.stretch_bits <= self.universe || last < self.universe.into())
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "stretches have at most MAX_CODES integers")]
+    fn low(&self, x: u128) -> u64 {
+        x as u64 & ((1 << self.stretch_bits) - 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn code(&self, hash: &RangeHash, x: u128) -> u64 {
+        let code = hash.of_stretch(x >> self.stretch_bits, self.universe) + self.low(x);
+        if code >= self.universe { code - self.universe } else { code }
+    }
+
+    /// Calls `any` for the intervals of codes of `from..=to`, until it returns `true` or `None`.
+    /// Returns `Some(true)` for a range over more than two stretches.
+    #[inline(always)]
+    pub(super) fn any_of(
+        &self,
+        hash: &RangeHash,
+        from: u128,
+        to: u128,
+        any: impl Fn(u64, u64) -> Option<bool>,
+    ) -> Option<bool> {
+        let (first, last) = (from >> self.stretch_bits, to >> self.stretch_bits);
+        let part = |stretch, from: u64, to: u64| -> Option<bool> {
+            let start = hash.of_stretch(stretch, self.universe) + from;
+            let start = if start >= self.universe { start - self.universe } else { start };
+            let end = start + (to - from);
+            if end < self.universe {
+                return any(start, end);
+            }
+            // The interval wraps around.
+            Some(any(start, self.universe - 1)? || any(0, end - self.universe)?)
+        };
+        if first == last {
+            return part(first, self.low(from), self.low(to));
+        }
+        if last - first > 1 {
+            return Some(true);
+        }
+        Some(part(first, self.low(from), (1 << self.stretch_bits) - 1)? || part(last, 0, self.low(to))?)
+    }
+}
