@@ -386,6 +386,7 @@ fields! {
     Page = "page",
     PartitionIndex = "partition index",
     Partition = "partition",
+    Ranges = "range filter",
 }
 
 /// Checks that a table of errors has each variant, and that each message says what to do next.

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::kinds::{
-    self, Budget, Budgets, Effort, Filled, FilterKind, MAX_RANGE_LEN, MILLIBITS, Shape, max_keys_of_rate, math, range_rate,
+    self, Budget, Budgets, Effort, Filled, FilterKind, MAX_RANGE_LEN, MILLIBITS, Shape, math, max_keys_of_rate,
+    range_rate,
 };
 
 const EMPTY_TAKES_NO_SPEC: &str =
@@ -370,7 +371,7 @@ fn bits_expected(kind: FilterKind) -> String {
         FilterKind::Empty | FilterKind::Full => return missing_budget(kind).to_owned(),
         FilterKind::Ribbon => ("from 1 to 32", 7),
         FilterKind::BinaryFuse => ("8, 12 or 16", 8),
-        FilterKind::Grafite => ("from 1 to 40", 13),
+        FilterKind::Grafite => ("from 1 to 50", 13),
         FilterKind::BumpedRibbon => ("from 1 to 100", 7),
         FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::SplitBlock | FilterKind::SplitBlock512 => {
             ("from 1 to 100", 10)

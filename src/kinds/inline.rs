@@ -1,15 +1,17 @@
 //! The geometry of a filter that is opened for one query. It takes no heap memory.
 
+use std::ops::Bound;
+
 use super::bumped_ribbon::Unread;
 use super::geometry::Geometry;
 use super::kernels::Kernel;
 use super::kind::FilterKind;
 use super::query::Query;
-use super::range;
+use super::range::{self, RangeHash, RangeKernel, is_empty_range};
 use super::ribbon::{self, Ribbon};
 use super::shape::Shape;
 use crate::error::{Error, Field, Result};
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, KeyHasher};
 use crate::simd::Portable;
 
 /// A shape that was read from borrowed bytes and fits its payload. It gives the same answers as a
@@ -58,6 +60,25 @@ impl<'a> InlineGeometry<'a> {
                 let kernel = Kernel::of(&geometry);
                 Ok(Self::Plain(geometry, kernel))
             }
+        }
+    }
+
+    /// Returns `false` if no added key lies between the bounds, and `true` if one may. `padded` begins
+    /// with the payload of `len` bytes.
+    pub(crate) fn may_contain_range(
+        &self,
+        hasher: &KeyHasher,
+        padded: &[u8],
+        len: usize,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> bool {
+        match self {
+            Self::Range(geometry) => {
+                RangeKernel::detect().may_contain(geometry, &RangeHash::of(hasher), padded, len, lower, upper)
+            }
+            Self::Plain(Geometry::Empty, _) => false,
+            Self::Plain(..) | Self::Ribbon(_) | Self::BumpedRibbon(_) => !is_empty_range(lower, upper),
         }
     }
 

@@ -90,7 +90,9 @@ pub(crate) use inline::InlineGeometry;
 pub(crate) use kernels::Kernel;
 pub use kind::FilterKind;
 pub(crate) use lines::scattered_lines;
-pub(crate) use range::{MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, max_keys_of_rate, range_rate};
+pub(crate) use range::{
+    MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, is_empty_range, max_keys_of_rate, range_rate,
+};
 #[cfg(feature = "foreign")]
 pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
 #[cfg(feature = "variants")]

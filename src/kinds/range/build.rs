@@ -4,6 +4,7 @@ use super::choose::Chosen;
 use super::codes::{Codes, RangeHash};
 use super::elias_fano::{EliasFano, len_bits, needs_wide_ranks};
 use super::keys::RangeKeys;
+use super::mapping::MAX_BITS;
 use super::{Geometry, MAX_CODES, SCAN_CELLS, enough};
 use crate::bits::NoMemory;
 use crate::hash::{KeyHash, sort};
@@ -16,9 +17,11 @@ use crate::kinds::shape::room_behind;
 /// # Errors
 /// Returns [`NoMemory`] if the filter does not fit in memory.
 pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Result<Built, NoMemory> {
-    let chosen = Chosen::new(keys, budget.range_len == 0)?;
-    let spread = Spread::of(&chosen, keys)?;
-    let dropped_bits = if budget.range_len == 0 { spread.droppable_bits() } else { 0 };
+    let is_scan = budget.range_len == 0;
+    let scan_universe = is_scan.then(|| universe(budget, keys.len(), keys.len(), 0));
+    let chosen = Chosen::new(keys, scan_universe)?;
+    let (spread, mut codes_of_keys) = Spread::of(&chosen, keys)?;
+    let dropped_bits = scan_universe.map_or(0, |universe| spread.droppable_bits(universe));
     let num_cells = spread.num_cells(dropped_bits);
     let (first, last) = (spread.first >> dropped_bits, spread.last >> dropped_bits);
     let mut payload = Vec::new();
@@ -29,21 +32,26 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
 
     let universe = universe(budget, keys.len(), num_cells, payload.len() as u64 * 8);
     let codes = Codes::new(universe, num_cells, last - first);
-    let mut sorted = Vec::new();
-    sorted.try_reserve_exact(usize::try_from(num_cells).map_err(|_| NoMemory)?)?;
-    // The sort is fastest if the highest bits vary.
-    let shift = (codes.universe - 1).leading_zeros().min(63);
-    let mut previous = None;
-    chosen.map(keys, |x| {
-        let cell = x >> dropped_bits;
-        if previous != Some(cell) {
-            previous = Some(cell);
-            sorted.push(KeyHash::from_raw(codes.code(hash, cell - first) << shift));
-        }
-    })?;
+    // The sort is fastest if numbers spread over all 64 bits.
+    let spread_out = u64::MAX / codes.universe;
+    let code = |cell: u128| KeyHash::from_raw(codes.code(hash, cell - first) * spread_out);
+    if codes_of_keys.is_empty() {
+        codes_of_keys.try_reserve_exact(usize::try_from(num_cells).map_err(|_| NoMemory)?)?;
+        let mut previous = None;
+        chosen.map(keys, |x| {
+            let cell = x >> dropped_bits;
+            if previous != Some(cell) {
+                previous = Some(cell);
+                codes_of_keys.push(code(cell));
+            }
+        })?;
+    } else {
+        codes_of_keys.iter_mut().for_each(|x| *x = code(u128::from(x.raw()) >> dropped_bits));
+    }
+    let mut sorted = codes_of_keys;
     sort(&mut sorted);
     sorted.dedup();
-    let values = || sorted.iter().map(|code| code.raw() >> shift);
+    let values = || sorted.iter().map(|code| code.raw() / spread_out);
     let num_codes = sorted.len() as u64;
     let low_bits = EliasFano::best_low_bits(num_codes, codes.universe);
     let is_wide = needs_wide_ranks(values(), low_bits);
@@ -53,7 +61,7 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
     payload.resize(parts.end, 0);
     parts.write(&mut payload, values())?;
     let (range_len, mapping) = (budget.range_len, chosen.mapping);
-    let geometry = Geometry { range_len, mapping, dropped_bits, first, last, codes, parts };
+    let geometry = Geometry { range_len, mapping, dropped_bits, first, last, codes, parts, is_short: false };
     Ok((geometry.shape(), payload))
 }
 
@@ -66,27 +74,46 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(chosen: &Chosen, keys: &RangeKeys) -> Result<Self, NoMemory> {
+    /// Maps all keys. Returns their integers as well if they have 64 bits; the codes will take their
+    /// place.
+    fn of(chosen: &Chosen, keys: &RangeKeys) -> Result<(Self, Vec<KeyHash>), NoMemory> {
         let (mut first, mut last) = (None, 0);
         let mut differing_bits = [0; 129];
+        let mut integers = Vec::new();
+        let is_short = chosen.is_short();
+        if is_short {
+            integers.try_reserve_exact(usize::try_from(keys.len()).map_err(|_| NoMemory)?)?;
+        }
         chosen.map(keys, |x| {
-            if first.is_some() {
-                let bits = (u128::BITS - (x ^ last).leading_zeros()) as usize;
-                if let Some(count) = differing_bits.get_mut(bits) {
-                    *count += 1;
+            match first {
+                None => first = Some(x),
+                Some(_) => {
+                    let bits = (u128::BITS - (x ^ last).leading_zeros()) as usize;
+                    if let Some(count) = differing_bits.get_mut(bits) {
+                        *count += 1;
+                    }
                 }
             }
-            first.get_or_insert(x);
             last = x;
+            if is_short {
+                #[expect(clippy::cast_possible_truncation, reason = "all integers have 64 bits")]
+                integers.push(KeyHash::from_raw(x as u64));
+            }
         })?;
-        Ok(Self { first: first.unwrap_or_default(), last, differing_bits })
+        Ok((Self { first: first.unwrap_or_default(), last, differing_bits }, integers))
     }
 
-    /// Returns how many low bits can go so that 99.5 % of the neighbours that differ still differ.
-    fn droppable_bits(&self) -> u32 {
-        let differing: u64 = self.differing_bits.iter().skip(1).sum();
-        let enough = enough(differing);
-        (0..u128::BITS).take_while(|&bits| self.num_cells(bits + 1) > enough).last().map_or(0, |bits| bits + 1).min(119)
+    /// Returns how many low bits to drop. Cells must tell apart 99.5 % of the neighbours that differ.
+    /// The largest such cells are the best, unless smaller ones still fit into the universe: then
+    /// one stretch holds them all, and the only wrong answers are those within a cell.
+    fn droppable_bits(&self, universe: u64) -> u32 {
+        let enough = enough(self.differing_bits.iter().skip(1).sum());
+        if enough == 0 {
+            return 0;
+        }
+        let most = (1..MAX_BITS).rfind(|&bits| self.num_cells(bits) > enough).unwrap_or_default();
+        let fits = |bits: &u32| (self.last >> bits) - (self.first >> bits) < universe.into();
+        (0..=most).find(fits).unwrap_or(most)
     }
 
     /// Returns the number of different integers without their lowest bits.

@@ -1,7 +1,7 @@
 //! Chooses the mapping of a set of keys, and maps the keys in order.
 
 use super::keys::{ByteSet, RangeKeys, Statistics};
-use super::mapping::{FLAG_END, FLAG_SET, MAX_BITS, Mapping, POSITION_LEN_BYTES, rank};
+use super::mapping::{FLAG_END, FLAG_SET, MAX_BITS, Mapping, POSITION_LEN_BYTES, big_endian, rank};
 use super::{MAX_PLAIN_POSITIONS, MAX_POSITIONS, MAX_PREFIX_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
 use crate::codec::u64_bytes;
@@ -26,7 +26,7 @@ pub(super) struct Chosen {
     prefix: Vec<u8>,
     positions: Vec<(Symbols, bool)>,
     sets: Vec<ByteSet>,
-    /// For each position and plain position, the symbol of each byte. The last entry is the radix.
+    /// For each position, the symbol of each byte. The last entry is the radix.
     symbols: Vec<[u16; 257]>,
 }
 
@@ -44,7 +44,8 @@ impl Position {
         let set = *statistics.seen.get(at)?;
         let has_end = *statistics.ends.get(at)?;
         let num_bytes = set.iter().map(|word| word.count_ones()).sum();
-        let (low, high) = ((0..=u8::MAX).find(|&byte| rank(&set, byte).1)?, (0..=u8::MAX).rfind(|&byte| rank(&set, byte).1)?);
+        let (low, high) =
+            ((0..=u8::MAX).find(|&byte| rank(&set, byte).1)?, (0..=u8::MAX).rfind(|&byte| rank(&set, byte).1)?);
         let (low, high) = if num_bytes > MANY_BYTES { (0, u8::MAX) } else { (low, high) };
         Some(Self { set, has_end, low, high, num_bytes })
     }
@@ -64,16 +65,23 @@ impl Position {
 }
 
 impl Chosen {
-    /// Chooses the mapping of sorted keys. With `is_scan`, it has only as many positions as tell
-    /// 99.5 % of the neighbours apart. Otherwise it has as many as fit into [`MAX_BITS`].
-    pub(super) fn new(keys: &RangeKeys, is_scan: bool) -> Result<Self, NoMemory> {
+    /// Chooses the mapping of sorted keys. For scans, it has only as many positions as tell nearly
+    /// all neighbours apart and give `scan_universe` integers. Otherwise it has as many as fit into
+    /// [`MAX_BITS`].
+    pub(super) fn new(keys: &RangeKeys, scan_universe: Option<u64>) -> Result<Self, NoMemory> {
         let statistics = keys.statistics().ok_or(NoMemory)?;
         let prefix = keys.last.get(..keys.shared_len).unwrap_or_default().to_vec();
         let all = Self::positions_of(statistics, keys.shared_len);
-        let len = if is_scan { positions_for_scans(statistics, keys.shared_len, all.len()) } else { all.len() };
+        let for_scans = |universe| positions_for_scans(statistics, keys.shared_len, &all, universe);
+        let len = scan_universe.map_or(all.len(), for_scans);
         let all = all.get(..len).unwrap_or_default();
         let num_plain = all.iter().rev().take_while(|position| position.is_plain()).count();
-        let num_plain = num_plain.min(MAX_PLAIN_POSITIONS.into());
+        let mut num_plain = num_plain.min(MAX_PLAIN_POSITIONS.into());
+        // The radix of the first position changes no integer, and its lowest byte shifts all of them.
+        // So the first position may be plain, too. Then all of them are loaded at once.
+        if all.len() == num_plain + 1 && num_plain < MAX_PLAIN_POSITIONS.into() && !all.iter().any(|p| p.has_end) {
+            num_plain += 1;
+        }
         let (described, _) = all.split_at(all.len() - num_plain);
         let mut chosen = Self {
             mapping: Mapping {
@@ -93,7 +101,7 @@ impl Chosen {
             chosen.positions.push((symbols, position.has_end));
         }
         chosen.mapping.num_sets = as_u8(chosen.sets.len())?;
-        chosen.symbols = chosen.tables(num_plain)?;
+        chosen.symbols = chosen.tables()?;
         Ok(chosen)
     }
 
@@ -134,11 +142,10 @@ impl Chosen {
         number.and_then(|number| u8::try_from(number).ok()).map_or(interval, Symbols::Set)
     }
 
-    fn tables(&self, num_plain: usize) -> Result<Vec<[u16; 257]>, NoMemory> {
+    fn tables(&self) -> Result<Vec<[u16; 257]>, NoMemory> {
         let mut tables = Vec::new();
-        tables.try_reserve_exact(self.positions.len() + num_plain)?;
-        let plain = std::iter::repeat_n((Symbols::Interval(0, u8::MAX), false), num_plain);
-        for (symbols, has_end) in self.positions.iter().copied().chain(plain) {
+        tables.try_reserve_exact(self.positions.len())?;
+        for &(symbols, has_end) in &self.positions {
             let end = u16::from(has_end);
             let mut table = [0u16; 257];
             let set = match symbols {
@@ -179,43 +186,60 @@ impl Chosen {
     }
 
     /// Calls `visit` with the integer of each key, in the order of the keys.
+    #[inline]
     pub(super) fn map(&self, keys: &RangeKeys, mut visit: impl FnMut(u128)) -> Result<(), NoMemory> {
+        let prefix_len = self.prefix.len();
+        let num_plain = usize::from(self.mapping.num_plain);
+        let end = prefix_len + self.symbols.len() + num_plain;
         // The integers of the key's first positions. The next key shares some of them.
         let mut values: Vec<u128> = try_zeros(self.symbols.len() + 1)?;
-        let (prefix_len, num_positions) = (self.prefix.len(), self.symbols.len());
-        keys.for_each_entry(|shared, new| {
+        keys.for_each(|key, shared| {
             let from = shared.saturating_sub(prefix_len);
-            let new = new.get(prefix_len.saturating_sub(shared)..).unwrap_or_default();
-            let Some(mut value) = values.get(from).copied() else {
-                // The keys agree in all positions.
-                return visit(values.last().copied().unwrap_or_default());
-            };
-            let mut bytes = new.iter();
-            let tables = self.symbols.get(from..num_positions).unwrap_or_default();
-            for (table, value_behind) in tables.iter().zip(values.iter_mut().skip(from + 1)) {
-                let [symbols @ .., radix] = table;
-                // A key that has ended has symbol 0, here and behind.
-                let symbol = bytes.next().and_then(|&byte| symbols.get(usize::from(byte)).copied()).unwrap_or_default();
-                value = value * u128::from(*radix) + u128::from(symbol);
-                *value_behind = value;
+            if let Some(mut value) = values.get(from).copied() {
+                let mut bytes = key.iter().skip(prefix_len + from);
+                let tables = self.symbols.get(from..).unwrap_or_default();
+                for (table, value_behind) in tables.iter().zip(values.iter_mut().skip(from + 1)) {
+                    let [symbols @ .., radix] = table;
+                    // A key that has ended has symbol 0, here and behind.
+                    let symbol =
+                        bytes.next().and_then(|&byte| symbols.get(usize::from(byte)).copied()).unwrap_or_default();
+                    value = value * u128::from(*radix) + u128::from(symbol);
+                    *value_behind = value;
+                }
             }
-            visit(value);
+            let value = values.last().copied().unwrap_or_default();
+            // No key ends in the plain positions, but it may have ended before them.
+            let plain = big_endian(key, end, num_plain).filter(|_| key.len() >= end).unwrap_or_default();
+            visit(value << (8 * num_plain) | plain);
         });
         Ok(())
     }
+
+    /// Returns whether all integers are below 2^64.
+    pub(super) fn is_short(&self) -> bool {
+        let radixes = self.symbols.iter().map(|table| u128::from(table.last().copied().unwrap_or_default()));
+        let product = radixes.fold(1u128 << (8 * self.mapping.num_plain), u128::saturating_mul);
+        product <= 1 << u64::BITS
+    }
 }
 
-/// Returns how many of the first `len` positions tell apart 99.5 % of the neighbours that all of
-/// them tell apart.
-fn positions_for_scans(statistics: &Statistics, start: usize, len: usize) -> usize {
-    let differing = || statistics.agreeing.iter().skip(start).take(len);
+/// Returns how many positions tell nearly all neighbours apart that all of them tell apart, and have
+/// at least `universe` integers. Positions with one symbol behind them are free.
+fn positions_for_scans(statistics: &Statistics, start: usize, all: &[Position], universe: u64) -> usize {
+    let differing = || statistics.agreeing.iter().skip(start).take(all.len());
     let enough = super::enough(differing().sum());
-    let mut sum = 0;
-    let found = differing().position(|&count| {
+    let (mut sum, mut product) = (0, 1u128);
+    let radix = |position: &Position| u128::from(position.num_bytes) + u128::from(position.has_end);
+    let mut found = 0;
+    for (&count, position) in differing().zip(all) {
+        if sum >= enough && product >= universe.into() && radix(position) > 1 {
+            break;
+        }
         sum += count;
-        sum >= enough
-    });
-    found.map_or(len, |position| position + 1)
+        product = product.saturating_mul(radix(position));
+        found += 1;
+    }
+    found
 }
 
 fn as_u8(len: usize) -> Result<u8, NoMemory> {

@@ -17,6 +17,7 @@ use crate::hash::KeyHasher;
 const PRIME: u64 = (1 << 61) - 1;
 /// The hash takes integers in pieces of so many bits, all below the prime.
 const PIECE_BITS: u32 = 60;
+const PIECE: u64 = (1 << PIECE_BITS) - 1;
 
 /// The numbers of a pairwise independent hash function. They come from the key hasher, so that a
 /// secret protects them, too.
@@ -38,10 +39,13 @@ impl RangeHash {
     /// Hashes an integer below 2^120 to a number below `universe`, which is at most [`MAX_CODES`].
     #[inline(always)]
     fn of_stretch(&self, stretch: u128, universe: u64) -> u64 {
-        const PIECE: u64 = (1 << PIECE_BITS) - 1;
-        let [one, two] = self.factors;
         #[expect(clippy::cast_possible_truncation, reason = "the pieces are meant")]
-        let (low, high) = (stretch as u64 & PIECE, (stretch >> PIECE_BITS) as u64 & PIECE);
+        self.of_pieces(stretch as u64 & PIECE, (stretch >> PIECE_BITS) as u64 & PIECE, universe)
+    }
+
+    #[inline(always)]
+    fn of_pieces(&self, low: u64, high: u64, universe: u64) -> u64 {
+        let [one, two] = self.factors;
         // Each product is below 2^62, so the sums stay below 2^64.
         let mut sum = product(one, low) + self.addend;
         if high != 0 {
@@ -112,33 +116,52 @@ impl Codes {
         if code >= self.universe { code - self.universe } else { code }
     }
 
-    /// Calls `any` for the intervals of codes of `from..=to`, until it returns `true` or `None`.
-    /// Returns `Some(true)` for a range over more than two stretches.
+    /// Returns the codes of `from..=to` if they are one interval, as they nearly always are: the
+    /// integers lie in one stretch, and the codes do not wrap around.
     #[inline(always)]
-    pub(super) fn any_of(
-        &self,
-        hash: &RangeHash,
-        from: u128,
-        to: u128,
-        any: impl Fn(u64, u64) -> Option<bool>,
-    ) -> Option<bool> {
+    pub(super) fn interval(&self, hash: &RangeHash, from: u128, to: u128) -> Option<(u64, u64)> {
+        if from >> self.stretch_bits != to >> self.stretch_bits {
+            return None;
+        }
+        let start = self.code(hash, from);
+        let end = start + (self.low(to) - self.low(from));
+        (end < self.universe).then_some((start, end))
+    }
+
+    /// Returns the result of [`Codes::interval`] for integers of 64 bits.
+    #[inline(always)]
+    pub(super) fn short_interval(&self, hash: &RangeHash, from: u64, to: u64) -> Option<(u64, u64)> {
+        let stretch = from >> self.stretch_bits;
+        if stretch != to >> self.stretch_bits {
+            return None;
+        }
+        let start = hash.of_pieces(stretch & PIECE, stretch >> PIECE_BITS, self.universe);
+        let start = start + (from & ((1 << self.stretch_bits) - 1));
+        let start = if start >= self.universe { start - self.universe } else { start };
+        let end = start + (to - from);
+        (end < self.universe).then_some((start, end))
+    }
+
+    /// Returns the codes of `from..=to` as up to four intervals, or `None` for a range over more
+    /// than two stretches.
+    pub(super) fn intervals(&self, hash: &RangeHash, from: u128, to: u128) -> Option<[Option<(u64, u64)>; 4]> {
         let (first, last) = (from >> self.stretch_bits, to >> self.stretch_bits);
-        let part = |stretch, from: u64, to: u64| -> Option<bool> {
-            let start = hash.of_stretch(stretch, self.universe) + from;
-            let start = if start >= self.universe { start - self.universe } else { start };
-            let end = start + (to - from);
-            if end < self.universe {
-                return any(start, end);
-            }
-            // The interval wraps around.
-            Some(any(start, self.universe - 1)? || any(0, end - self.universe)?)
-        };
-        if first == last {
-            return part(first, self.low(from), self.low(to));
-        }
         if last - first > 1 {
-            return Some(true);
+            return None;
         }
-        Some(part(first, self.low(from), (1 << self.stretch_bits) - 1)? || part(last, 0, self.low(to))?)
+        let whole = last << self.stretch_bits;
+        // Nothing of the second stretch is left if there is one stretch.
+        let parts = if first == last { [Some((from, to)), None] } else { [Some((from, whole - 1)), Some((whole, to))] };
+        let universe = self.universe;
+        let of_part = |part: Option<(u128, u128)>| {
+            let Some((from, to)) = part else { return [None; 2] };
+            let start = self.code(hash, from);
+            let end = start + (self.low(to) - self.low(from));
+            // An interval that wraps around is two.
+            let wrapped = end.checked_sub(universe).map(|end| (0, end));
+            [Some((start, end.min(universe - 1))), wrapped]
+        };
+        let [[a, b], [c, d]] = parts.map(of_part);
+        Some([a, b, c, d])
     }
 }

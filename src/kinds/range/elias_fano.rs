@@ -11,6 +11,7 @@
 
 use super::bytes::Bytes;
 use crate::bits::NoMemory;
+use crate::codec::{u16_bytes, u32_at, u64_bytes, u64_from};
 use crate::kinds::guard::Guard;
 use crate::simd::{Portable, Simd};
 
@@ -68,13 +69,7 @@ impl EliasFano {
     /// Returns whether a code lies in `from..=to`. Returns `None` if the parts contradict each
     /// other, or if a byte is not sound.
     #[inline(always)]
-    pub(super) fn any<G: Guard>(
-        &self,
-        simd: impl Simd,
-        bytes: &Bytes<'_, G>,
-        from: u64,
-        to: u64,
-    ) -> Option<bool> {
+    pub(super) fn any<G: Guard>(&self, simd: impl Simd, bytes: &Bytes<'_, G>, from: u64, to: u64) -> Option<bool> {
         let bucket = from >> self.low_bits;
         let at = self.bucket_start(simd, bytes, bucket)?;
         let ones = bytes.window(self.highs_at, at)?.trailing_ones();
@@ -156,22 +151,20 @@ impl EliasFano {
             return self.bucket_start_from(bytes, from, bucket % STEP);
         };
         let (words, _) = words.as_chunks::<8>();
-        let zeros = |i: usize| words.get(i).map_or(0, |word| !crate::codec::u64_from(word));
         // Zeros in front of `from` in its word count as well.
+        let front = !u64_from(words.first()?) & !(u64::MAX << (from % 64));
         #[expect(clippy::cast_possible_truncation, reason = "below STEP")]
-        let wanted = (bucket % STEP) as u32 + (zeros(0) & !(u64::MAX << (from % 64))).count_ones();
+        let wanted = (bucket % STEP) as u32 + front.count_ones();
         let (mut sum, mut index, mut before) = (0, 0, 0);
-        for i in 0..words.len() {
-            sum += zeros(i).count_ones();
+        for word in words {
+            sum += (!u64_from(word)).count_ones();
             let is_before = sum < wanted;
             index += usize::from(is_before);
             before = if is_before { sum } else { before };
         }
-        if index == words.len() {
-            return self.bucket_start_from(bytes, from, bucket % STEP);
-        }
+        let Some(word) = words.get(index) else { return self.bucket_start_from(bytes, from, bucket % STEP) };
         let rank = wanted - before;
-        let behind = if rank == 0 { 0 } else { simd.select(zeros(index), rank - 1) + 1 };
+        let behind = if rank == 0 { 0 } else { simd.select(!u64_from(word), rank - 1) + 1 };
         Some((first + index) as u64 * 64 + u64::from(behind))
     }
 
@@ -284,7 +277,7 @@ impl Writer<'_> {
         self.num_lows += bits;
         if self.num_lows >= 64 {
             let word = self.payload.get_mut(self.lows_at..)?.first_chunk_mut::<8>()?;
-            *word = crate::codec::u64_bytes(self.lows);
+            *word = u64_bytes(self.lows);
             self.lows_at += 8;
             self.num_lows -= 64;
             self.lows = low >> (bits - self.num_lows);
@@ -303,7 +296,7 @@ impl Writer<'_> {
             Some(())
         };
         let count = count as u32;
-        let [a, b, c, d, ..] = crate::codec::u64_bytes(count.into());
+        let [a, b, c, d, ..] = u64_bytes(count.into());
         if self.parts.is_wide {
             return set(self.parts.ranks_at + index * 4, &[a, b, c, d]);
         }
@@ -311,9 +304,9 @@ impl Writer<'_> {
         if step % STEPS_PER_BASE == 0 {
             set(base_at, &[a, b, c, d])?;
         }
-        let base = crate::codec::u32_at(self.payload, base_at)?;
+        let base = u32_at(self.payload, base_at)?;
         let delta = u16::try_from(count - base).ok()?;
-        let bytes = crate::codec::u16_bytes(delta);
+        let bytes = u16_bytes(delta);
         self.payload.get_mut(self.parts.ranks_at + index * 2..)?.first_chunk_mut::<2>().map(|pair| *pair = bytes)
     }
 
@@ -323,7 +316,7 @@ impl Writer<'_> {
             self.put_rank(count)?;
         }
         let rest = usize::try_from(self.num_lows.div_ceil(8)).ok()?;
-        let bytes = crate::codec::u64_bytes(self.lows);
+        let bytes = u64_bytes(self.lows);
         self.payload.get_mut(self.lows_at..self.lows_at + rest)?.copy_from_slice(bytes.get(..rest)?);
         (count == self.parts.num_codes).then_some(())
     }

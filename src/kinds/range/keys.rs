@@ -172,7 +172,8 @@ impl Statistics {
 
     /// The bytes before `shared` were seen in the key before.
     fn add(&mut self, key: &[u8], shared: usize, is_first: bool) {
-        for (set, &byte) in self.seen.iter_mut().zip(key).skip(shared) {
+        let sets = self.seen.get_mut(shared..).unwrap_or_default();
+        for (set, &byte) in sets.iter_mut().zip(key.get(shared..).unwrap_or_default()) {
             if let Some(word) = set.get_mut(usize::from(byte) / 64) {
                 *word |= 1 << (byte % 64);
             }

@@ -20,7 +20,7 @@ pub(in crate::kinds) struct Grafite;
 /// The longest range that a filter may be meant for.
 pub(crate) const MAX_RANGE_LEN: u64 = 1 << 40;
 /// The largest budget, in thousandths of a bit per key.
-const MAX_MILLIBITS: u32 = 40_000;
+const MAX_MILLIBITS: u32 = 50_000;
 /// The planned length of the record.
 const RECORD_LEN_BYTES: usize = 52;
 /// A query reads the mapping, two lines of ranks, two of the high bits, and one of the low bits.
@@ -46,7 +46,7 @@ impl Kind for Grafite {
     type Geometry = Geometry;
     const BUDGETS: Budgets = Budgets::UpTo(MAX_MILLIBITS);
     const LOWEST_RATE: &'static str =
-        "the lowest false-positive rate of a range filter is 6.3e-11, with 40 bits per key; use a higher rate";
+        "the lowest false-positive rate of a range filter is 6.1e-14, with 50 bits per key; use a higher rate";
     const HAS_COMPACT: bool = false;
 
     fn rate_of_many(millibits: u32) -> f64 {
@@ -65,7 +65,13 @@ impl Kind for Grafite {
         let bits = len_bits(num_keys, universe, EliasFano::best_low_bits(num_keys, universe));
         let len_bytes = u64::try_from(bits.div_ceil(64) * 8).map_err(|_| TOO_LARGE)?;
         let rate = (len * num_keys as f64 / universe as f64).min(1.0);
-        Ok(Planned { len_bytes, record_len_bytes: RECORD_LEN_BYTES, rate, lines_if_absent: LINES, lines_if_present: LINES })
+        Ok(Planned {
+            len_bytes,
+            record_len_bytes: RECORD_LEN_BYTES,
+            rate,
+            lines_if_absent: LINES,
+            lines_if_present: LINES,
+        })
     }
 
     /// Returns the always-maybe filter: hashes do not tell where keys lie. [`super::build_range`]

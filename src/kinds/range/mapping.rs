@@ -28,6 +28,9 @@ pub(super) const FLAG_END: u8 = 1;
 /// and the highest byte of an interval follow.
 pub(super) const FLAG_SET: u8 = 2;
 
+/// Up to so many positions, comparing two bounds takes longer than mapping both.
+const FEW_POSITIONS: usize = 2;
+
 /// The lengths of the parts of a mapping at the start of a payload.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Mapping {
@@ -79,6 +82,42 @@ impl Mapping {
         usize::from(self.prefix_len) + positions + usize::from(self.num_sets) * SET_LEN_BYTES
     }
 
+    /// Returns the integers `from..=to` between two bounds whose plain positions are all that there
+    /// is, in 64 bits: keys that are integers, with or without a common prefix. The result is that of
+    /// [`Mapping::between`]; if `from` is above `to`, no key lies between the bounds. Returns `None` if
+    /// the mapping or a bound is of another form.
+    #[inline(always)]
+    pub(super) fn short_between<G: Guard>(
+        &self,
+        bytes: &Bytes<'_, G>,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> Option<(u64, u64)> {
+        let (Bound::Included(one) | Bound::Excluded(one), Bound::Included(other) | Bound::Excluded(other)) =
+            (lower, upper)
+        else {
+            return None;
+        };
+        let num_plain = usize::from(self.num_plain);
+        let end = usize::from(self.prefix_len) + num_plain;
+        if self.num_positions > 0 || num_plain > 8 || one.len() < end || other.len() < end {
+            return None;
+        }
+        if self.prefix_len > 0 {
+            let prefix = bytes.get(0, self.prefix_len.into())?;
+            if !one.starts_with(prefix) || !other.starts_with(prefix) {
+                return None;
+            }
+        }
+        let (from, to) = (up_to_eight(one, end, num_plain)?, up_to_eight(other, end, num_plain)?);
+        // See `between`: all cuts are exact.
+        let is_from_below = self.is_whole && (matches!(lower, Bound::Excluded(_)) || one.len() > end);
+        let is_to_left_out = self.is_whole && matches!(upper, Bound::Excluded(_)) && other.len() == end;
+        let from = from.checked_add(u64::from(is_from_below));
+        let to = to.checked_sub(u64::from(is_to_left_out));
+        Some(from.zip(to).unwrap_or((1, 0)))
+    }
+
     /// Returns the integers `from..to` between two bounds. Keys between the bounds have no other
     /// integers. If `from` is not below `to`, no key lies between the bounds.
     #[inline(always)]
@@ -102,9 +141,8 @@ impl Mapping {
         // bytes of the bound are cut off, a prefix of it, which lies below.
         let is_below = |cut: Cut, is_excluded| cut.is_exact && self.is_whole && (is_excluded || !cut.is_whole);
         let is_left_out = |cut: Cut, is_excluded| self.is_whole && cut.is_whole && is_excluded;
-        let from = lower_cut.map_or(0, |cut| {
-            cut.value + u128::from(is_below(cut, matches!(lower, Bound::Excluded(_))))
-        });
+        let from =
+            lower_cut.map_or(0, |cut| cut.value + u128::from(is_below(cut, matches!(lower, Bound::Excluded(_)))));
         let to = upper_cut.map_or(1 << MAX_BITS, |cut| {
             cut.value + u128::from(cut.is_exact && !is_left_out(cut, matches!(upper, Bound::Excluded(_))))
         });
@@ -133,7 +171,7 @@ impl<'a> Header<'a> {
     /// Returns the cuts of two bounds. The positions in which the bounds agree are mapped once.
     #[inline(always)]
     fn cut_both(&self, one: &[u8], other: &[u8]) -> Option<(Cut, Cut)> {
-        if self.positions.is_empty() {
+        if self.positions.len() <= FEW_POSITIONS {
             return Some((self.cut(one)?, self.cut(other)?));
         }
         let shared = shared_len(one, other).checked_sub(self.prefix.len());
@@ -183,21 +221,28 @@ impl<'a> Header<'a> {
     #[inline(always)]
     fn finish(&self, suffix: &[u8], from: usize, value: u128) -> Option<Cut> {
         let num_positions = self.positions.len();
+        let num_plain = usize::from(self.mapping.num_plain);
+        if num_positions == 0 && suffix.len() >= num_plain {
+            let value = big_endian(suffix, num_plain, num_plain)?;
+            return Some(Cut { value, is_exact: true, is_whole: suffix.len() == num_plain });
+        }
         let value = match if from == num_positions { Ok(value) } else { self.walk_from(suffix, from, value)? } {
             Ok(value) => value,
             Err(cut) => return Some(cut),
         };
-        let num_plain = usize::from(self.mapping.num_plain);
         let end = num_positions + num_plain;
         let is_exact = suffix.len() >= end;
-        let plain = if is_exact { big_endian(suffix, end, num_plain)? } else { cut_plain(suffix, num_positions, num_plain) };
+        let plain =
+            if is_exact { big_endian(suffix, end, num_plain)? } else { cut_plain(suffix, num_positions, num_plain) };
         Some(Cut { value: value << (8 * num_plain) | plain, is_exact, is_whole: suffix.len() == end })
     }
 
+    #[inline(always)]
     fn walk_from(&self, suffix: &[u8], from: usize, value: u128) -> Option<Result<u128, Cut>> {
         self.walk_value(suffix, from, self.positions.len(), value)
     }
 
+    #[inline(always)]
     fn walk(&self, suffix: &[u8], from: usize, to: usize) -> Option<Result<u128, Cut>> {
         self.walk_value(suffix, from, to, 0)
     }
@@ -219,6 +264,8 @@ impl<'a> Header<'a> {
     }
 
     /// Appends symbols 0 for all positions behind `at`.
+    #[cold]
+    #[inline(never)]
     fn zeros_behind(&self, at: usize, mut value: u128) -> Option<u128> {
         for position in self.positions.iter().skip(at + 1) {
             value = value.wrapping_mul(self.symbol(position, None)?.radix.into());
@@ -267,7 +314,7 @@ pub(super) fn rank(set: &ByteSet, byte: u8) -> (u64, bool) {
 
 /// Returns the `len` bytes before `end` as an integer, the first byte highest.
 #[inline(always)]
-fn big_endian(bytes: &[u8], end: usize, len: usize) -> Option<u128> {
+pub(super) fn big_endian(bytes: &[u8], end: usize, len: usize) -> Option<u128> {
     if len > 8 {
         let low = u64_big_at(bytes, end.checked_sub(8)?)?;
         return Some(u128::from(up_to_eight(bytes, end - 8, len - 8)?) << 64 | u128::from(low));

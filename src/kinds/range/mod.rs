@@ -19,8 +19,8 @@ mod bytes;
 mod choose;
 mod codes;
 mod elias_fano;
-mod kind;
 mod keys;
+mod kind;
 mod mapping;
 mod query;
 mod record;
@@ -30,9 +30,9 @@ mod tests;
 pub(crate) use build::build as build_range;
 pub(crate) use codes::RangeHash;
 pub(crate) use keys::RangeKeys;
-pub(crate) use kind::{MAX_RANGE_LEN, max_keys_of_rate, range_rate};
 pub(super) use kind::Grafite;
-pub(crate) use query::RangeKernel;
+pub(crate) use kind::{MAX_RANGE_LEN, max_keys_of_rate, range_rate};
+pub(crate) use query::{RangeKernel, is_empty as is_empty_range};
 
 pub(super) use record::Geometry;
 

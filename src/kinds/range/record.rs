@@ -3,10 +3,10 @@
 
 use std::fmt;
 
+use super::SCAN_CELLS;
 use super::codes::Codes;
 use super::elias_fano::EliasFano;
 use super::mapping::{MAX_BITS, Mapping};
-use super::SCAN_CELLS;
 use crate::codec::{Cursor, put_varint, u128_bytes, u128_from};
 use crate::error::{Error, Field, Result};
 use crate::kinds::kind::FilterKind;
@@ -24,6 +24,8 @@ pub(crate) struct Geometry {
     pub(super) last: u128,
     pub(super) codes: Codes,
     pub(super) parts: EliasFano,
+    /// Whether all cells have 64 bits.
+    pub(super) is_short: bool,
 }
 
 /// The flag of a mapping without cut keys.
@@ -96,15 +98,20 @@ impl Geometry {
         let start = mapping.len_bytes().next_multiple_of(8);
         let parts = EliasFano::new(start, num_codes, universe, low_bits.into(), flags & FLAG_WIDE != 0)?;
         let codes = Codes { universe, stretch_bits: stretch_bits.into() };
-        Some(Self { range_len, mapping, dropped_bits: dropped_bits.into(), first, last, codes, parts })
+        let is_short = u64::try_from(last).is_ok() && dropped_bits < 64;
+        Some(Self { range_len, mapping, dropped_bits: dropped_bits.into(), first, last, codes, parts, is_short })
     }
 
     /// Returns the bound of the FPR for ranges of the length that the filter is meant for.
     pub(crate) fn expected_rate(&self) -> f64 {
-        if self.last - self.first < self.codes.universe.into() {
-            return 0.0;
-        }
-        let len = if self.range_len == 0 { SCAN_CELLS } else { self.range_len };
+        let is_one_stretch = self.last - self.first < self.codes.universe.into();
+        let len = match self.range_len {
+            // Each of the two ends of a scan may lie in the cell of a key.
+            0 if is_one_stretch && self.dropped_bits > 0 => 2,
+            _ if is_one_stretch => return 0.0,
+            0 => SCAN_CELLS,
+            range_len => range_len,
+        };
         (len as f64 * self.parts.num_codes as f64 / self.codes.universe as f64).min(1.0)
     }
 }

@@ -39,11 +39,17 @@ impl Filter {
     }
 
     fn ask(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
-        let answer = |isa| RangeKernel::on(isa).may_contain(&self.geometry, &self.hash, &self.padded, self.len, lower, upper);
+        let answer =
+            |isa| RangeKernel::on(isa).may_contain(&self.geometry, &self.hash, &self.padded, self.len, lower, upper);
         let answers: Vec<bool> = Isa::available().map(answer).collect();
         assert!(answers.iter().all(|&answer| answer == answers[0]), "{lower:?} {upper:?}: {answers:?}");
-        let guarded =
-            self.geometry.may_contain_guarded(&self.hash, &self.padded, self.len, (lower, upper), &NoLessThanAll(self.len));
+        let guarded = self.geometry.may_contain_guarded(
+            &self.hash,
+            &self.padded,
+            self.len,
+            (lower, upper),
+            &NoLessThanAll(self.len),
+        );
         assert_eq!(guarded, answers[0], "guarded");
         answers[0]
     }
@@ -152,7 +158,8 @@ fn keys_and_bounds_of_all_lengths_deny_no_key() {
         let prefix_len = [0, 8, 16, 100, 254, 255, 256, 300, 509, 510, 511, 700][next(12) as usize];
         let alphabet = 1 + next(if seed % 3 == 0 { 256 } else { 12 });
         let mut key = |max: u64| -> Vec<u8> {
-            let rest = (0..next(max + 1)).map(|_| [0xff - next(alphabet) as u8, next(alphabet) as u8][(seed % 2) as usize]);
+            let rest =
+                (0..next(max + 1)).map(|_| [0xff - next(alphabet) as u8, next(alphabet) as u8][(seed % 2) as usize]);
             let mut key = vec![0xff; prefix_len];
             key.extend(rest.collect::<Vec<_>>());
             key
@@ -201,7 +208,8 @@ fn check_codes(codes: &BTreeSet<u64>, universe: u64, low_bits: u32, is_wide: boo
 #[test]
 fn elias_fano_answers_every_interval_exactly() {
     for universe in [1, 2, 3, 64, 65, 300] {
-        let intervals: Vec<(u64, u64)> = (0..universe).flat_map(|from| (from..universe).map(move |to| (from, to))).collect();
+        let intervals: Vec<(u64, u64)> =
+            (0..universe).flat_map(|from| (from..universe).map(move |to| (from, to))).collect();
         for density in [1, 2, 7, 100] {
             let codes: BTreeSet<u64> = (0..universe).filter(|&x| mix(x) % density == 0).chain([universe - 1]).collect();
             for low_bits in 0..10 {
@@ -217,11 +225,16 @@ fn elias_fano_answers_for_clusters_and_gaps() {
         // A cluster at the start, one in the middle and a single code at the end.
         let universe = 1u64 << (18 + i);
         let start = universe / 3;
-        let codes: BTreeSet<u64> = (0..count).chain((0..count).map(|x| start + x / 2 * 3)).filter(|&x| x < universe).chain([universe - 1]).collect();
+        let codes: BTreeSet<u64> = (0..count)
+            .chain((0..count).map(|x| start + x / 2 * 3))
+            .filter(|&x| x < universe)
+            .chain([universe - 1])
+            .collect();
         let low_bits = EliasFano::best_low_bits(codes.len() as u64, universe);
         let is_wide = needs_wide_ranks(codes.iter().copied(), low_bits);
         assert!(i == 40 || low_bits == 0 || is_wide, "{i}: {low_bits}");
-        let near = [0, count - 1, count, count + 1, start - 1, start, start + 1, start + count, universe - 2, universe - 1];
+        let near =
+            [0, count - 1, count, count + 1, start - 1, start, start + 1, start + count, universe - 2, universe - 1];
         let mut intervals = Vec::new();
         for from in near.into_iter().filter(|&x| x < universe) {
             intervals.extend(near.into_iter().filter(|&to| to >= from && to < universe).map(|to| (from, to)));
@@ -268,7 +281,14 @@ fn payloads_that_contradict_themselves_do_not_panic() {
                 let (lower, upper) = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
                 for isa in Isa::available() {
                     let kernel = RangeKernel::on(isa);
-                    let _ = kernel.may_contain(&hostile.geometry, &hostile.hash, &hostile.padded, hostile.len, lower, upper);
+                    let _ = kernel.may_contain(
+                        &hostile.geometry,
+                        &hostile.hash,
+                        &hostile.padded,
+                        hostile.len,
+                        lower,
+                        upper,
+                    );
                     // Bytes that are missing prove nothing.
                     assert!(
                         kernel.may_contain(&sound.geometry, &sound.hash, &[], sound.len, lower, upper)
