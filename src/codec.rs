@@ -1,7 +1,7 @@
 //! Converts integers to bytes and back, in little-endian order, as all formats of this crate store
-//! them.
+//! them. One function reads big-endian keys.
 
-use byteorder::{ByteOrder, LittleEndian};
+use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
 /// Longest encoding of a 64-bit varint (LEB128: seven bits per byte, lowest first).
 pub const MAX_VARINT_LEN_BYTES: usize = 10;
@@ -245,6 +245,14 @@ pub fn u64_from(bytes: &[u8; 8]) -> u64 {
 #[inline]
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(u32_from)
+}
+
+/// Decodes the 64-bit integer at `offset` whose highest byte comes first. Returns `None` if the
+/// bytes end before the integer does.
+#[must_use]
+#[inline]
+pub fn u64_big_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    bytes.get(offset..)?.first_chunk::<8>().map(|word| BigEndian::read_u64(word))
 }
 
 #[cfg(test)]

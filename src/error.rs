@@ -392,6 +392,7 @@ fields! {
     PartitionIndex = "partition index",
     Partition = "partition",
     CompactFilter = "compact filter",
+    Ranges = "range filter",
 }
 
 /// Checks that a table of errors has each variant, and that each message says what to do next.

@@ -5,7 +5,10 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
-use crate::kinds::{self, Budget, Budgets, Effort, Filled, FilterKind, MILLIBITS, Shape, math};
+use crate::kinds::{
+    self, Budget, Budgets, Effort, Filled, FilterKind, MAX_RANGE_LEN, MILLIBITS, Shape, math, max_keys_of_rate,
+    range_rate,
+};
 
 const EMPTY_TAKES_NO_SPEC: &str =
     "the kind empty cannot be requested, because the builder chooses it if no key is added; try bloom:10";
@@ -95,11 +98,55 @@ impl FilterSpec {
         Ok(Self { kind, budget: Budget { rate: Some(rate), ..Budget::of_millibits(millibits) } })
     }
 
+    /// Returns the specification of a range filter for ranges of at most `range_len` integers: keys
+    /// of a fixed length count as big-endian integers. The budget, bits per key or an FPR, is then
+    /// meant for ranges of this length. In text: `grafite:L=1024:fpr=0.01`.
+    ///
+    /// Without a range length, a range filter is for scans between neighbouring keys: it adapts to
+    /// the distances of the keys.
+    ///
+    /// ```
+    /// use filterblock::FilterSpec;
+    /// let spec: FilterSpec = "grafite:fpr=0.01".parse()?;
+    /// assert_eq!(spec.with_range_len(1024)?, "grafite:L=1024:fpr=0.01".parse()?);
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the kind is not [`FilterKind::Grafite`], if `range_len` is 0 or
+    /// more than 2^40, or if no budget reaches the rate.
+    pub fn with_range_len(self, range_len: u64) -> Result<Self> {
+        let invalid = |reason| Error::invalid("filter", format!("{self} with L={range_len}"), reason);
+        if self.kind != FilterKind::Grafite {
+            return Err(invalid(ONLY_GRAFITE));
+        }
+        if !(1..=MAX_RANGE_LEN).contains(&range_len) {
+            return Err(invalid(RANGE_LEN_EXPECTED));
+        }
+        let millibits = match self.budget.rate {
+            None => Some(self.budget.millibits),
+            Some(rate) => math::least_millibits(rate, MILLIBITS, |millibits| range_rate(range_len, millibits)),
+        };
+        let millibits = millibits.ok_or_else(|| invalid("no range filter has such a low rate; use a higher rate"))?;
+        Ok(Self { budget: Budget { range_len, millibits, ..self.budget }, ..self })
+    }
+
+    /// Returns whether a filter of this specification answers for ranges of keys.
+    pub(crate) fn is_for_ranges(self) -> bool {
+        self.kind == FilterKind::Grafite
+    }
+
     /// Checks that a filter of `num_keys` keys can have the requested FPR at all.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if no filter of `num_keys` keys reaches the FPR.
     pub(crate) fn check_keys(&self, num_keys: u64) -> Result<()> {
+        if self.is_for_ranges() {
+            if num_keys as f64 <= max_keys_of_rate(self.budget) {
+                return Ok(());
+            }
+            return Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), TOO_MANY_CODES));
+        }
         if self.budget.rate.is_none_or(|rate| math::equal_hash(num_keys) <= rate) {
             return Ok(());
         }
@@ -157,9 +204,18 @@ impl FilterSpec {
     /// number of keys.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
-        self.kind.rate_of_many(self.budget.millibits)
+        match self.budget.range_len {
+            0 => self.kind.rate_of_many(self.budget.millibits),
+            range_len => range_rate(range_len, self.budget.millibits),
+        }
     }
 }
+
+const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
+const RANGE_LEN_EXPECTED: &str = "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
+/// Why a range filter of so many keys cannot have the rate.
+const TOO_MANY_CODES: &str = "the codes of a range filter have 56 bits, so the number of keys times the range length \
+                              is at most 2^56 times the rate; use a higher rate, shorter ranges or filters of fewer keys";
 
 /// Why no filter of so many keys reaches the rate, even with more bits.
 pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so n keys have a false-positive rate of at least n / 2^64; \
@@ -186,6 +242,7 @@ fn missing_budget(kind: FilterKind) -> &'static str {
         FilterKind::Ribbon => "missing budget; try ribbon:7 or ribbon:fpr=0.01",
         FilterKind::BumpedRibbon => "missing budget; try bumped-ribbon:7 or bumped-ribbon:fpr=0.01",
         FilterKind::BinaryFuse => "missing budget; try binary-fuse:8 or binary-fuse:fpr=0.01",
+        FilterKind::Grafite => "missing budget; try grafite:12.7 or grafite:fpr=0.01",
     }
 }
 
@@ -259,10 +316,14 @@ impl Default for FilterSpec {
 
 impl fmt::Display for FilterSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if self.budget.range_len > 0 {
+            write!(f, ":L={}", self.budget.range_len)?;
+        }
         match self.budget.rate {
-            _ if !self.kind.takes_budget() => write!(f, "{}", self.kind),
-            Some(rate) => write!(f, "{}:fpr={rate}", self.kind),
-            None => write!(f, "{}:{}", self.kind, f64::from(self.budget.millibits) / 1000.0),
+            _ if !self.kind.takes_budget() => Ok(()),
+            Some(rate) => write!(f, ":fpr={rate}"),
+            None => write!(f, ":{}", f64::from(self.budget.millibits) / 1000.0),
         }?;
         f.write_str(if self.budget.compact { ":compact" } else { "" })
     }
@@ -285,6 +346,14 @@ impl FromStr for FilterSpec {
         }
         let (name, budget) = text.split_once(':').unwrap_or((text, ""));
         let kind = FilterKind::from_name(name).ok_or_else(|| invalid(unknown_kind(name)))?;
+        if let Some(rest) = budget.strip_prefix("L=") {
+            let (len, budget) = rest.split_once(':').unwrap_or((rest, ""));
+            let len = len.parse().map_err(|_| invalid(RANGE_LEN_EXPECTED.to_owned()))?;
+            if budget.starts_with("L=") {
+                return Err(invalid(RANGE_LEN_EXPECTED.to_owned()));
+            }
+            return format!("{name}:{budget}").parse::<Self>().and_then(|spec| spec.with_range_len(len)).map_err(named);
+        }
         if budget.is_empty() {
             return Err(invalid(missing_budget(kind).to_owned()));
         }
@@ -302,6 +371,7 @@ fn bits_expected(kind: FilterKind) -> String {
         FilterKind::Empty | FilterKind::Full => return missing_budget(kind).to_owned(),
         FilterKind::Ribbon => ("from 1 to 32", 7),
         FilterKind::BinaryFuse => ("8, 12 or 16", 8),
+        FilterKind::Grafite => ("from 1 to 50", 13),
         FilterKind::BumpedRibbon => ("from 1 to 100", 7),
         FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::SplitBlock | FilterKind::SplitBlock512 => {
             ("from 1 to 100", 10)
@@ -371,6 +441,10 @@ mod tests {
             "bumped-ribbon:fpr=0.01",
             "bumped-ribbon:8:compact",
             "binary-fuse:12",
+            "grafite:12.7",
+            "grafite:fpr=0.01",
+            "grafite:L=1024:fpr=0.01",
+            "grafite:L=16:12.7",
             "full",
         ] {
             let spec: FilterSpec = text.parse().unwrap();

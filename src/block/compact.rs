@@ -138,6 +138,7 @@ fn is_compact(kind: FilterKind) -> bool {
         | FilterKind::SplitBlock512
         | FilterKind::Ribbon
         | FilterKind::BumpedRibbon
-        | FilterKind::BinaryFuse => false,
+        | FilterKind::BinaryFuse
+        | FilterKind::Grafite => false,
     }
 }

@@ -159,10 +159,10 @@ impl<'a> Expected<'a> {
         }
         let added = || format!("{:?}", found.added);
         match self.prefixes_by {
-            None if !found.added.whole_keys() => {
+            None if found.added == Added::Prefixes => {
                 return unexpected(Field::Flags, added(), "WholeKeys or Both".to_owned());
             }
-            Some(_) if found.added == Added::WholeKeys => {
+            Some(_) if !found.added.prefixes() => {
                 return unexpected(Field::Flags, added(), "Prefixes or Both".to_owned());
             }
             Some(extractor) if found.extractor != Some(extractor) => {
@@ -182,7 +182,7 @@ impl<'a> Expected<'a> {
     fn check_num_keys(&self, num_keys: u64, added: Added) -> Result<()> {
         let Some(num_entries) = self.num_entries else { return Ok(()) };
         let (least, most) = match added {
-            Added::WholeKeys => (num_entries.min(1), num_entries),
+            Added::WholeKeys | Added::Ranges => (num_entries.min(1), num_entries),
             Added::Both => (num_entries.min(1), if num_entries == 0 { 0 } else { u64::MAX }),
             Added::Prefixes => (0, if num_entries == 0 { 0 } else { u64::MAX }),
         };

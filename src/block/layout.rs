@@ -25,9 +25,15 @@ pub const PARTITION_INDEX_TAG: u8 = 9;
 
 const FLAG_WHOLE_KEYS: u8 = 1;
 const FLAG_PREFIXES: u8 = 2;
+const FLAG_RANGES: u8 = 4;
 const EXTENSION_FINGERPRINT: u8 = 1;
 const EXTENSION_EXTRACTOR: u8 = 2;
 const EXTENSION_LAYERS: u8 = 3;
+const EXTENSION_RANGES: u8 = 4;
+/// The length of a range filter's block, and its checksum.
+const RANGES_LEN_BYTES: usize = 12;
+/// Partitions and the filter behind a range filter begin at multiples of this many bytes.
+pub(super) const ALIGN_BYTES: usize = 64;
 const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 const RECORD_HEAD_LEN_BYTES: usize = 2;
 /// The longest name of a prefix extractor that a writer accepts. A reader accepts every name that
@@ -35,7 +41,11 @@ const RECORD_HEAD_LEN_BYTES: usize = 2;
 pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
 /// The extension has room for the largest record of each tag.
 const _: () = assert!(
-    3 * RECORD_HEAD_LEN_BYTES + FINGERPRINT_LEN_BYTES + MAX_EXTRACTOR_LEN_BYTES + MAX_LAYERS_LEN_BYTES
+    4 * RECORD_HEAD_LEN_BYTES
+        + FINGERPRINT_LEN_BYTES
+        + MAX_EXTRACTOR_LEN_BYTES
+        + MAX_LAYERS_LEN_BYTES
+        + RANGES_LEN_BYTES
         <= MAX_EXTENSION_LEN_BYTES
 );
 
@@ -124,13 +134,22 @@ pub enum Added {
     Prefixes,
     /// Whole keys and prefixes.
     Both,
+    /// Whole keys in their order, for ranges. The filter has no hashes, so every query for a hash is
+    /// answered "maybe".
+    Ranges,
 }
 
 impl Added {
-    /// Returns whether the filter may be asked for whole keys.
+    /// Returns whether the filter may be asked for hashes of whole keys.
     #[must_use]
     pub fn whole_keys(self) -> bool {
-        self != Self::Prefixes
+        matches!(self, Self::WholeKeys | Self::Both)
+    }
+
+    /// Returns whether the filter has prefixes.
+    #[must_use]
+    pub fn prefixes(self) -> bool {
+        matches!(self, Self::Prefixes | Self::Both)
     }
 
     fn flags(self) -> u8 {
@@ -138,11 +157,12 @@ impl Added {
             Self::WholeKeys => FLAG_WHOLE_KEYS,
             Self::Prefixes => FLAG_PREFIXES,
             Self::Both => FLAG_WHOLE_KEYS | FLAG_PREFIXES,
+            Self::Ranges => FLAG_RANGES,
         }
     }
 
     fn from_flags(flags: u8) -> Option<Self> {
-        [Self::WholeKeys, Self::Prefixes, Self::Both].into_iter().find(|added| added.flags() == flags)
+        [Self::WholeKeys, Self::Prefixes, Self::Both, Self::Ranges].into_iter().find(|added| added.flags() == flags)
     }
 }
 
@@ -172,6 +192,33 @@ pub(crate) struct Trailer {
     pub(crate) added: Added,
     /// The name of the prefix extractor, if prefixes were added.
     pub(crate) extractor: Option<String>,
+    /// The range filter of the same keys in front of the payload.
+    pub(crate) ranges: Option<RangesRecord>,
+}
+
+/// The record of a range filter that lies in front of a filter. The record binds the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RangesRecord {
+    /// The length of the range filter's block.
+    pub(crate) len_bytes: u64,
+    /// The checksum of its trailer.
+    pub(crate) checksum: u32,
+}
+
+impl RangesRecord {
+    /// Returns where the payload behind the range filter begins, or `None` if the length does not
+    /// fit the address space.
+    pub(super) fn payload_start(self) -> Option<usize> {
+        usize::try_from(self.len_bytes).ok()?.checked_next_multiple_of(ALIGN_BYTES)
+    }
+
+    /// Returns the bytes of the range filter in front of a payload, or `None` if there are other
+    /// bytes than zeros between the two.
+    pub(super) fn block_in(self, bytes: &[u8]) -> Option<&[u8]> {
+        let (block, padding) =
+            bytes.get(..self.payload_start()?)?.split_at_checked(usize::try_from(self.len_bytes).ok()?)?;
+        padding.iter().all(|&byte| byte == 0).then_some(block)
+    }
 }
 
 /// Returns the length in bytes of a block with a payload of `payload_len_bytes`, a record of layers
@@ -211,7 +258,11 @@ impl Trailer {
 
     /// Returns the length of the extension in bytes, without the record of layers.
     pub(super) fn extension_len_bytes(&self) -> usize {
-        let records = [self.hash.fingerprint.map(|_| FINGERPRINT_LEN_BYTES), self.extractor.as_ref().map(String::len)];
+        let records = [
+            self.hash.fingerprint.map(|_| FINGERPRINT_LEN_BYTES),
+            self.extractor.as_ref().map(String::len),
+            self.ranges.map(|_| RANGES_LEN_BYTES),
+        ];
         records.iter().flatten().map(|len| RECORD_HEAD_LEN_BYTES + len).sum()
     }
 
@@ -244,6 +295,11 @@ impl Trailer {
         }
         put_record(block, EXTENSION_EXTRACTOR, self.extractor.as_deref().unwrap_or_default().as_bytes());
         put_record(block, EXTENSION_LAYERS, layers);
+        if let Some(RangesRecord { len_bytes, checksum }) = self.ranges {
+            let mut record = codec::u64_bytes(len_bytes).to_vec();
+            codec::put_u32(&mut record, checksum);
+            put_record(block, EXTENSION_RANGES, &record);
+        }
         #[expect(clippy::cast_possible_truncation, reason = "asserted where the records' longest lengths are set")]
         let extension_len = (block.len() - extension_start) as u8;
         block.extend_from_slice(&self.table_id);
@@ -264,7 +320,7 @@ impl Trailer {
     /// Reads and verifies everything behind the payload of the block that ends where `bytes` end.
     ///
     /// Returns the trailer and the offset of the payload within `bytes`: 0, unless the block is a
-    /// partition index.
+    /// partition index, or a range filter lies in front of the payload.
     ///
     /// # Errors
     /// Returns the errors of [`BorrowedTrailer::read`], `ChecksumMismatch` for damaged page
@@ -272,7 +328,7 @@ impl Trailer {
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, usize)> {
         let trailer = BorrowedTrailer::read(bytes)?;
         trailer.check_page_checksums(bytes)?;
-        let BorrowedTrailer { table_id, hash, num_keys, payload_len_bytes, place, added, .. } = trailer;
+        let BorrowedTrailer { table_id, hash, num_keys, payload_len_bytes, place, added, ranges, .. } = trailer;
         let content = match trailer.kind {
             None => Content::PartitionIndex,
             Some(kind) => {
@@ -281,7 +337,7 @@ impl Trailer {
             }
         };
         let extractor = trailer.extractor.map(str::to_owned);
-        let owned = Self { table_id, hash, num_keys, payload_len_bytes, place, content, added, extractor };
+        let owned = Self { table_id, hash, num_keys, payload_len_bytes, place, content, added, extractor, ranges };
         Ok((owned, trailer.payload_start))
     }
 }
@@ -302,11 +358,13 @@ pub(super) struct BorrowedTrailer<'a> {
     layers: &'a [u8],
     pub(super) added: Added,
     pub(super) extractor: Option<&'a str>,
+    pub(super) ranges: Option<RangesRecord>,
     pub(super) checksum: u32,
     /// The checksum of the page checksums.
     page_checksums: u32,
-    /// Offset of the payload: 0, unless the block is a partition index.
-    payload_start: usize,
+    /// Offset of the payload: 0, unless the block is a partition index, or a range filter lies in
+    /// front of the payload.
+    pub(super) payload_start: usize,
     /// Offset of the extension.
     extension_start: usize,
     /// Offset of the trailer.
@@ -360,7 +418,8 @@ impl<'a> BorrowedTrailer<'a> {
         let payload_start = payload_start.ok_or_else(|| corrupt(Field::PayloadLen))?;
         let extension = covered.get(..raw.extension_len.into()).unwrap_or_default();
         let trailer = Self { payload_start, extension_start, start, ..raw.interpret(extension, at)? };
-        if payload_start != 0 && trailer.kind.is_some() {
+        let is_behind_ranges = || trailer.ranges.and_then(RangesRecord::payload_start) == Some(payload_start);
+        if payload_start != 0 && trailer.kind.is_some() && !is_behind_ranges() {
             return Err(Error::Corrupt { field: Field::Length, offset: payload_start as u64 });
         }
         Ok(trailer)
@@ -478,7 +537,7 @@ impl RawTrailer {
         if kind.is_none() && self.kind != PARTITION_INDEX_TAG {
             return Err(unsupported(Field::Kind, self.kind));
         }
-        let Extension { fingerprint, extractor, layers } =
+        let Extension { fingerprint, extractor, layers, ranges } =
             Extension::read(extension, at(Field::TableId) - extension.len() as u64)?;
         match kind {
             None if self.params != [0; 3] => return corrupt(Field::Params),
@@ -486,7 +545,16 @@ impl RawTrailer {
             None if self.place != 0 => return corrupt(Field::PartitionNumber),
             None | Some(_) => {}
         }
-        if extractor.is_some() != (added != Added::WholeKeys) {
+        if extractor.is_some() != added.prefixes() {
+            return corrupt(Field::Extension);
+        }
+        // Only a range filter has keys in their order. A range filter without keys is `empty`.
+        let is_range_filter = added == Added::Ranges;
+        let may_be_one = matches!(kind, None | Some(FilterKind::Empty | FilterKind::Full | FilterKind::Grafite));
+        if if is_range_filter { !may_be_one } else { kind == Some(FilterKind::Grafite) } {
+            return corrupt(Field::Flags);
+        }
+        if ranges.is_some() && (kind.is_none() || !added.whole_keys() || self.place != 0) {
             return corrupt(Field::Extension);
         }
         let Some(hash) = HashIdentity::new(hash_kind, HashSeed(self.seed), fingerprint) else {
@@ -504,6 +572,7 @@ impl RawTrailer {
             layers,
             added,
             extractor,
+            ranges,
             checksum,
             page_checksums,
             payload_start: 0,
@@ -543,6 +612,7 @@ struct Extension<'a> {
     fingerprint: Option<Fingerprint>,
     extractor: Option<&'a str>,
     layers: &'a [u8],
+    ranges: Option<RangesRecord>,
 }
 
 impl<'a> Extension<'a> {
@@ -565,10 +635,23 @@ impl<'a> Extension<'a> {
                     found.extractor = Some(std::str::from_utf8(value).map_err(|_| corrupt())?);
                 }
                 EXTENSION_LAYERS if !value.is_empty() && found.layers.is_empty() => found.layers = value,
-                EXTENSION_FINGERPRINT | EXTENSION_EXTRACTOR | EXTENSION_LAYERS => return Err(corrupt().into()),
+                EXTENSION_RANGES if found.ranges.is_none() => {
+                    found.ranges = Some(read_ranges(value).ok_or_else(corrupt)?)
+                }
+                EXTENSION_FINGERPRINT | EXTENSION_EXTRACTOR | EXTENSION_LAYERS | EXTENSION_RANGES => {
+                    return Err(corrupt().into());
+                }
                 _ => return Err(Error::Unsupported { field: Field::Extension, found: tag.into() }),
             }
         }
         Ok(found)
     }
+}
+
+/// Reads the record of a range filter. Returns `None` for a block that is shorter than a trailer.
+fn read_ranges(value: &[u8]) -> Option<RangesRecord> {
+    let value: &[u8; RANGES_LEN_BYTES] = value.try_into().ok()?;
+    let len_bytes = codec::u64_from(value.first_chunk()?);
+    let record = RangesRecord { len_bytes, checksum: codec::u32_at(value, 8)? };
+    (len_bytes >= TRAILER_LEN_BYTES as u64).then_some(record)
 }

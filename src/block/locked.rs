@@ -61,7 +61,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// block needs no secret but got one.
     pub fn unlock(self, secret: Option<&Secret>) -> Result<FilterBlock<D>> {
         let hasher = self.0.trailer.hash.hasher(secret)?;
-        Ok(FilterBlock { hasher, ..self.0 })
+        Ok(self.0.with_hasher(hasher))
     }
 
     /// Returns the block, ready for queries by hashes of `hasher`, without a check of its table.
@@ -72,7 +72,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// [`Error::Secret`] if it has another secret.
     pub fn unlock_with(self, hasher: &KeyHasher) -> Result<FilterBlock<D>> {
         self.0.trailer.hash.check(hasher)?;
-        Ok(FilterBlock { hasher: hasher.clone(), ..self.0 })
+        Ok(self.0.with_hasher(hasher.clone()))
     }
 
     /// Describes the kind's parameters in one line of text. Returns `None` for a partition index,
@@ -127,7 +127,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     pub(crate) fn with_payload(&self, shape: &Shape, num_keys: u64, mut payload: Vec<u8>) -> Result<Vec<u8>> {
         let payload_len_bytes = payload.len() as u64;
         Geometry::new(shape, num_keys, payload_len_bytes)?;
-        let trailer = Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ..Trailer::clone(&self.0.trailer) };
+        let trailer =
+            Trailer { table_id: [0; 16], num_keys, payload_len_bytes, ranges: None, ..Trailer::clone(&self.0.trailer) };
         trailer.append_to(&mut payload).map_err(crate::bits::NoMemory::of("a filter block"))?;
         Ok(payload)
     }

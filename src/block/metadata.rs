@@ -37,6 +37,9 @@ pub struct Metadata<'a> {
     /// Length of the whole block in bytes, with page checksums and trailer. If columns were dropped
     /// in place, the length of a block of the kept columns.
     pub block_len_bytes: u64,
+    /// Length in bytes of the range filter beside the filter; 0 if there is none.
+    /// [`Metadata::block_len_bytes`] includes it.
+    pub ranges_len_bytes: u64,
     /// Number of bits that must match for "maybe". For a filter in partitions, the number of the
     /// first partition; 0 without partitions.
     pub probes: u32,
@@ -83,6 +86,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             num_partitions,
             payload_len_bytes,
             block_len_bytes: kept_len.unwrap_or(self.as_bytes().len() as u64),
+            ranges_len_bytes: trailer.ranges.filter(|_| self.filter.start > 0).map_or(0, |ranges| ranges.len_bytes),
             probes: first.map_or(0, |part| part.geometry.probes()),
         }
     }

@@ -3,9 +3,10 @@
 
 use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, Trailer, page_count};
 use super::pages::{self, FirstTouch, PageStates};
+use super::range_query::{Bounds, RangeQuery};
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
-use crate::kinds::{Columns, FilterView, Geometry, Kernel};
+use crate::kinds::{Columns, FilterView, Geometry, Kernel, is_empty_range};
 
 /// When the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -101,6 +102,22 @@ impl Part {
                 let payload = self.payload(bytes);
                 let guard = FirstTouch { states, payload, checksums: self.checksums(bytes) };
                 view.may_contain_with_guarded(hash, columns, &guard)
+            }
+        }
+    }
+
+    /// Asks for the keys between two bounds. A filter of another kind knows only whether it is empty.
+    pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
+        let (lower, upper) = bounds;
+        let Some(geometry) = self.geometry.range() else {
+            return self.geometry != Geometry::Empty && !is_empty_range(lower, upper);
+        };
+        match &self.states {
+            None => query.kernel.may_contain(geometry, &query.hash, self.padded(bytes), self.len, lower, upper),
+            Some(states) => {
+                let payload = self.payload(bytes);
+                let guard = FirstTouch { states, payload, checksums: self.checksums(bytes) };
+                geometry.may_contain_guarded(&query.hash, self.padded(bytes), self.len, bounds, &guard)
             }
         }
     }

@@ -11,15 +11,15 @@
 //! The index holds the checksum of each partition's trailer. So the checksum of the index
 //! identifies the whole filter, and a stale partition is detected.
 
-use super::layout::{Content, Trailer, checksum_of};
+use std::ops::Bound;
+
+use super::layout::{ALIGN_BYTES, Content, Trailer, checksum_of};
 use super::part::{Part, Verify};
+use super::range_query::{Bounds, RangeQuery};
 use crate::bits::{NoMemory, try_push};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
-
-/// Partitions begin at multiples of this many bytes.
-pub(super) const ALIGN_BYTES: usize = 64;
 
 /// The partitions of an open block.
 #[derive(Debug)]
@@ -137,6 +137,34 @@ impl Partitions {
         }
     }
 
+    /// Asks all partitions whose ranges overlap with the range between two bounds. The range of the
+    /// last partition has no end.
+    pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
+        let last_key = |entry: &Entry| entry.last_key(bytes, self.index);
+        let first = match bounds.0 {
+            Bound::Unbounded => 0,
+            Bound::Included(lower) | Bound::Excluded(lower) => {
+                self.entries.partition_point(|entry| last_key(entry).is_some_and(|last| last < lower))
+            }
+        };
+        let first = first.min(self.entries.len().saturating_sub(1));
+        let mut after = None;
+        for entry in self.entries.iter().skip(first) {
+            let is_above = match (after, bounds.1) {
+                (None, _) | (_, Bound::Unbounded) => false,
+                (Some(after), Bound::Included(upper) | Bound::Excluded(upper)) => after >= upper,
+            };
+            if is_above {
+                return false;
+            }
+            if entry.part.may_contain_range(bytes, query, bounds) {
+                return true;
+            }
+            after = last_key(entry);
+        }
+        false
+    }
+
     pub(super) fn any_may_contain(&self, bytes: &[u8], hash: KeyHash) -> bool {
         self.entries.iter().any(|entry| entry.part.may_contain(bytes, hash))
     }
@@ -228,6 +256,7 @@ mod tests {
             content: Content::PartitionIndex,
             added: Added::WholeKeys,
             extractor: None,
+            ranges: None,
         }
     }
 

@@ -2,18 +2,18 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use super::expected::{Expected, Found};
-use super::layout::{Content, TRAILER_LEN_BYTES, Trailer};
+use super::layout::{ALIGN_BYTES, Added, Content, TRAILER_LEN_BYTES, Trailer};
 use super::pages::DamageHandler;
 use super::part::{Part, Verify};
-use super::partition::ALIGN_BYTES;
 use super::reader::FilterBlock;
 use crate::bits::{NoMemory, try_collect, try_push};
 use crate::codec::Cursor;
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
+use crate::kinds::is_empty_range;
 
 /// The number of entries for each restart. A restart takes 16 bytes of memory, and 16 entries take
 /// at least 96 bytes of the index.
@@ -227,7 +227,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
             number,
             after: entry.after.map(copy).transpose()?,
             last_key: (!is_last).then(|| copy(entry.last_key)).transpose()?,
-            block: FilterBlock { hasher: self.hasher.clone(), offset, ..block },
+            block: FilterBlock { offset, ..block.with_hasher(self.hasher.clone()) },
         })
     }
 
@@ -389,6 +389,9 @@ impl<D: AsRef<[u8]>> Partition<D> {
     #[must_use]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.block.hasher.debug_check_of(key, hash);
+        if self.block.trailer.added == Added::Ranges {
+            return self.may_contain_range(Bound::Included(key), Bound::Included(key));
+        }
         !self.block.trailer.added.whole_keys() || !self.covers(key) || self.asks(hash)
     }
 
@@ -415,6 +418,29 @@ impl<D: AsRef<[u8]>> Partition<D> {
 
     fn asks(&self, hash: KeyHash) -> bool {
         self.block.filter.may_contain(self.block.as_bytes(), hash)
+    }
+
+    /// Returns `false` if no added key lies between the bounds: see
+    /// [`FilterBlock::may_contain_range`]. Returns `true` if one may, if keys of other partitions
+    /// may lie there, or if the partition is no range filter.
+    #[must_use]
+    pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+        if is_empty_range(lower, upper) {
+            return false;
+        }
+        let is_covered = match lower {
+            Bound::Unbounded => self.after.is_none(),
+            Bound::Included(key) => self.covers(key),
+            // Keys above the bound are wanted, so the bound may be the last key before the partition.
+            Bound::Excluded(key) => self.after.as_ref().is_none_or(|after| after.as_slice() <= key),
+        } && match upper {
+            Bound::Unbounded => self.last_key.is_none(),
+            Bound::Included(key) | Bound::Excluded(key) => {
+                self.last_key.as_ref().is_none_or(|last| key <= last.as_slice())
+            }
+        };
+        let Some(ranges) = self.block.ranges.as_deref() else { return true };
+        !is_covered || self.block.own_may_contain_range(&ranges.query, (lower, upper))
     }
 
     /// Makes later queries report damaged pages to `handler`: see [`FilterBlock::on_damage`].

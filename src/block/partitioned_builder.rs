@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 
-use super::layout::{self, Content, Trailer, checksum_of};
-use super::partition::ALIGN_BYTES;
+use super::layout::{self, ALIGN_BYTES, Content, Trailer, checksum_of};
 use super::writer::{FilterBuilder, SelfCheck};
 use crate::codec;
 use crate::error::{Error, Result};
@@ -230,6 +229,9 @@ impl PartitionedBuilder {
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.has_keys = true;
+        if self.current.spec().is_for_ranges() {
+            self.current.add(&self.last_key);
+        }
         self.add_to_partition(hash)?;
         self.has_lost_keys = false;
         Ok(())

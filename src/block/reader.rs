@@ -2,10 +2,14 @@
 
 use std::fmt;
 
-use super::layout::{Content, TRAILER_LEN_BYTES, Trailer, offset_of};
+use std::ops::Bound;
+
+use super::layout::{Added, Content, TRAILER_LEN_BYTES, Trailer, offset_of};
 use super::pages::DamageHandler;
 use super::part::{Part, Verify};
 use super::partition::Partitions;
+use super::range_query::RangeQuery;
+use super::ranges::{RangeFilter, Ranges};
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{Columns, FilterView};
@@ -42,6 +46,8 @@ pub struct FilterBlock<D> {
     pub(super) data: D,
     pub(super) trailer: Box<Trailer>,
     pub(super) hasher: KeyHasher,
+    /// The range filter, if there is one.
+    pub(super) ranges: Option<Box<Ranges>>,
     /// Where the block begins in the host's file, in bytes.
     pub(super) offset: u64,
 }
@@ -55,6 +61,9 @@ pub(super) struct Rare {
     partitions: Option<Partitions>,
     /// The block holds only prefixes, so it never denies a whole key.
     is_of_prefixes_only: bool,
+    /// The block holds keys only in their order, so it never denies a hash. It answers for a key as
+    /// for a range of one key.
+    is_of_ranges_only: bool,
     /// The block is a partition without its index. It does not know which keys belong to it, so it
     /// never denies a key.
     is_partition: bool,
@@ -64,6 +73,11 @@ impl Rare {
     /// Returns whether the block must answer "maybe" for every whole key.
     fn denies_no_key(&self) -> bool {
         self.is_of_prefixes_only || self.is_partition
+    }
+
+    /// Returns whether the block must answer "maybe" for the hash of every whole key.
+    fn denies_no_hash(&self) -> bool {
+        self.denies_no_key() || self.is_of_ranges_only
     }
 }
 
@@ -98,18 +112,20 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             }
         };
         let hasher = KeyHasher::xxh3(trailer.hash.seed);
-        let is_of_prefixes_only = !trailer.added.whole_keys();
+        let is_of_prefixes_only = trailer.added == Added::Prefixes;
+        let is_of_ranges_only = trailer.added == Added::Ranges;
         let is_partition = trailer.place != 0;
-        let is_rare = partitions.is_some() || is_of_prefixes_only || is_partition;
-        let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only, is_partition }));
-        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, offset: 0 })
+        let is_rare = partitions.is_some() || is_of_prefixes_only || is_of_ranges_only || is_partition;
+        let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only, is_of_ranges_only, is_partition }));
+        let ranges = Ranges::open(bytes, start, &trailer, verify, &hasher).map(Box::new);
+        Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, ranges, offset: 0 })
     }
 
-    /// Returns the bytes and the filter at their start, if a query needs nothing else: for a filter
-    /// of whole keys in one piece whose pages were all verified at open. Returns `None` for any
-    /// other block.
+    /// Returns the bytes and the filter within them, if a query needs nothing else: for a filter of
+    /// whole keys in one piece whose pages were all verified at open. Returns `None` for any other
+    /// block.
     pub(super) fn whole_filter(&self) -> Option<(&D, &Part)> {
-        let is_whole = self.rare.is_none() && self.filter.states.is_none() && self.filter.start == 0;
+        let is_whole = self.rare.is_none() && self.filter.states.is_none();
         is_whole.then_some((&self.data, &self.filter))
     }
 
@@ -119,8 +135,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Returns `false` if the key was certainly not added, and `true` if it may have been.
     ///
-    /// `key` is a whole key, which the function hashes with the block's hasher. If the block holds
-    /// only prefixes or is a single partition, the function returns `true`.
+    /// `key` is a whole key, which the function hashes with the block's hasher. A range filter is
+    /// asked for the range of this key alone. If the block holds only prefixes or is a single
+    /// partition, the function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -131,8 +148,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// may have been. This suits hosts that hash a key once and ask many filters.
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
-    /// and panic. If the block holds only prefixes or is a single partition, the function returns
-    /// `true`. If the filter has partitions, all of them are asked;
+    /// and panic. If the block holds only prefixes, is a range filter or is a single partition, the
+    /// function returns `true`. If the filter has partitions, all of them are asked;
     /// [`FilterBlock::may_contain_hashed_key`] asks one.
     ///
     /// The function is always inlined, so that a common query makes only one call, to the code for
@@ -143,7 +160,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.hasher.debug_check(hash);
         match &self.rare {
             None => self.filter.may_contain(self.data.as_ref(), hash),
-            Some(rare) => rare.denies_no_key() || self.any_may_contain(rare, hash),
+            Some(rare) => rare.denies_no_hash() || self.any_may_contain(rare, hash),
         }
     }
 
@@ -167,6 +184,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.hasher.debug_check_of(key, hash);
         let Some(rare) = &self.rare else { return self.filter.may_contain(self.data.as_ref(), hash) };
+        if rare.is_of_ranges_only {
+            return self.may_contain_range(Bound::Included(key), Bound::Included(key));
+        }
         rare.denies_no_key()
             || match &rare.partitions {
                 None => self.filter.may_contain(self.data.as_ref(), hash),
@@ -186,7 +206,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let data = self.data.as_ref();
         match &self.rare {
             None => self.filter.may_contain_with(data, hash, columns),
-            Some(rare) if rare.denies_no_key() => true,
+            Some(rare) if rare.denies_no_hash() => true,
             Some(rare) => match &rare.partitions {
                 None => self.filter.may_contain_with(data, hash, columns),
                 Some(partitions) => partitions.parts().any(|part| part.may_contain_with(data, hash, columns)),
@@ -215,6 +235,12 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// without its index.
     pub(super) fn denies_no_key(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.denies_no_key())
+    }
+
+    /// Returns whether the block can deny no hash of a whole key: it denies no key, or it is a range
+    /// filter.
+    pub(super) fn denies_no_hash(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.denies_no_hash())
     }
 
     pub(super) fn knows_prefixes_of(&self, extractor: &str) -> bool {
@@ -295,7 +321,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         let bad = |part: &Part| part.states.as_ref().map_or(0, |states| states.num_bad());
-        self.partitions().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum())
+        let own = self.partitions().map_or_else(|| bad(&self.filter), |all| all.parts().map(bad).sum());
+        own + self.part_beside().map_or(0, bad)
     }
 
     /// Makes later queries report damaged pages to `handler`, once for each page. Queries can only
@@ -310,21 +337,39 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         };
         match self.rare.as_mut().and_then(|rare| rare.partitions.as_mut()) {
             None => report(&mut self.filter),
-            Some(partitions) => partitions.parts_mut().for_each(report),
+            Some(partitions) => partitions.parts_mut().for_each(&report),
+        }
+        if let Some(RangeFilter::Beside(part)) = self.ranges.as_mut().map(|ranges| &mut ranges.filter) {
+            report(part);
         }
         self
     }
 
-    /// Compares all pages with their checksums. Pages that hold only columns that were dropped in
-    /// place are not read.
+    /// Compares all pages with their checksums, also those of a range filter beside the filter.
+    /// Pages that hold only columns that were dropped in place are not read.
     ///
     /// # Errors
     /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum.
     pub fn verify_pages(&self) -> Result<()> {
+        self.verify_own_pages()?;
+        let beside = self.part_beside().map(|part| part.check_pages(self.data.as_ref(), &self.trailer.table_id, 0));
+        beside.unwrap_or(Ok(())).map_err(|error| error.moved_by(self.offset))
+    }
+
+    /// Compares all pages with their checksums, but not those of a range filter beside the filter.
+    pub(super) fn verify_own_pages(&self) -> Result<()> {
         let bytes = self.data.as_ref();
         let own = self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.place);
         let all = own.and_then(|()| self.partitions().map_or(Ok(()), |parts| parts.verify_pages(bytes, &self.trailer)));
         all.map_err(|error| error.moved_by(self.offset))
+    }
+
+    /// Sets the hasher that was found to be the writer's.
+    pub(super) fn with_hasher(mut self, hasher: KeyHasher) -> Self {
+        if let Some(ranges) = &mut self.ranges {
+            ranges.query = RangeQuery::of(&hasher);
+        }
+        Self { hasher, ..self }
     }
 
     /// Forgets which pages were verified, because the caller knows that all are sound.

@@ -1,5 +1,6 @@
 //! A set of filters that a store asks for one key or for many keys.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -161,7 +162,8 @@ impl<E> FilterSet<E> {
     fn line_and_entry(&self, filter: Arc<TableFilter<SharedBytes, E>>) -> (Line, Entry<E>) {
         let identity = self.hasher.identity();
         let has_other_hasher = filter.ready().is_some_and(|block| block.hasher().identity() != identity);
-        let line = filter.ready().filter(|_| !has_other_hasher).and_then(|block| block.whole_filter().map(Line::new));
+        let line =
+            filter.ready().filter(|_| !has_other_hasher).and_then(|block| block.whole_filter().and_then(Line::new));
         (line.unwrap_or_else(Line::of_entry), Entry { filter, has_other_hasher })
     }
 
@@ -287,6 +289,19 @@ impl<E> FilterSet<E> {
         }
     }
 
+    /// Asks one filter for the keys between two bounds: see
+    /// [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). A filter without a
+    /// usable range filter answers [`Answer::Unfiltered`].
+    #[must_use]
+    pub fn ask_range(&self, slot: FilterSlot, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {
+        let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
+        let answer = entry.map_or(Answer::Unfiltered, |entry| entry.filter.ask_range(lower, upper));
+        if answer == Answer::Unfiltered {
+            self.unfiltered.count();
+        }
+        answer
+    }
+
     /// Asks many filters for one key: `answers[i]` belongs to `slots[i]`. If the slices differ in
     /// length, the answers beyond the shorter one do not change.
     pub fn ask_all(&self, hash: KeyHash, slots: &[FilterSlot], answers: &mut [Answer]) {
@@ -315,7 +330,7 @@ impl<E> FilterSet<E> {
     #[inline(never)]
     fn ask_entry_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        let block = entry.and_then(|entry| entry.filter.ready()).filter(|block| !block.denies_no_key());
+        let block = entry.and_then(|entry| entry.filter.ready()).filter(|block| !block.denies_no_hash());
         if let Some(block) = block {
             block.may_contain_batch(hashes, may_contain);
             return true;
@@ -373,8 +388,10 @@ impl<E> FilterSet<E> {
 const BATCH: usize = 32;
 
 impl Line {
-    fn new((bytes, part): (&SharedBytes, &Part)) -> Self {
-        Self { bytes: bytes.clone(), geometry: part.geometry.clone(), kernel: part.kernel, payload_len: part.len }
+    /// Returns `None` if the filter does not lie within the bytes.
+    fn new((bytes, part): (&SharedBytes, &Part)) -> Option<Self> {
+        let bytes = bytes.after(part.start)?;
+        Some(Self { bytes, geometry: part.geometry.clone(), kernel: part.kernel, payload_len: part.len })
     }
 
     fn of_entry() -> Self {

@@ -25,7 +25,7 @@ use super::mapped::Mapped;
 /// ```
 #[derive(Clone)]
 pub struct SharedBytes {
-    /// The first byte that `owner` holds.
+    /// A byte that `owner` holds. All `len` bytes from here on belong to the owner.
     start: *const u8,
     len: usize,
     owner: Arc<Owner>,
@@ -96,6 +96,12 @@ impl SharedBytes {
             Some(Held::Mapped(_)) => true,
             Some(Held::Aligned(_) | Held::Vec(_) | Held::Shared(_) | Held::Static(_)) | None => false,
         }
+    }
+
+    /// Returns the bytes from `start` on, which share the owner. `None` if there are fewer bytes.
+    pub(super) fn after(&self, start: usize) -> Option<Self> {
+        let rest = self.as_ref().get(start..)?;
+        Some(Self { start: rest.as_ptr(), len: rest.len(), owner: Arc::clone(&self.owner) })
     }
 
     /// Moves the freeing of the bytes to the thread that calls [`Reclaimer::reclaim`].

@@ -84,7 +84,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         match verify {
             Verify::OnFirstTouch => Ok(block),
             Verify::AtOpen => {
-                block.verify_pages()?;
+                block.verify_own_pages()?;
                 Ok(block.without_page_states())
             }
         }
@@ -175,7 +175,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             Content::Filter { shape, .. } => shape.layers.len(),
             Content::PartitionIndex => 0,
         };
-        let len = block_len_bytes(payload_len as u64, record_len)?;
+        let len = block_len_bytes(payload_len as u64, record_len)?.checked_add(self.filter.start as u64)?;
         len.checked_add(self.trailer.extension_len_bytes() as u64)
     }
 
@@ -209,7 +209,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
         let payload_len_bytes = copy.len() as u64;
         let content = Content::Filter { shape, geometry };
-        let trailer = Trailer { content, payload_len_bytes, ..Trailer::clone(&self.trailer) };
+        // The copy has no range filter: it would not fit the limit, and the copy is for points.
+        let trailer = Trailer { content, payload_len_bytes, ranges: None, ..Trailer::clone(&self.trailer) };
         trailer.append_to(&mut copy).map_err(NoMemory::of("a shrunk filter"))?;
         let copy = SharedBytes::from(AlignedBytes::copy_of(&copy)?);
         LockedBlock::open(copy, Verify::AtOpen)?.unlock_with(&self.hasher).map(Some)

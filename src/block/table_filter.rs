@@ -1,6 +1,8 @@
 //! The filter of one table in any state: ready, degraded or absent. Only a ready filter can answer
 //! that a key is not in the table.
 
+use std::ops::Bound;
+
 use super::reader::FilterBlock;
 use crate::error::Error;
 use crate::hash::KeyHash;
@@ -82,7 +84,18 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     #[inline]
     pub fn ask_hash(&self, hash: KeyHash) -> Answer {
         match self {
-            Self::Ready(filter) if !filter.denies_no_key() => filter.may_contain_hash(hash).into(),
+            Self::Ready(filter) if !filter.denies_no_hash() => filter.may_contain_hash(hash).into(),
+            Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
+        }
+    }
+
+    /// Asks for the keys between two bounds: see [`FilterBlock::may_contain_range`]. Returns
+    /// [`Answer::Unfiltered`] if there is no usable range filter.
+    #[must_use]
+    #[inline]
+    pub fn ask_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {
+        match self {
+            Self::Ready(filter) if filter.has_ranges() => filter.may_contain_range(lower, upper).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }

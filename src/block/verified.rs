@@ -1,11 +1,13 @@
 //! A filter in bytes that the host has verified, opened for one query or a few, and its trailer, which
 //! a host may keep to open the same filter again.
 
+use std::ops::Bound;
+
 use super::expected::{Expected, Found};
-use super::layout::{Added, BorrowedTrailer};
+use super::layout::{Added, BorrowedTrailer, RangesRecord};
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel};
+use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel, is_empty_range};
 
 /// A filter block in bytes of any alignment whose pages the host has verified. It is for hosts that
 /// pass raw bytes to every query.
@@ -45,6 +47,8 @@ pub struct VerifiedFilter<'a> {
     hasher: &'a KeyHasher,
     added: Added,
     extractor: Option<&'a str>,
+    /// The range filter in front of the filter, with its bytes and the length of its payload.
+    beside: Option<(InlineGeometry<'a>, &'a [u8], usize)>,
 }
 
 impl<'a> VerifiedFilter<'a> {
@@ -69,7 +73,27 @@ impl<'a> VerifiedFilter<'a> {
         let (trailer, len) = read_trailer(bytes, expected)?;
         let geometry = trailer.inline_geometry()?.ok_or_else(partition_index)?;
         let (added, extractor) = (trailer.added, trailer.extractor);
-        Ok(Self { padded: bytes, len, geometry, hasher: expected.hasher(), added, extractor })
+        let padded = bytes.get(trailer.payload_start..).unwrap_or_default();
+        let beside = trailer
+            .ranges
+            .filter(|_| trailer.payload_start > 0)
+            .and_then(|record| Self::beside(bytes, &trailer, record));
+        Ok(Self { padded, len, geometry, hasher: expected.hasher(), added, extractor, beside })
+    }
+
+    /// Opens the range filter in front of a filter. Returns `None` if it cannot be used.
+    fn beside(
+        bytes: &'a [u8],
+        outer: &BorrowedTrailer<'a>,
+        record: RangesRecord,
+    ) -> Option<(InlineGeometry<'a>, &'a [u8], usize)> {
+        let block = record.block_in(bytes)?;
+        let trailer = BorrowedTrailer::read(block).ok()?;
+        let is_recorded = trailer.checksum == record.checksum && trailer.added == Added::Ranges;
+        let is_of_same_table = (trailer.table_id, trailer.hash, trailer.place) == (outer.table_id, outer.hash, 0);
+        let len = usize::try_from(trailer.payload_len_bytes).ok()?;
+        let geometry = trailer.inline_geometry().ok()?.filter(|_| is_recorded && is_of_same_table)?;
+        Some((geometry, block, len))
     }
 
     /// Returns `false` if the key was certainly not added, and `true` if it may have been. If the
@@ -77,7 +101,24 @@ impl<'a> VerifiedFilter<'a> {
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
+        if self.added == Added::Ranges {
+            return self.may_contain_range(Bound::Included(key), Bound::Included(key));
+        }
         self.may_contain_hash(self.hasher.of(key))
+    }
+
+    /// Returns `false` if no added key lies between the bounds, and `true` if one may: see
+    /// [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). Returns `true` for
+    /// a range that can hold a key if there is no usable range filter.
+    #[must_use]
+    pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+        let own = (&self.geometry, self.padded, self.len);
+        let (geometry, padded, len) = match &self.beside {
+            None if self.added == Added::Ranges => own,
+            None => return !is_empty_range(lower, upper),
+            Some((geometry, padded, len)) => (geometry, *padded, *len),
+        };
+        geometry.may_contain_range(self.hasher, padded, len, lower, upper)
     }
 
     /// Answers like [`VerifiedFilter::may_contain`] for a key with this hash. The hash must come
@@ -164,6 +205,8 @@ pub struct VerifiedTrailer {
     /// Extension and trailer.
     tail: Box<[u8]>,
     block_len: usize,
+    /// A range filter may lie before the payload.
+    payload_start: usize,
     payload_len: usize,
     geometry: Geometry,
     kernel: Kernel,
@@ -189,7 +232,8 @@ impl VerifiedTrailer {
         let shape = trailer.shape(trailer.kind.ok_or_else(partition_index)?);
         let geometry = trailer.geometry(&shape)?;
         let kernel = Kernel::of(&geometry);
-        Ok(Self { tail: trailer.tail(bytes).into(), block_len: bytes.len(), payload_len, geometry, kernel })
+        let (tail, block_len, payload_start) = (trailer.tail(bytes).into(), bytes.len(), trailer.payload_start);
+        Ok(Self { tail, block_len, payload_start, payload_len, geometry, kernel })
     }
 
     /// Returns the filter in `bytes` if they have the length and the trailer of the bytes that were
@@ -202,6 +246,7 @@ impl VerifiedTrailer {
         // The shape follows from the trailer and the length alone, so all errors of `read` would be
         // found here, too.
         let is_same = bytes.len() == self.block_len && bytes.ends_with(&self.tail);
-        is_same.then(|| FilterView::new(&self.geometry, self.kernel, bytes, self.payload_len))
+        let padded = bytes.get(self.payload_start..).filter(|_| is_same)?;
+        Some(FilterView::new(&self.geometry, self.kernel, padded, self.payload_len))
     }
 }

@@ -2,11 +2,11 @@
 
 use std::num::NonZeroUsize;
 
-use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
+use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, RangesRecord, Trailer};
 use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
 use crate::hash::{KeyHash, KeyHasher, sort};
-use crate::kinds::{Effort, Filled, FilterView, Geometry, Kernel, Rounding, Shape};
+use crate::kinds::{Effort, Filled, FilterView, Geometry, Kernel, RangeKeys, Rounding, Shape};
 use crate::spec::{self, FilterSpec};
 
 /// Whether the builder asks a new filter for each of its keys before it returns the filter.
@@ -25,7 +25,8 @@ pub enum SelfCheck {
 /// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
 /// takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the number of
-/// keys.
+/// keys. For a range filter it takes 10 bytes and the bytes in which a key differs from the key
+/// before it. Keys out of order then take their length three times at [`finish`](FilterBuilder::finish).
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -37,6 +38,12 @@ pub struct FilterBuilder {
     added: Added,
     extractor: Option<String>,
     hashes: Vec<KeyHash>,
+    /// The range filter beside the filter.
+    ranges: Option<FilterSpec>,
+    /// The keys of a range filter. Boxed, because most builders have none.
+    keys: Option<Box<RangeKeys>>,
+    /// Whether a key was added to a range filter by its hash alone.
+    has_hash_alone: bool,
     /// Whether memory for a key was missing. A filter of the other keys would deny that key.
     is_short_of_memory: bool,
 }
@@ -46,6 +53,7 @@ impl FilterBuilder {
     /// [`HashSeed`](crate::HashSeed) alone means XXH3-64 without a secret.
     #[must_use]
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Self {
+        let is_for_ranges = spec.is_for_ranges();
         Self {
             spec,
             hasher: hasher.into(),
@@ -53,9 +61,12 @@ impl FilterBuilder {
             place: 0,
             self_check: SelfCheck::On,
             threads: NonZeroUsize::MIN,
-            added: Added::WholeKeys,
+            added: if is_for_ranges { Added::Ranges } else { Added::WholeKeys },
             extractor: None,
             hashes: Vec::new(),
+            ranges: None,
+            keys: is_for_ranges.then(|| Box::new(RangeKeys::new())),
+            has_hash_alone: false,
             is_short_of_memory: false,
         }
     }
@@ -98,8 +109,56 @@ impl FilterBuilder {
             let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try fixed:8");
             return Err(Error::invalid("extractor name", extractor, reason));
         }
+        if self.keys.is_some() {
+            return Err(Error::invalid("prefixes", extractor, NO_PREFIXES));
+        }
         self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
         self.extractor = Some(extractor.to_owned());
+        Ok(self)
+    }
+
+    /// Adds a range filter of the same keys. Queries for a key ask the filter, and queries for a
+    /// range ask the range filter. Each of the two is a block with checksums of its own: see
+    /// [`Metadata::ranges_len_bytes`](super::Metadata::ranges_len_bytes).
+    ///
+    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed).
+    ///
+    /// ```
+    /// use std::ops::Bound::Included;
+    /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+    ///
+    /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
+    /// let builder = FilterBuilder::new("blocked-bloom:10".parse()?, &hasher).with_table_id(table_id);
+    /// let mut builder = builder.with_ranges("grafite:fpr=0.01".parse()?)?;
+    /// for key in [b"user0100", b"user0200", b"user0300"] {
+    ///     builder.add(key);
+    /// }
+    /// let block = FilterBlock::open(builder.finish()?, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
+    /// assert!(block.may_contain(b"user0200"));
+    /// assert!(!block.may_contain_range(Included(b"user0400"), Included(b"user0500")));
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if `ranges` is not the specification of a range filter, or the
+    /// builder's own specification is one, if the builder has prefixes, or if a key was added
+    /// before.
+    pub fn with_ranges(mut self, ranges: FilterSpec) -> Result<Self> {
+        let invalid = |reason| Err(Error::invalid("range filter", ranges, reason));
+        if !ranges.is_for_ranges() {
+            return invalid("this kind does not answer for ranges; try grafite:fpr=0.01");
+        }
+        if self.spec.is_for_ranges() {
+            return invalid("the filter answers for ranges already; leave out with_ranges");
+        }
+        if self.added != Added::WholeKeys {
+            return invalid(NO_PREFIXES);
+        }
+        if !self.is_empty() {
+            return invalid("keys were added already; call with_ranges before the first key");
+        }
+        self.ranges = Some(ranges);
+        self.keys = Some(Box::new(RangeKeys::new()));
         Ok(self)
     }
 
@@ -110,7 +169,8 @@ impl FilterBuilder {
 
     /// Returns a builder with the same settings and without keys.
     pub(super) fn without_keys(&self) -> Self {
-        Self { extractor: self.extractor.clone(), hasher: self.hasher.clone(), hashes: Vec::new(), ..*self }
+        let keys = self.keys.as_ref().map(|_| Box::new(RangeKeys::new()));
+        Self { extractor: self.extractor.clone(), hasher: self.hasher.clone(), hashes: Vec::new(), keys, ..*self }
     }
 
     pub(super) fn spec(&self) -> FilterSpec {
@@ -119,6 +179,15 @@ impl FilterBuilder {
 
     pub(super) fn hasher(&self) -> &KeyHasher {
         &self.hasher
+    }
+
+    pub(super) fn self_check(&self) -> SelfCheck {
+        self.self_check
+    }
+
+    /// Returns the specification of the range filter beside the filter.
+    pub(super) fn ranges_beside(&self) -> Option<FilterSpec> {
+        self.ranges
     }
 
     pub(super) fn added(&self) -> Added {
@@ -140,6 +209,7 @@ impl FilterBuilder {
             content,
             added: self.added,
             extractor: self.extractor.clone(),
+            ranges: None,
         }
     }
 
@@ -147,19 +217,50 @@ impl FilterBuilder {
     /// it is full, and both copies exist during the move. If the memory is missing, nothing is
     /// reserved.
     pub fn reserve(&mut self, keys: usize) {
-        let _ = self.hashes.try_reserve(keys);
+        if let Some(of_ranges) = &mut self.keys {
+            of_ranges.reserve(keys);
+        }
+        if !self.spec.is_for_ranges() {
+            let _ = self.hashes.try_reserve(keys);
+        }
     }
 
     /// Adds a key, or a prefix after [`with_prefixes`](FilterBuilder::with_prefixes). If memory for
     /// it is missing, [`finish`](FilterBuilder::finish) returns an error.
     pub fn add(&mut self, key: &[u8]) {
-        self.add_hash(self.hasher.of(key));
+        self.add_to_ranges(key);
+        if !self.spec.is_for_ranges() {
+            self.put_hash(self.hasher.of(key));
+        }
+    }
+
+    /// Adds a key and its hash. The hash must be the hash of `key` by the builder's hasher or an
+    /// equal one; debug builds check it and panic.
+    pub fn add_hashed(&mut self, key: &[u8], hash: KeyHash) {
+        self.hasher.debug_check_of(key, hash);
+        self.add_to_ranges(key);
+        if !self.spec.is_for_ranges() {
+            self.put_hash(hash);
+        }
+    }
+
+    fn add_to_ranges(&mut self, key: &[u8]) {
+        if let Some(keys) = &mut self.keys {
+            self.is_short_of_memory |= keys.add(key).is_err();
+        }
     }
 
     /// Adds a key by its hash. The hash must come from the builder's hasher or an equal one; debug
-    /// builds check it and panic.
+    /// builds check it and panic. A range filter needs the bytes of its keys, so with one
+    /// [`finish`](Self::finish) returns an error.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
+        self.has_hash_alone |= self.keys.is_some();
+        self.put_hash(hash);
+    }
+
+    #[inline]
+    fn put_hash(&mut self, hash: KeyHash) {
         self.hasher.debug_check(hash);
         // An SST file often has several versions of a key in a row. Equal hashes in a row take no
         // memory.
@@ -170,7 +271,7 @@ impl FilterBuilder {
 
     fn add_all(&mut self, hashes: &[KeyHash]) {
         self.reserve(hashes.len());
-        hashes.iter().for_each(|&hash| self.add_hash(hash));
+        hashes.iter().for_each(|&hash| self.put_hash(hash));
     }
 
     /// Returns whether memory for a key was missing. Then [`finish`](Self::finish) returns an
@@ -183,13 +284,14 @@ impl FilterBuilder {
     /// repetitions count again.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.hashes.len()
+        let keys = self.keys.as_ref().map_or(0, |keys| usize::try_from(keys.len()).unwrap_or(usize::MAX));
+        self.hashes.len().max(keys)
     }
 
     /// Returns whether no key or prefix was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
+        self.len() == 0
     }
 
     /// Encodes the block.
@@ -213,11 +315,24 @@ impl FilterBuilder {
     /// Returns the errors of [`FilterBuilder::finish`].
     pub fn finish_with(mut self, hashes: &[KeyHash]) -> Result<Vec<u8>> {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
+        self.has_hash_alone |= self.keys.is_some() && !hashes.is_empty();
+        if self.has_hash_alone {
+            let reason = "a range filter needs the bytes of its keys; add keys with add or add_hashed";
+            return Err(Error::invalid("keys", "added by their hashes alone", reason));
+        }
+        if let Some(keys) = self.keys.take() {
+            return self.finish_with_ranges(*keys);
+        }
+        self.finish_hashes(hashes, None)
+    }
+
+    /// Encodes the block of the hashes. `ranges` is the range filter that will lie in front of it.
+    pub(super) fn finish_hashes(mut self, hashes: &[KeyHash], ranges: Option<RangesRecord>) -> Result<Vec<u8>> {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(hashes, Rounding::Words)?;
         // The name is moved, because a copy might not fit in memory.
         let extractor = self.extractor.take();
         let content = Content::Filter { shape, geometry };
-        let trailer = Trailer { extractor, ..self.trailer(num_keys, block.len() as u64, content) };
+        let trailer = Trailer { extractor, ranges, ..self.trailer(num_keys, block.len() as u64, content) };
         trailer.append_to(&mut block).map_err(|_| spec::no_memory(self.spec))?;
         Ok(block)
     }
@@ -229,6 +344,9 @@ impl FilterBuilder {
     /// Returns the errors of [`FilterBuilder::finish`], and [`Error::Invalid`] if the kind has no
     /// compact form or the builder is one of prefixes.
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
+        if self.keys.is_some() {
+            return Err(Error::invalid("filter", self.ranges.unwrap_or(self.spec), NO_COMPACT_FORM));
+        }
         // A reader could not see that whole keys are missing, and would deny them.
         if let Some(extractor) = &self.extractor {
             let reason = "the compact form does not record prefixes; leave out with_prefixes, or call finish";
@@ -237,8 +355,7 @@ impl FilterBuilder {
         let Encoded { shape, mut payload, .. } = self.encode(&[], Rounding::Bytes)?;
         payload.try_reserve(super::compact::TRAILER_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
         if !super::compact::append_trailer(&mut payload, &shape, &self.hasher) {
-            let reason = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
-            return Err(Error::invalid("filter", self.spec, reason));
+            return Err(Error::invalid("filter", self.spec, NO_COMPACT_FORM));
         }
         // Hosts store many compact filters. The spare capacity of the vector would be larger than
         // the filter itself.
@@ -269,6 +386,7 @@ impl FilterBuilder {
             content: Content::Filter { shape, geometry },
             added: Added::WholeKeys,
             extractor: None,
+            ranges: None,
         };
         trailer.append_to(&mut payload).map_err(crate::bits::NoMemory::of("a filter block"))?;
         Ok(payload)
@@ -338,6 +456,10 @@ impl FilterBuilder {
         Ok(Encoded { num_keys, shape, geometry, payload })
     }
 }
+
+const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
+/// A prefix that is added is no key, and a filter of prefixes alone has no keys.
+const NO_PREFIXES: &str = "a range filter cannot lie beside prefixes; build two filters";
 
 /// A payload and the fields that its trailer needs.
 struct Encoded {

@@ -33,12 +33,14 @@ pub(crate) struct Budget {
     /// Whether to build the smallest filter, at the cost of a slower build: see
     /// [`Kind::HAS_COMPACT`].
     pub(crate) compact: bool,
+    /// The length of the ranges that a range filter is meant for; 0 for scans.
+    pub(crate) range_len: u64,
 }
 
 impl Budget {
     /// Makes a budget of thousandths of a bit per key.
     pub(crate) const fn of_millibits(millibits: u32) -> Self {
-        Self { millibits, rate: None, compact: false }
+        Self { millibits, rate: None, compact: false, range_len: 0 }
     }
 }
 

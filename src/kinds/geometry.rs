@@ -11,6 +11,7 @@ use super::constant::{Empty, Full};
 use super::contract::Kind;
 use super::kind::FilterKind;
 use super::math;
+use super::range::{self, Grafite};
 use super::ribbon::{self, Ribbon};
 use super::shape::Shape;
 use super::split_block::{self, Lanes, SplitBlock, SplitBlock512};
@@ -19,7 +20,7 @@ use crate::error::Result;
 /// A parsed shape that fits its payload. No query of a valid geometry can fail.
 ///
 /// The enum is small, because every partition of an open filter has one. The geometries of the two
-/// ribbons are larger, so they lie behind an `Arc`, which clones share.
+/// ribbons and of the range filter are larger, so they lie behind an `Arc`, which clones share.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Geometry {
     Empty,
@@ -30,6 +31,7 @@ pub(crate) enum Geometry {
     Ribbon(Arc<ribbon::Geometry>),
     BumpedRibbon(Option<bumped_ribbon::Flat>, Arc<bumped_ribbon::Geometry>),
     BinaryFuse(binary_fuse::Geometry),
+    Range(Arc<range::Geometry>),
 }
 
 /// Bounds the memory of an open partition: it must stay below the partition's minimum on disk,
@@ -58,6 +60,7 @@ impl Geometry {
             FilterKind::Ribbon => Self::Ribbon(Arc::new(Ribbon::parse(shape, num_keys, len_bytes)?)),
             FilterKind::BumpedRibbon => Self::from_ribbon(BumpedRibbon::parse(shape, num_keys, len_bytes)?),
             FilterKind::BinaryFuse => Self::BinaryFuse(BinaryFuse::parse(shape, num_keys, len_bytes)?),
+            FilterKind::Grafite => Self::Range(Arc::new(Grafite::parse(shape, num_keys, len_bytes)?)),
         })
     }
 
@@ -77,6 +80,7 @@ impl Geometry {
             Self::BumpedRibbon(_, ref ribbon) => math::with_equal_hashes(ribbon.expected_rate(), num_keys),
             Self::Ribbon(ref ribbon) => math::with_equal_hashes(ribbon.expected_rate(), num_keys),
             Self::BinaryFuse(fuse) => math::with_equal_hashes(fuse.expected_rate(), num_keys),
+            Self::Range(ref range) => range.expected_rate(),
         }
     }
 
@@ -91,13 +95,14 @@ impl Geometry {
             Self::Ribbon(_) => FilterKind::Ribbon,
             Self::BumpedRibbon(..) => FilterKind::BumpedRibbon,
             Self::BinaryFuse(_) => FilterKind::BinaryFuse,
+            Self::Range(_) => FilterKind::Grafite,
         }
     }
 
     /// Returns the number of bits that a query tests.
     pub(crate) fn probes(&self) -> u32 {
         match *self {
-            Self::Empty | Self::Full => 0,
+            Self::Empty | Self::Full | Self::Range(_) => 0,
             Self::Bloom { probes } | Self::BlockedBloom { probes } => probes,
             Self::SplitBlock { .. } => math::LANES,
             Self::BumpedRibbon(_, ref ribbon) => ribbon.columns(),
@@ -109,7 +114,7 @@ impl Geometry {
     /// Returns whether the trailer's extension holds a part of the geometry.
     pub(crate) fn has_layers(&self) -> bool {
         match self {
-            Self::Ribbon(_) => true,
+            Self::Ribbon(_) | Self::Range(_) => true,
             Self::BumpedRibbon(_, ribbon) => ribbon.has_layers(),
             Self::Empty
             | Self::Full
@@ -117,6 +122,21 @@ impl Geometry {
             | Self::BlockedBloom { .. }
             | Self::SplitBlock { .. }
             | Self::BinaryFuse(_) => false,
+        }
+    }
+
+    /// Returns the geometry of a range filter, or `None` for any other kind.
+    pub(crate) fn range(&self) -> Option<&range::Geometry> {
+        match self {
+            Self::Range(range) => Some(range),
+            Self::Empty
+            | Self::Full
+            | Self::Bloom { .. }
+            | Self::BlockedBloom { .. }
+            | Self::SplitBlock { .. }
+            | Self::Ribbon(_)
+            | Self::BumpedRibbon(..)
+            | Self::BinaryFuse(_) => None,
         }
     }
 
@@ -129,7 +149,7 @@ impl Geometry {
                 Some(math::estimated_keys(set_bits, bits, probes))
             }
             Self::SplitBlock { .. } => Some(math::estimated_keys(set_bits, bits, math::LANES)),
-            Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) => None,
+            Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) | Self::Range(_) => None,
         }
     }
 }
@@ -141,6 +161,7 @@ impl fmt::Display for Geometry {
             Self::Ribbon(ribbon) => ribbon.fmt(f),
             Self::BumpedRibbon(_, ribbon) => ribbon.fmt(f),
             Self::BinaryFuse(fuse) => fuse.fmt(f),
+            Self::Range(range) => range.fmt(f),
             Self::Empty | Self::Full | Self::Bloom { .. } | Self::BlockedBloom { .. } | Self::SplitBlock { .. } => {
                 let probes = self.probes();
                 write!(

@@ -1,14 +1,17 @@
 //! The geometry of a filter that is opened for one query. It takes no heap memory.
 
+use std::ops::Bound;
+
 use super::bumped_ribbon::Unread;
 use super::geometry::Geometry;
 use super::kernels::Kernel;
 use super::kind::FilterKind;
 use super::query::Query;
+use super::range::{self, RangeHash, RangeKernel, is_empty_range};
 use super::ribbon::{self, Ribbon};
 use super::shape::Shape;
 use crate::error::{Error, Field, Result};
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, KeyHasher};
 use crate::simd::Portable;
 
 /// A shape that was read from borrowed bytes and fits its payload. It gives the same answers as a
@@ -21,6 +24,7 @@ pub(crate) enum InlineGeometry<'a> {
     /// Each query parses the record of the layers, because the parsed layers would take a kilobyte.
     /// A query answers "maybe" if the record is invalid.
     BumpedRibbon(Unread<'a>),
+    Range(range::Geometry),
 }
 
 impl<'a> InlineGeometry<'a> {
@@ -40,6 +44,7 @@ impl<'a> InlineGeometry<'a> {
         match kind {
             FilterKind::Ribbon => Ok(Self::Ribbon(ribbon::Geometry::parse(params, record, num_keys, len_bytes)?)),
             FilterKind::BumpedRibbon => Ok(Self::BumpedRibbon(Unread { params, record, num_keys, len_bytes })),
+            FilterKind::Grafite => Ok(Self::Range(range::Geometry::parse(params, record, num_keys, len_bytes)?)),
             FilterKind::Empty
             | FilterKind::Full
             | FilterKind::Bloom
@@ -58,6 +63,25 @@ impl<'a> InlineGeometry<'a> {
         }
     }
 
+    /// Returns `false` if no added key lies between the bounds, and `true` if one may. `padded` begins
+    /// with the payload of `len` bytes.
+    pub(crate) fn may_contain_range(
+        &self,
+        hasher: &KeyHasher,
+        padded: &[u8],
+        len: usize,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> bool {
+        match self {
+            Self::Range(geometry) => {
+                RangeKernel::detect().may_contain(geometry, &RangeHash::of(hasher), padded, len, lower, upper)
+            }
+            Self::Plain(Geometry::Empty, _) => false,
+            Self::Plain(..) | Self::Ribbon(_) | Self::BumpedRibbon(_) => !is_empty_range(lower, upper),
+        }
+    }
+
     /// Returns `false` if the key was certainly not added, and `true` if it may have been added.
     /// `padded` begins with the payload of `len` bytes; if `padded` is shorter, the answer is
     /// "maybe".
@@ -70,6 +94,8 @@ impl<'a> InlineGeometry<'a> {
             Self::Plain(geometry, kernel) => kernel.may_contain(geometry, padded, len, hash),
             Self::Ribbon(ribbon) => Ribbon::may_contain(Portable, ribbon, padded, len, hash),
             Self::BumpedRibbon(unread) => unread.may_contain(padded, hash),
+            // Hashes say nothing about ranges.
+            Self::Range(_) => true,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::bumped_ribbon::{Blockwise, BumpedRibbon, FlatQuery, Form, Groups, Lin
 use super::constant::{Empty, Full};
 use super::geometry::Geometry;
 use super::query::Query;
+use super::range::Grafite;
 use super::ribbon::Ribbon;
 use super::split_block::{Lanes, SplitBlock, SplitBlock512};
 use crate::hash::KeyHash;
@@ -69,6 +70,7 @@ macro_rules! of_geometry {
                 Width::Twelve => $kernel::new::<Slots<12>>(Isa::PORTABLE),
                 Width::Sixteen => $kernel::new::<Slots<16>>(Isa::PORTABLE),
             },
+            Geometry::Range(_) => $kernel::new::<Grafite>(Isa::PORTABLE),
         }
     };
 }
@@ -131,6 +133,7 @@ asked! {
     [<F: Blockwise>] FlatQuery<F>: Geometry::BumpedRibbon(Some(flat), ribbon) => (*flat, ribbon);
     [] BumpedRibbon: Geometry::BumpedRibbon(_, ribbon) => ribbon;
     [<const BITS: u32>] Slots<BITS>: Geometry::BinaryFuse(fuse) => fuse;
+    [] Grafite: Geometry::Range(_) => ();
 }
 
 #[cfg(test)]

@@ -43,6 +43,9 @@ macro_rules! kinds {
             /// than that of [`FilterKind::BlockedBloom`] from 12 to 14 bits per key, 9 % higher at
             /// 10 bits and 31 % higher at 20 bits.
             10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "one bit of a key in each 64-bit lane of a 512-bit cache line";
+            /// A range filter. It answers whether a key lies between two bounds, with an upper bound
+            /// of its FPR for any data and queries. It takes about 12.7 bits per key at 1 %.
+            11 Grafite "grafite" range::Grafite, "a code that keeps the order of neighbouring keys";
         }
     };
 }
@@ -67,6 +70,7 @@ mod lines;
 pub(crate) mod math;
 mod plain;
 mod query;
+mod range;
 mod ribbon;
 mod shape;
 mod shrink;
@@ -86,6 +90,9 @@ pub(crate) use inline::InlineGeometry;
 pub(crate) use kernels::Kernel;
 pub use kind::FilterKind;
 pub(crate) use lines::scattered_lines;
+pub(crate) use range::{
+    MAX_RANGE_LEN, RangeHash, RangeKernel, RangeKeys, build_range, is_empty_range, max_keys_of_rate, range_rate,
+};
 #[cfg(feature = "foreign")]
 pub(crate) use ribbon::{Geometry as RibbonLayout, Row as RibbonRow, solve as solve_ribbon};
 #[cfg(feature = "variants")]

@@ -16,7 +16,8 @@ impl Geometry {
             | Self::BlockedBloom { .. }
             | Self::SplitBlock { .. }
             | Self::Ribbon(_)
-            | Self::BinaryFuse(_) => None,
+            | Self::BinaryFuse(_)
+            | Self::Range(_) => None,
         }
     }
 

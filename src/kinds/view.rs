@@ -10,6 +10,7 @@ use super::geometry::Geometry;
 use super::guard::Guard;
 use super::kernels::{BatchKernel, Kernel};
 use super::query::Query;
+use super::range::Grafite;
 use super::ribbon::Ribbon;
 use super::split_block::{Lanes, SplitBlock, SplitBlock512};
 use crate::hash::KeyHash;
@@ -49,6 +50,7 @@ macro_rules! of_kind {
                 Width::Twelve => Slots::<12>::$function($($before,)? fuse, $($argument),+),
                 Width::Sixteen => Slots::<16>::$function($($before,)? fuse, $($argument),+),
             },
+            Geometry::Range(_) => Grafite::$function($($before,)? (), $($argument),+),
         }
     };
 }
@@ -89,7 +91,8 @@ impl<'a> FilterView<'a> {
                 | Geometry::SplitBlock { .. }
                 | Geometry::Ribbon(_)
                 | Geometry::BumpedRibbon(..)
-                | Geometry::BinaryFuse(_),
+                | Geometry::BinaryFuse(_)
+                | Geometry::Range(_),
                 Columns::All | Columns::First,
             ) => self.may_contain_hash(hash),
         }

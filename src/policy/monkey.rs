@@ -15,7 +15,7 @@
 
 use super::curve::{Curve, LEAST_LN_RATE};
 use super::{FilterPolicy, LevelShape, TableShape};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
@@ -33,6 +33,10 @@ pub(super) struct Kinds {
 impl Kinds {
     pub(super) fn new(upper: FilterKind, bottom: FilterKind) -> Result<Self> {
         for kind in [upper, bottom] {
+            if kind == FilterKind::Grafite {
+                let reason = "a policy spreads memory for point reads, and a range filter answers none by hash; try bumped-ribbon";
+                return Err(Error::invalid("filter kind", kind, reason));
+            }
             // This only checks that the kind takes a budget. Any rate would do.
             FilterSpec::false_positive_rate(kind, 0.01)?;
         }

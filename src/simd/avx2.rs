@@ -8,7 +8,7 @@ use std::arch::x86_64::{
     _mm256_permutevar8x32_epi32, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi8,
     _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_shuffle_ps, _mm256_slli_epi32,
     _mm256_sllv_epi32, _mm256_sllv_epi64, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_storeu_si256,
-    _mm256_testc_si256, _mm256_testz_si256, _mm256_xor_si256,
+    _mm256_testc_si256, _mm256_testz_si256, _mm256_xor_si256, _pdep_u64,
 };
 
 use super::{Portable, Simd};
@@ -69,6 +69,12 @@ impl Simd for Avx2 {
     fn set_in_lanes_of_64(self, block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
         // SAFETY: see `all_set_in_line` above.
         unsafe { set_in_lanes_of_64(block, factor, multipliers) }
+    }
+
+    #[inline(always)]
+    fn select(self, word: u64, rank: u32) -> u32 {
+        // SAFETY: a value of this type exists only where the processor has the features.
+        unsafe { select(word, rank) }
     }
 
     #[inline(always)]
@@ -252,4 +258,11 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     let parities = _mm256_shuffle_epi8(odd, nibbles);
     let in_order = _mm256_permute4x64_epi64::<0b11_01_10_00>(parities);
     _mm256_movemask_ps(_mm256_castsi256_ps(in_order)).cast_unsigned()
+}
+
+/// Deposits a 1 at the bit with `rank` ones below it.
+#[inline]
+#[target_feature(enable = "bmi1,bmi2")]
+pub(super) fn select(word: u64, rank: u32) -> u32 {
+    _pdep_u64(1u64.checked_shl(rank).unwrap_or_default(), word).trailing_zeros()
 }

@@ -13,6 +13,7 @@ use std::arch::x86_64::{
 };
 
 use super::Simd;
+use super::avx2::select;
 
 /// Proof that the processor has AVX-512 F, BW, VL, DQ and VPOPCNTDQ (servers since Ice Lake and Zen
 /// 4), BMI1, BMI2 and POPCNT.
@@ -75,6 +76,12 @@ impl Simd for Avx512 {
     fn set_in_lanes_of_64(self, block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8]) -> bool {
         // SAFETY: see `all_set_in_line` above.
         unsafe { set_in_lanes_of_64(block, factor, multipliers) }
+    }
+
+    #[inline(always)]
+    fn select(self, word: u64, rank: u32) -> u32 {
+        // SAFETY: a value of this type exists only where the processor has the features.
+        unsafe { select(word, rank) }
     }
 
     #[inline(always)]

@@ -83,6 +83,13 @@ pub(crate) trait Simd: Copy {
         }
     }
 
+    /// Returns the position of the bit that is 1 with `rank` such bits below it, or 64 if `word` has
+    /// no such bit.
+    #[inline(always)]
+    fn select(self, word: u64, rank: u32) -> u32 {
+        portable::select(word, rank)
+    }
+
     /// Returns up to 32 parities. Bit `j` is the parity of `(a[j] & masks[0]) ^ (b[j] & masks[1])`,
     /// where `a` and `b` are slices of 128-bit words. If the slices differ in length, the extra
     /// words are ignored.

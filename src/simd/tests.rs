@@ -45,6 +45,10 @@ kernels! {
         simd.substitute(state, steps.iter().copied());
     }
 
+    fn select(word: u64, rank: u32) -> u32 {
+        simd.select(word, rank)
+    }
+
     fn parities_of_128(a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
         simd.parities_of_128(a, b, masks)
     }
@@ -236,5 +240,25 @@ fn an_environment_variable_selects_the_instruction_set() {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let child = child.args(["--exact", name]).env("FILTERBLOCK_ISA", isa).env(WANTED, wanted).output().unwrap();
         assert!(child.status.success(), "{isa}: {}", String::from_utf8_lossy(&child.stdout));
+    }
+}
+
+#[test]
+fn select_finds_every_one_of_a_word() {
+    let mut state = 5;
+    let words = [0, 1, 1 << 63, u64::MAX, 0x8000_0000_0000_0001, 0xff00_ff00_ff00_ff00];
+    let random = (0..2_000).map(|i| {
+        let (one, other) = (splitmix(&mut state), splitmix(&mut state));
+        [one, one & other, one | other][i % 3]
+    });
+    for word in words.into_iter().chain(random.collect::<Vec<_>>()) {
+        let ones: Vec<u32> = (0..64).filter(|bit| word >> bit & 1 == 1).collect();
+        for isa in Isa::available() {
+            let kernel = Primitives::new(isa);
+            for rank in 0..64 {
+                let expected = ones.get(rank as usize).copied().unwrap_or(64);
+                assert_eq!(kernel.select(word, rank), expected, "{}: {word:#x}, {rank}", isa.name());
+            }
+        }
     }
 }

@@ -188,7 +188,7 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
                 "blocks of this kind have no bits to compare; build them as bloom, blocked-bloom or split-block";
             return Err(Error::invalid("filter kind", kind, reason));
         }
-        kind @ (FilterKind::Ribbon | FilterKind::BumpedRibbon | FilterKind::BinaryFuse) => {
+        kind @ (FilterKind::Ribbon | FilterKind::BumpedRibbon | FilterKind::BinaryFuse | FilterKind::Grafite) => {
             let reason =
                 "blocks of this kind cannot be merged or compared; build them as bloom, blocked-bloom or split-block";
             return Err(Error::invalid("filter kind", kind, reason));

@@ -3,6 +3,7 @@
 
 mod embedding;
 mod format;
+mod ranges;
 mod stranger;
 #[path = "../block/support.rs"]
 mod support;

@@ -1,0 +1,83 @@
+//! Queries of open blocks for ranges of keys.
+
+use std::ops::Bound;
+
+use super::part::Part;
+use super::range_query::{Bounds, RangeQuery};
+use super::ranges::{RangeFilter, Ranges};
+use super::reader::FilterBlock;
+use crate::error::Error;
+use crate::kinds::is_empty_range;
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// Returns `false` if no added key lies between the bounds, and `true` if one may.
+    ///
+    /// Keys are compared as byte strings. Bounds may have any length, and may be included, excluded
+    /// or unbounded. For a range that can hold no key, because its bounds are reversed or equal and
+    /// excluded, the function returns `false`. If the block has no usable range filter
+    /// ([`FilterBlock::has_ranges`]), or is a single partition, the function returns `true` for any
+    /// other range.
+    ///
+    /// ```
+    /// use std::ops::Bound::{Excluded, Included, Unbounded};
+    /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+    ///
+    /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
+    /// let mut builder = FilterBuilder::new("grafite:fpr=0.01".parse()?, &hasher).with_table_id(table_id);
+    /// for key in [b"user0100", b"user0200", b"user0300"] {
+    ///     builder.add(key);
+    /// }
+    /// let block = FilterBlock::open(builder.finish()?, &Expected::of_table(table_id, &hasher), Verify::AtOpen)?;
+    /// assert!(block.may_contain_range(Included(b"user0150"), Included(b"user0200")));
+    /// assert!(!block.may_contain_range(Included(b"user0400"), Unbounded));
+    /// assert!(!block.may_contain_range(Excluded(b"user0300"), Excluded(b"user0400")));
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+        let Some(Ranges { query, filter }) = self.ranges.as_deref() else {
+            return !is_empty_range(lower, upper);
+        };
+        let data = self.data.as_ref();
+        match filter {
+            RangeFilter::Beside(part) => part.may_contain_range(data, query, (lower, upper)),
+            RangeFilter::Own if self.trailer.place != 0 => !is_empty_range(lower, upper),
+            RangeFilter::Own => self.own_may_contain_range(query, (lower, upper)),
+            RangeFilter::Unusable(_) => !is_empty_range(lower, upper),
+        }
+    }
+
+    /// Asks the block's own filter, even if the block is a single partition.
+    pub(super) fn own_may_contain_range(&self, query: &RangeQuery, bounds: Bounds<'_>) -> bool {
+        match self.partitions() {
+            None => self.filter.may_contain_range(self.data.as_ref(), query, bounds),
+            Some(partitions) => partitions.may_contain_range(self.data.as_ref(), query, bounds),
+        }
+    }
+
+    /// Returns whether the block has a range filter that can be used.
+    #[must_use]
+    pub fn has_ranges(&self) -> bool {
+        let is_usable = |ranges: &Ranges| !matches!(ranges.filter, RangeFilter::Unusable(_));
+        self.trailer.place == 0 && self.ranges.as_deref().is_some_and(is_usable)
+    }
+
+    /// Returns why the range filter beside the block's filter cannot be used. The block's filter
+    /// itself is sound. Returns `None` if the range filter is usable, or if there is none.
+    #[must_use]
+    pub fn ranges_error(&self) -> Option<&Error> {
+        match &self.ranges.as_deref()?.filter {
+            RangeFilter::Unusable(error) => Some(error),
+            RangeFilter::Own | RangeFilter::Beside(_) => None,
+        }
+    }
+
+    /// Returns the range filter beside the block's filter.
+    pub(super) fn part_beside(&self) -> Option<&Part> {
+        match &self.ranges.as_deref()?.filter {
+            RangeFilter::Beside(part) => Some(part),
+            RangeFilter::Own | RangeFilter::Unusable(_) => None,
+        }
+    }
+}

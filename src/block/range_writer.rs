@@ -1,0 +1,93 @@
+//! Builds the blocks of range filters, alone or in front of another filter.
+
+use std::ops::Bound;
+
+use super::layout::{ALIGN_BYTES, Added, Content, LOAD_LEN_BYTES, RangesRecord, Trailer, checksum_of};
+use super::writer::{FilterBuilder, SelfCheck};
+use crate::error::{Error, Result};
+use crate::kinds::{FilterKind, Geometry, RangeHash, RangeKernel, RangeKeys, Shape, build_range};
+use crate::spec::{self, FilterSpec};
+
+impl FilterBuilder {
+    /// Encodes a range filter of `keys`, and behind it the filter of the hashes if the builder has
+    /// both.
+    pub(super) fn finish_with_ranges(self, keys: RangeKeys) -> Result<Vec<u8>> {
+        let Some(spec) = self.ranges_beside() else { return self.range_block(self.spec(), keys) };
+        let mut bytes = self.range_block(spec, keys)?;
+        let checksum = checksum_of(&bytes).ok_or_else(|| spec::no_memory(spec))?;
+        let record = RangesRecord { len_bytes: bytes.len() as u64, checksum };
+        let points = self.finish_hashes(&[], Some(record))?;
+        let start = bytes.len().next_multiple_of(ALIGN_BYTES);
+        bytes.try_reserve_exact(start - bytes.len() + points.len()).map_err(|_| spec::no_memory(spec))?;
+        bytes.resize(start, 0);
+        bytes.extend_from_slice(&points);
+        Ok(bytes)
+    }
+
+    /// Encodes the block of a range filter.
+    fn range_block(&self, spec: FilterSpec, keys: RangeKeys) -> Result<Vec<u8>> {
+        let no_memory = |_| spec::no_memory(spec);
+        if self.is_short_of_memory() {
+            return Err(spec::no_memory(spec));
+        }
+        let keys = keys.into_sorted().map_err(no_memory)?;
+        spec.check_keys(keys.len())?;
+        let hash = RangeHash::of(self.hasher());
+        let (shape, mut payload) = if keys.len() == 0 {
+            (Shape::plain(FilterKind::Empty, 0), Vec::new())
+        } else {
+            build_range(spec.budget(), &keys, &hash).map_err(no_memory)?
+        };
+        let (num_keys, len) = (keys.len(), payload.len());
+        // Readers would reject a block that fails this check.
+        let geometry = Geometry::new(&shape, num_keys, len as u64)?;
+        if self.self_check() == SelfCheck::On {
+            payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(spec))?;
+            payload.resize(len + LOAD_LEN_BYTES, 0);
+            let denied = denied(&geometry, &hash, &payload, len, &keys);
+            if denied > 0 {
+                return Err(Error::SelfCheckFailed { denied });
+            }
+            payload.truncate(len);
+        }
+        let content = Content::Filter { shape, geometry };
+        let trailer = Trailer { added: Added::Ranges, ..self.trailer(num_keys, len as u64, content) };
+        trailer.append_to(&mut payload).map_err(no_memory)?;
+        Ok(payload)
+    }
+}
+
+/// Counts the keys that a filter denies.
+fn denied(geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, keys: &RangeKeys) -> u64 {
+    let Some(range) = geometry.range() else { return keys.len() };
+    let kernel = RangeKernel::detect();
+    let mut denied = 0;
+    keys.for_each(|key, _| {
+        let (lower, upper) = (Bound::Included(key), Bound::Included(key));
+        denied += u64::from(!kernel.may_contain(range, hash, padded, len, lower, upper));
+    });
+    denied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::{HashSeed, KeyHasher};
+
+    #[test]
+    fn a_range_filter_that_denies_its_keys_fails_the_check() {
+        let mut keys = RangeKeys::new();
+        (0..1_000u32).for_each(|i| keys.add(format!("{:08}", i * 977).as_bytes()).unwrap());
+        let hash = RangeHash::of(&KeyHasher::xxh3(HashSeed(1)));
+        let spec: FilterSpec = "grafite:fpr=0.01".parse().unwrap();
+        let (shape, mut payload) = build_range(spec.budget(), &keys, &hash).unwrap();
+        let len = payload.len();
+        let geometry = Geometry::new(&shape, 1_000, len as u64).unwrap();
+        payload.resize(len + LOAD_LEN_BYTES, 0);
+        assert_eq!(denied(&geometry, &hash, &payload, len, &keys), 0);
+        let other = RangeHash::of(&KeyHasher::xxh3(HashSeed(2)));
+        assert!(denied(&geometry, &other, &payload, len, &keys) > 900);
+        payload.iter_mut().take(len).skip(len / 2).for_each(|byte| *byte = 0);
+        assert!(denied(&geometry, &hash, &payload, len, &keys) > 400);
+    }
+}

@@ -1,0 +1,81 @@
+//! The range filter of an open block: the block's own filter, or a block in front of it.
+//!
+//! ```text
+//! | block of the range filter | zeros to a multiple of 64 bytes | payload | checksums, extension, trailer |
+//! ```
+//! The extension of the second block records the length and the checksum of the first. Each of the
+//! two has checksums of its own, so a reader can load and verify either one alone.
+
+use super::layout::{Added, RangesRecord, Trailer, checksum_of};
+use super::part::{Part, Verify};
+use super::range_query::RangeQuery;
+use crate::error::{Error, Field, Result};
+use crate::hash::KeyHasher;
+
+/// The range filter of an open block.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    pub(super) query: RangeQuery,
+    pub(super) filter: RangeFilter,
+}
+
+#[derive(Debug)]
+pub(super) enum RangeFilter {
+    /// The block's own filter or partitions.
+    Own,
+    /// A block in front of the filter.
+    Beside(Part),
+    /// The block in front of the filter cannot be used, for this reason.
+    Unusable(Error),
+}
+
+impl Ranges {
+    /// Opens the range filter of the block with this trailer. Returns `None` if the block has none.
+    /// `hasher` is replaced by `FilterBlock::with_hasher` before the first query.
+    ///
+    /// An error of a range filter beside another filter is kept, because the other filter can be
+    /// used.
+    pub(super) fn open(
+        bytes: &[u8],
+        start: usize,
+        trailer: &Trailer,
+        verify: Verify,
+        hasher: &KeyHasher,
+    ) -> Option<Self> {
+        let filter = match trailer.ranges {
+            None if trailer.added == Added::Ranges => RangeFilter::Own,
+            // The point filter was opened alone.
+            Some(_) if start == 0 => return None,
+            None => return None,
+            Some(record) => {
+                beside(bytes, trailer, record, verify).map_or_else(RangeFilter::Unusable, RangeFilter::Beside)
+            }
+        };
+        Some(Self { query: RangeQuery::of(hasher), filter })
+    }
+}
+
+/// Opens the range filter in front of a filter.
+fn beside(bytes: &[u8], outer: &Trailer, record: RangesRecord, verify: Verify) -> Result<Part> {
+    let trailer = trailer_beside(bytes, outer, record)?;
+    Part::new(bytes, 0, &trailer, verify)
+}
+
+/// Reads the trailer of the range filter in front of a filter.
+///
+/// # Errors
+/// Returns the errors of [`Trailer::read`], [`Error::ChecksumMismatch`] if the block is not the
+/// recorded one, and [`Error::Corrupt`] if it is no range filter of the same table and keys.
+pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord) -> Result<Trailer> {
+    let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
+    let (trailer, start) = Trailer::read(block)?;
+    let computed = checksum_of(block).unwrap_or_default();
+    if computed != record.checksum {
+        return Err(Error::ChecksumMismatch { field: Field::Ranges, offset: 0, stored: record.checksum, computed });
+    }
+    let is_of_same_table = (trailer.table_id, trailer.hash, trailer.place) == (outer.table_id, outer.hash, 0);
+    if !is_of_same_table || trailer.added != Added::Ranges || start != 0 {
+        return Err(Error::Corrupt { field: Field::Ranges, offset: 0 });
+    }
+    Ok(trailer)
+}

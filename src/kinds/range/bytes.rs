@@ -1,0 +1,66 @@
+//! Access to the bytes of a payload. Every load is checked, so that a payload that contradicts
+//! itself gives no answer instead of a panic.
+
+use crate::codec::{u16_at, u32_at, u64_from};
+use crate::kinds::guard::Guard;
+
+/// A payload, the bytes behind it, and a guard of its bytes. Every function returns `None` if the
+/// bytes end before the value does, or if they are not sound.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bytes<'a, G> {
+    padded: &'a [u8],
+    /// The length of the payload.
+    len: usize,
+    guard: &'a G,
+}
+
+impl<'a, G: Guard> Bytes<'a, G> {
+    pub(super) fn new(padded: &'a [u8], len: usize, guard: &'a G) -> Self {
+        Self { padded, len, guard }
+    }
+
+    /// Returns the `len` bytes from `at` on.
+    #[inline(always)]
+    pub(super) fn get(&self, at: usize, len: usize) -> Option<&'a [u8]> {
+        let bytes = self.padded.get(at..)?.get(..len)?;
+        self.is_sound(at, len).then_some(bytes)
+    }
+
+    /// Returns the `N` bytes from `at` on. The bytes behind the payload belong to no part of the
+    /// filter, so no answer depends on them.
+    #[inline(always)]
+    pub(super) fn chunk<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {
+        let bytes = self.padded.get(at..)?.first_chunk::<N>()?;
+        self.is_sound(at, N).then_some(bytes)
+    }
+
+    #[inline(always)]
+    fn is_sound(&self, at: usize, len: usize) -> bool {
+        G::ALL_SOUND || at >= self.len || self.guard.sound(at, len.min(self.len - at))
+    }
+
+    #[inline(always)]
+    pub(super) fn u16_at(&self, at: usize) -> Option<u16> {
+        u16_at(self.chunk::<2>(at)?, 0)
+    }
+
+    #[inline(always)]
+    pub(super) fn u32_at(&self, at: usize) -> Option<u32> {
+        u32_at(self.chunk::<4>(at)?, 0)
+    }
+
+    /// Returns word `index` of the words from `start` on.
+    #[inline(always)]
+    pub(super) fn word(&self, start: usize, index: u64) -> Option<u64> {
+        let at = usize::try_from(index).ok()?.checked_mul(8)?.checked_add(start)?;
+        self.chunk::<8>(at).map(u64_from)
+    }
+
+    /// Returns the bits from bit `bit` on, of the bits that begin at byte `start`. At least the 57
+    /// lowest are valid.
+    #[inline(always)]
+    pub(super) fn window(&self, start: usize, bit: u64) -> Option<u64> {
+        let at = usize::try_from(bit / 8).ok()?.checked_add(start)?;
+        Some(u64_from(self.chunk::<8>(at)?) >> (bit % 8))
+    }
+}

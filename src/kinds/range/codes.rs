@@ -1,0 +1,167 @@
+//! Codes: a hash of integers that keeps their order within a stretch.
+//!
+//! ```text
+//! stretch(x) = x >> stretch_bits
+//! code(x)    = (q(stretch(x)) + the low bits of x) mod universe
+//! ```
+//! `q` is pairwise independent. So a key of another stretch hits a range of `l` codes with a
+//! probability of `l / universe`, whatever the data and the queries are, and a key of the same
+//! stretch outside of the range never does. (Costa, Ferragina, Vinciguerra, "Grafite: taming
+//! adversarial queries with optimal range filters", 2024. Their stretches have the length of the
+//! universe. With a power of two, a shift replaces a division of 128 bits.)
+
+use super::MAX_CODES;
+use crate::hash::KeyHasher;
+
+/// The Mersenne prime 2^61 - 1.
+const PRIME: u64 = (1 << 61) - 1;
+/// The hash takes integers in pieces of so many bits, all below the prime.
+const PIECE_BITS: u32 = 60;
+const PIECE: u64 = (1 << PIECE_BITS) - 1;
+
+/// The numbers of a pairwise independent hash function. They come from the key hasher, so that a
+/// secret protects them, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RangeHash {
+    factors: [u64; 2],
+    addend: u64,
+}
+
+impl RangeHash {
+    /// The keys whose hashes give the numbers.
+    const NAMES: [&'static [u8]; 3] = [b"filterblock range 0", b"filterblock range 1", b"filterblock range 2"];
+
+    pub(crate) fn of(hasher: &KeyHasher) -> Self {
+        let [one, two, addend] = Self::NAMES.map(|name| fold(hasher.of(name).raw() >> 3));
+        Self { factors: [one, two], addend }
+    }
+
+    /// Hashes an integer below 2^120 to a number below `universe`, which is at most [`MAX_CODES`].
+    #[inline(always)]
+    fn of_stretch(&self, stretch: u128, universe: u64) -> u64 {
+        #[expect(clippy::cast_possible_truncation, reason = "the pieces are meant")]
+        self.of_pieces(stretch as u64 & PIECE, (stretch >> PIECE_BITS) as u64 & PIECE, universe)
+    }
+
+    #[inline(always)]
+    fn of_pieces(&self, low: u64, high: u64, universe: u64) -> u64 {
+        let [one, two] = self.factors;
+        // Each product is below 2^62, so the sums stay below 2^64.
+        let mut sum = product(one, low) + self.addend;
+        if high != 0 {
+            sum = fold(sum) + product(two, high);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below the universe")]
+        let reduced = (u128::from(fold(sum)) * u128::from(universe) >> 61) as u64;
+        reduced
+    }
+}
+
+/// Multiplies modulo the prime. The result is below 2^62.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the parts are meant")]
+fn product(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    (product as u64 & PRIME) + (product >> 61) as u64
+}
+
+/// Reduces modulo the prime.
+#[inline(always)]
+fn fold(value: u64) -> u64 {
+    let value = (value & PRIME) + (value >> 61);
+    if value >= PRIME { value - PRIME } else { value }
+}
+
+/// The universe of codes, and the length of a stretch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Codes {
+    pub(super) universe: u64,
+    pub(super) stretch_bits: u32,
+}
+
+impl Codes {
+    /// Chooses the stretches for `num_codes` codes of integers from 0 to `last`.
+    ///
+    /// If all integers fit into the universe, one stretch holds them all and the universe shrinks to
+    /// it. Then different integers have different codes, and no answer is wrong. Otherwise a
+    /// stretch has `universe / num_codes` integers or more, so that a range over more than two
+    /// stretches is one for which the bound of the FPR is 1.
+    pub(super) fn new(universe: u64, num_codes: u64, last: u128) -> Self {
+        if let Some(span) = u64::try_from(last).ok().and_then(|last| last.checked_add(1))
+            && span <= universe
+        {
+            return Self { universe: span, stretch_bits: u64::BITS - (span - 1).leading_zeros() };
+        }
+        let least = universe.div_ceil(num_codes.max(1));
+        let stretch_bits = (u64::BITS - (least - 1).leading_zeros()).min(universe.ilog2());
+        Self { universe, stretch_bits }
+    }
+
+    /// Returns whether codes of integers from 0 to `last` are below twice the universe before they
+    /// are reduced.
+    pub(super) fn are_valid(&self, last: u128) -> bool {
+        let is_in_range = (1..=MAX_CODES).contains(&self.universe) && self.stretch_bits <= MAX_CODES.ilog2();
+        is_in_range && (1 << self.stretch_bits <= self.universe || last < self.universe.into())
+    }
+
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "stretches have at most MAX_CODES integers")]
+    fn low(&self, x: u128) -> u64 {
+        x as u64 & ((1 << self.stretch_bits) - 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn code(&self, hash: &RangeHash, x: u128) -> u64 {
+        let code = hash.of_stretch(x >> self.stretch_bits, self.universe) + self.low(x);
+        if code >= self.universe { code - self.universe } else { code }
+    }
+
+    /// Returns the codes of `from..=to` if they are one interval, as they nearly always are: the
+    /// integers lie in one stretch, and the codes do not wrap around.
+    #[inline(always)]
+    pub(super) fn interval(&self, hash: &RangeHash, from: u128, to: u128) -> Option<(u64, u64)> {
+        if from >> self.stretch_bits != to >> self.stretch_bits {
+            return None;
+        }
+        let start = self.code(hash, from);
+        let end = start + (self.low(to) - self.low(from));
+        (end < self.universe).then_some((start, end))
+    }
+
+    /// Returns the result of [`Codes::interval`] for integers of 64 bits.
+    #[inline(always)]
+    pub(super) fn short_interval(&self, hash: &RangeHash, from: u64, to: u64) -> Option<(u64, u64)> {
+        let stretch = from >> self.stretch_bits;
+        if stretch != to >> self.stretch_bits {
+            return None;
+        }
+        let start = hash.of_pieces(stretch & PIECE, stretch >> PIECE_BITS, self.universe);
+        let start = start + (from & ((1 << self.stretch_bits) - 1));
+        let start = if start >= self.universe { start - self.universe } else { start };
+        let end = start + (to - from);
+        (end < self.universe).then_some((start, end))
+    }
+
+    /// Returns the codes of `from..=to` as up to four intervals, or `None` for a range over more
+    /// than two stretches.
+    pub(super) fn intervals(&self, hash: &RangeHash, from: u128, to: u128) -> Option<[Option<(u64, u64)>; 4]> {
+        let (first, last) = (from >> self.stretch_bits, to >> self.stretch_bits);
+        if last - first > 1 {
+            return None;
+        }
+        let whole = last << self.stretch_bits;
+        // Nothing of the second stretch is left if there is one stretch.
+        let parts = if first == last { [Some((from, to)), None] } else { [Some((from, whole - 1)), Some((whole, to))] };
+        let universe = self.universe;
+        let of_part = |part: Option<(u128, u128)>| {
+            let Some((from, to)) = part else { return [None; 2] };
+            let start = self.code(hash, from);
+            let end = start + (self.low(to) - self.low(from));
+            // An interval that wraps around is two.
+            let wrapped = end.checked_sub(universe).map(|end| (0, end));
+            [Some((start, end.min(universe - 1))), wrapped]
+        };
+        let [[a, b], [c, d]] = parts.map(of_part);
+        Some([a, b, c, d])
+    }
+}

@@ -1,0 +1,323 @@
+//! Sorted integers in Elias-Fano code, read in place: each takes about `2 + log2(universe / n)`
+//! bits.
+//!
+//! ```text
+//! code = bucket, the high bits | low bits, `low_bits` of them
+//! highs: bit `bucket + i` is 1 for the i-th code, so a 0 ends each bucket
+//! ranks: the number of codes below every 256th bucket
+//! lows:  the low bits of all codes, packed
+//! ```
+//! (Elias 1974; Fano 1971; Vigna, "Quasi-succinct indices", 2013.)
+
+use super::bytes::Bytes;
+use crate::bits::NoMemory;
+use crate::codec::{u16_bytes, u32_at, u64_bytes, u64_from};
+use crate::kinds::guard::Guard;
+use crate::simd::{Portable, Simd};
+
+/// The number of buckets between two ranks.
+const STEP: u64 = 256;
+/// With narrow ranks, the number of ranks that share a base.
+const STEPS_PER_BASE: u64 = 16;
+/// The most low bits of a code. A word that is loaded from any byte on holds so many bits from any
+/// bit of that byte on.
+pub(super) const MAX_LOW_BITS: u32 = 56;
+const WINDOW_BITS: u32 = 57;
+/// The bytes of the high bits that a query loads at once.
+const LOAD_LEN_BYTES: usize = 64;
+
+/// The parameters and positions of the parts, within a payload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct EliasFano {
+    pub(super) num_codes: u64,
+    /// Every code is below.
+    pub(super) universe: u64,
+    pub(super) low_bits: u32,
+    /// Whether ranks are 32 bits each, because 4,096 neighbouring buckets hold 65,536 codes or more.
+    pub(super) is_wide: bool,
+    highs_at: usize,
+    bases_at: usize,
+    ranks_at: usize,
+    lows_at: usize,
+    /// The end of the last part.
+    pub(super) end: usize,
+}
+
+impl EliasFano {
+    /// Places the parts from `start` on. Returns `None` if the parameters are invalid, or if the
+    /// length does not fit the address space.
+    pub(super) fn new(start: usize, num_codes: u64, universe: u64, low_bits: u32, is_wide: bool) -> Option<Self> {
+        if low_bits > MAX_LOW_BITS || num_codes > u32::MAX.into() {
+            return None;
+        }
+        let sizes = Sizes::of(num_codes, universe, low_bits, is_wide)?;
+        let after = |at: usize, len: u64| at.checked_add(usize::try_from(len).ok()?);
+        let highs_at = start;
+        let bases_at = after(highs_at, sizes.highs)?;
+        let ranks_at = after(bases_at, sizes.bases)?;
+        let lows_at = after(ranks_at, sizes.ranks)?;
+        let end = after(lows_at, sizes.lows)?;
+        Some(Self { num_codes, universe, low_bits, is_wide, highs_at, bases_at, ranks_at, lows_at, end })
+    }
+
+    /// Returns the number of low bits with the shortest code.
+    pub(super) fn best_low_bits(num_codes: u64, universe: u64) -> u32 {
+        let len = |&low_bits: &u32| len_bits(num_codes, universe, low_bits);
+        (0..=MAX_LOW_BITS).min_by_key(len).unwrap_or_default()
+    }
+
+    /// Returns whether a code lies in `from..=to`. Returns `None` if the parts contradict each
+    /// other, or if a byte is not sound.
+    #[inline(always)]
+    pub(super) fn any<G: Guard>(&self, simd: impl Simd, bytes: &Bytes<'_, G>, from: u64, to: u64) -> Option<bool> {
+        let bucket = from >> self.low_bits;
+        let at = self.bucket_start(simd, bytes, bucket)?;
+        let ones = bytes.window(self.highs_at, at)?.trailing_ones();
+        if bucket != to >> self.low_bits || ones > 2 {
+            return self.search(bytes, from, to, at);
+        }
+        // Most buckets have up to two codes. Both are compared without a branch.
+        let (first, low, width) = (at.checked_sub(bucket)?, from & self.low_mask(), to - from);
+        let one = self.low(bytes, first)?.wrapping_sub(low) <= width;
+        let other = self.low(bytes, first + 1)?.wrapping_sub(low) <= width;
+        Some((ones > 0) & one | (ones > 1) & other)
+    }
+
+    /// Answers like [`EliasFano::any`] for every case. `at` is the start of the bucket of `from`.
+    #[cold]
+    #[inline(never)]
+    fn search<G: Guard>(&self, bytes: &Bytes<'_, G>, from: u64, to: u64, at: u64) -> Option<bool> {
+        let (first_bucket, last_bucket) = (from >> self.low_bits, to >> self.low_bits);
+        let mut low = at.checked_sub(first_bucket)?;
+        let mut high = self.bucket_end(bytes, at)?.checked_sub(first_bucket)?;
+        let end = high;
+        if end > self.num_codes {
+            return None;
+        }
+        // The first code of the bucket that is not below `from`.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.low(bytes, middle)? < from & self.low_mask() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if low < end {
+            return Some(first_bucket < last_bucket || self.low(bytes, low)? <= to & self.low_mask());
+        }
+        if first_bucket == last_bucket {
+            return Some(false);
+        }
+        // Codes between the two buckets, or the first code of the last bucket.
+        let at = self.bucket_start(Portable, bytes, last_bucket)?;
+        let next = at.checked_sub(last_bucket)?;
+        if next != end {
+            return (next > end).then_some(true);
+        }
+        let has_code = bytes.window(self.highs_at, at)? & 1 == 1;
+        Some(has_code && self.low(bytes, next)? <= to & self.low_mask())
+    }
+
+    fn low_mask(&self) -> u64 {
+        (1 << self.low_bits) - 1
+    }
+
+    /// Returns the low bits of code `i`.
+    #[inline(always)]
+    fn low<G: Guard>(&self, bytes: &Bytes<'_, G>, i: u64) -> Option<u64> {
+        Some(bytes.window(self.lows_at, i.wrapping_mul(self.low_bits.into()))? & self.low_mask())
+    }
+
+    /// Returns the number of codes below bucket `STEP * step`.
+    #[inline(always)]
+    fn rank<G: Guard>(&self, bytes: &Bytes<'_, G>, step: u64) -> Option<u64> {
+        let index = usize::try_from(step).ok()?;
+        if self.is_wide {
+            return bytes.u32_at(self.ranks_at + index * 4).map(u64::from);
+        }
+        let base = bytes.u32_at(self.bases_at + index / STEPS_PER_BASE as usize * 4)?;
+        Some(u64::from(base) + u64::from(bytes.u16_at(self.ranks_at + index * 2)?))
+    }
+
+    /// Returns the position of a bucket's first bit among the high bits: behind the zeros of all
+    /// buckets before it.
+    #[inline(always)]
+    fn bucket_start<G: Guard>(&self, simd: impl Simd, bytes: &Bytes<'_, G>, bucket: u64) -> Option<u64> {
+        let step = bucket / STEP;
+        let from = self.rank(bytes, step)? + step * STEP;
+        let first = usize::try_from(from / 64).ok()?;
+        let Some(words) = bytes.chunk::<LOAD_LEN_BYTES>(self.highs_at + first * 8) else {
+            return self.bucket_start_from(bytes, from, bucket % STEP);
+        };
+        let (words, _) = words.as_chunks::<8>();
+        // Zeros in front of `from` in its word count as well.
+        let front = !u64_from(words.first()?) & !(u64::MAX << (from % 64));
+        #[expect(clippy::cast_possible_truncation, reason = "below STEP")]
+        let wanted = (bucket % STEP) as u32 + front.count_ones();
+        let (mut sum, mut index, mut before) = (0, 0, 0);
+        for word in words {
+            sum += (!u64_from(word)).count_ones();
+            let is_before = sum < wanted;
+            index += usize::from(is_before);
+            before = if is_before { sum } else { before };
+        }
+        let Some(word) = words.get(index) else { return self.bucket_start_from(bytes, from, bucket % STEP) };
+        let rank = wanted - before;
+        let behind = if rank == 0 { 0 } else { simd.select(!u64_from(word), rank - 1) + 1 };
+        Some((first + index) as u64 * 64 + u64::from(behind))
+    }
+
+    /// Returns the position behind `wanted` zeros from position `from` on, however many words that
+    /// takes.
+    #[cold]
+    #[inline(never)]
+    fn bucket_start_from<G: Guard>(&self, bytes: &Bytes<'_, G>, from: u64, wanted: u64) -> Option<u64> {
+        let Some(mut wanted) = wanted.checked_sub(1) else { return Some(from) };
+        let mut index = from / 64;
+        let mut zeros = !bytes.word(self.highs_at, index)? & u64::MAX << (from % 64);
+        while u64::from(zeros.count_ones()) <= wanted {
+            wanted -= u64::from(zeros.count_ones());
+            index += 1;
+            zeros = !bytes.word(self.highs_at, index)?;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "below the 64 ones of a word")]
+        Some(index * 64 + u64::from(Portable.select(zeros, wanted as u32)) + 1)
+    }
+
+    /// Returns the position of the zero that ends the bucket with a bit at position `at`.
+    fn bucket_end<G: Guard>(&self, bytes: &Bytes<'_, G>, at: u64) -> Option<u64> {
+        let ones = bytes.window(self.highs_at, at)?.trailing_ones();
+        if ones < WINDOW_BITS {
+            return Some(at + u64::from(ones));
+        }
+        let mut index = at / 64;
+        let mut zeros = !bytes.word(self.highs_at, index)? & u64::MAX << (at % 64);
+        while zeros == 0 {
+            index += 1;
+            zeros = !bytes.word(self.highs_at, index)?;
+        }
+        Some(index * 64 + u64::from(zeros.trailing_zeros()))
+    }
+
+    /// Writes the parts of sorted, distinct codes into a payload of zeros.
+    ///
+    /// # Errors
+    /// Returns [`NoMemory`] if the payload is too short.
+    pub(super) fn write(&self, payload: &mut [u8], codes: impl Iterator<Item = u64>) -> Result<(), NoMemory> {
+        let mut writer = Writer { parts: self, payload, next_step: 0, lows: 0, num_lows: 0, lows_at: self.lows_at };
+        let mut count = 0;
+        for code in codes {
+            writer.put(count, code).ok_or(NoMemory)?;
+            count += 1;
+        }
+        writer.finish(count).ok_or(NoMemory)
+    }
+}
+
+/// Returns whether codes in order need ranks of 32 bits.
+pub(super) fn needs_wide_ranks(codes: impl Iterator<Item = u64>, low_bits: u32) -> bool {
+    let (mut base, mut base_count) = (0, 0u64);
+    codes.zip(0u64..).any(|(code, i)| {
+        let of_code = (code >> low_bits) / (STEP * STEPS_PER_BASE);
+        if of_code != base {
+            (base, base_count) = (of_code, i);
+        }
+        i - base_count >= u16::MAX.into()
+    })
+}
+
+/// Returns the length in bits of all parts with narrow ranks.
+pub(super) fn len_bits(num_codes: u64, universe: u64, low_bits: u32) -> u128 {
+    let buckets = u128::from(universe.saturating_sub(1) >> low_bits) + 1;
+    let steps = buckets / u128::from(STEP) + 1;
+    u128::from(num_codes) * u128::from(low_bits) + u128::from(num_codes) + buckets + steps * 18
+}
+
+/// The lengths of the parts in bytes.
+struct Sizes {
+    highs: u64,
+    bases: u64,
+    ranks: u64,
+    lows: u64,
+}
+
+impl Sizes {
+    fn of(num_codes: u64, universe: u64, low_bits: u32, is_wide: bool) -> Option<Self> {
+        let buckets = (universe.checked_sub(1)? >> low_bits) + 1;
+        let steps = buckets / STEP + 1;
+        let (bases, ranks) = if is_wide { (0, steps * 4) } else { (steps.div_ceil(STEPS_PER_BASE) * 4, steps * 2) };
+        let highs = num_codes.checked_add(buckets)?.div_ceil(64) * 8;
+        Some(Self { highs, bases, ranks, lows: num_codes.checked_mul(low_bits.into())?.div_ceil(8) })
+    }
+}
+
+struct Writer<'a> {
+    parts: &'a EliasFano,
+    payload: &'a mut [u8],
+    /// The next rank to write.
+    next_step: u64,
+    /// Low bits that do not fill a word yet.
+    lows: u64,
+    num_lows: u32,
+    lows_at: usize,
+}
+
+impl Writer<'_> {
+    #[inline]
+    fn put(&mut self, i: u64, code: u64) -> Option<()> {
+        let (bucket, bits) = (code >> self.parts.low_bits, self.parts.low_bits);
+        while self.next_step * STEP <= bucket {
+            self.put_rank(i)?;
+        }
+        let at = bucket + i;
+        *self.payload.get_mut(self.parts.highs_at + usize::try_from(at / 8).ok()?)? |= 1 << (at % 8);
+        let low = code & self.parts.low_mask();
+        self.lows |= low << self.num_lows;
+        self.num_lows += bits;
+        if self.num_lows >= 64 {
+            let word = self.payload.get_mut(self.lows_at..)?.first_chunk_mut::<8>()?;
+            *word = u64_bytes(self.lows);
+            self.lows_at += 8;
+            self.num_lows -= 64;
+            self.lows = low >> (bits - self.num_lows);
+        }
+        Some(())
+    }
+
+    /// Writes the next rank: the `count` codes before belong to buckets below its bucket.
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 codes")]
+    fn put_rank(&mut self, count: u64) -> Option<()> {
+        let step = self.next_step;
+        let index = usize::try_from(step).ok()?;
+        self.next_step += 1;
+        let mut set = |at: usize, bytes: &[u8]| -> Option<()> {
+            self.payload.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
+            Some(())
+        };
+        let count = count as u32;
+        let [a, b, c, d, ..] = u64_bytes(count.into());
+        if self.parts.is_wide {
+            return set(self.parts.ranks_at + index * 4, &[a, b, c, d]);
+        }
+        let base_at = self.parts.bases_at + index / STEPS_PER_BASE as usize * 4;
+        if step % STEPS_PER_BASE == 0 {
+            set(base_at, &[a, b, c, d])?;
+        }
+        let base = u32_at(self.payload, base_at)?;
+        let delta = u16::try_from(count - base).ok()?;
+        let bytes = u16_bytes(delta);
+        self.payload.get_mut(self.parts.ranks_at + index * 2..)?.first_chunk_mut::<2>().map(|pair| *pair = bytes)
+    }
+
+    fn finish(mut self, count: u64) -> Option<()> {
+        let buckets = ((self.parts.universe - 1) >> self.parts.low_bits) + 1;
+        while self.next_step < buckets / STEP + 1 {
+            self.put_rank(count)?;
+        }
+        let rest = usize::try_from(self.num_lows.div_ceil(8)).ok()?;
+        let bytes = u64_bytes(self.lows);
+        self.payload.get_mut(self.lows_at..self.lows_at + rest)?.copy_from_slice(bytes.get(..rest)?);
+        (count == self.parts.num_codes).then_some(())
+    }
+}

@@ -1,0 +1,216 @@
+//! The keys of a range filter while it is built: front-coded, with the statistics from which the
+//! mapping is chosen.
+
+use std::cmp::Ordering;
+
+use super::{KEPT_LEN_BYTES, MAX_PREFIX_LEN_BYTES};
+use crate::bits::{NoMemory, try_zeros};
+use crate::codec::Cursor;
+
+/// The set of bytes that occur at one position: bit `b % 64` of word `b / 64` is byte `b`.
+pub(super) type ByteSet = [u64; 4];
+
+/// The longest encoding of an entry: two lengths, and the bytes that follow the shared ones.
+const MAX_ENTRY_LEN_BYTES: usize = 4 + KEPT_LEN_BYTES + 1;
+
+/// Collects keys in any order. A key takes the bytes in which it differs from the key before it, and
+/// two more.
+///
+/// No mapping reads a byte behind the first [`KEPT_LEN_BYTES`], so keys are cut one byte behind
+/// them. Keys that agree so far are one key to the filter.
+#[derive(Debug, Clone)]
+pub(crate) struct RangeKeys {
+    /// For each key the number of leading bytes that it shares with the key before it (varint), the
+    /// number of its other bytes (varint), and these bytes.
+    entries: Vec<u8>,
+    pub(super) last: Vec<u8>,
+    num_keys: u64,
+    is_sorted: bool,
+    /// The number of leading bytes that all keys share.
+    pub(super) shared_len: usize,
+    pub(super) max_len: usize,
+    statistics: Option<Statistics>,
+}
+
+/// What the mapping needs to know about the keys.
+#[derive(Debug, Clone)]
+pub(super) struct Statistics {
+    /// The bytes that occur at each position.
+    pub(super) seen: Vec<ByteSet>,
+    /// Whether a key ends in front of each position.
+    pub(super) ends: Vec<bool>,
+    /// For each length, the number of neighbours that agree in exactly so many leading bytes.
+    pub(super) agreeing: Vec<u64>,
+}
+
+impl RangeKeys {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+            last: Vec::new(),
+            num_keys: 0,
+            is_sorted: true,
+            shared_len: MAX_PREFIX_LEN_BYTES,
+            max_len: 0,
+            statistics: None,
+        }
+    }
+
+    /// Returns the number of keys that were added. Equal keys in a row count once.
+    pub(crate) fn len(&self) -> u64 {
+        self.num_keys
+    }
+
+    /// Adds a key.
+    ///
+    /// # Errors
+    /// Returns [`NoMemory`] if the key does not fit in memory. Then the key is not added.
+    pub(crate) fn add(&mut self, key: &[u8]) -> Result<(), NoMemory> {
+        let key = key.get(..=KEPT_LEN_BYTES).unwrap_or(key);
+        let shared = shared_len(&self.last, key);
+        let is_first = self.num_keys == 0;
+        if !is_first {
+            match self.last.get(shared).cmp(&key.get(shared)) {
+                Ordering::Less => {}
+                Ordering::Equal => return Ok(()),
+                Ordering::Greater => self.is_sorted = false,
+            }
+        }
+        if self.entries.capacity() - self.entries.len() < MAX_ENTRY_LEN_BYTES {
+            self.entries.try_reserve(MAX_ENTRY_LEN_BYTES)?;
+        }
+        self.last.try_reserve(KEPT_LEN_BYTES + 1)?;
+        let statistics = match &mut self.statistics {
+            Some(statistics) => statistics,
+            none => none.insert(Statistics::new()?),
+        };
+        let new = key.get(shared..).unwrap_or_default();
+        put_len(&mut self.entries, shared);
+        put_len(&mut self.entries, new.len());
+        self.entries.extend_from_slice(new);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(new);
+        statistics.add(key, shared, is_first);
+        let prefix_len = if is_first { key.len() } else { shared };
+        self.shared_len = self.shared_len.min(prefix_len);
+        self.max_len = self.max_len.max(key.len());
+        self.num_keys += 1;
+        Ok(())
+    }
+
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        // A key of eight random bytes shares two or three bytes with its neighbour in an SST.
+        let _ = self.entries.try_reserve(keys.saturating_mul(8).saturating_add(MAX_ENTRY_LEN_BYTES));
+    }
+
+    /// Returns the keys in ascending order, each once.
+    ///
+    /// # Errors
+    /// Returns [`NoMemory`] if the keys came in another order, and a sorted copy does not fit in
+    /// memory.
+    pub(crate) fn into_sorted(self) -> Result<Self, NoMemory> {
+        if self.is_sorted {
+            return Ok(self);
+        }
+        let mut spans = Vec::new();
+        spans.try_reserve_exact(usize::try_from(self.num_keys).map_err(|_| NoMemory)?)?;
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut is_short = false;
+        self.for_each(|key, _| {
+            is_short |= bytes.try_reserve(key.len()).is_err();
+            if !is_short {
+                let from = bytes.len();
+                bytes.extend_from_slice(key);
+                spans.push((from, bytes.len()));
+            }
+        });
+        if is_short {
+            return Err(NoMemory);
+        }
+        let key = |&(from, to): &(usize, usize)| bytes.get(from..to).unwrap_or_default();
+        spans.sort_unstable_by(|one, other| key(one).cmp(key(other)));
+        let mut sorted = Self::new();
+        spans.iter().try_for_each(|span| sorted.add(key(span)))?;
+        Ok(sorted)
+    }
+
+    /// Calls `visit` with each key, and with the number of leading bytes that it shares with the
+    /// key before it.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&[u8], usize)) {
+        let mut key = Vec::with_capacity(KEPT_LEN_BYTES + 1);
+        self.for_each_entry(|shared, new| {
+            key.truncate(shared);
+            key.extend_from_slice(new);
+            visit(&key, shared);
+        });
+    }
+
+    /// Calls `visit` for each key with the number of leading bytes that it shares with the key
+    /// before it, and with its other bytes.
+    #[inline]
+    pub(super) fn for_each_entry(&self, mut visit: impl FnMut(usize, &[u8])) {
+        let mut cursor = Cursor::new(&self.entries, 0);
+        let mut next = || -> Option<()> {
+            let shared = take_len(&mut cursor)?;
+            let len = take_len(&mut cursor)?;
+            visit(shared, cursor.take(len, ()).ok()?);
+            Some(())
+        };
+        while next().is_some() {}
+    }
+
+    pub(super) fn statistics(&self) -> Option<&Statistics> {
+        self.statistics.as_ref()
+    }
+}
+
+impl Statistics {
+    fn new() -> Result<Self, NoMemory> {
+        let (seen, ends) = (try_zeros(KEPT_LEN_BYTES)?, try_zeros(KEPT_LEN_BYTES)?);
+        Ok(Self { seen, ends, agreeing: try_zeros(KEPT_LEN_BYTES + 1)? })
+    }
+
+    /// The bytes before `shared` were seen in the key before.
+    fn add(&mut self, key: &[u8], shared: usize, is_first: bool) {
+        let sets = self.seen.get_mut(shared..).unwrap_or_default();
+        for (set, &byte) in sets.iter_mut().zip(key.get(shared..).unwrap_or_default()) {
+            if let Some(word) = set.get_mut(usize::from(byte) / 64) {
+                *word |= 1 << (byte % 64);
+            }
+        }
+        if let Some(ends) = self.ends.get_mut(key.len()) {
+            *ends = true;
+        }
+        if !is_first && let Some(count) = self.agreeing.get_mut(shared) {
+            *count += 1;
+        }
+    }
+}
+
+/// Returns the number of leading bytes in which two keys agree.
+pub(super) fn shared_len(one: &[u8], other: &[u8]) -> usize {
+    let (words, _) = one.as_chunks::<8>();
+    let (others, _) = other.as_chunks::<8>();
+    let equal = words.iter().zip(others).take_while(|(one, other)| one == other).count() * 8;
+    let rest = one.get(equal..).unwrap_or_default().iter().zip(other.get(equal..).unwrap_or_default());
+    equal + rest.take_while(|(one, other)| one == other).count()
+}
+
+/// Appends a length below 2^14.
+#[expect(clippy::cast_possible_truncation, reason = "the low seven bits, and a length below 2^14")]
+fn put_len(out: &mut Vec<u8>, len: usize) {
+    if len < 0x80 {
+        out.push(len as u8);
+    } else {
+        out.extend_from_slice(&[len as u8 | 0x80, (len >> 7) as u8]);
+    }
+}
+
+#[inline(always)]
+fn take_len(cursor: &mut Cursor<'_>) -> Option<usize> {
+    let low = usize::from(cursor.take_u8(()).ok()?);
+    if low < 0x80 {
+        return Some(low);
+    }
+    Some(low - 0x80 + (usize::from(cursor.take_u8(()).ok()?) << 7))
+}

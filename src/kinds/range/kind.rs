@@ -1,0 +1,116 @@
+//! The facts of the kind for specifications and plans.
+
+use super::build::{largest_universe, range_len};
+use super::elias_fano::{EliasFano, len_bits};
+use super::record::Geometry;
+use super::{MAX_CODES, SCAN_CELLS};
+use crate::bits::NoMemory;
+use crate::error::Result;
+use crate::hash::KeyHash;
+use crate::kinds::Columns;
+use crate::kinds::contract::{Budget, Budgets, Built, Kind, Planned, TOO_LARGE};
+use crate::kinds::guard::Guard;
+use crate::kinds::query::Query;
+use crate::kinds::shape::{Effort, Shape};
+use crate::simd::Simd;
+
+/// The kind [`FilterKind::Grafite`](crate::FilterKind::Grafite).
+pub(in crate::kinds) struct Grafite;
+
+/// The longest range that a filter may be meant for.
+pub(crate) const MAX_RANGE_LEN: u64 = 1 << 40;
+/// The largest budget, in thousandths of a bit per key.
+const MAX_MILLIBITS: u32 = 50_000;
+/// The planned length of the record.
+const RECORD_LEN_BYTES: usize = 52;
+/// A query reads the mapping, two lines of ranks, two of the high bits, and one of the low bits.
+const LINES: f64 = 6.0;
+
+/// Returns the FPR of ranges of `range_len` integers in a filter of many keys, the bound
+/// `range_len * n / universe`.
+pub(crate) fn range_rate(range_len: u64, millibits: u32) -> f64 {
+    let bits = f64::from(millibits.min(MAX_MILLIBITS)) / 1000.0;
+    // A key has its low bits, a 1, and its share of the buckets with 18 bits of ranks for 256.
+    let buckets = |low_bits: u32| (bits - f64::from(low_bits) - 1.0) / (1.0 + 18.0 / 256.0);
+    let universe_per_key = (0..MAX_MILLIBITS / 1000).map(|low_bits| buckets(low_bits) * f64::from(low_bits).exp2());
+    let most = universe_per_key.fold(0.0, f64::max);
+    (range_len as f64 / most).min(1.0)
+}
+
+/// Returns the most keys of a filter with this FPR, because the universe of codes is limited.
+pub(crate) fn max_keys_of_rate(budget: Budget) -> f64 {
+    budget.rate.map_or(f64::INFINITY, |rate| MAX_CODES as f64 * rate / range_len(budget) as f64)
+}
+
+impl Kind for Grafite {
+    type Geometry = Geometry;
+    const BUDGETS: Budgets = Budgets::UpTo(MAX_MILLIBITS);
+    const LOWEST_RATE: &'static str =
+        "the lowest false-positive rate of a range filter is 6.1e-14, with 50 bits per key; use a higher rate";
+    const HAS_COMPACT: bool = false;
+
+    fn rate_of_many(millibits: u32) -> f64 {
+        range_rate(SCAN_CELLS, millibits)
+    }
+
+    /// Plans the codes of keys in different cells. The mapping takes a few hundred bytes more.
+    fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
+        let len = range_len(budget) as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+        let universe = match budget.rate {
+            Some(rate) => (num_keys as f64 * len / rate).ceil() as u64,
+            None => largest_universe(num_keys, u128::from(num_keys) * u128::from(budget.millibits) / 1000),
+        };
+        let universe = universe.clamp(1, MAX_CODES);
+        let bits = len_bits(num_keys, universe, EliasFano::best_low_bits(num_keys, universe));
+        let len_bytes = u64::try_from(bits.div_ceil(64) * 8).map_err(|_| TOO_LARGE)?;
+        let rate = (len * num_keys as f64 / universe as f64).min(1.0);
+        Ok(Planned {
+            len_bytes,
+            record_len_bytes: RECORD_LEN_BYTES,
+            rate,
+            lines_if_absent: LINES,
+            lines_if_present: LINES,
+        })
+    }
+
+    /// Returns the always-maybe filter: hashes do not tell where keys lie. [`super::build_range`]
+    /// builds the filter from keys.
+    fn build(_: Budget, _: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
+        Ok(Some((Shape::FULL, Vec::new())))
+    }
+
+    fn fallback_rate(_: Budget) -> Option<f64> {
+        None
+    }
+
+    fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Geometry> {
+        Geometry::parse(shape.params, &shape.layers, num_keys, len_bytes)
+    }
+}
+
+/// Hashes say nothing about ranges, so every query of a hash is answered "maybe".
+impl Query for Grafite {
+    type Asked<'a> = ();
+
+    #[inline(always)]
+    fn may_contain(_: impl Simd, (): (), _: &[u8], _: usize, _: KeyHash) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn prefetch((): (), _: &[u8], _: usize, _: KeyHash) {}
+
+    #[inline]
+    fn may_contain_guarded(
+        ask: impl FnOnce() -> bool,
+        (): (),
+        _: &[u8],
+        _: usize,
+        _: KeyHash,
+        _: Columns,
+        _: &impl Guard,
+    ) -> bool {
+        ask()
+    }
+}

@@ -1,0 +1,342 @@
+//! The mapping of byte keys to integers, which keeps their order.
+//!
+//! ```text
+//! key = prefix of all keys | a byte for each position | bytes of the plain positions | rest, cut off
+//! x   = the mixed-radix number of the symbols of all positions
+//! ```
+//! A position has the symbols that occur there: an interval of bytes or a set of bytes, and below
+//! them the symbol "end" if a key ends there. After the symbol "end" all symbols are 0. So `x` spends
+//! no bits on bytes that no key of the SST has. A plain position has all 256 bytes and no end.
+
+use std::ops::Bound;
+
+use super::MAX_PLAIN_POSITIONS;
+use super::bytes::Bytes;
+use super::keys::{ByteSet, shared_len};
+use crate::codec::{u64_big_at, u64_from};
+use crate::kinds::guard::Guard;
+
+/// Every integer of a mapping is below `2^MAX_BITS`.
+pub(super) const MAX_BITS: u32 = 120;
+/// Bytes of the description of a position: flags, and two bytes.
+pub(super) const POSITION_LEN_BYTES: usize = 3;
+/// Bytes of a set of bytes.
+pub(super) const SET_LEN_BYTES: usize = 32;
+/// The flag of a position where a key may end.
+pub(super) const FLAG_END: u8 = 1;
+/// The flag of a position whose symbols are a set. Its number follows. Without the flag, the lowest
+/// and the highest byte of an interval follow.
+pub(super) const FLAG_SET: u8 = 2;
+
+/// Up to so many positions, comparing two bounds takes longer than mapping both.
+const FEW_POSITIONS: usize = 2;
+
+/// The lengths of the parts of a mapping at the start of a payload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Mapping {
+    pub(super) prefix_len: u8,
+    pub(super) num_positions: u8,
+    pub(super) num_plain: u8,
+    pub(super) num_sets: u8,
+    /// Whether no key has bytes that are cut off. Then different keys have different integers.
+    pub(super) is_whole: bool,
+}
+
+/// Where a bound lies among the integers of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Cut {
+    /// The number of integers that belong to keys below the bound, but for those that agree with it
+    /// in all positions.
+    value: u128,
+    /// Whether the bound has an integer of its own, which is `value`.
+    is_exact: bool,
+    /// Whether no byte of the bound is cut off.
+    is_whole: bool,
+}
+
+impl Cut {
+    /// A bound below the first key with this integer, which has no integer of its own.
+    const fn before(value: u128) -> Self {
+        Self { value, is_exact: false, is_whole: false }
+    }
+}
+
+/// A symbol of a position.
+struct Symbol {
+    value: u64,
+    /// The number of symbols.
+    radix: u64,
+    /// Whether a key may have this symbol. If not, `value` is the next higher symbol; the radix if
+    /// there is none.
+    is_known: bool,
+}
+
+impl Mapping {
+    pub(super) fn is_valid(&self) -> bool {
+        self.num_plain <= MAX_PLAIN_POSITIONS
+    }
+
+    /// Returns the length of the parts in bytes, without padding.
+    pub(super) fn len_bytes(&self) -> usize {
+        let positions = usize::from(self.num_positions) * POSITION_LEN_BYTES;
+        usize::from(self.prefix_len) + positions + usize::from(self.num_sets) * SET_LEN_BYTES
+    }
+
+    /// Returns the integers `from..=to` between two bounds whose plain positions are all that there
+    /// is, in 64 bits: keys that are integers, with or without a common prefix. The result is that of
+    /// [`Mapping::between`]; if `from` is above `to`, no key lies between the bounds. Returns `None` if
+    /// the mapping or a bound is of another form.
+    #[inline(always)]
+    pub(super) fn short_between<G: Guard>(
+        &self,
+        bytes: &Bytes<'_, G>,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> Option<(u64, u64)> {
+        let (Bound::Included(one) | Bound::Excluded(one), Bound::Included(other) | Bound::Excluded(other)) =
+            (lower, upper)
+        else {
+            return None;
+        };
+        let num_plain = usize::from(self.num_plain);
+        let end = usize::from(self.prefix_len) + num_plain;
+        if self.num_positions > 0 || num_plain > 8 || one.len() < end || other.len() < end {
+            return None;
+        }
+        if self.prefix_len > 0 {
+            let prefix = bytes.get(0, self.prefix_len.into())?;
+            if !one.starts_with(prefix) || !other.starts_with(prefix) {
+                return None;
+            }
+        }
+        let (from, to) = (up_to_eight(one, end, num_plain)?, up_to_eight(other, end, num_plain)?);
+        // See `between`: all cuts are exact.
+        let is_from_below = self.is_whole && (matches!(lower, Bound::Excluded(_)) || one.len() > end);
+        let is_to_left_out = self.is_whole && matches!(upper, Bound::Excluded(_)) && other.len() == end;
+        let from = from.checked_add(u64::from(is_from_below));
+        let to = to.checked_sub(u64::from(is_to_left_out));
+        Some(from.zip(to).unwrap_or((1, 0)))
+    }
+
+    /// Returns the integers `from..to` between two bounds. Keys between the bounds have no other
+    /// integers. If `from` is not below `to`, no key lies between the bounds.
+    #[inline(always)]
+    pub(super) fn between<G: Guard>(
+        &self,
+        bytes: &Bytes<'_, G>,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> Option<(u128, u128)> {
+        let header = Header::new(self, bytes)?;
+        let (lower_cut, upper_cut) = match (lower, upper) {
+            (Bound::Included(one) | Bound::Excluded(one), Bound::Included(other) | Bound::Excluded(other)) => {
+                let (one, other) = header.cut_both(one, other)?;
+                (Some(one), Some(other))
+            }
+            (Bound::Included(one) | Bound::Excluded(one), Bound::Unbounded) => (Some(header.cut(one)?), None),
+            (Bound::Unbounded, Bound::Included(one) | Bound::Excluded(one)) => (None, Some(header.cut(one)?)),
+            (Bound::Unbounded, Bound::Unbounded) => (None, None),
+        };
+        // In a whole mapping, one key at most has the integer of the bound: the bound itself, or if
+        // bytes of the bound are cut off, a prefix of it, which lies below.
+        let is_below = |cut: Cut, is_excluded| cut.is_exact && self.is_whole && (is_excluded || !cut.is_whole);
+        let is_left_out = |cut: Cut, is_excluded| self.is_whole && cut.is_whole && is_excluded;
+        let from =
+            lower_cut.map_or(0, |cut| cut.value + u128::from(is_below(cut, matches!(lower, Bound::Excluded(_)))));
+        let to = upper_cut.map_or(1 << MAX_BITS, |cut| {
+            cut.value + u128::from(cut.is_exact && !is_left_out(cut, matches!(upper, Bound::Excluded(_))))
+        });
+        Some((from, to))
+    }
+}
+
+/// The bytes of a mapping, verified.
+struct Header<'a> {
+    mapping: &'a Mapping,
+    prefix: &'a [u8],
+    positions: &'a [[u8; POSITION_LEN_BYTES]],
+    sets: &'a [[u8; SET_LEN_BYTES]],
+}
+
+impl<'a> Header<'a> {
+    #[inline(always)]
+    fn new<G: Guard>(mapping: &'a Mapping, bytes: &Bytes<'a, G>) -> Option<Self> {
+        let header = bytes.get(0, mapping.len_bytes())?;
+        let (prefix, rest) = header.split_at_checked(mapping.prefix_len.into())?;
+        let positions_len = usize::from(mapping.num_positions) * POSITION_LEN_BYTES;
+        let (positions, sets) = rest.split_at_checked(positions_len)?;
+        Some(Self { mapping, prefix, positions: positions.as_chunks().0, sets: sets.as_chunks().0 })
+    }
+
+    /// Returns the cuts of two bounds. The positions in which the bounds agree are mapped once.
+    #[inline(always)]
+    fn cut_both(&self, one: &[u8], other: &[u8]) -> Option<(Cut, Cut)> {
+        if self.positions.len() <= FEW_POSITIONS {
+            return Some((self.cut(one)?, self.cut(other)?));
+        }
+        let shared = shared_len(one, other).checked_sub(self.prefix.len());
+        let shared = shared.unwrap_or_default().min(self.positions.len());
+        if shared == 0 {
+            return Some((self.cut(one)?, self.cut(other)?));
+        }
+        let start = match self.after_prefix(one) {
+            Ok(start) => start,
+            Err(cut) => return Some((cut, cut)),
+        };
+        match self.walk(start, 0, shared)? {
+            Ok(value) => {
+                let (one, other) = (self.suffix(one), self.suffix(other));
+                Some((self.finish(one, shared, value)?, self.finish(other, shared, value)?))
+            }
+            Err(cut) => Some((cut, cut)),
+        }
+    }
+
+    #[inline(always)]
+    fn cut(&self, key: &[u8]) -> Option<Cut> {
+        match self.after_prefix(key) {
+            Ok(suffix) => self.finish(suffix, 0, 0),
+            Err(cut) => Some(cut),
+        }
+    }
+
+    fn suffix<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        key.get(self.prefix.len()..).unwrap_or_default()
+    }
+
+    /// Returns the bytes after the prefix, or the cut of a key without the prefix.
+    #[inline(always)]
+    fn after_prefix<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], Cut> {
+        if self.prefix.is_empty() {
+            return Ok(key);
+        }
+        match key.strip_prefix(self.prefix) {
+            Some(suffix) => Ok(suffix),
+            None => Err(Cut::before(if key < self.prefix { 0 } else { 1 << MAX_BITS })),
+        }
+    }
+
+    /// Maps the positions from `from` on, of which `value` is the integer so far, and the plain
+    /// positions.
+    #[inline(always)]
+    fn finish(&self, suffix: &[u8], from: usize, value: u128) -> Option<Cut> {
+        let num_positions = self.positions.len();
+        let num_plain = usize::from(self.mapping.num_plain);
+        if num_positions == 0 && suffix.len() >= num_plain {
+            let value = big_endian(suffix, num_plain, num_plain)?;
+            return Some(Cut { value, is_exact: true, is_whole: suffix.len() == num_plain });
+        }
+        let value = match if from == num_positions { Ok(value) } else { self.walk_from(suffix, from, value)? } {
+            Ok(value) => value,
+            Err(cut) => return Some(cut),
+        };
+        let end = num_positions + num_plain;
+        let is_exact = suffix.len() >= end;
+        let plain =
+            if is_exact { big_endian(suffix, end, num_plain)? } else { cut_plain(suffix, num_positions, num_plain) };
+        Some(Cut { value: value << (8 * num_plain) | plain, is_exact, is_whole: suffix.len() == end })
+    }
+
+    #[inline(always)]
+    fn walk_from(&self, suffix: &[u8], from: usize, value: u128) -> Option<Result<u128, Cut>> {
+        self.walk_value(suffix, from, self.positions.len(), value)
+    }
+
+    #[inline(always)]
+    fn walk(&self, suffix: &[u8], from: usize, to: usize) -> Option<Result<u128, Cut>> {
+        self.walk_value(suffix, from, to, 0)
+    }
+
+    /// Maps the positions `from..to`. Returns the integer, or the cut of a key that ends there or
+    /// has a byte that no key has there.
+    #[inline(always)]
+    fn walk_value(&self, suffix: &[u8], from: usize, to: usize, mut value: u128) -> Option<Result<u128, Cut>> {
+        for (at, position) in self.positions.iter().enumerate().take(to).skip(from) {
+            let byte = suffix.get(at).copied();
+            let symbol = self.symbol(position, byte)?;
+            value = value.wrapping_mul(symbol.radix.into()).wrapping_add(symbol.value.into());
+            if byte.is_none() || !symbol.is_known {
+                let cut = Cut { value: self.zeros_behind(at, value)?, is_exact: symbol.is_known, is_whole: true };
+                return Some(Err(cut));
+            }
+        }
+        Some(Ok(value))
+    }
+
+    /// Appends symbols 0 for all positions behind `at`.
+    #[cold]
+    #[inline(never)]
+    fn zeros_behind(&self, at: usize, mut value: u128) -> Option<u128> {
+        for position in self.positions.iter().skip(at + 1) {
+            value = value.wrapping_mul(self.symbol(position, None)?.radix.into());
+        }
+        Some(value << (8 * self.mapping.num_plain))
+    }
+
+    /// Returns the symbol of a byte, or of the end of a key.
+    #[inline(always)]
+    fn symbol(&self, &[flags, low, high]: &[u8; POSITION_LEN_BYTES], byte: Option<u8>) -> Option<Symbol> {
+        let end = u64::from(flags & FLAG_END);
+        if flags & FLAG_SET == 0 {
+            let span = u64::from(high.wrapping_sub(low));
+            let Some(byte) = byte else { return Some(Symbol { value: 0, radix: span + 1 + end, is_known: end == 1 }) };
+            // Bytes below the interval count as its first byte, and bytes above as one behind it.
+            let offset = u64::from(byte.saturating_sub(low)).min(span + 1);
+            return Some(Symbol {
+                value: offset + end,
+                radix: span + 1 + end,
+                is_known: byte >= low && u64::from(byte - low) <= span,
+            });
+        }
+        let (words, _) = self.sets.get(usize::from(low))?.as_chunks::<8>();
+        let set: ByteSet = [0, 1, 2, 3].map(|i| words.get(i).map_or(0, u64_from));
+        let radix = set.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() + end;
+        let Some(byte) = byte else { return Some(Symbol { value: 0, radix, is_known: end == 1 }) };
+        let (rank, is_known) = rank(&set, byte);
+        Some(Symbol { value: rank + end, radix, is_known })
+    }
+}
+
+/// Returns the number of members of a set below `byte`, and whether `byte` is a member.
+#[inline(always)]
+pub(super) fn rank(set: &ByteSet, byte: u8) -> (u64, bool) {
+    let (index, bit) = (byte / 64, byte % 64);
+    let mut below = 0;
+    let mut own = 0;
+    for (i, &word) in (0..).zip(set) {
+        let mask = if i < index { u64::MAX } else { 0 };
+        let mask = if i == index { (1 << bit) - 1 } else { mask };
+        below += u64::from((word & mask).count_ones());
+        own |= if i == index { word >> bit & 1 } else { 0 };
+    }
+    (below, own == 1)
+}
+
+/// Returns the `len` bytes before `end` as an integer, the first byte highest.
+#[inline(always)]
+pub(super) fn big_endian(bytes: &[u8], end: usize, len: usize) -> Option<u128> {
+    if len > 8 {
+        let low = u64_big_at(bytes, end.checked_sub(8)?)?;
+        return Some(u128::from(up_to_eight(bytes, end - 8, len - 8)?) << 64 | u128::from(low));
+    }
+    up_to_eight(bytes, end, len).map(u128::from)
+}
+
+#[inline(always)]
+fn up_to_eight(bytes: &[u8], end: usize, len: usize) -> Option<u64> {
+    if len == 0 {
+        return Some(0);
+    }
+    let mask = u64::MAX >> (64 - 8 * len);
+    if let Some(word) = end.checked_sub(8).and_then(|from| u64_big_at(bytes, from)) {
+        return Some(word & mask);
+    }
+    let bytes = bytes.get(end.checked_sub(len)?..end)?;
+    Some(bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)))
+}
+
+/// Returns the integer of plain positions in which a key ends: missing bytes count as zeros.
+#[cold]
+fn cut_plain(suffix: &[u8], from: usize, len: usize) -> u128 {
+    (from..from + len).fold(0, |value, at| value << 8 | u128::from(suffix.get(at).copied().unwrap_or_default()))
+}

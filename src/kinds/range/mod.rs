@@ -1,0 +1,59 @@
+//! The range filter: answers whether a key lies between two bounds. It has an upper bound of its
+//! FPR for any data and any queries.
+//!
+//! ```text
+//! key ─▶ mapping: an integer x, in the order of the keys ─▶ cell = x >> dropped_bits
+//!     ─▶ code = (q(stretch of the cell) + the low bits of the cell) mod universe ─▶ Elias-Fano
+//! ```
+//! A range of `l` cells that holds no key's cell is answered "maybe" with a probability of at most
+//! `l * n / universe`.
+//!
+//! (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries with optimal range
+//! filters", SIGMOD 2024. The mapping and the choice of the cells are this crate's own.)
+//!
+//! The payload has the mapping, zeros up to a multiple of 8 bytes, and the codes. The record in the
+//! trailer's extension has all parameters, so that the trailer verifies them.
+
+mod build;
+mod bytes;
+mod choose;
+mod codes;
+mod elias_fano;
+mod keys;
+mod kind;
+mod mapping;
+mod query;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use build::build as build_range;
+pub(crate) use codes::RangeHash;
+pub(crate) use keys::RangeKeys;
+pub(super) use kind::Grafite;
+pub(crate) use kind::{MAX_RANGE_LEN, max_keys_of_rate, range_rate};
+pub(crate) use query::{RangeKernel, is_empty as is_empty_range};
+
+pub(super) use record::Geometry;
+
+/// The most bytes that a prefix of all keys has. Further common bytes are positions with one symbol.
+const MAX_PREFIX_LEN_BYTES: usize = 255;
+/// The most positions of a mapping.
+const MAX_POSITIONS: usize = 255;
+/// The leading bytes of a key that a mapping may read.
+const KEPT_LEN_BYTES: usize = MAX_PREFIX_LEN_BYTES + MAX_POSITIONS;
+/// Plain positions have at most 120 bits.
+const MAX_PLAIN_POSITIONS: u8 = 15;
+/// The largest universe of codes. It is small beside the prime 2^61 - 1 of the hash function, so no
+/// code is more than 3 % likelier than `1 / universe`.
+const MAX_CODES: u64 = 1 << 56;
+/// Without a range length, a filter is for ranges of so many cells. Cells are as large as they can
+/// be while nearly all neighbours lie in different cells. So a scan from a key to its neighbour in
+/// the store spans a few cells.
+const SCAN_CELLS: u64 = 16;
+
+/// Returns 99.5 % of a number of neighbours, rounded up. With less, many keys would share cells with
+/// queries next to them; with more, cells would become small, and scans would span many.
+fn enough(neighbours: u64) -> u64 {
+    neighbours - neighbours / 200
+}

@@ -1,0 +1,133 @@
+//! The query of a range filter, compiled for every instruction set.
+
+use std::ops::Bound;
+
+use super::bytes::Bytes;
+use super::codes::RangeHash;
+use super::record::Geometry;
+use crate::kinds::guard::{Checked, Guard};
+use crate::simd::{Isa, Portable, Simd, kernels};
+
+kernels! {
+    /// The query of a range filter, as a function pointer.
+    pub(crate) struct RangeKernel[];
+    |simd|
+
+    /// Returns `false` if no added key lies between the bounds, and `true` if one may. The payload
+    /// was verified. If bytes are missing or contradict each other, the answer is `true`.
+    fn may_contain(
+        geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, lower: Bound<&[u8]>, upper: Bound<&[u8]>
+    ) -> bool {
+        geometry.may_contain(simd, hash, &Bytes::new(padded, len, &Checked), lower, upper).unwrap_or_else(|| !is_empty(lower, upper))
+    }
+}
+
+impl RangeKernel {
+    /// Returns the best kernel for this processor.
+    pub(crate) fn detect() -> Self {
+        Self::on(Isa::detect())
+    }
+
+    /// Returns the kernel for an instruction set.
+    pub(super) fn on(isa: Isa) -> Self {
+        Self::new(isa)
+    }
+}
+
+impl Geometry {
+    /// Answers for a payload that is not wholly verified. No byte for which `guard` returns `false`
+    /// is used.
+    pub(crate) fn may_contain_guarded(
+        &self,
+        hash: &RangeHash,
+        padded: &[u8],
+        len: usize,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+        guard: &impl Guard,
+    ) -> bool {
+        self.may_contain(Portable, hash, &Bytes::new(padded, len, guard), lower, upper)
+            .unwrap_or_else(|| !is_empty(lower, upper))
+    }
+
+    /// Returns `None` if a byte is missing or not sound, or if the payload contradicts itself.
+    #[inline(always)]
+    fn may_contain<G: Guard>(
+        &self,
+        simd: impl Simd,
+        hash: &RangeHash,
+        bytes: &Bytes<'_, G>,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> Option<bool> {
+        // Integers of 64 bits take a third of the instructions.
+        let short = if self.is_short { self.mapping.short_between(bytes, lower, upper) } else { None };
+        let (offsets, interval) = if let Some((from, to)) = short {
+            if from > to {
+                return Some(false);
+            }
+            let (first, last) = (from >> self.dropped_bits, to >> self.dropped_bits);
+            #[expect(clippy::cast_possible_truncation, reason = "`is_short` is for cells of 64 bits")]
+            let (first_key, last_key) = (self.first as u64, self.last as u64);
+            if last < first_key || first > last_key {
+                return Some(false);
+            }
+            if first <= first_key || last >= last_key {
+                return Some(!is_empty(lower, upper));
+            }
+            let (first, last) = (first - first_key, last - first_key);
+            ((first.into(), last.into()), self.codes.short_interval(hash, first, last))
+        } else {
+            let (from, to) = self.mapping.between(bytes, lower, upper)?;
+            if from >= to {
+                return Some(false);
+            }
+            let (first, last) = (from >> self.dropped_bits, (to - 1) >> self.dropped_bits);
+            if last < self.first || first > self.last {
+                return Some(false);
+            }
+            // The cells of the first and the last key hold a key.
+            if first <= self.first || last >= self.last {
+                return Some(!is_empty(lower, upper));
+            }
+            let (first, last) = (first - self.first, last - self.first);
+            ((first, last), self.codes.interval(hash, first, last))
+        };
+        let answer = match interval {
+            Some((from, to)) => self.parts.any(simd, bytes, from, to)?,
+            None => self.may_contain_parts(hash, bytes, offsets)?,
+        };
+        // Bounds that hold no key may have one cell. They are compared last, because few queries
+        // come here.
+        Some(answer && !is_empty(lower, upper))
+    }
+
+    /// Answers for cells in two stretches, or whose codes wrap around.
+    #[cold]
+    #[inline(never)]
+    fn may_contain_parts<G: Guard>(
+        &self,
+        hash: &RangeHash,
+        bytes: &Bytes<'_, G>,
+        (first, last): (u128, u128),
+    ) -> Option<bool> {
+        let Some(intervals) = self.codes.intervals(hash, first, last) else { return Some(true) };
+        for (from, to) in intervals.into_iter().flatten() {
+            if self.parts.any(Portable, bytes, from, to)? {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+}
+
+/// Returns whether no key at all lies between the bounds.
+#[inline(always)]
+pub(crate) fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    match (lower, upper) {
+        (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+        (Bound::Included(lower) | Bound::Excluded(lower), Bound::Excluded(upper))
+        | (Bound::Excluded(lower), Bound::Included(upper)) => lower >= upper,
+        (_, Bound::Excluded([])) => true,
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+    }
+}

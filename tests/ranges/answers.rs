@@ -1,0 +1,110 @@
+//! Answers of range filters against a sorted set of the same keys.
+
+use std::ops::Bound::{self, Included, Unbounded};
+use std::sync::Arc;
+
+use filterblock::{Answer, Expected, FilterSet, SharedBytes, TableFilter, VerifiedFilter, Verify};
+
+use super::key_sets::{all, mix};
+use super::support::{Keys, TABLE, block, both, forms, hasher, holds_key, is_reversed, near, open};
+
+const SPECS: [&str; 4] = ["grafite:fpr=0.01", "grafite:L=16:fpr=0.01", "grafite:L=1024:fpr=0.001", "grafite:4"];
+
+/// Returns bounds near the keys, and some beyond the ends.
+fn limits(keys: &Keys, count: usize) -> Vec<Vec<u8>> {
+    let step = (keys.len() / count).max(1);
+    let mut limits: Vec<Vec<u8>> = keys.iter().step_by(step).flat_map(|key| near(key)).collect();
+    limits.extend(keys.last().into_iter().chain(keys.first()).flat_map(|key| near(key)));
+    limits.extend([Vec::new(), vec![0], vec![0; 700], vec![0xff; 9], vec![0xff; 700], b"zzz".to_vec()]);
+    limits
+}
+
+/// Asks a block in every way.
+fn check(name: &str, bytes: &[u8], keys: &Keys, limits: &[Vec<u8>]) {
+    let block = open(bytes, Verify::AtOpen).unwrap();
+    let lazy = open(bytes, Verify::OnFirstTouch).unwrap();
+    assert!(block.has_ranges() && lazy.has_ranges(), "{name}");
+    let hasher = hasher();
+    let expected = Expected::of_table(TABLE, &hasher);
+    let verified = VerifiedFilter::open(bytes, &expected).unwrap();
+    let mut set = FilterSet::<filterblock::Error>::new(&hasher);
+    let shared = open(SharedBytes::from(bytes.to_vec()), Verify::AtOpen);
+    let slot = set.insert(Arc::new(TableFilter::from(shared)));
+    for (i, from) in limits.iter().enumerate() {
+        // All pairs of near limits, and some pairs of distant ones.
+        for to in limits.iter().skip(i.saturating_sub(9)).take(18).chain(limits.iter().step_by(23)) {
+            for (lower, upper) in forms(from, to) {
+                let answer = block.may_contain_range(lower, upper);
+                let holds = holds_key(keys, lower, upper);
+                assert!(answer || !holds, "{name}: {lower:02x?}, {upper:02x?} was denied");
+                assert!(!answer || !is_reversed(lower, upper), "{name}: {lower:02x?}, {upper:02x?} is reversed");
+                assert_eq!(answer, lazy.may_contain_range(lower, upper), "{name}: {lower:02x?}, {upper:02x?}");
+                assert_eq!(answer, verified.may_contain_range(lower, upper), "{name}: {lower:02x?}, {upper:02x?}");
+                assert_eq!(Answer::from(answer), set.ask_range(slot, lower, upper), "{name}");
+            }
+        }
+    }
+    assert_eq!((lazy.damaged_pages(), set.counts().unfiltered_answers), (0, 0), "{name}");
+}
+
+#[test]
+fn range_filters_agree_with_a_sorted_set() {
+    for n in [40, 2_000] {
+        for (name, keys) in all(n, 3) {
+            for spec in SPECS {
+                check(&format!("{name}, {spec}"), &block(spec, &keys), &keys, &limits(&keys, 20));
+            }
+            check(name, &both("bloom:10", SPECS[0], &keys), &keys, &limits(&keys, 10));
+        }
+    }
+}
+
+#[test]
+fn keys_are_ranges_of_one_key() {
+    for (name, keys) in all(500, 5) {
+        let bytes = block("grafite:L=16:fpr=0.01", &keys);
+        let block = open(bytes.as_slice(), Verify::AtOpen).unwrap();
+        let hasher = hasher();
+        let expected = Expected::of_table(TABLE, &hasher);
+        let verified = VerifiedFilter::open(&bytes, &expected).unwrap();
+        for key in keys.iter().flat_map(|key| near(key)) {
+            let answer = block.may_contain(&key);
+            assert!(answer || !keys.contains(&key), "{name}: {key:02x?}");
+            assert_eq!(answer, block.may_contain_range(Included(&key), Included(&key)), "{name}");
+            assert_eq!(answer, verified.may_contain(&key), "{name}");
+            // A hash tells nothing about the place of a key.
+            assert!(block.may_contain_hash(hasher.of(&key)) || keys.is_empty(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn ranges_beyond_the_ends_are_denied() {
+    for (name, keys) in all(300, 9) {
+        let bytes = block("grafite:fpr=0.01", &keys);
+        let block = open(bytes, Verify::AtOpen).unwrap();
+        assert_eq!(block.may_contain_range(Unbounded, Unbounded), !keys.is_empty(), "{name}");
+        if let (Some(first), Some(last)) = (keys.first(), keys.last())
+            && last.len() < 200
+            && name != "a long common prefix"
+        {
+            // A byte above all bytes at the first position gives a greater key.
+            let above = vec![0xff; 300];
+            assert!(!block.may_contain_range(Included(&above), Unbounded) || *last >= above[..1].to_vec(), "{name}");
+            assert!(!block.may_contain_range(Unbounded, Bound::Excluded(&[])), "{name}");
+            assert!(block.may_contain_range(Included(first), Included(first)), "{name}");
+            assert!(block.may_contain_range(Included(last), Unbounded), "{name}");
+        }
+    }
+}
+
+#[test]
+fn keys_in_any_order_give_the_same_bytes() {
+    for (name, keys) in all(400, 11) {
+        let mut shuffled: Vec<_> = keys.iter().chain(keys.iter().take(50)).collect();
+        shuffled.sort_by_key(|key| mix(key.len() as u64 * 31 + key.iter().map(|&byte| u64::from(byte)).sum::<u64>()));
+        let mut builder = super::support::builder("grafite:fpr=0.01");
+        shuffled.into_iter().for_each(|key| builder.add(key));
+        assert!(builder.finish().unwrap() == block("grafite:fpr=0.01", &keys), "{name}");
+    }
+}

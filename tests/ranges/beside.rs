@@ -1,0 +1,180 @@
+//! A point filter and a range filter side by side: each is verified and loaded by itself.
+
+use std::ops::Bound::{Included, Unbounded};
+use std::sync::{Arc, Mutex};
+
+use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
+use filterblock::{
+    Answer, DamageHandler, Error, Expected, Field, FilterKind, FilterSet, LockedBlock, SharedBytes, Shrunk,
+    TableFilter, VerifiedFilter, Verify,
+};
+
+use super::key_sets::mix;
+use super::support::{Keys, TABLE, block, both, builder, hasher, open};
+
+fn keys(n: u64) -> Keys {
+    (0..n).map(|i| mix(i).to_be_bytes().to_vec()).collect()
+}
+
+/// Returns the lengths of the range filter's block, and of both with the padding.
+fn lengths(bytes: &[u8]) -> (usize, usize) {
+    let ranges = open(bytes, Verify::AtOpen).unwrap().metadata().ranges_len_bytes as usize;
+    (ranges, ranges.next_multiple_of(64))
+}
+
+#[test]
+fn each_filter_opens_alone() {
+    let keys = keys(2_000);
+    for points in ["bloom:10", "blocked-bloom:10", "bumped-ribbon:8", "binary-fuse:8", "full"] {
+        let bytes = both(points, "grafite:fpr=0.01", &keys);
+        let (len, start) = lengths(&bytes);
+        assert!(bytes[..len] == block("grafite:fpr=0.01", &keys), "{points}: the range filter has the same bytes");
+        let ranges = open(&bytes[..len], Verify::AtOpen).unwrap();
+        assert_eq!(ranges.metadata().kind, FilterKind::Grafite);
+        assert_eq!(stated_len_bytes(&bytes), Some(stated_len_bytes(&bytes[start..]).unwrap()));
+        assert!(stated_len_bytes(&bytes).unwrap() <= (bytes.len() - start) as u64);
+        let alone = open(&bytes[start..], Verify::AtOpen).unwrap();
+        assert!(!alone.has_ranges() && alone.ranges_error().is_none());
+        let whole = open(bytes.as_slice(), Verify::AtOpen).unwrap();
+        assert_eq!(whole.metadata().block_len_bytes, bytes.len() as u64);
+        for key in &keys {
+            assert!(whole.may_contain(key) && alone.may_contain(key), "{points}");
+            assert!(whole.may_contain_range(Included(key), Included(key)), "{points}");
+            assert!(alone.may_contain_range(Included(key), Included(key)), "{points}");
+        }
+        let absent = |i: u64| mix(i + 1_000_000).to_be_bytes();
+        let answers =
+            |block: &filterblock::FilterBlock<&[u8]>| (0..500).filter(|&i| block.may_contain(&absent(i))).count();
+        assert_eq!(answers(&whole), answers(&alone), "{points}");
+        let denied =
+            |i: u64| !whole.may_contain_range(Included(&absent(i)), Included(&(mix(i + 1_000_000) | 15).to_be_bytes()));
+        assert!((0..500).filter(|&i| denied(i)).count() > 450, "{points}");
+        assert!(whole.may_contain_range(Included(&[0]), Unbounded));
+    }
+}
+
+#[test]
+fn a_damaged_range_filter_leaves_the_other_usable() {
+    let keys = keys(2_000);
+    let bytes = both("blocked-bloom:10", "grafite:fpr=0.01", &keys);
+    let (len, start) = lengths(&bytes);
+    for at in (0..start).step_by(37).chain([len - 1, len.min(start - 1), start - 1]) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        let whole = open(damaged.as_slice(), Verify::AtOpen).unwrap();
+        assert!(!whole.has_ranges() && whole.ranges_error().is_some(), "byte {at}");
+        let lazy = open(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
+        let hasher = hasher();
+        let expected = Expected::of_table(TABLE, &hasher);
+        let verified = VerifiedFilter::open(&damaged, &expected).unwrap();
+        let mut set = FilterSet::<Error>::new(&hasher);
+        let shared = open(SharedBytes::from(damaged.clone()), Verify::AtOpen);
+        let slot = set.insert(Arc::new(TableFilter::from(shared)));
+        for key in keys.iter().step_by(40) {
+            let range = (Included(key.as_slice()), Included(key.as_slice()));
+            assert!(whole.may_contain(key) && whole.may_contain_range(range.0, range.1));
+            assert!(lazy.may_contain(key) && lazy.may_contain_range(range.0, range.1), "byte {at}");
+            assert!(verified.may_contain(key));
+            assert_eq!(set.ask_range(slot, range.0, range.1), Answer::Unfiltered);
+        }
+        assert_eq!(set.counts().unfiltered_answers, 50);
+        assert!(at >= len || lazy.has_ranges() == lazy.verify_pages().is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_foreign_or_stale_range_filter_is_refused() {
+    let (old, new) = (keys(1_000), keys(1_200));
+    let bytes = both("bloom:10", "grafite:fpr=0.01", &new);
+    let (len, start) = lengths(&bytes);
+    // A sound range filter of an earlier state, cut to the same length.
+    for (spec, keys) in [("grafite:L=16:fpr=0.01", &old), ("grafite:fpr=0.04", &new), ("bloom:10", &new)] {
+        let other = block(spec, keys);
+        let mut mixed = bytes.clone();
+        let mut front = vec![0; start];
+        if other.len() <= len {
+            front[len - other.len()..len].copy_from_slice(&other);
+        } else {
+            front[..len].copy_from_slice(&other[other.len() - len..]);
+        }
+        mixed[..start].copy_from_slice(&front);
+        let opened = open(mixed.as_slice(), Verify::AtOpen).unwrap();
+        assert!(!opened.has_ranges(), "{spec}");
+        assert!(
+            new.iter().all(|key| opened.may_contain(key) && opened.may_contain_range(Included(key), Included(key)))
+        );
+    }
+    // A range filter of the same keys, with another table id.
+    let mut builder = builder("grafite:fpr=0.01").with_table_id(*b"another table id");
+    new.iter().for_each(|key| builder.add(key));
+    let other = builder.finish().unwrap();
+    assert_eq!(other.len(), len);
+    let mut mixed = bytes.clone();
+    mixed[..len].copy_from_slice(&other);
+    let opened = open(mixed, Verify::AtOpen).unwrap();
+    assert!(matches!(opened.ranges_error(), Some(Error::ChecksumMismatch { field: Field::Ranges, .. })));
+}
+
+#[test]
+fn damaged_pages_of_both_filters_are_reported() {
+    let keys = keys(20_000);
+    let mut bytes = both("blocked-bloom:10", "grafite:fpr=0.01", &keys);
+    let (len, start) = lengths(&bytes);
+    let last = bytes.len();
+    for page in (0..len - 4_096).step_by(4_096).chain((start..last - 4_096).step_by(4_096)) {
+        bytes[page + 100] ^= 1;
+    }
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&reported);
+    let handler: DamageHandler = Arc::new(move |error| sink.lock().unwrap().push(error));
+    let block = open(bytes, Verify::OnFirstTouch).unwrap().on_damage(&handler);
+    for key in &keys {
+        assert!(block.may_contain(key) && block.may_contain_range(Included(key), Included(key)));
+    }
+    for i in 0..20_000 {
+        let (from, to) = (mix(i + 1_000_000).to_be_bytes(), (mix(i + 1_000_000) | 15).to_be_bytes());
+        let _ = (block.may_contain(&from), block.may_contain_range(Included(&from), Included(&to)));
+    }
+    let offsets: Vec<u64> = reported
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|error| match error {
+            Error::ChecksumMismatch { field: Field::Page, offset, .. } => *offset,
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert!(offsets.iter().any(|&offset| offset < len as u64), "{offsets:?}");
+    assert!(offsets.iter().any(|&offset| offset >= start as u64), "{offsets:?}");
+    assert_eq!(block.damaged_pages(), offsets.len() as u64);
+}
+
+#[test]
+fn a_shrunk_copy_has_no_range_filter() {
+    let keys = keys(30_000);
+    let bytes = both("bumped-ribbon:16", "grafite:fpr=0.01", &keys);
+    let mut whole = open(SharedBytes::from(bytes.clone()), Verify::AtOpen).unwrap();
+    let Shrunk::Smaller(copy) = whole.shrunk_to(bytes.len() as u64 - 20_000).unwrap() else { panic!("not smaller") };
+    assert!(!copy.has_ranges() && keys.iter().all(|key| copy.may_contain(key)));
+    assert!(keys.iter().all(|key| copy.may_contain_range(Included(key), Included(key))));
+    assert_eq!(whole.shrink_in_place(bytes.len() as u64 - 20_000), Shrunk::Smaller(()));
+    assert!(whole.has_ranges() && keys.iter().all(|key| whole.may_contain(key)));
+    assert!(!whole.may_contain_range(Included(&[0; 8]), Included(&[0, 0, 0, 0, 0, 0, 0, 9])));
+    assert!(whole.metadata().block_len_bytes < bytes.len() as u64 - 20_000);
+}
+
+#[test]
+fn a_set_asks_the_point_filter_behind_the_ranges() {
+    let keys = keys(2_000);
+    let hasher = hasher();
+    let mut set = FilterSet::<Error>::new(&hasher);
+    let opened = open(SharedBytes::from(both("blocked-bloom:10", "grafite:fpr=0.01", &keys)), Verify::AtOpen);
+    let slot = set.insert(Arc::new(TableFilter::from(opened)));
+    assert!(keys.iter().all(|key| set.ask(slot, hasher.of(key)) == Answer::Maybe));
+    let maybe =
+        (0..2_000).filter(|&i| set.ask(slot, hasher.of(&mix(i + 50_000).to_be_bytes())) == Answer::Maybe).count();
+    assert!(maybe < 60, "{maybe}");
+    assert_eq!(set.counts().unfiltered_answers, 0);
+    assert!(LockedBlock::open(both("full", "grafite:8", &keys), Verify::AtOpen).is_ok());
+    assert_eq!(TRAILER_LEN_BYTES, 60);
+}

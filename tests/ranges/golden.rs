@@ -1,0 +1,133 @@
+//! Golden files of range filters: the builders must write these bytes, and the readers must read
+//! them.
+
+use std::fmt::Write as _;
+use std::ops::Bound::{Excluded, Included};
+use std::path::PathBuf;
+
+use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHasher, LockedBlock, PartitionedBuilder, Secret, Verify};
+
+use super::key_sets::mix;
+
+const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
+const TABLE: [u8; 16] = *b"golden table id.";
+/// Name, specification, and the kind of the keys.
+const FILES: [(&str, &str, fn(u64) -> Vec<u8>); 7] = [
+    ("v1-grafite-3.fb", "grafite:fpr=0.01", decimal),
+    ("v1-grafite-1000.fb", "grafite:fpr=0.01", decimal),
+    ("v1-grafite-16-1000.fb", "grafite:L=16:fpr=0.01", integer),
+    ("v1-grafite-names-5000.fb", "grafite:12", name),
+    ("v1-siphash-grafite-1000.fb", "grafite:L=1024:18", integer),
+    ("v1-bloom-and-grafite-1000.fb", "grafite:fpr=0.01", decimal),
+    ("v1-partitioned-grafite-1000.fb", "grafite:fpr=0.01", decimal),
+];
+
+fn decimal(i: u64) -> Vec<u8> {
+    format!("user:{:09}", mix(i) % 1_000_000_000).into_bytes()
+}
+
+fn integer(i: u64) -> Vec<u8> {
+    mix(i).to_be_bytes().to_vec()
+}
+
+/// Words of one to eight letters, of which some letters are rare: their positions have sets.
+fn name(i: u64) -> Vec<u8> {
+    (0..1 + mix(i) % 8).map(|j| b"aeinorstAZ_~"[(mix(i * 9 + j) % 12) as usize]).collect()
+}
+
+fn secret() -> Secret {
+    Secret::new(b"golden secret of thirty-two byte").unwrap()
+}
+
+fn hasher(name: &str) -> KeyHasher {
+    if name.contains("siphash") { KeyHasher::sip13(SEED, &secret()) } else { KeyHasher::xxh3(SEED) }
+}
+
+fn open<'a>(name: &str, bytes: &'a [u8], verify: Verify) -> FilterBlock<&'a [u8]> {
+    let secret = name.contains("siphash").then(secret);
+    LockedBlock::open(bytes, verify).unwrap().unlock(secret.as_ref()).unwrap()
+}
+
+fn path(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect()
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    std::fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn keys(name: &str, key: fn(u64) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let count: u64 = name.trim_end_matches(".fb").rsplit('-').next().unwrap().parse().unwrap();
+    let mut keys: Vec<_> = (0..count).map(key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn written((name, spec, key): (&str, &str, fn(u64) -> Vec<u8>)) -> Vec<u8> {
+    let spec = spec.parse().unwrap();
+    if name.contains("partitioned") {
+        let mut builder = PartitionedBuilder::new(spec, hasher(name), 300).with_table_id(TABLE);
+        keys(name, key).iter().for_each(|key| builder.add(key).unwrap());
+        return builder.finish().unwrap();
+    }
+    let mut builder = match name.contains("bloom-and") {
+        true => FilterBuilder::new("bloom:10".parse().unwrap(), hasher(name)).with_ranges(spec).unwrap(),
+        false => FilterBuilder::new(spec, hasher(name)),
+    }
+    .with_table_id(TABLE);
+    keys(name, key).iter().for_each(|key| builder.add(key));
+    builder.finish().unwrap()
+}
+
+/// Returns the description of the filter, and how many of 10,000 fixed ranges get "maybe".
+fn described((name, _, key): (&str, &str, fn(u64) -> Vec<u8>), bytes: &[u8]) -> String {
+    let block = open(name, bytes, Verify::AtOpen);
+    let maybe = (0..10_000).filter(|&i| {
+        let (mut from, mut to) = (key(i + 1_000_000), key(i + 1_000_000));
+        from.push(1);
+        to.push(200);
+        block.may_contain_range(Included(&from), Excluded(&to))
+    });
+    let (count, info) = (maybe.count(), block.metadata());
+    let parameters = LockedBlock::open(bytes, Verify::AtOpen).unwrap().parameters().unwrap_or_default();
+    format!("{name}: {count} of 10000, {} of {} bytes, {} keys; {parameters}", info.kind, bytes.len(), info.num_keys)
+}
+
+#[test]
+fn range_filters_of_version_1_open_and_hold_their_keys() {
+    for file @ (name, _, key) in FILES {
+        let bytes = golden(name);
+        for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
+            let block = open(name, &bytes, verify);
+            assert!(block.has_ranges() && block.metadata().table_id == TABLE, "{name}");
+            for key in keys(name, key) {
+                assert!(block.may_contain_range(Included(&key), Included(&key)) && block.may_contain(&key), "{name}");
+            }
+            block.verify_pages().unwrap();
+        }
+        assert!(written(file) == bytes, "{name}: the builder writes other bytes");
+    }
+}
+
+#[test]
+fn descriptions_of_golden_range_filters_do_not_change() {
+    let recorded = String::from_utf8(golden("v1-ranges-described.txt")).unwrap();
+    let found: Vec<String> = FILES.into_iter().map(|file| described(file, &golden(file.0))).collect();
+    assert_eq!(found, recorded.lines().collect::<Vec<_>>());
+}
+
+/// Writes the missing files: `cargo test --test ranges golden -- --ignored`.
+#[test]
+#[ignore = "writes missing files to tests/golden"]
+fn make_missing_golden_range_filters() {
+    let mut lines = std::fs::read_to_string(path("v1-ranges-described.txt")).unwrap_or_default();
+    for file in FILES {
+        if !path(file.0).exists() {
+            std::fs::write(path(file.0), written(file)).unwrap();
+        }
+        if !lines.contains(&format!("{}: ", file.0)) {
+            writeln!(lines, "{}", described(file, &golden(file.0))).unwrap();
+        }
+    }
+    std::fs::write(path("v1-ranges-described.txt"), lines).unwrap();
+}

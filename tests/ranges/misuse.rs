@@ -1,0 +1,103 @@
+//! Misuse of range filters gives a typed error, or the answer "maybe".
+
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use filterblock::{Answer, Error, FilterKind, FilterSpec, Monkey, TableFilter, Verify, planning::Plan};
+
+use super::support::{Keys, block, builder, hasher, open};
+
+fn keys() -> Keys {
+    (0..100u32).map(|i| format!("key{i:05}").into_bytes()).collect()
+}
+
+#[test]
+fn specifications_of_range_filters_are_checked() {
+    for (text, reason) in [
+        ("grafite", "missing budget; try grafite:12.7 or grafite:fpr=0.01"),
+        ("grafite:L=16", "missing budget; try grafite:12.7 or grafite:fpr=0.01"),
+        ("grafite:L=0:fpr=0.01", "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
+        ("grafite:L=x:9", "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
+        ("grafite:L=1:L=2:9", "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01"),
+        ("bloom:L=16:fpr=0.01", "only range filters take a range length; try grafite:L=1024:fpr=0.01"),
+        ("grafite:51", "bits per key must be from 1 to 50; try grafite:13"),
+        ("grafite:L=16:fpr=0.01:compact", "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact"),
+    ] {
+        let error = text.parse::<FilterSpec>().unwrap_err().to_string();
+        assert_eq!(error, format!("invalid filter {text:?}: {reason}"));
+    }
+    let spec: FilterSpec = "grafite:L=1024:fpr=0.01".parse().unwrap();
+    assert_eq!((spec.kind(), spec.to_string().as_str()), (FilterKind::Grafite, "grafite:L=1024:fpr=0.01"));
+    assert!((18.6..18.75).contains(&(spec.millibits_per_key() as f64 / 1000.0)), "{}", spec.millibits_per_key());
+    assert!((spec.expected_rate() / 0.01 - 1.0).abs() < 0.01);
+    let plan = Plan::new(spec, 1_000_000).unwrap();
+    assert!((18.5..18.75).contains(&plan.bits_per_key()) && (plan.expected_rate() - 0.01).abs() < 1e-6);
+    assert!(Plan::new("grafite:L=1000000:fpr=0.000001".parse().unwrap(), 1 << 30).is_err());
+    assert!(Plan::largest(FilterKind::Grafite, 1_000, 2_000).unwrap().unwrap().payload_len_bytes() <= 2_000);
+    assert!(Monkey::new(FilterKind::Grafite, 10.0).is_err());
+}
+
+#[test]
+fn a_key_without_its_bytes_is_an_error_at_finish() {
+    let hash = hasher().of(b"key");
+    for with_ranges in [false, true] {
+        let make = || match with_ranges {
+            false => builder("grafite:fpr=0.01"),
+            true => builder("bloom:10").with_ranges("grafite:fpr=0.01".parse().unwrap()).unwrap(),
+        };
+        let mut by_hash = make();
+        by_hash.add(b"first");
+        by_hash.add_hash(hash);
+        for error in [by_hash.finish().unwrap_err(), make().finish_with(&[hash]).unwrap_err()] {
+            assert!(matches!(error, Error::Invalid { what: "keys", .. }), "{error}");
+        }
+        assert!(make().finish_compact().is_err());
+        let mut hashed = make();
+        hashed.add_hashed(b"key", hash);
+        assert!(open(hashed.finish().unwrap(), Verify::AtOpen).unwrap().may_contain(b"key"));
+    }
+}
+
+#[test]
+fn range_filters_refuse_prefixes_and_other_kinds() {
+    let ranges = || "grafite:fpr=0.01".parse().unwrap();
+    assert!(builder("bloom:10").with_ranges("bloom:10".parse().unwrap()).is_err());
+    assert!(builder("grafite:9").with_ranges(ranges()).is_err());
+    assert!(builder("bloom:10").with_prefixes("fixed:8", true).unwrap().with_ranges(ranges()).is_err());
+    assert!(builder("bloom:10").with_ranges(ranges()).unwrap().with_prefixes("fixed:8", true).is_err());
+    assert!(builder("grafite:9").with_prefixes("fixed:8", true).is_err());
+    let mut late = builder("bloom:10");
+    late.add(b"key");
+    assert!(late.with_ranges(ranges()).is_err());
+}
+
+#[test]
+fn blocks_without_ranges_answer_maybe() {
+    let bytes = block("bloom:10", &keys());
+    let filter = TableFilter::from(open(bytes, Verify::AtOpen));
+    let block = filter.ready().unwrap();
+    assert!(!block.has_ranges() && block.ranges_error().is_none());
+    assert!(block.may_contain_range(Included(b"zzz"), Unbounded));
+    assert!(!block.may_contain_range(Excluded(b"a"), Included(b"a")), "a reversed range holds no key");
+    assert_eq!(filter.ask_range(Included(b"zzz"), Unbounded), Answer::Unfiltered);
+    assert_eq!(TableFilter::<Vec<u8>>::Absent.ask_range(Unbounded, Unbounded), Answer::Unfiltered);
+}
+
+#[test]
+fn a_range_filter_answers_keys_but_not_hashes() {
+    let filter = TableFilter::from(open(block("grafite:L=16:fpr=0.01", &keys()), Verify::AtOpen));
+    assert_eq!(filter.ask(b"key00007"), Answer::Maybe);
+    assert_eq!(filter.ask(b"zzz"), Answer::No);
+    assert_eq!(filter.ask_hash(hasher().of(b"zzz")), Answer::Unfiltered);
+    let block = filter.ready().unwrap();
+    assert!(block.view().is_none() && block.may_contain_prefix("fixed:8", b"zzz"));
+    let mut answers = [false; 2];
+    block.may_contain_batch(&[hasher().of(b"a"), hasher().of(b"b")], &mut answers);
+    assert_eq!(answers, [true; 2]);
+}
+
+#[test]
+fn a_range_filter_without_keys_denies_everything() {
+    let block = open(block("grafite:fpr=0.01", &Keys::new()), Verify::AtOpen).unwrap();
+    assert_eq!(block.metadata().kind, FilterKind::Empty);
+    assert!(!block.may_contain_range(Unbounded, Unbounded) && !block.may_contain(b""));
+}

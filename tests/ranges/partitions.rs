@@ -1,0 +1,85 @@
+//! Range filters in partitions: a range asks all partitions that it overlaps.
+
+use std::ops::Bound::{self, Included};
+
+use filterblock::layout::stated_len_bytes;
+use filterblock::{Expected, PartitionIndex, PartitionedBuilder, Verify};
+
+use super::key_sets::all;
+use super::support::{Keys, TABLE, forms, hasher, holds_key, near, open};
+
+fn partitioned(keys: &Keys, partition_keys: usize) -> Vec<u8> {
+    let spec = "grafite:fpr=0.01".parse().unwrap();
+    let mut builder = PartitionedBuilder::new(spec, hasher(), partition_keys).with_table_id(TABLE);
+    keys.iter().for_each(|key| builder.add(key).unwrap());
+    builder.finish().unwrap()
+}
+
+#[test]
+fn partitions_of_range_filters_deny_no_key() {
+    for (name, keys) in all(400, 21) {
+        for partition_keys in [1, 7, 100] {
+            let bytes = partitioned(&keys, partition_keys);
+            let block = open(bytes.as_slice(), Verify::AtOpen).unwrap();
+            let hasher = hasher();
+            let expected = Expected::of_table(TABLE, &hasher);
+            let index_len = stated_len_bytes(&bytes).unwrap() as usize;
+            let index = PartitionIndex::open(&bytes[bytes.len() - index_len..], &expected).unwrap();
+            let opened: Vec<_> = (0..index.len() as u32)
+                .map(|number| {
+                    let range = index.get(number).unwrap().byte_range;
+                    index
+                        .open_partition(number, &bytes[range.start as usize..range.end as usize], Verify::AtOpen)
+                        .unwrap()
+                })
+                .collect();
+            let limits: Vec<Vec<u8>> = keys.iter().step_by(1 + keys.len() / 15).flat_map(|key| near(key)).collect();
+            for (i, from) in limits.iter().enumerate() {
+                for to in limits.iter().skip(i.saturating_sub(3)).step_by(2).take(20) {
+                    for (lower, upper) in forms(from, to) {
+                        let answer = block.may_contain_range(lower, upper);
+                        let holds = holds_key(&keys, lower, upper);
+                        assert!(answer || !holds, "{name}, {partition_keys}: {lower:02x?} {upper:02x?}");
+                        for partition in opened.iter().step_by(1 + opened.len() / 9) {
+                            assert!(
+                                partition.may_contain_range(lower, upper) || !holds,
+                                "{name}: {lower:02x?} {upper:02x?}"
+                            );
+                        }
+                    }
+                }
+            }
+            for partition in &opened {
+                assert!(keys.iter().all(|key| partition.may_contain(key)), "{name}");
+                assert!(
+                    partition.block().may_contain_range(Included(b"zzz"), Bound::Unbounded),
+                    "alone it denies nothing"
+                );
+            }
+            assert!(keys.iter().all(|key| block.may_contain(key)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_partition_denies_ranges_within_itself() {
+    let keys: Keys = (0..4_000u32).map(|i| format!("{:07}", i * 1_000).into_bytes()).collect();
+    let bytes = partitioned(&keys, 500);
+    let block = open(bytes.as_slice(), Verify::OnFirstTouch).unwrap();
+    let hasher = hasher();
+    let expected = Expected::of_table(TABLE, &hasher);
+    let index_len = stated_len_bytes(&bytes).unwrap() as usize;
+    let index = PartitionIndex::open(&bytes[bytes.len() - index_len..], &expected).unwrap();
+    let (mut denied, mut denied_alone) = (0, 0);
+    for i in 0..3_999u32 {
+        let (from, to) = (format!("{:07}", i * 1_000 + 400), format!("{:07}", i * 1_000 + 430));
+        let (lower, upper) = (Included(from.as_bytes()), Included(to.as_bytes()));
+        denied += u32::from(!block.may_contain_range(lower, upper));
+        let number = index.find(from.as_bytes()).unwrap();
+        let range = index.get(number).unwrap().byte_range;
+        let part = &bytes[range.start as usize..range.end as usize];
+        let partition = index.open_partition(number, part, Verify::AtOpen).unwrap();
+        denied_alone += u32::from(!partition.may_contain_range(lower, upper));
+    }
+    assert!(denied > 3_800 && denied_alone > 3_800, "{denied} {denied_alone}");
+}

@@ -1,0 +1,143 @@
+//! The FPR of ranges of `l` integers is at most `l * n / universe`, whatever the keys and the
+//! queries are.
+
+use std::ops::Bound::Included;
+
+use filterblock::{FilterBuilder, HashSeed, Verify};
+
+use super::key_sets::mix;
+use super::support::{TABLE, open};
+
+/// Asks ranges of `len` integers that hold no key, over many seeds. Returns the share of wrong
+/// answers and the number of queries.
+fn rate(spec: &str, keys: &[u64], len: u64, from: &dyn Fn(u64) -> u64) -> (f64, f64) {
+    let (mut asked, mut wrong) = (0u32, 0u32);
+    for seed in 0..40 {
+        let hasher = filterblock::KeyHasher::xxh3(HashSeed(mix(seed)));
+        let mut builder = FilterBuilder::new(spec.parse().unwrap(), &hasher).with_table_id(TABLE);
+        keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
+        let bytes = builder.finish().unwrap();
+        let expected = filterblock::Expected::of_table(TABLE, &hasher);
+        let block = filterblock::FilterBlock::open(bytes, &expected, Verify::AtOpen).unwrap();
+        for i in 0..3_000 {
+            let lower = from(i);
+            let upper = lower.saturating_add(len - 1);
+            let next = keys.partition_point(|&key| key < lower);
+            if keys.get(next).is_some_and(|&key| key <= upper) {
+                continue;
+            }
+            asked += 1;
+            wrong += u32::from(block.may_contain_range(Included(&lower.to_be_bytes()), Included(&upper.to_be_bytes())));
+        }
+    }
+    (f64::from(wrong) / f64::from(asked), f64::from(asked))
+}
+
+/// Asserts that a rate is at most `bound`, at 5 sigma.
+fn assert_below(what: &str, (rate, asked): (f64, f64), bound: f64) {
+    let sigma = (bound.min(1.0) * (1.0 - bound.min(1.0)) / asked).sqrt();
+    assert!(asked > 10_000.0 && rate <= bound + 5.0 * sigma, "{what}: {rate} of {asked}, at most {bound}");
+}
+
+fn key_sets() -> Vec<(&'static str, Vec<u64>)> {
+    let sorted = |mut keys: Vec<u64>| {
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    };
+    vec![
+        ("random", sorted((0..2_000).map(mix).collect())),
+        ("clusters", sorted((0..2_000).map(|i| (mix(i / 50) & !0xffff) + mix(i) % 5_000).collect())),
+        ("every 5,000th", (0..2_000).map(|i| i * 5_000 + 77).collect()),
+        ("pairs", (0..2_000).map(|i| mix(7).wrapping_add((i / 2 << 40) + i % 2)).collect::<Vec<_>>()),
+    ]
+}
+
+#[test]
+fn rates_of_uniform_and_correlated_ranges_keep_the_bound() {
+    for (name, keys) in key_sets() {
+        let keys = {
+            let mut keys = keys;
+            keys.sort_unstable();
+            keys
+        };
+        for (len, rate_text, expected) in
+            [(16, "0.01", 0.01), (1_024, "0.01", 0.01), (16, "0.2", 0.2), (1, "0.05", 0.05)]
+        {
+            let spec = format!("grafite:L={len}:fpr={rate_text}");
+            let span = keys[keys.len() - 1] - keys[0];
+            let uniform = |i: u64| keys[0] + mix(i + 99) % span;
+            let beside = |i: u64| keys[mix(i) as usize % keys.len()] + 1;
+            let before = |i: u64| keys[mix(i) as usize % keys.len()].saturating_sub(len);
+            let near = |i: u64| keys[mix(i) as usize % keys.len()] + 2 + mix(i) % 300;
+            for (query, from) in [
+                ("uniform", &uniform as &dyn Fn(u64) -> u64),
+                ("beside", &beside),
+                ("before", &before),
+                ("near", &near),
+            ] {
+                // The bound holds for every length, not only for the one of the specification.
+                for asked_len in [len, len * 3, len.div_ceil(4)] {
+                    let bound = expected * asked_len as f64 / len as f64;
+                    let found = rate(&spec, &keys, asked_len, from);
+                    if found.1 > 10_000.0 {
+                        assert_below(&format!("{name}, {query}, {spec}, {asked_len}"), found, bound);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_filter_takes_the_bits_that_the_paper_promises() {
+    let mut keys: Vec<u64> = (0..1_000_000).map(|i| mix(i) >> 4).collect();
+    keys.sort_unstable();
+    for (spec, most) in [("grafite:L=16:fpr=0.01", 12.7), ("grafite:L=1024:fpr=0.01", 18.7), ("grafite:fpr=0.01", 12.7)]
+    {
+        let mut builder = super::support::builder(spec);
+        keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
+        let bytes = builder.finish().unwrap();
+        let bits = bytes.len() as f64 * 8.0 / keys.len() as f64;
+        assert!(bits <= most && bits > most - 1.0, "{spec}: {bits} bits per key");
+        let found = open(bytes, Verify::AtOpen).unwrap().expected_false_positive_rate();
+        assert!((0.0099..=0.0101).contains(&found) || spec == "grafite:fpr=0.01" && found < 0.004, "{spec}: {found}");
+    }
+    for bits in [9.0, 16.0, 25.0] {
+        let mut builder = super::support::builder(&format!("grafite:L=16:{bits}"));
+        keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
+        let found = builder.finish().unwrap().len() as f64 * 8.0 / keys.len() as f64;
+        assert!(found <= bits * 1.002 && found > bits * 0.98, "{bits}: {found}");
+    }
+}
+
+/// Scans between neighbouring keys of a store in which one SST has a tenth of the keys.
+#[test]
+fn scans_between_neighbours_are_denied_for_ids() {
+    for (name, key) in [
+        ("decimal ids", &(|i| format!("user:{:012}:x", mix(i) % 10_000_000_000)) as &dyn Fn(u64) -> String),
+        ("two parts", &|i| format!("order/customer-{:06}/item-{:08}", mix(i) % 5_000, mix(i + 7) % 1_000_000)),
+        ("hexadecimal ids", &|i| format!("{:016x}{:016x}", mix(i), mix(i + 1))),
+        ("integers", &|i| format!("{:08}", mix(i) % 100_000_000)),
+    ] {
+        let mut all: Vec<String> = (0..60_000).map(key).collect();
+        all.sort_unstable();
+        all.dedup();
+        let in_sst: Vec<bool> = (0..all.len()).map(|i| mix(i as u64 + 99).is_multiple_of(10)).collect();
+        let keys =
+            all.iter().zip(&in_sst).filter(|(_, is_in)| **is_in).map(|(key, _)| key.clone().into_bytes()).collect();
+        let block = open(super::support::block("grafite:fpr=0.01", &keys), Verify::AtOpen).unwrap();
+        for (count, most) in [(1, 0.015), (3, 0.04)] {
+            let (mut asked, mut wrong) = (0u32, 0u32);
+            for (range, is_in) in all.windows(count).zip(in_sst.windows(count)) {
+                if !is_in.contains(&true) {
+                    asked += 1;
+                    let (from, to) = (range[0].as_bytes(), range[count - 1].as_bytes());
+                    wrong += u32::from(block.may_contain_range(Included(from), Included(to)));
+                }
+            }
+            let found = f64::from(wrong) / f64::from(asked);
+            assert!(found <= most, "{name}: {found} of {asked} scans of {count} keys");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Helpers: keys, bounds, and blocks of range filters.
+
+use std::collections::BTreeSet;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+
+use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+
+pub const TABLE: [u8; 16] = *b"the tested table";
+pub type Keys = BTreeSet<Vec<u8>>;
+
+pub fn hasher() -> KeyHasher {
+    KeyHasher::xxh3(HashSeed(0x5eed))
+}
+
+pub fn builder(spec: &str) -> FilterBuilder {
+    FilterBuilder::new(spec.parse().unwrap(), hasher()).with_table_id(TABLE)
+}
+
+pub fn block(spec: &str, keys: &Keys) -> Vec<u8> {
+    let mut builder = builder(spec);
+    keys.iter().for_each(|key| builder.add(key));
+    builder.finish().unwrap()
+}
+
+/// Builds a point filter with a range filter beside it.
+pub fn both(points: &str, ranges: &str, keys: &Keys) -> Vec<u8> {
+    let mut builder = builder(points).with_ranges(ranges.parse().unwrap()).unwrap();
+    keys.iter().for_each(|key| builder.add(key));
+    builder.finish().unwrap()
+}
+
+pub fn open<D: AsRef<[u8]>>(bytes: D, verify: Verify) -> filterblock::Result<FilterBlock<D>> {
+    FilterBlock::open(bytes, &Expected::of_table(TABLE, &hasher()), verify)
+}
+
+/// Returns whether a range can hold no key at all.
+pub fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    match (lower, upper) {
+        (Included(lower), Included(upper)) => lower > upper,
+        (Included(lower) | Excluded(lower), Excluded(upper)) | (Excluded(lower), Included(upper)) => lower >= upper,
+        _ => false,
+    }
+}
+
+pub fn holds_key(keys: &Keys, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    !is_reversed(lower, upper) && keys.range::<[u8], _>((lower, upper)).next().is_some()
+}
+
+/// Returns all nine forms of bounds.
+pub fn forms<'a>(from: &'a [u8], to: &'a [u8]) -> [(Bound<&'a [u8]>, Bound<&'a [u8]>); 9] {
+    let (lower, upper) = ([Included(from), Excluded(from), Unbounded], [Included(to), Excluded(to), Unbounded]);
+    std::array::from_fn(|i| (lower[i / 3], upper[i % 3]))
+}
+
+/// Returns a key, and keys just below and above it, shorter and longer.
+pub fn near(key: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = vec![key.to_vec(), [key, &[0]].concat(), [key, &[0xff]].concat()];
+    if let Some((&last, front)) = key.split_last() {
+        found.push(front.to_vec());
+        found.push([front, &[last.wrapping_add(1)]].concat());
+        found.push([front, &[last.wrapping_sub(1)]].concat());
+        found.push([front, &[last.wrapping_sub(1), 0xff, 0xff]].concat());
+    }
+    found
+}
