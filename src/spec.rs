@@ -1,14 +1,15 @@
 //! The specification of a filter: its kind and its budget, as plain data.
 
+mod ranges;
+
 use std::fmt;
 use std::str::FromStr;
 
+use ranges::RANGE_LEN_EXPECTED;
+
 use crate::error::{Error, Result};
 use crate::hash::KeyHash;
-use crate::kinds::{
-    self, Budget, Budgets, Effort, Filled, FilterKind, MAX_RANGE_LEN, MILLIBITS, Shape, math, max_keys_of_rate,
-    range_rate,
-};
+use crate::kinds::{self, Budget, Budgets, Effort, Filled, FilterKind, MILLIBITS, Shape, math, range_rate};
 
 const EMPTY_TAKES_NO_SPEC: &str =
     "the kind empty cannot be requested, because the builder chooses it if no key is added; try bloom:10";
@@ -98,54 +99,13 @@ impl FilterSpec {
         Ok(Self { kind, budget: Budget { rate: Some(rate), ..Budget::of_millibits(millibits) } })
     }
 
-    /// Returns the specification of a range filter for ranges of at most `range_len` integers: keys
-    /// of a fixed length count as big-endian integers. The budget, bits per key or an FPR, is then
-    /// meant for ranges of this length. In text: `grafite:L=1024:fpr=0.01`.
-    ///
-    /// Without a range length, a range filter is for scans between neighbouring keys: it adapts to
-    /// the distances of the keys.
-    ///
-    /// ```
-    /// use filterblock::FilterSpec;
-    /// let spec: FilterSpec = "grafite:fpr=0.01".parse()?;
-    /// assert_eq!(spec.with_range_len(1024)?, "grafite:L=1024:fpr=0.01".parse()?);
-    /// # Ok::<(), filterblock::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Returns [`Error::Invalid`] if the kind is not [`FilterKind::Grafite`], if `range_len` is 0 or
-    /// more than 2^40, or if no budget reaches the rate.
-    pub fn with_range_len(self, range_len: u64) -> Result<Self> {
-        let invalid = |reason| Error::invalid("filter", format!("{self} with L={range_len}"), reason);
-        if self.kind != FilterKind::Grafite {
-            return Err(invalid(ONLY_GRAFITE));
-        }
-        if !(1..=MAX_RANGE_LEN).contains(&range_len) {
-            return Err(invalid(RANGE_LEN_EXPECTED));
-        }
-        let millibits = match self.budget.rate {
-            None => Some(self.budget.millibits),
-            Some(rate) => math::least_millibits(rate, MILLIBITS, |millibits| range_rate(range_len, millibits)),
-        };
-        let millibits = millibits.ok_or_else(|| invalid("no range filter has such a low rate; use a higher rate"))?;
-        Ok(Self { budget: Budget { range_len, millibits, ..self.budget }, ..self })
-    }
-
-    /// Returns whether a filter of this specification answers for ranges of keys.
-    pub(crate) fn is_for_ranges(self) -> bool {
-        self.kind == FilterKind::Grafite
-    }
-
     /// Checks that a filter of `num_keys` keys can have the requested FPR at all.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if no filter of `num_keys` keys reaches the FPR.
     pub(crate) fn check_keys(&self, num_keys: u64) -> Result<()> {
         if self.is_for_ranges() {
-            if num_keys as f64 <= max_keys_of_rate(self.budget) {
-                return Ok(());
-            }
-            return Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), TOO_MANY_CODES));
+            return self.check_codes(num_keys);
         }
         if self.budget.rate.is_none_or(|rate| math::equal_hash(num_keys) <= rate) {
             return Ok(());
@@ -210,12 +170,6 @@ impl FilterSpec {
         }
     }
 }
-
-const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
-const RANGE_LEN_EXPECTED: &str = "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
-/// Why a range filter of so many keys cannot have the rate.
-const TOO_MANY_CODES: &str = "the codes of a range filter have 56 bits, so the number of keys times the range length \
-                              is at most 2^56 times the rate; use a higher rate, shorter ranges or filters of fewer keys";
 
 /// Why no filter of so many keys reaches the rate, even with more bits.
 pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so n keys have a false-positive rate of at least n / 2^64; \

@@ -10,6 +10,7 @@
 mod aligned;
 pub mod compact;
 mod expected;
+mod extension;
 pub mod layout;
 mod locked;
 #[cfg(feature = "mmap")]

@@ -107,7 +107,20 @@ impl Part {
     }
 
     /// Asks for the keys between two bounds. A filter of another kind knows only whether it is empty.
+    #[inline(always)]
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
+        match (self.geometry.range(), &self.states) {
+            (Some(geometry), None) => {
+                let (lower, upper) = bounds;
+                query.kernel.may_contain(geometry, &query.hash, self.padded(bytes), self.len, lower, upper)
+            }
+            _ => self.may_contain_range_otherwise(bytes, query, bounds),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn may_contain_range_otherwise(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         let (lower, upper) = bounds;
         let Some(geometry) = self.geometry.range() else {
             return self.geometry != Geometry::Empty && !is_empty_range(lower, upper);

@@ -13,7 +13,8 @@
 
 use std::ops::Bound;
 
-use super::layout::{ALIGN_BYTES, Content, Trailer, checksum_of};
+use super::extension::ALIGN_BYTES;
+use super::layout::{Content, Trailer, checksum_of};
 use super::part::{Part, Verify};
 use super::range_query::{Bounds, RangeQuery};
 use crate::bits::{NoMemory, try_push};

@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::{Bound, Range};
 
 use super::expected::{Expected, Found};
-use super::layout::{ALIGN_BYTES, Added, Content, TRAILER_LEN_BYTES, Trailer};
+use super::extension::ALIGN_BYTES;
+use super::layout::{Added, Content, TRAILER_LEN_BYTES, Trailer};
 use super::pages::DamageHandler;
 use super::part::{Part, Verify};
 use super::reader::FilterBlock;

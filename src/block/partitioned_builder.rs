@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 
-use super::layout::{self, ALIGN_BYTES, Content, Trailer, checksum_of};
+use super::extension::ALIGN_BYTES;
+use super::layout::{self, Content, Trailer, checksum_of};
 use super::writer::{FilterBuilder, SelfCheck};
 use crate::codec;
 use crate::error::{Error, Result};

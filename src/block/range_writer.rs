@@ -2,7 +2,8 @@
 
 use std::ops::Bound;
 
-use super::layout::{ALIGN_BYTES, Added, Content, LOAD_LEN_BYTES, RangesRecord, Trailer, checksum_of};
+use super::extension::{ALIGN_BYTES, RangesRecord};
+use super::layout::{Added, Content, LOAD_LEN_BYTES, Trailer, checksum_of};
 use super::writer::{FilterBuilder, SelfCheck};
 use crate::error::{Error, Result};
 use crate::kinds::{FilterKind, Geometry, RangeHash, RangeKernel, RangeKeys, Shape, build_range};

@@ -6,7 +6,8 @@
 //! The extension of the second block records the length and the checksum of the first. Each of the
 //! two has checksums of its own, so a reader can load and verify either one alone.
 
-use super::layout::{Added, RangesRecord, Trailer, checksum_of};
+use super::extension::RangesRecord;
+use super::layout::{Added, Trailer, checksum_of};
 use super::part::{Part, Verify};
 use super::range_query::RangeQuery;
 use crate::error::{Error, Field, Result};

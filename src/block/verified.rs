@@ -4,7 +4,8 @@
 use std::ops::Bound;
 
 use super::expected::{Expected, Found};
-use super::layout::{Added, BorrowedTrailer, RangesRecord};
+use super::extension::RangesRecord;
+use super::layout::{Added, BorrowedTrailer};
 use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel, is_empty_range};

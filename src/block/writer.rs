@@ -2,7 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, RangesRecord, Trailer};
+use super::extension::RangesRecord;
+use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
 use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
 use crate::hash::{KeyHash, KeyHasher, sort};

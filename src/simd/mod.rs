@@ -28,6 +28,8 @@ pub(crate) use neon::Neon;
 pub(crate) use portable::{Portable, parities, parity};
 pub(crate) use prefetch::{RESIDENT_LEN_BYTES, prefetch};
 
+use crate::codec::u64_from;
+
 /// The vector primitives of one instruction set.
 ///
 /// One type per instruction set implements this trait. A value of the type proves that the
@@ -88,6 +90,23 @@ pub(crate) trait Simd: Copy {
     #[inline(always)]
     fn select(self, word: u64, rank: u32) -> u32 {
         portable::select(word, rank)
+    }
+
+    /// Returns the position of the bit of a line that is 0 with `rank` such bits below it, or 512 if
+    /// the line has no such bit. Bit `i` is bit `i % 8` of byte `i / 8`.
+    #[inline(always)]
+    fn select_zero_in_line(self, line: &[u8; 64], rank: u32) -> u32 {
+        let (words, _) = line.as_chunks::<8>();
+        let (mut sum, mut index, mut before) = (0, 0u32, 0);
+        // Without branches: half of them would be mispredicted.
+        for word in words {
+            sum += u64_from(word).count_zeros();
+            let is_before = sum <= rank;
+            index += u32::from(is_before);
+            before = if is_before { sum } else { before };
+        }
+        let Some(word) = words.get(index as usize) else { return 512 };
+        index * 64 + self.select(!u64_from(word), rank - before)
     }
 
     /// Returns up to 32 parities. Bit `j` is the parity of `(a[j] & masks[0]) ^ (b[j] & masks[1])`,

@@ -45,6 +45,10 @@ kernels! {
         simd.substitute(state, steps.iter().copied());
     }
 
+    fn select_zero_in_line(line: &[u8; 64], rank: u32) -> u32 {
+        simd.select_zero_in_line(line, rank)
+    }
+
     fn select(word: u64, rank: u32) -> u32 {
         simd.select(word, rank)
     }
@@ -258,6 +262,26 @@ fn select_finds_every_one_of_a_word() {
             for rank in 0..64 {
                 let expected = ones.get(rank as usize).copied().unwrap_or(64);
                 assert_eq!(kernel.select(word, rank), expected, "{}: {word:#x}, {rank}", isa.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn select_finds_every_zero_of_a_line() {
+    let mut state = 9;
+    for round in 0..120 {
+        let mut line = [0u8; 64];
+        for byte in &mut line {
+            let (one, other) = (splitmix(&mut state) as u8, splitmix(&mut state) as u8);
+            *byte = [one, one & other, one | other, if round % 8 == 3 { 0xff } else { 0 }][round % 4];
+        }
+        let zeros: Vec<u32> = (0..512).filter(|bit| line[*bit as usize / 8] >> (bit % 8) & 1 == 0).collect();
+        for isa in Isa::available() {
+            let kernel = Primitives::new(isa);
+            for rank in 0..513 {
+                let expected = zeros.get(rank as usize).copied().unwrap_or(512);
+                assert_eq!(kernel.select_zero_in_line(&line, rank), expected, "{}: {line:02x?}, {rank}", isa.name());
             }
         }
     }

@@ -183,7 +183,7 @@ fn blocks_of_version_1_open_and_hold_their_keys() {
             assert_eq!((block.hasher().seed(), block.metadata().table_id), (SEED, TABLE), "{name}");
             let keys = (0..num_keys(name)).map(key);
             match block.metadata().added {
-                Added::WholeKeys => assert_eq!(block.metadata().extractor, None),
+                Added::WholeKeys | Added::Ranges => assert_eq!(block.metadata().extractor, None),
                 Added::Prefixes | Added::Both => assert_eq!(block.metadata().extractor, Some("first-10-bytes")),
             }
             // A block of prefixes only answers "maybe" for every key.

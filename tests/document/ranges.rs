@@ -108,22 +108,23 @@ impl<'a> Range<'a> {
         let mapping = self.fields[3] + 3 * self.fields[4] + 32 * self.fields[6];
         let (highs, low_bits) = (mapping.next_multiple_of(8), self.fields[1]);
         let buckets = ((self.universe - 1) >> low_bits) + 1;
-        let bases = highs + (self.codes + buckets).div_ceil(64) * 8;
+        let at_ranks = highs + (self.codes + buckets).div_ceil(64) * 8;
         let ranks = buckets / 256 + 1;
         let is_wide = self.fields[7] & 2 == 2;
-        let at_ranks = if is_wide { bases } else { bases + ranks.div_ceil(16) * 4 };
-        let lows = at_ranks + ranks * if is_wide { 4 } else { 2 };
+        let lows = at_ranks + if is_wide { ranks * 4 } else { ranks.div_ceil(16) * 36 };
         let number =
             |at: u64, len: u64| (0..len).fold(0, |n, i| n | u64::from(self.payload[(at + i) as usize]) << (8 * i));
         let (mut codes, mut bucket) = (Vec::new(), 0);
         for i in 0..self.codes + buckets {
-            if i == bucket + codes.len() as u64 && bucket % 256 == 0 {
+            if bucket % 256 == 0 && (i == 0 || self.bit(8 * highs + i - 1) == 0) {
                 let j = bucket / 256;
                 let rank = match is_wide {
                     true => number(at_ranks + 4 * j, 4),
-                    false => number(bases + 4 * (j / 16), 4) + number(at_ranks + 2 * j, 2),
+                    false => {
+                        number(at_ranks + 36 * (j / 16), 4) + number(at_ranks + 36 * (j / 16) + 4 + 2 * (j % 16), 2)
+                    }
                 };
-                assert!(rank <= codes.len() as u64);
+                assert_eq!(rank, codes.len() as u64);
             }
             if self.bit(8 * highs + i) == 0 {
                 bucket += 1;

@@ -32,7 +32,7 @@ fn check(name: &str, bytes: &[u8], keys: &Keys, limits: &[Vec<u8>]) {
     let slot = set.insert(Arc::new(TableFilter::from(shared)));
     for (i, from) in limits.iter().enumerate() {
         // All pairs of near limits, and some pairs of distant ones.
-        for to in limits.iter().skip(i.saturating_sub(9)).take(18).chain(limits.iter().step_by(23)) {
+        for to in limits.iter().skip(i.saturating_sub(9)).take(18).chain(limits.iter().step_by(41)) {
             for (lower, upper) in forms(from, to) {
                 let answer = block.may_contain_range(lower, upper);
                 let holds = holds_key(keys, lower, upper);
@@ -49,7 +49,7 @@ fn check(name: &str, bytes: &[u8], keys: &Keys, limits: &[Vec<u8>]) {
 
 #[test]
 fn range_filters_agree_with_a_sorted_set() {
-    for n in [40, 2_000] {
+    for n in [40, 500] {
         for (name, keys) in all(n, 3) {
             for spec in SPECS {
                 check(&format!("{name}, {spec}"), &block(spec, &keys), &keys, &limits(&keys, 20));

@@ -115,7 +115,7 @@ pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes:
         (false, Added::Prefixes) => Err(Failure::Message(format!(
             "{path}: this filter holds prefixes of keys only; query prefixes and add --prefixes"
         ))),
-        (true, Added::WholeKeys) => Err(Failure::Message(format!(
+        (true, Added::WholeKeys | Added::Ranges) => Err(Failure::Message(format!(
             "{path}: this filter holds whole keys only; query whole keys without --prefixes"
         ))),
         _ => Ok(()),

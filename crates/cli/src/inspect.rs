@@ -241,6 +241,7 @@ fn added(added: Added) -> &'static str {
         Added::WholeKeys => "whole keys",
         Added::Prefixes => "prefixes of keys",
         Added::Both => "whole keys and prefixes",
+        Added::Ranges => "whole keys in their order, for ranges",
     }
 }
 

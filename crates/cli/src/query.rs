@@ -13,6 +13,7 @@ use super::foreign::{Asked, FileArguments, ValueType};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::secret::SecretArguments;
 use super::{block_file, output, text};
+use filterblock::Added;
 use filterblock::AlignedBytes;
 use filterblock::FilterBlock;
 use filterblock::KeyHash;
@@ -239,6 +240,10 @@ impl<W: Write> Query<'_, W> {
 
     fn ask(&mut self, key: &[u8], written: &[u8]) -> Result<(), Refused> {
         match &self.target {
+            // A range filter needs the bytes of a key.
+            Target::Native(filter) if filter.metadata().added == Added::Ranges => {
+                self.batch.answers.push(filter.may_contain(key));
+            }
             Target::Native(filter) => self.batch.hashes.push(filter.hasher().of(key)),
             Target::Foreign(asked) => self.batch.answers.push(asked.may_contain(key).map_err(Refused::Key)?),
         }
@@ -249,7 +254,9 @@ impl<W: Write> Query<'_, W> {
     /// Queries a native filter for the batch and counts the answers. Prints the answers unless
     /// --quiet or --count is given.
     fn answer(&mut self) -> Outcome<()> {
-        if let Target::Native(filter) = &self.target {
+        if let Target::Native(filter) = &self.target
+            && !self.batch.hashes.is_empty()
+        {
             self.batch.answers.resize(self.batch.hashes.len(), false);
             answer_native(filter, self.arguments.prefixes, &self.batch.hashes, &mut self.batch.answers);
         }

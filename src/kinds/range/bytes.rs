@@ -1,7 +1,7 @@
 //! Access to the bytes of a payload. Every load is checked, so that a payload that contradicts
 //! itself gives no answer instead of a panic.
 
-use crate::codec::{u16_at, u32_at, u64_from};
+use crate::codec::{u32_at, u64_from};
 use crate::kinds::guard::Guard;
 
 /// A payload, the bytes behind it, and a guard of its bytes. Every function returns `None` if the
@@ -37,11 +37,6 @@ impl<'a, G: Guard> Bytes<'a, G> {
     #[inline(always)]
     fn is_sound(&self, at: usize, len: usize) -> bool {
         G::ALL_SOUND || at >= self.len || self.guard.sound(at, len.min(self.len - at))
-    }
-
-    #[inline(always)]
-    pub(super) fn u16_at(&self, at: usize) -> Option<u16> {
-        u16_at(self.chunk::<2>(at)?, 0)
     }
 
     #[inline(always)]

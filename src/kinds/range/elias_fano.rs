@@ -4,27 +4,30 @@
 //! ```text
 //! code = bucket, the high bits | low bits, `low_bits` of them
 //! highs: bit `bucket + i` is 1 for the i-th code, so a 0 ends each bucket
-//! ranks: the number of codes below every 256th bucket
+//! ranks: the number of codes below every 256th bucket, in groups of a base and 16 differences
 //! lows:  the low bits of all codes, packed
 //! ```
 //! (Elias 1974; Fano 1971; Vigna, "Quasi-succinct indices", 2013.)
 
 use super::bytes::Bytes;
 use crate::bits::NoMemory;
-use crate::codec::{u16_bytes, u32_at, u64_bytes, u64_from};
+use crate::codec::{u16_at, u16_bytes, u32_at, u32_from, u64_bytes, u64_from};
 use crate::kinds::guard::Guard;
 use crate::simd::{Portable, Simd};
 
 /// The number of buckets between two ranks.
 const STEP: u64 = 256;
 /// With narrow ranks, the number of ranks that share a base.
-const STEPS_PER_BASE: u64 = 16;
+const STEPS_PER_GROUP: usize = 16;
+/// The bytes of a base and the ranks that share it.
+const GROUP_LEN_BYTES: usize = 4 + 2 * STEPS_PER_GROUP;
 /// The most low bits of a code. A word that is loaded from any byte on holds so many bits from any
 /// bit of that byte on.
 pub(super) const MAX_LOW_BITS: u32 = 56;
 const WINDOW_BITS: u32 = 57;
 /// The bytes of the high bits that a query loads at once.
 const LOAD_LEN_BYTES: usize = 64;
+const LINE_BITS: u32 = 512;
 
 /// The parameters and positions of the parts, within a payload.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,7 +39,6 @@ pub(super) struct EliasFano {
     /// Whether ranks are 32 bits each, because 4,096 neighbouring buckets hold 65,536 codes or more.
     pub(super) is_wide: bool,
     highs_at: usize,
-    bases_at: usize,
     ranks_at: usize,
     lows_at: usize,
     /// The end of the last part.
@@ -53,11 +55,10 @@ impl EliasFano {
         let sizes = Sizes::of(num_codes, universe, low_bits, is_wide)?;
         let after = |at: usize, len: u64| at.checked_add(usize::try_from(len).ok()?);
         let highs_at = start;
-        let bases_at = after(highs_at, sizes.highs)?;
-        let ranks_at = after(bases_at, sizes.bases)?;
+        let ranks_at = after(highs_at, sizes.highs)?;
         let lows_at = after(ranks_at, sizes.ranks)?;
         let end = after(lows_at, sizes.lows)?;
-        Some(Self { num_codes, universe, low_bits, is_wide, highs_at, bases_at, ranks_at, lows_at, end })
+        Some(Self { num_codes, universe, low_bits, is_wide, highs_at, ranks_at, lows_at, end })
     }
 
     /// Returns the number of low bits with the shortest code.
@@ -78,8 +79,13 @@ impl EliasFano {
         }
         // Most buckets have up to two codes. Both are compared without a branch.
         let (first, low, width) = (at.checked_sub(bucket)?, from & self.low_mask(), to - from);
-        let one = self.low(bytes, first)?.wrapping_sub(low) <= width;
-        let other = self.low(bytes, first + 1)?.wrapping_sub(low) <= width;
+        let one = self.low(bytes, first)?;
+        let other = if self.low_bits <= WINDOW_BITS / 2 {
+            bytes.window(self.lows_at, first.wrapping_mul(self.low_bits.into()))? >> self.low_bits & self.low_mask()
+        } else {
+            self.low(bytes, first + 1)?
+        };
+        let (one, other) = (one.wrapping_sub(low) <= width, other.wrapping_sub(low) <= width);
         Some((ones > 0) & one | (ones > 1) & other)
     }
 
@@ -136,8 +142,9 @@ impl EliasFano {
         if self.is_wide {
             return bytes.u32_at(self.ranks_at + index * 4).map(u64::from);
         }
-        let base = bytes.u32_at(self.bases_at + index / STEPS_PER_BASE as usize * 4)?;
-        Some(u64::from(base) + u64::from(bytes.u16_at(self.ranks_at + index * 2)?))
+        let group = bytes.chunk::<GROUP_LEN_BYTES>(self.ranks_at + index / STEPS_PER_GROUP * GROUP_LEN_BYTES)?;
+        let (base, differences) = group.split_first_chunk()?;
+        Some(u64::from(u32_from(base)) + u64::from(u16_at(differences, index % STEPS_PER_GROUP * 2)?))
     }
 
     /// Returns the position of a bucket's first bit among the high bits: behind the zeros of all
@@ -147,25 +154,20 @@ impl EliasFano {
         let step = bucket / STEP;
         let from = self.rank(bytes, step)? + step * STEP;
         let first = usize::try_from(from / 64).ok()?;
-        let Some(words) = bytes.chunk::<LOAD_LEN_BYTES>(self.highs_at + first * 8) else {
+        let Some(line) = bytes.chunk::<LOAD_LEN_BYTES>(self.highs_at + first * 8) else {
             return self.bucket_start_from(bytes, from, bucket % STEP);
         };
-        let (words, _) = words.as_chunks::<8>();
         // Zeros in front of `from` in its word count as well.
-        let front = !u64_from(words.first()?) & !(u64::MAX << (from % 64));
+        let front = !u64_from(line.first_chunk()?) & !(u64::MAX << (from % 64));
         #[expect(clippy::cast_possible_truncation, reason = "below STEP")]
         let wanted = (bucket % STEP) as u32 + front.count_ones();
-        let (mut sum, mut index, mut before) = (0, 0, 0);
-        for word in words {
-            sum += (!u64_from(word)).count_ones();
-            let is_before = sum < wanted;
-            index += usize::from(is_before);
-            before = if is_before { sum } else { before };
+        // The first bucket of all begins at bit 0. Every other bucket begins behind a zero, and if no
+        // zero is wanted, that is the last one of the word before.
+        let behind = if wanted == 0 { 0 } else { simd.select_zero_in_line(line, wanted - 1) + 1 };
+        if behind > LINE_BITS {
+            return self.bucket_start_from(bytes, from, bucket % STEP);
         }
-        let Some(word) = words.get(index) else { return self.bucket_start_from(bytes, from, bucket % STEP) };
-        let rank = wanted - before;
-        let behind = if rank == 0 { 0 } else { simd.select(!u64_from(word), rank - 1) + 1 };
-        Some((first + index) as u64 * 64 + u64::from(behind))
+        Some(first as u64 * 64 + u64::from(behind))
     }
 
     /// Returns the position behind `wanted` zeros from position `from` on, however many words that
@@ -219,7 +221,7 @@ impl EliasFano {
 pub(super) fn needs_wide_ranks(codes: impl Iterator<Item = u64>, low_bits: u32) -> bool {
     let (mut base, mut base_count) = (0, 0u64);
     codes.zip(0u64..).any(|(code, i)| {
-        let of_code = (code >> low_bits) / (STEP * STEPS_PER_BASE);
+        let of_code = (code >> low_bits) / (STEP * STEPS_PER_GROUP as u64);
         if of_code != base {
             (base, base_count) = (of_code, i);
         }
@@ -237,7 +239,6 @@ pub(super) fn len_bits(num_codes: u64, universe: u64, low_bits: u32) -> u128 {
 /// The lengths of the parts in bytes.
 struct Sizes {
     highs: u64,
-    bases: u64,
     ranks: u64,
     lows: u64,
 }
@@ -246,9 +247,9 @@ impl Sizes {
     fn of(num_codes: u64, universe: u64, low_bits: u32, is_wide: bool) -> Option<Self> {
         let buckets = (universe.checked_sub(1)? >> low_bits) + 1;
         let steps = buckets / STEP + 1;
-        let (bases, ranks) = if is_wide { (0, steps * 4) } else { (steps.div_ceil(STEPS_PER_BASE) * 4, steps * 2) };
+        let ranks = if is_wide { steps * 4 } else { steps.div_ceil(STEPS_PER_GROUP as u64) * GROUP_LEN_BYTES as u64 };
         let highs = num_codes.checked_add(buckets)?.div_ceil(64) * 8;
-        Some(Self { highs, bases, ranks, lows: num_codes.checked_mul(low_bits.into())?.div_ceil(8) })
+        Some(Self { highs, ranks, lows: num_codes.checked_mul(low_bits.into())?.div_ceil(8) })
     }
 }
 
@@ -300,14 +301,15 @@ impl Writer<'_> {
         if self.parts.is_wide {
             return set(self.parts.ranks_at + index * 4, &[a, b, c, d]);
         }
-        let base_at = self.parts.bases_at + index / STEPS_PER_BASE as usize * 4;
-        if step % STEPS_PER_BASE == 0 {
+        let base_at = self.parts.ranks_at + index / STEPS_PER_GROUP * GROUP_LEN_BYTES;
+        let number = index % STEPS_PER_GROUP;
+        if number == 0 {
             set(base_at, &[a, b, c, d])?;
         }
         let base = u32_at(self.payload, base_at)?;
         let delta = u16::try_from(count - base).ok()?;
         let bytes = u16_bytes(delta);
-        self.payload.get_mut(self.parts.ranks_at + index * 2..)?.first_chunk_mut::<2>().map(|pair| *pair = bytes)
+        self.payload.get_mut(base_at + 4 + number * 2..)?.first_chunk_mut::<2>().map(|pair| *pair = bytes)
     }
 
     fn finish(mut self, count: u64) -> Option<()> {

@@ -8,10 +8,10 @@ use std::ops::Bound;
 use super::bytes::Bytes;
 use super::elias_fano::{EliasFano, needs_wide_ranks};
 use super::*;
+use crate::FilterSpec;
 use crate::hash::{HashSeed, KeyHasher};
 use crate::kinds::guard::{Checked, Guard};
 use crate::simd::{Isa, Portable};
-use crate::spec::FilterSpec;
 
 struct Filter {
     geometry: Geometry,

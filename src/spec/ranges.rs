@@ -1,0 +1,60 @@
+//! Specifications of range filters.
+
+use super::FilterSpec;
+use crate::error::{Error, Result};
+use crate::kinds::{Budget, FilterKind, MAX_RANGE_LEN, MILLIBITS, math, max_keys_of_rate, range_rate};
+
+const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
+pub(super) const RANGE_LEN_EXPECTED: &str =
+    "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
+/// Why a range filter of so many keys cannot have the rate.
+const TOO_MANY_CODES: &str = "the codes of a range filter have 56 bits, so the number of keys times the range length \
+                              is at most 2^56 times the rate; use a higher rate, shorter ranges or filters of fewer keys";
+
+impl FilterSpec {
+    /// Returns the specification of a range filter for ranges of at most `range_len` integers: keys
+    /// of a fixed length count as big-endian integers. The budget, bits per key or an FPR, is then
+    /// meant for ranges of this length. In text: `grafite:L=1024:fpr=0.01`.
+    ///
+    /// Without a range length, a range filter is for scans between neighbouring keys: it adapts to
+    /// the distances of the keys.
+    ///
+    /// ```
+    /// use filterblock::FilterSpec;
+    /// let spec: FilterSpec = "grafite:fpr=0.01".parse()?;
+    /// assert_eq!(spec.with_range_len(1024)?, "grafite:L=1024:fpr=0.01".parse()?);
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the kind is not [`FilterKind::Grafite`], if `range_len` is 0 or
+    /// more than 2^40, or if no budget reaches the rate.
+    pub fn with_range_len(self, range_len: u64) -> Result<Self> {
+        let invalid = |reason| Error::invalid("filter", format!("{self} with L={range_len}"), reason);
+        if self.kind != FilterKind::Grafite {
+            return Err(invalid(ONLY_GRAFITE));
+        }
+        if !(1..=MAX_RANGE_LEN).contains(&range_len) {
+            return Err(invalid(RANGE_LEN_EXPECTED));
+        }
+        let millibits = match self.budget.rate {
+            None => Some(self.budget.millibits),
+            Some(rate) => math::least_millibits(rate, MILLIBITS, |millibits| range_rate(range_len, millibits)),
+        };
+        let millibits = millibits.ok_or_else(|| invalid("no range filter has such a low rate; use a higher rate"))?;
+        Ok(Self { budget: Budget { range_len, millibits, ..self.budget }, ..self })
+    }
+
+    /// Returns whether a filter of this specification answers for ranges of keys.
+    pub(crate) fn is_for_ranges(self) -> bool {
+        self.kind == FilterKind::Grafite
+    }
+
+    /// Checks that the codes of `num_keys` keys can have the requested FPR.
+    pub(super) fn check_codes(&self, num_keys: u64) -> Result<()> {
+        if num_keys as f64 <= max_keys_of_rate(self.budget) {
+            return Ok(());
+        }
+        Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), TOO_MANY_CODES))
+    }
+}
