@@ -46,6 +46,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let [role, dir] = &arguments[..] else {
         return Err("give a role and a folder, for example: all /tmp/orders".into());
     };
+    if !["all", "writer", "compactor", "reader", "check"].contains(&role.as_str()) {
+        return Err(format!("unknown role {role}; give all, writer, compactor, reader or check").into());
+    }
     std::fs::create_dir_all(dir)?;
     let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir)?);
     let filters = filters()?;

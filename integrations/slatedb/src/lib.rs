@@ -21,8 +21,8 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(open()).unwrap();
 //! ```
 //!
-//! **No damage becomes "absent".** If the bytes of a filter are damaged, of a newer version or under
-//! another hasher, the filter answers "maybe" for every key, and [`Counts`] says so.
+//! **No damage becomes "absent".** A filter answers "maybe" for every key if its bytes are damaged, of
+//! a newer version or under another hasher. [`Counts`] counts such filters.
 //!
 //! **A filter of another SST goes unnoticed.** SlateDB does not tell a policy which SST a filter
 //! belongs to. SlateDB's manifest and checksums must keep each filter with its SST.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use filterblock_slatedb::Filters;
 use slatedb::DbReader;
 use slatedb::bytes::Bytes;
+use slatedb::db_cache::DbCache;
 use slatedb::object_store::local::LocalFileSystem;
 use slatedb::object_store::memory::InMemory;
 use slatedb::{DbIterator, DbReadOps};
 
 use crate::common::{
-    Append, First4, ROOT, Store, absent, compact, filled, flush, key, manifest, metadata_cache, writer,
+    Append, Entries, First4, ROOT, Store, absent, compact, filled, flush, key, manifest, metadata_cache, writer,
 };
 
 /// What the database must hold. Deleted keys stay, as `None`.
@@ -95,10 +96,15 @@ async fn write_round(db: &slatedb::Db, model: &mut Model, round: u64) {
     flush(db).await;
 }
 
+/// A cache of data blocks, too, because this test reads each block many times.
+fn all_cached() -> Arc<dyn DbCache> {
+    Arc::new(Entries::default())
+}
+
 async fn reader(store: &Store, filters: &Filters) -> DbReader {
     DbReader::builder(ROOT, Arc::clone(store))
         .with_merge_operator(Arc::new(Append))
-        .with_db_cache(metadata_cache(), 0)
+        .with_db_cache(all_cached(), 0)
         .with_filter_policies(filters.policies())
         .build()
         .await
@@ -110,7 +116,7 @@ async fn no_key_is_lost_after_flush_compaction_and_reopening() {
     for_each_store(async |store, layout, filters| {
         let mut model = Model::new();
         for half in 0..2 {
-            let db = writer(&store, filters.policies()).with_db_cache(metadata_cache(), 0).build().await.unwrap();
+            let db = writer(&store, filters.policies()).with_db_cache(all_cached(), 0).build().await.unwrap();
             for round in 0..4 {
                 write_round(&db, &mut model, half * 4 + round).await;
             }
@@ -119,7 +125,7 @@ async fn no_key_is_lost_after_flush_compaction_and_reopening() {
 
             compact(&store, &filters.policies(), 64 << 10).await;
             assert!(manifest(&store).await.all_sst_views().count() > 1, "{layout}: one SST tests no choice of SSTs");
-            let db = writer(&store, filters.policies()).with_db_cache(metadata_cache(), 0).build().await.unwrap();
+            let db = writer(&store, filters.policies()).with_db_cache(all_cached(), 0).build().await.unwrap();
             assert_holds(&db, &model, &format!("{layout}, half {half}, compacted")).await;
             db.close().await.unwrap();
             let reader = reader(&store, &filters).await;
