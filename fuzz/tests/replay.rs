@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 84,000 fixed mutations. The tests
+//! Runs the fuzz targets on every file of the seed corpora and on 88,000 fixed mutations. The tests
 //! work with any toolchain, take about half a minute, and give the same result every time.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use filterblock_fuzz::{
     foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, parquet_add, parquet_footer,
-    patch_block, roundtrip, store_ops, table,
+    patch_block, ranges, roundtrip, store_ops, table,
 };
 
 thread_local! {
@@ -131,6 +131,11 @@ fn edited_blocks_with_valid_checksums_open_or_are_refused() {
 #[test]
 fn no_key_is_ever_denied() {
     replay("roundtrip", roundtrip, 4_000);
+}
+
+#[test]
+fn ranges_that_hold_a_key_are_never_denied() {
+    replay("ranges", ranges, 4_000);
 }
 
 #[test]
