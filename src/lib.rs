@@ -63,13 +63,15 @@
 //! [partitions](embedding#partitions),
 //! [verified bytes](embedding#verified-bytes),
 //! [prefixes](embedding#prefixes),
+//! [ranges](embedding#ranges),
 //! [memory](embedding#memory),
 //! [shrinking](embedding#shrink-fewer-columns-in-less-memory),
 //! [verification and damage](embedding#verify-at-open-or-on-first-touch),
 //! [what to count](embedding#count),
 //! [upgrades](embedding#upgrade),
-//! [chosen keys](embedding#if-attackers-can-choose-keys) and
-//! [what never to do](embedding#never-do).
+//! [chosen keys](embedding#if-attackers-can-choose-keys),
+//! [what never to do](embedding#never-do) and
+//! [adapters of engines](embedding#engines-that-exist).
 
 mod bits;
 mod block;

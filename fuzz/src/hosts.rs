@@ -1,6 +1,7 @@
 //! Checks that `VerifiedFilter`, `FilterSet` and `PartitionIndex` give the same answers as
 //! `FilterBlock`.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use filterblock::layout::{checksum_of, stated_len_bytes};
@@ -35,12 +36,32 @@ pub(crate) fn ask_as_hosts_do(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &
                     let view = trailer.filter_in(data).unwrap();
                     assert!(hashes.iter().all(|&hash| view.may_contain_hash(hash) == block.may_contain_hash(hash)));
                 }
+                for (lower, upper) in ranges() {
+                    assert_eq!(verified.may_contain_range(lower, upper), block.may_contain_range(lower, upper));
+                }
             }
             // The block is an index without partitions, which `VerifiedFilter` refuses.
             Err(error) => assert!(PartitionIndex::open(data, &expected).is_ok(), "{error}"),
         }
     }
     in_partitions(data, block, &expected);
+}
+
+/// Returns all ranges between two of the keys.
+fn ranges<'a>() -> impl Iterator<Item = (Bound<&'a [u8]>, Bound<&'a [u8]>)> {
+    let all = |key: &'a [u8]| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
+    let lower = KEYS.into_iter().flat_map(all);
+    lower.flat_map(move |lower| KEYS.into_iter().flat_map(all).map(move |upper| (lower, upper)))
+}
+
+/// Returns whether no key at all lies between two bounds, because they are reversed or equal.
+pub(crate) fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
+    match (lower, upper) {
+        (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
+        (Bound::Included(lower) | Bound::Excluded(lower), Bound::Excluded(upper))
+        | (Bound::Excluded(lower), Bound::Included(upper)) => lower >= upper,
+        _ => false,
+    }
 }
 
 fn in_a_set(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
@@ -58,6 +79,10 @@ fn in_a_set(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
         assert!(set.ask(slots[1], hash).may_contain(), "a degraded filter denies a key");
     }
     assert!(KEYS.iter().all(|key| set.ask_key(slots[0], key).may_contain() == block.may_contain(key)));
+    for (lower, upper) in ranges() {
+        let answer = set.ask_range(slots[0], lower, upper).may_contain();
+        assert!(answer == block.may_contain_range(lower, upper) || !block.has_ranges());
+    }
 }
 
 fn in_partitions(data: &[u8], block: &FilterBlock<&[u8]>, expected: &Expected<'_>) {

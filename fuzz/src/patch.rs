@@ -66,7 +66,7 @@ pub(crate) fn sound_block(input: &mut Input<'_>) -> (Vec<u8>, usize) {
 
 /// Applies one edit to the whole block or to one of its partitions. Returns whether it repaired the
 /// checksums.
-fn edit(block: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
+pub(crate) fn edit(block: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
     let (action, end) = (input.byte(), part_end(block, input));
     let Some(body) = end.checked_sub(TRAILER_LEN_BYTES) else { return false };
     match action % 8 {

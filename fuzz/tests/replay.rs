@@ -1,4 +1,4 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 104,000 fixed mutations. The tests
+//! Runs the fuzz targets on every file of the seed corpora and on 108,000 fixed mutations. The tests
 //! work with any toolchain, take about half a minute, and give the same result every time.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use filterblock_fuzz::{
     c_abi, foreign_filter, foreign_table, index_file, kernels, log_and_manifest, open_block, parquet_add,
-    parquet_footer, patch_block, roundtrip, store_ops, table,
+    parquet_footer, patch_block, ranges, roundtrip, store_ops, table,
 };
 
 thread_local! {
@@ -136,6 +136,11 @@ fn no_key_is_ever_denied() {
 #[test]
 fn calls_of_any_kind_through_the_c_abi_deny_no_key() {
     replay("c_abi", c_abi, 20_000);
+}
+
+#[test]
+fn ranges_that_hold_a_key_are_never_denied() {
+    replay("ranges", ranges, 4_000);
 }
 
 #[test]

@@ -366,7 +366,7 @@ fn blocks_of_a_newer_writer_are_unsupported_not_corrupt() {
         (Field::Version, 2),
         (Field::Version, 255),
         (Field::Kind, 0),
-        (Field::Kind, 11),
+        (Field::Kind, 12),
         (Field::Kind, 255),
         (Field::HashId, 0),
         (Field::HashId, 4),

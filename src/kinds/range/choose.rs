@@ -9,8 +9,9 @@ use crate::codec::u64_bytes;
 /// A position where more bytes than this occur gets all bytes. Then it needs no set, and the
 /// positions at the end can be loaded as one integer. That costs less than one bit of the integer.
 const MANY_BYTES: u32 = 128;
-/// The number of keys that pay for one set of 32 bytes: a quarter of a bit per key.
-const KEYS_PER_SET: u64 = 1024;
+/// The number of keys that pay for one set of 32 bytes: half a bit per key. A position without a set
+/// costs more if its bytes are sparse: a hexadecimal digit takes 5.8 bits instead of 4.
+const KEYS_PER_SET: u64 = 512;
 
 /// The symbols of a position.
 #[derive(Debug, Clone, Copy, PartialEq)]

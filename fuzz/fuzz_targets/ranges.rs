@@ -1,0 +1,10 @@
+//! Range filters of any keys, asked for any bounds, sound and edited.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| filterblock_fuzz::ranges(data));
+
+#[cfg(not(fuzzing))]
+fn main() {
+    filterblock_fuzz::run_files(filterblock_fuzz::ranges);
+}
