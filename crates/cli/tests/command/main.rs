@@ -10,6 +10,7 @@ mod foreign_directories;
 mod foreign_files;
 #[path = "../../../../tests/foreign/support/mod.rs"]
 mod foreign_support;
+mod get_keys;
 mod index;
 mod interrupted;
 mod parquet_add;
