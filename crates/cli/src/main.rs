@@ -4,6 +4,7 @@
 mod bench;
 mod block_file;
 mod build;
+mod completions;
 mod convert;
 mod db;
 mod diff;
@@ -16,6 +17,7 @@ mod inspect;
 mod interrupt;
 mod kept;
 mod keys;
+mod man;
 mod merge;
 mod new_block;
 mod new_file;
@@ -35,7 +37,7 @@ mod what_if;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 
@@ -93,6 +95,8 @@ enum Command {
     Bench(bench::Arguments),
     Db(db::Arguments),
     Parquet(parquet::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -115,6 +119,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Db(arguments) => db::run(arguments),
         Command::Parquet(arguments) => parquet::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments, Arguments::command()),
+        Command::Man(arguments) => man::run(arguments, Arguments::command()),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -21,6 +21,7 @@ mod repair;
 mod replaces_files;
 mod secrets;
 mod shell;
+mod shell_help;
 mod store;
 mod streams;
 mod what_if;
