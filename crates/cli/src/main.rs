@@ -7,6 +7,7 @@ mod build;
 mod completions;
 mod convert;
 mod db;
+mod demo;
 mod diff;
 mod export;
 mod failure;
@@ -53,6 +54,7 @@ Examples:
   filterblock index build -o ids.index --column id *.parquet && filterblock index query ids.index 42
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
+  filterblock demo
 
 Exit status:
   0  done, or a positive answer
@@ -95,6 +97,7 @@ enum Command {
     Bench(bench::Arguments),
     Db(db::Arguments),
     Parquet(parquet::Arguments),
+    Demo(demo::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Db(arguments) => db::run(arguments),
         Command::Parquet(arguments) => parquet::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, Arguments::command()),
         Command::Man(arguments) => man::run(arguments, Arguments::command()),
     };

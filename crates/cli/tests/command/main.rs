@@ -5,6 +5,7 @@
 mod algebra;
 mod bench_load;
 mod bench_report;
+mod demo;
 mod filter_files;
 mod foreign_directories;
 mod foreign_files;
