@@ -12,6 +12,7 @@ mod foreign_files;
 #[path = "../../../../tests/foreign/support/mod.rs"]
 mod foreign_support;
 mod get_keys;
+mod html;
 mod index;
 mod interrupted;
 mod parquet_add;
