@@ -1,5 +1,6 @@
 //! `filterblock db`: reads and writes a store from the shell.
 
+mod get;
 mod load;
 mod repair;
 mod scan;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice::FilterChoice;
-use super::output::{self, message};
+use super::output::message;
 use super::secret::{HashArguments, SecretArguments};
 use super::{progress, text};
 use filterblock_store::lsm::{Db, Durability, LogRecovery, Options};
@@ -46,13 +47,6 @@ Examples:
   filterblock db put store/ --hex 6170706c65 726564
 
 Exit status: 0 stored; 2 an error.";
-
-const GET_EXAMPLES: &str = "\
-Examples:
-  filterblock db get store/ apple
-  filterblock db get store/ --hex 6170706c65
-
-Exit status: 0 printed; 1 the key is absent; 2 an error.";
 
 const DELETE_EXAMPLES: &str = "\
 Examples:
@@ -91,16 +85,7 @@ enum Command {
         /// The value
         value: OsString,
     },
-    /// Print the value of a key and a newline; exits with 1 if the key is absent
-    #[command(after_long_help = GET_EXAMPLES)]
-    Get {
-        #[command(flatten)]
-        store: StoreArguments,
-        #[command(flatten)]
-        notation: Notation,
-        /// The key
-        key: OsString,
-    },
+    Get(get::Arguments),
     /// Delete a key; deleting an absent key is not an error
     #[command(after_long_help = DELETE_EXAMPLES)]
     Delete {
@@ -181,7 +166,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             db.put(&key, &value)?;
             close(db)
         }
-        Command::Get { store, notation, key } => get(store, notation, key),
+        Command::Get(arguments) => get::run(arguments),
         Command::Delete { store, write, notation, key } => {
             let key = notation.decode(key)?;
             let db = store.open_to_write(write, IfMissing::Refuse)?;
@@ -203,19 +188,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Command::Verify(arguments) => stats::verify(arguments),
         Command::Repair(arguments) => repair::run(arguments),
     }
-}
-
-fn get(store: &StoreArguments, notation: &Notation, key: &OsStr) -> Outcome {
-    let key = notation.decode(key)?;
-    let db = store.open()?;
-    let value = db.get(&key)?;
-    report_doubts(&db);
-    db.close()?;
-    let Some(value) = value else { return Ok(Exit::Negative) };
-    let mut out = output::stdout();
-    let written = notation.write(&mut out, &value).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-    written.map_err(Failure::stdout)?;
-    Ok(Exit::Success)
 }
 
 /// Prints the reports of the store on stderr, then closes the store and returns write errors.

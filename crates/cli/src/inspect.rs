@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::block_file::FilterFile;
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::{self, FileArguments, Foreign};
+use super::new_file::NewFile;
 use super::text::{self, count, percent, significant, thousands};
 use super::what_if::{Present, WhatIf};
-use super::{block_file, output};
+use super::{block_file, html, output};
 use filterblock::AlignedBytes;
 use filterblock::HashIdentity;
 use filterblock::layout::{FIELDS, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
@@ -24,6 +25,7 @@ Examples:
   filterblock inspect --json names.filter | jq .estimated_keys
   filterblock inspect 000012.sst
   filterblock inspect --what-if 000012.sst
+  filterblock inspect --what-if --html report.html 000012.sst
   filterblock inspect rows.parquet --column user.id
 
 Filter block:
@@ -41,6 +43,8 @@ File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter
   A block for more than 262,144 keys is not built: its size is scaled up from a block of 262,144 keys.
   All filters of a table become one block; each Parquet column chunk gets its own block.
 
+--html writes one page with plots and tables that sort; it loads nothing from elsewhere.
+
 Exit status: 0 printed; 2 an error.";
 
 /// Explain every field of a filter block file, or the filters of another engine's file
@@ -56,6 +60,12 @@ pub struct Arguments {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    /// Also write the report as an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the file of --html if it exists
+    #[arg(long, requires = "html")]
+    force: bool,
     #[command(flatten)]
     foreign: FileArguments,
 }
@@ -95,23 +105,41 @@ struct FieldReport {
 
 /// Runs `filterblock inspect`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    let page = arguments.html.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
+    if let Some(page) = &page {
+        page.refuse_inputs([arguments.file.as_path()])?;
+    }
     match block_file::open(&arguments.file, &arguments.foreign)? {
-        FilterFile::Native(block) => inspect_block(arguments, &block),
-        FilterFile::Foreign(file) => inspect_foreign(arguments, &file),
+        FilterFile::Native(block) => inspect_block(arguments, &block, page),
+        FilterFile::Foreign(file) => inspect_foreign(arguments, &file, page),
     }
 }
 
-fn inspect_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
+/// Writes the page of --html, and prints the report. `describe` formats it for people.
+fn publish(
+    arguments: &Arguments,
+    report: &impl Serialize,
+    page: Option<NewFile>,
+    describe: impl FnOnce() -> String,
+) -> Outcome {
+    if let Some(page) = page {
+        let title = format!("filterblock inspect {}", arguments.file.display());
+        page.publish(html::page(&title, report, html::plots::inspect)?.as_bytes())?;
+    }
+    match arguments.json {
+        true => output::print_json(report)?,
+        false => output::print(&describe())?,
+    }
+    Ok(Exit::Success)
+}
+
+fn inspect_foreign(arguments: &Arguments, file: &Foreign, page: Option<NewFile>) -> Outcome {
     let mut report = foreign::inspect::report(&arguments.file, file, &arguments.foreign)?;
     if arguments.what_if {
         report.what_if = compare(arguments, report.present())?;
     }
     report.tell_notes();
-    match arguments.json {
-        true => output::print_json(&report)?,
-        false => output::print(&report.describe())?,
-    }
-    Ok(Exit::Success)
+    publish(arguments, &report, page, || report.describe())
 }
 
 /// Makes the comparison of `--what-if`. Prints a message and returns `None` if the filter is empty
@@ -134,7 +162,7 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
     Ok(found)
 }
 
-fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Outcome {
+fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>, page: Option<NewFile>) -> Outcome {
     let in_file = |error: Error| error.in_file(&arguments.file);
     let (info, found) = (block.metadata(), block.statistics());
     let (hash, expected_rate) = (info.hash, block.expected_false_positive_rate());
@@ -167,11 +195,7 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Ou
         fields: fields(block, &info).map_err(in_file)?,
         what_if,
     };
-    match arguments.json {
-        true => output::print_json(&report)?,
-        false => output::print(&describe(&report))?,
-    }
-    Ok(Exit::Success)
+    publish(arguments, &report, page, || describe(&report))
 }
 
 /// Returns every field of the trailer, in the order of the file.

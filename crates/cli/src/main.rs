@@ -4,18 +4,23 @@
 mod bench;
 mod block_file;
 mod build;
+mod completions;
 mod convert;
 mod db;
+mod demo;
 mod diff;
 mod export;
 mod failure;
 mod filter_choice;
 mod foreign;
+mod html;
 mod index;
 mod inspect;
 mod interrupt;
 mod kept;
 mod keys;
+mod machine;
+mod man;
 mod merge;
 mod new_block;
 mod new_file;
@@ -35,7 +40,7 @@ mod what_if;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 
@@ -51,6 +56,7 @@ Examples:
   filterblock index build -o ids.index --column id *.parquet && filterblock index query ids.index 42
   filterblock bench point-miss
   filterblock db load store/ pairs.tsv && filterblock db get store/ serde
+  filterblock demo
 
 Exit status:
   0  done, or a positive answer
@@ -93,6 +99,9 @@ enum Command {
     Bench(bench::Arguments),
     Db(db::Arguments),
     Parquet(parquet::Arguments),
+    Demo(demo::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -115,6 +124,9 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Db(arguments) => db::run(arguments),
         Command::Parquet(arguments) => parquet::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments, Arguments::command()),
+        Command::Man(arguments) => man::run(arguments, Arguments::command()),
     };
     match outcome {
         Ok(exit) => exit.into(),

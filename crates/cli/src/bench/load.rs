@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::interrupt::Temporary;
+use super::super::machine::{Machine, Versions};
 use super::super::new_file::{NewFile, without_path};
 use super::super::refused_value::whole;
 use super::super::{interrupt, output, text};
 use super::load_report::{LoadReport, LoadSettings};
 use super::load_run::{Load, Plan};
-use super::machine::{Machine, Versions};
 use super::source::{KEYS_MIN, Source};
 use crate::filter_choice::FilterChoice;
 

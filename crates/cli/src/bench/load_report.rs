@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::machine::{Machine, Versions};
 use super::super::text::{count, significant, thousands, whole};
-use super::machine::{Machine, Versions};
 
 /// The whole report; the JSON is this structure, field for field.
 #[derive(Debug, Serialize, Deserialize)]

@@ -4,7 +4,6 @@
 mod load;
 mod load_report;
 mod load_run;
-mod machine;
 mod measure;
 mod page_cache;
 mod plot;

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::new_file::NewFile;
 use super::super::refused_value::whole;
-use super::super::{interrupt, output, text};
+use super::super::{html, interrupt, output, text};
 use super::report::Settings;
 use super::run::{Bench, Plan};
 use super::source::{KEYS_MIN, Source};
@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock bench point-miss
   filterblock bench point-miss --keys names.txt --filter blocked-bloom:10
-  filterblock bench point-miss --layout all --json result.json --svg latency.svg
+  filterblock bench point-miss --layout all --json result.json --svg latency.svg --html report.html
   filterblock bench point-miss --layout levels-4 --count 300000 --filter monkey:10
   filterblock bench point-miss --cold --io direct --dir /mnt/disk --verify on-first-touch
   filterblock bench point-miss --filter bumped-ribbon:16 --filter-memory 1MiB
@@ -58,7 +58,8 @@ bits per key. In the JSON, null means: no filter was asked about an absent key (
 means), the filters are off (expected false positives), the store was made from another one by compaction (puts per \
 second), or the system does not report the value (memory, device bytes).
 
-See `filterblock build --help` for --force, which applies to --json and --svg.
+See `filterblock build --help` for --force, which applies to --json, --svg and --html. --html writes one page with plots and \
+tables that sort; it loads nothing from elsewhere.
 
 Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
@@ -136,7 +137,10 @@ pub struct Arguments {
     /// Draw the mean latencies of absent keys, with and without filters, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Replace the files of --json and --svg if they exist
+    /// Also write the results as an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the files of --json, --svg and --html if they exist
     #[arg(long)]
     force: bool,
 }
@@ -185,10 +189,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
     let json = json.map(|path| NewFile::create(path, arguments.force)).transpose()?;
     let svg = arguments.svg.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
-    if let (Some(json), Some(svg)) = (&json, &svg) {
-        json.refuse_same("--json", svg, "--svg")?;
-    }
-    for file in json.iter().chain(&svg) {
+    let page = arguments.html.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
+    let files = [("--json", &json), ("--svg", &svg), ("--html", &page)];
+    let files: Vec<_> = files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))).collect();
+    for (number, (option, file)) in files.iter().enumerate() {
+        for (other_option, other) in files.iter().skip(number + 1) {
+            file.refuse_same(option, other, other_option)?;
+        }
         file.refuse_inputs(arguments.keys.as_deref())?;
     }
     let source = source(arguments)?;
@@ -204,6 +211,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let Bench { report, .. } = bench;
     if let Some(file) = svg {
         file.publish(plot::draw(&report, &[]).as_bytes())?;
+    }
+    if let Some(file) = page {
+        let content = html::page("filterblock bench point-miss", &report, html::plots::point_miss)?;
+        file.publish(content.as_bytes())?;
     }
     if let Some(file) = json {
         file.publish(output::json(&report)?.as_bytes())?;

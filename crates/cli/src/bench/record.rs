@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::new_file::NewFile;
-use super::super::output;
+use super::super::{html, output};
 use super::plot;
 use super::report::Report;
 
 const EXAMPLES: &str = "\
 Examples:
   filterblock bench report result.json
+  filterblock bench report result.json --html report.html
   filterblock bench report result.json --filter by-level --svg point-miss.svg
   filterblock bench report benches/record/point-miss.json --markdown docs/BENCHMARKS.md
 
@@ -39,7 +40,10 @@ pub struct Arguments {
     /// Draw this filter of the record only; may be repeated [default: all]
     #[arg(long, value_name = "SPEC", requires = "svg")]
     filter: Vec<String>,
-    /// Replace the file of --svg if it exists
+    /// Write the whole record as an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the files of --svg and --html if they exist
     #[arg(long)]
     force: bool,
     /// Write the tables into this Markdown file, between their markers
@@ -59,20 +63,24 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let mut files = Vec::new();
     if let Some(path) = &arguments.svg {
-        files.push((NewFile::create(path, arguments.force)?, plot::draw(&report, &arguments.filter)));
+        files.push(("--svg", NewFile::create(path, arguments.force)?, plot::draw(&report, &arguments.filter)));
+    }
+    if let Some(path) = &arguments.html {
+        let page = html::page("filterblock bench point-miss", &report, html::plots::point_miss)?;
+        files.push(("--html", NewFile::create(path, arguments.force)?, page));
     }
     if let Some(path) = &arguments.markdown {
         let page = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
         let filled = filled(&page, &report).map_err(|why| Failure::Message(format!("{}: {why}", path.display())))?;
-        files.push((NewFile::create(path, true)?, filled));
+        files.push(("--markdown", NewFile::create(path, true)?, filled));
     }
-    if let [(svg, _), (markdown, _)] = files.as_slice() {
-        svg.refuse_same("--svg", markdown, "--markdown")?;
-    }
-    for (file, _) in &files {
+    for (number, (option, file, _)) in files.iter().enumerate() {
+        for (other_option, other, _) in files.iter().skip(number + 1) {
+            file.refuse_same(option, other, other_option)?;
+        }
         file.refuse_inputs([arguments.record.as_path()])?;
     }
-    for (file, content) in files {
+    for (_, file, content) in files {
         file.publish(content.as_bytes())?;
     }
     if arguments.markdown.is_none() {

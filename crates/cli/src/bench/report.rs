@@ -3,8 +3,8 @@
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 
+use super::super::machine::{Machine, Versions};
 use super::super::text::{count, significant, thousands, whole};
-use super::machine::{Machine, Versions};
 
 /// Filter sizes that differ by less than this fraction count as equal.
 const SAME_MEMORY: f64 = 0.03;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::Temporary;
+use super::super::machine::{Machine, Versions};
 use super::super::new_file::without_path;
 use super::super::{output, progress};
-use super::machine::{Machine, Versions};
 use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
 use super::report::{Report, Row, Settings, StoreReport};
 use super::store::{Layout, Setup, Store};

@@ -192,7 +192,8 @@ pub fn text_width(text: &str) -> f64 {
     text.chars().map(width).sum::<f64>() * TEXT_SIZE
 }
 
-fn escaped(text: &str) -> String {
+/// Escapes a text for the content or a quoted attribute of an element.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice;
+use super::html;
 use super::new_file::NewFile;
 use super::output::{self, message};
 use super::refused_value::{BITS_EXPECTED, RATE_EXPECTED, number, whole};
@@ -21,6 +22,7 @@ Examples:
   filterblock plan --keys 1000000 --bits-per-key 10
   filterblock plan --keys 250000000 --memory 256MiB --json
   filterblock plan --keys 1000000 --fpr 0.01 --svg plots/
+  filterblock plan --keys 1000000 --fpr 0.01 --html plan.html
 
 The table:
   filter            argument for `build --filter`, or name of a classical variant
@@ -36,6 +38,8 @@ cent. The classical variants exist in memory only; their size is that of their b
 
 --svg writes plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg and, for --keys keys, \
 plan-space-by-rate.svg.
+
+--html writes one page with plots and tables that sort; it loads nothing from elsewhere.
 
 Exit status: 0 done; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
 standard output.";
@@ -63,7 +67,10 @@ pub struct Arguments {
     /// Draw the formulas into four SVG files in this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Replace the files of --svg if they exist
+    /// Also write the plan as an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the files of --svg and --html if they exist
     #[arg(long)]
     force: bool,
 }
@@ -72,8 +79,13 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let table = Table::new(arguments.keys, budget(arguments)?)?;
     output::check_stdout()?;
+    let page = arguments.html.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
     if let Some(dir) = &arguments.svg {
         draw_into(dir, arguments)?;
+    }
+    if let Some(file) = page {
+        let content = html::page("filterblock plan", &table, html::plots::plan)?;
+        file.publish(content.as_bytes())?;
     }
     match arguments.json {
         true => output::print_json(&table)?,

@@ -5,11 +5,14 @@
 mod algebra;
 mod bench_load;
 mod bench_report;
+mod demo;
 mod filter_files;
 mod foreign_directories;
 mod foreign_files;
 #[path = "../../../../tests/foreign/support/mod.rs"]
 mod foreign_support;
+mod get_keys;
+mod html;
 mod index;
 mod interrupted;
 mod parquet_add;
@@ -20,6 +23,7 @@ mod repair;
 mod replaces_files;
 mod secrets;
 mod shell;
+mod shell_help;
 mod store;
 mod streams;
 mod what_if;

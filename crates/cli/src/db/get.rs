@@ -1,0 +1,187 @@
+//! `filterblock db get`: prints the value of a key, or looks up all keys of a file.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::super::failure::{Exit, Failure, Outcome};
+use super::super::keys::{KeyFormat, KeyReader};
+use super::super::output;
+use super::super::text::thousands;
+use super::{Notation, StoreArguments, report_doubts};
+use filterblock_store::lsm::{Db, FilterUse, MAX_KEY_LEN_BYTES, Options, Stats};
+
+/// The number of keys in one `multi_get`.
+const BATCH_LEN: usize = 32;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock db get store/ apple
+  filterblock db get store/ --hex 6170706c65
+  filterblock db get store/ --keys names.txt
+  filterblock db get store/ --keys names.txt --count
+  filterblock db get store/ --keys names.txt --count --ignore-filters
+
+With --keys, each line of the output is a present key, a tab and its value.
+
+The counts of --count:
+  keys               lines of KEYFILE that are not empty
+  found              keys with a value
+  absent             keys without a value
+  filter queries     a get queries the filter of each SST file whose range covers the key
+  filters said no    queries with the answer \"absent\"; each saved a search of an SST file
+  false positives    answers \"maybe\" for keys that the SST file lacks
+  damaged filters    searches of SST files because a filter is damaged
+  data blocks read   reads from files; no block is cached
+
+Exit status: 0 all keys are present; 1 a key is absent; 2 an error.";
+
+/// Print the value of a key and a newline; exits with 1 if the key is absent
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    store: StoreArguments,
+    #[command(flatten)]
+    notation: Notation,
+    /// The key
+    #[arg(required_unless_present = "keys")]
+    key: Option<OsString>,
+    /// Look up every line of a file, or of `-`, standard input
+    #[arg(long, value_name = "KEYFILE", conflicts_with = "key")]
+    keys: Option<PathBuf>,
+    /// Print how many keys were found, and what the filters and data blocks did, instead of values
+    #[arg(long, requires = "keys", conflicts_with = "key")]
+    count: bool,
+    /// Print the counts as JSON
+    #[arg(long, requires = "count")]
+    json: bool,
+    /// Read without the filters, to compare
+    #[arg(long)]
+    ignore_filters: bool,
+}
+
+/// The counts of `--count`.
+#[derive(Debug, Default, Serialize)]
+struct Counts {
+    keys: u64,
+    found: u64,
+    absent: u64,
+    filter_queries: u64,
+    filters_said_no: u64,
+    false_positives: u64,
+    damaged_filters: u64,
+    data_blocks_read: u64,
+}
+
+/// Runs `filterblock db get`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let filter_use = if arguments.ignore_filters { FilterUse::Ignore } else { FilterUse::Consult };
+    let options = Options { create_if_missing: false, filter_use, ..Options::default() };
+    match (&arguments.key, &arguments.keys) {
+        (Some(key), _) => get_one(arguments, key, options),
+        (None, Some(keys)) => get_all(arguments, keys, options),
+        (None, None) => Err(Failure::Message("missing key; give KEY or --keys".into())),
+    }
+}
+
+fn get_one(arguments: &Arguments, key: &OsStr, options: Options) -> Outcome {
+    let notation = &arguments.notation;
+    let key = notation.decode(key)?;
+    let db = arguments.store.open_with(options)?;
+    let value = db.get(&key)?;
+    report_doubts(&db);
+    db.close()?;
+    let Some(value) = value else { return Ok(Exit::Negative) };
+    let mut out = output::stdout();
+    let written = notation.write(&mut out, &value).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    written.map_err(Failure::stdout)?;
+    Ok(Exit::Success)
+}
+
+/// Looks up the keys of a file in batches, as a program with many keys would.
+fn get_all(arguments: &Arguments, keys: &Path, options: Options) -> Outcome {
+    let format = KeyFormat { hex: arguments.notation.hex, ..KeyFormat::default() };
+    let mut reader = KeyReader::open(keys, format, MAX_KEY_LEN_BYTES)?;
+    let db = arguments.store.open_with(options)?;
+    let mut all = Lookups { arguments, db: &db, batch: Vec::new(), out: output::stdout(), counts: Counts::default() };
+    while let Some(next) = reader.next_key()? {
+        all.batch.push(next.key.to_vec());
+        if all.batch.len() == BATCH_LEN {
+            all.answer()?;
+        }
+    }
+    all.answer()?;
+    let Lookups { mut out, mut counts, .. } = all;
+    out.flush().map_err(Failure::stdout)?;
+    counts.add(&db.stats());
+    report_doubts(&db);
+    db.close()?;
+    match (arguments.count, arguments.json) {
+        (true, true) => output::print_json(&counts)?,
+        (true, false) => output::print(&counts.describe())?,
+        (false, _) => {}
+    }
+    Ok(if counts.absent == 0 { Exit::Success } else { Exit::Negative })
+}
+
+/// Keys that wait for their values.
+struct Lookups<'a, W> {
+    arguments: &'a Arguments,
+    db: &'a Db,
+    batch: Vec<Vec<u8>>,
+    out: W,
+    counts: Counts,
+}
+
+impl<W: Write> Lookups<'_, W> {
+    /// Looks up the batch, counts the keys, and prints the pairs unless --count is given.
+    fn answer(&mut self) -> Outcome<()> {
+        let values = self.db.multi_get(&self.batch)?;
+        for (key, value) in self.batch.drain(..).zip(values) {
+            self.counts.keys += 1;
+            let Some(value) = value else {
+                self.counts.absent += 1;
+                continue;
+            };
+            self.counts.found += 1;
+            if !self.arguments.count {
+                let (notation, out) = (&self.arguments.notation, &mut self.out);
+                notation
+                    .write(out, &key)
+                    .and_then(|()| out.write_all(b"\t"))
+                    .and_then(|()| notation.write(out, &value))
+                    .and_then(|()| out.write_all(b"\n"))
+                    .map_err(Failure::stdout)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Counts {
+    fn add(&mut self, stats: &Stats) {
+        let total = &stats.total;
+        self.filter_queries = total.probes;
+        self.filters_said_no = total.true_negatives;
+        self.false_positives = total.false_positives;
+        self.damaged_filters = total.degraded;
+        self.data_blocks_read = total.block_reads;
+    }
+
+    fn describe(&self) -> String {
+        let lines = [
+            ("keys", self.keys),
+            ("found", self.found),
+            ("absent", self.absent),
+            ("filter queries", self.filter_queries),
+            ("filters said no", self.filters_said_no),
+            ("false positives", self.false_positives),
+            ("damaged filters", self.damaged_filters),
+            ("data blocks read", self.data_blocks_read),
+        ];
+        lines.into_iter().map(|(name, number)| format!("{name:<18}{:>7}\n", thousands(number))).collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! The picture of the demo: the most important steps as a terminal shows them, as an SVG document
+//! that follows the light or dark theme of the reader.
+
+use super::super::picture::{WIDTH, escaped};
+use super::super::text::count;
+use super::step::{Ran, Step};
+
+/// The most characters in a line. The widest common monospaced font takes 7.25 units for each.
+const COLUMNS: usize = 94;
+/// The distance between two lines in units.
+const LINE_STEP: f64 = 16.0;
+const LEFT: f64 = 18.0;
+const TOP: f64 = 64.0;
+
+/// The colours have a contrast of at least 4.5 to the background.
+const STYLE: &str = "\
+.back{fill:#ffffff}.screen{fill:#f6f8fa;stroke:#d1d9e0}.ink{fill:#1f2328}.faint{fill:#59636e}.command{fill:#0550ae}
+@media (prefers-color-scheme: dark){\
+.back{fill:#0d1117}.screen{fill:#151b23;stroke:#3d444d}.ink{fill:#e6edf3}.faint{fill:#9198a1}.command{fill:#79c0ff}}
+text{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:12px;white-space:pre}
+.title{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;font-size:17px;font-weight:600}
+.plain{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif}.command{font-weight:600}
+";
+
+/// A line of the terminal with its style.
+struct Line {
+    class: &'static str,
+    text: String,
+}
+
+/// Draws the steps that belong into the picture.
+pub fn draw(all: &[(Step, Ran)]) -> String {
+    let shown: Vec<&(Step, Ran)> = all.iter().filter(|(step, _)| step.is_drawn).collect();
+    let mut lines: Vec<Line> = Vec::new();
+    for (step, ran) in &shown {
+        if !lines.is_empty() {
+            lines.push(Line { class: "ink", text: String::new() });
+        }
+        lines.push(Line { class: "faint", text: format!("# {}", step.explanation) });
+        add(&mut lines, "command", &format!("$ {}", step.command));
+        ran.text.lines().for_each(|line| add(&mut lines, "ink", line));
+    }
+    let title = "filterblock demo: a filter and a store, damaged and repaired";
+    let subtitle = format!("{} of {}, with their real output", shown.len(), count(all.len() as u64, "step"));
+    let described: Vec<String> =
+        shown.iter().map(|(step, _)| format!("{} {}", step.explanation, step.command)).collect();
+    let height = TOP + lines.len() as f64 * LINE_STEP + 22.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" role=\"img\" aria-labelledby=\"title desc\">\n\
+         <title id=\"title\">{title}</title>\n<desc id=\"desc\">{}</desc>\n<style>\n{STYLE}</style>\n\
+         <rect class=\"back\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
+         <text class=\"title ink\" x=\"16\" y=\"26\">{title}</text>\n\
+         <text class=\"plain faint\" x=\"16\" y=\"43\">{subtitle}</text>\n\
+         <rect class=\"screen\" x=\"8.5\" y=\"52.5\" width=\"{}\" height=\"{}\" rx=\"6\"/>\n",
+        escaped(&described.join(" ")),
+        WIDTH - 17.0,
+        height - 61.0,
+    );
+    for (line, number) in lines.iter().zip(1..) {
+        let y = TOP + f64::from(number) * LINE_STEP;
+        let (class, text) = (line.class, escaped(&line.text));
+        if !text.is_empty() {
+            svg += &format!("<text class=\"{class}\" x=\"{LEFT}\" y=\"{y}\" xml:space=\"preserve\">{text}</text>\n");
+        }
+    }
+    svg + "</svg>\n"
+}
+
+/// Adds a line of output. A line that is too long is broken at a space, if it has one.
+fn add(lines: &mut Vec<Line>, class: &'static str, text: &str) {
+    let text = without_controls(text);
+    let mut rest = text.as_str();
+    let mut indent = "";
+    while rest.chars().count() + indent.len() > COLUMNS {
+        let most = rest.char_indices().nth(COLUMNS - indent.len()).map_or(rest.len(), |(at, _)| at);
+        let (line, _) = rest.split_at(most);
+        let end = line.rfind(' ').filter(|&end| end > COLUMNS / 2).unwrap_or(most);
+        let (line, next) = rest.split_at(end);
+        lines.push(Line { class, text: format!("{indent}{line}") });
+        (rest, indent) = (next.trim_start(), "    ");
+    }
+    lines.push(Line { class, text: format!("{indent}{rest}") });
+}
+
+/// Replaces tabs by spaces up to the next multiple of 8 columns, as a terminal does. Removes other
+/// control characters, which XML does not allow.
+fn without_controls(text: &str) -> String {
+    let mut shown = String::new();
+    let mut column = 0;
+    for letter in text.chars() {
+        let width = if letter == '\t' { 8 - column % 8 } else { usize::from(!letter.is_control()) };
+        if letter == '\t' {
+            shown += &" ".repeat(width);
+        } else if width > 0 {
+            shown.push(letter);
+        }
+        column += width;
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_and_no_letter_is_lost() {
+        let mut lines = Vec::new();
+        let words = "0123456 ".repeat(40);
+        let letters = "x".repeat(300);
+        add(&mut lines, "ink", words.trim_end());
+        add(&mut lines, "ink", &letters);
+        add(&mut lines, "ink", "a\tb\u{1b}[1m");
+        assert!(lines.iter().all(|line| line.text.chars().count() <= COLUMNS));
+        let all: String = lines.iter().map(|line| line.text.replace(' ', "")).collect();
+        assert_eq!(all, format!("{}{letters}ab[1m", words.replace(' ', "")));
+        assert_eq!(lines.last().unwrap().text, "a       b[1m");
+    }
+}

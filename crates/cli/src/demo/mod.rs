@@ -1,0 +1,136 @@
+//! `filterblock demo`: shows a filter and a store at work, damages both, and repairs the store.
+//! Every step runs this command in a folder, and the demo fails if a step behaves otherwise than
+//! its explanation says.
+
+mod draw;
+mod script;
+mod step;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use super::failure::{Exit, Failure, Outcome};
+use super::interrupt::Temporary;
+use super::new_file::{NewFile, without_path};
+use super::{output, text};
+
+use step::{Ran, Step};
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock demo
+  filterblock demo --fast
+  filterblock demo --keep tour && filterblock inspect tour/words.filter
+
+The keys are 2,244 words of filterblock's documentation; the value of a word is the number of its occurrences. The demo \
+needs no network and less than 1 MB of disk. Each line that begins with $ is a command that also works in the folder of \
+--keep.
+
+Exit status: 0 each step behaved as explained; 2 an error, or a step that behaved otherwise.";
+
+/// The pause in seconds between two steps on a terminal: with it, the demo takes about a minute.
+const PAUSE: Duration = Duration::from_secs(4);
+
+/// Each word of this project's documentation (docs/ and README.md) with the number of its
+/// occurrences, counted once: a tab between the two, and the words in order.
+const WORDS: &str = include_str!("words.tsv");
+/// The words of this project's sources that its documentation lacked at that time.
+const OTHER_WORDS: &str = include_str!("other-words.txt");
+
+/// Show filters and a store at work in one minute: build, query, damage, repair
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// Work in this new or empty folder and keep its files [default: a temporary folder]
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Do not pause between the steps; there are pauses only on a terminal
+    #[arg(long)]
+    fast: bool,
+    /// Draw the most important steps as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Replace the file of --svg if it exists
+    #[arg(long, requires = "svg")]
+    force: bool,
+}
+
+/// Runs `filterblock demo`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    output::check_stdout()?;
+    let svg = arguments.svg.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
+    let ran = match &arguments.keep {
+        Some(dir) => {
+            make_empty(dir)?;
+            run_in(dir, arguments)?
+        }
+        None => {
+            let parent = std::env::temp_dir();
+            let dir = Temporary::make(|| tempfile::Builder::new().prefix("filterblock-demo-").tempdir());
+            let dir = dir.map_err(|error| Failure::file(&parent, without_path(error)))?;
+            run_in(dir.path(), arguments)?
+        }
+    };
+    if let Some(file) = svg {
+        file.publish(draw::draw(&ran).as_bytes())?;
+    }
+    output::print(&ending(arguments))?;
+    Ok(Exit::Success)
+}
+
+/// Makes a folder. A folder that exists must be empty, so that no file of the user is changed.
+fn make_empty(dir: &Path) -> Outcome<()> {
+    let in_dir = |error: io::Error| Failure::file(dir, error);
+    fs::create_dir_all(dir).map_err(in_dir)?;
+    match fs::read_dir(dir).map_err(in_dir)?.next() {
+        Some(_) => Err(Failure::Message(format!(
+            "{}: this folder has files; give --keep a new or an empty folder",
+            dir.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Runs all steps in a folder and prints them. Returns the steps with their outputs.
+fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
+    for (name, content) in [("words.tsv", WORDS), ("other-words.txt", OTHER_WORDS)] {
+        let path = dir.join(name);
+        fs::write(&path, content).map_err(|error| Failure::file(&path, error))?;
+    }
+    let pauses = !arguments.fast && io::IsTerminal::is_terminal(&io::stdout());
+    let mut all = Vec::new();
+    for (number, make) in (1..).zip(script::STEPS) {
+        let step = make(dir)?;
+        output::print(&format!("# {number}. {}\n{}\n", step.explanation, bold(&format!("$ {}", step.command))))?;
+        let ran = step.run(dir)?;
+        output::print(&format!("{}\n", ran.text))?;
+        step.check(&ran).map_err(|why| {
+            Failure::Message(format!("step {number} ({}) behaved otherwise than explained: {why}", step.command))
+        })?;
+        if pauses {
+            thread::sleep(PAUSE);
+        }
+        all.push((step, ran));
+    }
+    Ok(all)
+}
+
+/// Returns a text in bold if stdout shows colours.
+fn bold(text: &str) -> String {
+    match anstream::AutoStream::choice(&io::stdout()) {
+        anstream::ColorChoice::Never => text.to_owned(),
+        _ => format!("\x1b[1m{text}\x1b[0m"),
+    }
+}
+
+/// Returns the last lines of the demo.
+fn ending(arguments: &Arguments) -> String {
+    let steps = text::count(script::STEPS.len() as u64, "step");
+    match &arguments.keep {
+        Some(dir) => format!("# All {steps} behaved as explained. The files are in {}.\n", dir.display()),
+        None => format!(
+            "# All {steps} behaved as explained. The files are removed; \"filterblock demo --keep DIR\" keeps them.\n"
+        ),
+    }
+}

@@ -1,0 +1,226 @@
+//! One step of the demo: a command as a user would type it, its explanation, and its check.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::super::failure::{Failure, Outcome};
+use super::super::text::thousands;
+
+/// A step before it runs.
+#[derive(Debug)]
+pub struct Step {
+    pub explanation: String,
+    /// The command as a user would type it in the folder of the demo.
+    pub command: String,
+    work: Work,
+    expected: Expected,
+    /// Whether the picture of the demo shows the step.
+    pub is_drawn: bool,
+}
+
+/// The work of a step. Each does what the shell does with the command.
+#[derive(Debug)]
+enum Work {
+    /// Runs this executable.
+    Filterblock { arguments: Vec<String>, shown: Shown },
+    /// Writes the first column of a file of two columns to another file, and prints the first lines
+    /// of the result.
+    FirstColumn { from: &'static str, to: &'static str, lines: usize },
+    /// Writes bytes into a file.
+    Overwrite { file: String, offset: u64, bytes: Vec<u8> },
+}
+
+/// The part of an output that the step shows.
+#[derive(Debug, Clone, Copy)]
+enum Shown {
+    All,
+    /// This number of lines at the end (tail).
+    LastLines(usize),
+    /// The lines that contain a text (grep), without the messages.
+    LinesWith(&'static str),
+    /// The output without the messages.
+    Output,
+}
+
+/// What a step must do.
+#[derive(Debug, Default)]
+struct Expected {
+    status: i32,
+    /// Texts of the output.
+    parts: Vec<String>,
+    /// The first word or words of a line of the output, and the range of the number at its end.
+    counts: Vec<(&'static str, RangeInclusive<u64>)>,
+}
+
+/// A step after it ran.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: i32,
+    /// The output and the messages.
+    pub text: String,
+}
+
+impl Step {
+    fn new(explanation: &str, command: String, work: Work) -> Self {
+        Self { explanation: explanation.into(), command, work, expected: Expected::default(), is_drawn: false }
+    }
+
+    /// Makes a step that runs this executable with the words of `line`.
+    pub fn filterblock(explanation: &str, line: &str) -> Self {
+        let arguments = line.split(' ').map(str::to_owned).collect();
+        Self::new(explanation, format!("filterblock {line}"), Work::Filterblock { arguments, shown: Shown::All })
+    }
+
+    /// Makes a step that writes the first column of a file to another file.
+    pub fn first_column(explanation: &str, from: &'static str, to: &'static str, lines: usize) -> Self {
+        let command = format!("cut -f 1 {from} > {to}; head -n {lines} {to}");
+        Self::new(explanation, command, Work::FirstColumn { from, to, lines })
+    }
+
+    /// Makes a step that flips the lowest bit of a byte of a file.
+    pub fn flip(explanation: &str, dir: &Path, file: &str, offset: u64) -> Outcome<Self> {
+        let path = dir.join(file);
+        let mut byte = [0];
+        let read = File::open(&path).and_then(|mut open| {
+            open.seek(SeekFrom::Start(offset))?;
+            open.read_exact(&mut byte)
+        });
+        read.map_err(|error| Failure::file(&path, error))?;
+        let flipped = byte.map(|byte| byte ^ 1);
+        let [byte] = flipped;
+        Ok(Self::overwrite(explanation, &format!("'\\{byte:03o}'"), &flipped, file, offset))
+    }
+
+    /// Makes a step that writes bytes into a file. `written` are the bytes as an argument of
+    /// printf.
+    pub fn overwrite(explanation: &str, written: &str, bytes: &[u8], file: &str, offset: u64) -> Self {
+        let command = format!("printf {written} | dd of={file} bs=1 seek={offset} conv=notrunc status=none");
+        Self::new(explanation, command, Work::Overwrite { file: file.into(), offset, bytes: bytes.into() })
+    }
+
+    fn shows(mut self, part: Shown, pipe: &str) -> Self {
+        if let Work::Filterblock { shown, .. } = &mut self.work {
+            *shown = part;
+            self.command += pipe;
+        }
+        self
+    }
+
+    /// Shows the last lines of the output only.
+    pub fn last_lines(self, number: usize) -> Self {
+        self.shows(Shown::LastLines(number), &format!(" | tail -n {number}"))
+    }
+
+    /// Shows only the lines that contain a word, and no message.
+    pub fn lines_with(self, word: &'static str) -> Self {
+        self.shows(Shown::LinesWith(word), &format!(" 2> /dev/null | grep {word}"))
+    }
+
+    /// Shows the output without the messages.
+    pub fn without_messages(self) -> Self {
+        self.shows(Shown::Output, " 2> /dev/null")
+    }
+
+    /// Expects this exit status instead of 0.
+    pub fn exits(mut self, status: i32) -> Self {
+        self.expected.status = status;
+        self
+    }
+
+    /// Expects a text in the output.
+    pub fn prints(mut self, part: impl Into<String>) -> Self {
+        self.expected.parts.push(part.into());
+        self
+    }
+
+    /// Expects a line of the output that begins with `name` and ends with a number in the range.
+    pub fn counts(mut self, name: &'static str, range: RangeInclusive<u64>) -> Self {
+        self.expected.counts.push((name, range));
+        self
+    }
+
+    /// Shows the step in the picture.
+    pub fn drawn(mut self) -> Self {
+        self.is_drawn = true;
+        self
+    }
+
+    /// Runs the step in the folder of the demo.
+    pub fn run(&self, dir: &Path) -> Outcome<Ran> {
+        let in_file = |name: &str| {
+            let path = dir.join(name);
+            move |error| Failure::file(&path, error)
+        };
+        match &self.work {
+            Work::Filterblock { arguments, shown } => run_self(dir, arguments, *shown),
+            Work::FirstColumn { from, to, lines } => {
+                let content = fs::read_to_string(dir.join(from)).map_err(in_file(from))?;
+                let keys = content.lines().filter_map(|line| line.split('\t').next());
+                let keys: String = keys.map(|key| format!("{key}\n")).collect();
+                fs::write(dir.join(to), &keys).map_err(in_file(to))?;
+                Ok(Ran { status: 0, text: keys.split_inclusive('\n').take(*lines).collect() })
+            }
+            Work::Overwrite { file, offset, bytes } => {
+                let written = File::options().write(true).open(dir.join(file)).and_then(|mut open| {
+                    open.seek(SeekFrom::Start(*offset))?;
+                    open.write_all(bytes)
+                });
+                written.map_err(in_file(file))?;
+                Ok(Ran { status: 0, text: String::new() })
+            }
+        }
+    }
+
+    /// Checks the result of the step.
+    ///
+    /// # Errors
+    /// Returns what differs from the explanation.
+    pub fn check(&self, ran: &Ran) -> Result<(), String> {
+        let expected = &self.expected;
+        if ran.status != expected.status {
+            return Err(format!("exit status {} instead of {}", ran.status, expected.status));
+        }
+        if let Some(part) = expected.parts.iter().find(|part| !ran.text.contains(*part)) {
+            return Err(format!("{part:?} is not in the output"));
+        }
+        for (name, range) in &expected.counts {
+            let number = number(&ran.text, name).ok_or_else(|| format!("no line {name:?} with a number"))?;
+            if !range.contains(&number) {
+                let (from, to) = (thousands(*range.start()), thousands(*range.end()));
+                return Err(format!("{name}: {} is not from {from} to {to}", thousands(number)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number at the end of the line that begins with `name`.
+fn number(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.trim().replace(',', "").parse().ok()
+}
+
+/// Runs this executable. Messages follow the output, as a terminal would show them at the end.
+fn run_self(dir: &Path, arguments: &[String], shown: Shown) -> Outcome<Ran> {
+    let cannot = |error: std::io::Error| Failure::Message(format!("cannot start filterblock itself: {error}"));
+    let program = std::env::current_exe().map_err(cannot)?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(dir).env("NO_COLOR", "1").stdin(Stdio::null());
+    let output = command.output().map_err(cannot)?;
+    let (out, messages) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<&str> = out.split_inclusive('\n').collect();
+    let text = match shown {
+        Shown::All => out.clone().into_owned() + &messages,
+        Shown::LastLines(number) => {
+            let first = lines.len().saturating_sub(number);
+            lines.get(first..).unwrap_or_default().concat() + &messages
+        }
+        Shown::LinesWith(word) => lines.into_iter().filter(|line| line.contains(word)).collect(),
+        Shown::Output => out.into_owned(),
+    };
+    // A process that a signal has ended has no exit status.
+    Ok(Ran { status: output.status.code().unwrap_or(-1), text })
+}

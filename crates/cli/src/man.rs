@@ -1,0 +1,178 @@
+//! `filterblock man`: writes the manual pages, one for the command and one for each subcommand.
+//! Each page is made from the help of its subcommand.
+
+use std::path::{Path, PathBuf};
+
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use super::failure::{Exit, Failure, Outcome};
+use super::new_file::NewFile;
+use super::output::{self, message};
+use super::text::count;
+
+const EXAMPLES: &str = "\
+Examples:
+  filterblock man | man -l -
+  filterblock man --out ~/.local/share/man/man1
+  man filterblock-db-repair
+
+Without --out the command prints the main page. With --out it writes a file for the command and for each subcommand, \
+such as filterblock.1 and filterblock-db-get.1. It creates the directory if it is missing.
+
+Exit status: 0 done; 2 an error. After an error some of the pages may be written.";
+
+/// Print the manual page, or write a page for each subcommand
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Arguments {
+    /// Write all pages into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace the files of --out if they exist
+    #[arg(long, requires = "out")]
+    force: bool,
+}
+
+/// A manual page.
+struct Page {
+    file_name: String,
+    roff: Vec<u8>,
+}
+
+/// Runs `filterblock man`. `command` is the whole command line.
+pub fn run(arguments: &Arguments, command: clap::Command) -> Outcome {
+    // The subcommands `help` only repeat the pages.
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    match &arguments.out {
+        Some(dir) => write_all(&command, dir, arguments.force)?,
+        None => output::print(&String::from_utf8_lossy(&page(&command, &[])?.roff))?,
+    }
+    Ok(Exit::Success)
+}
+
+/// Writes the page of the command and those of its subcommands. Checks that all files can be
+/// created before it writes the first one.
+fn write_all(command: &clap::Command, dir: &Path, force: bool) -> Outcome<()> {
+    let mut pages = Vec::new();
+    let mut open = vec![(command, Vec::new())];
+    while let Some((command, mut above)) = open.pop() {
+        pages.push(page(command, &above)?);
+        above.push(name(command).to_owned());
+        let subcommands = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+        open.extend(subcommands.map(|subcommand| (subcommand, above.clone())));
+    }
+    std::fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))?;
+    let files = pages.iter().map(|page| Ok((NewFile::create(&dir.join(&page.file_name), force)?, page)));
+    for (file, page) in files.collect::<Outcome<Vec<_>>>()? {
+        file.publish(&page.roff)?;
+    }
+    message(format_args!("wrote {} into {}", count(pages.len() as u64, "manual page"), dir.display()));
+    Ok(())
+}
+
+/// Returns the name of a command with those of the commands above it: `filterblock-db-get`.
+fn name(command: &clap::Command) -> &str {
+    command.get_display_name().unwrap_or_else(|| command.get_name())
+}
+
+/// Makes the page of one command. `above` are the names of the commands that have it as a
+/// subcommand.
+fn page(command: &clap::Command, above: &[String]) -> Outcome<Page> {
+    let name = name(command);
+    let source = concat!("filterblock ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone()).title(name.to_uppercase()).source(source);
+    let mut roff = Vec::new();
+    let rendered = (|| {
+        man.render_title(&mut roff)?;
+        man.render_name_section(&mut roff)?;
+        man.render_synopsis_section(&mut roff)?;
+        man.render_description_section(&mut roff)?;
+        if command.get_arguments().any(|argument| !argument.is_hide_set()) {
+            man.render_options_section(&mut roff)?;
+        }
+        if command.has_subcommands() {
+            man.render_subcommands_section(&mut roff)?;
+        }
+        if let Some(text) = command.get_after_long_help() {
+            sections(&text.to_string()).to_writer(&mut roff)?;
+        }
+        see_also(above).to_writer(&mut roff)
+    })();
+    rendered.map_err(|error: std::io::Error| Failure::Message(format!("manual page of {name}: {error}")))?;
+    Ok(Page { file_name: format!("{name}.1"), roff })
+}
+
+/// Returns the text behind the options of a help as sections. A paragraph that begins with a
+/// heading, such as `Exit status:`, begins a section.
+fn sections(text: &str) -> Roff {
+    let mut roff = Roff::new();
+    let mut title = "NOTES".to_owned();
+    let mut is_open = false;
+    for paragraph in text.split("\n\n") {
+        let (heading, rest) = heading(paragraph);
+        if let Some(heading) = heading {
+            title = heading.to_uppercase();
+            roff.control("SH", [title.as_str()]);
+        } else if !is_open || title == "EXAMPLES" {
+            // A text behind the examples is not one of them.
+            title = "NOTES".to_owned();
+            roff.control("SH", [title.as_str()]);
+        } else {
+            roff.control("PP", []);
+        }
+        is_open = true;
+        for line in rest.lines() {
+            add_line(&mut roff, line, title == "EXAMPLES");
+        }
+    }
+    roff
+}
+
+/// Splits the heading from a paragraph. A heading is a first line with a colon at its end above
+/// indented lines, or the words `Exit status:`.
+fn heading(paragraph: &str) -> (Option<&str>, &str) {
+    if let Some(rest) = paragraph.strip_prefix("Exit status: ") {
+        return (Some("Exit status"), rest);
+    }
+    match paragraph.split_once(":\n") {
+        Some((heading, rest)) if !heading.contains('\n') && rest.starts_with(' ') => (Some(heading), rest),
+        _ => (None, paragraph),
+    }
+}
+
+/// Adds a line of a section. A line of two columns becomes a term and its explanation.
+fn add_line(roff: &mut Roff, line: &str, is_example: bool) {
+    let text = line.trim_start();
+    let is_indented = text.len() < line.len();
+    match text.split_once("  ") {
+        Some((term, explanation)) if is_indented => {
+            roff.control("TP", ["16"]);
+            roff.text([bold(term)]);
+            roff.text([roman(explanation.trim_start())]);
+        }
+        _ => {
+            if is_example {
+                roff.control("EX", []);
+            } else if is_indented {
+                roff.control("PP", []);
+            }
+            roff.text([roman(text)]);
+            if is_example {
+                roff.control("EE", []);
+            }
+        }
+    }
+}
+
+/// Names the main page, and the page of the command that has this subcommand.
+fn see_also(above: &[String]) -> Roff {
+    let mut roff = Roff::new();
+    if !above.is_empty() {
+        let pages: Vec<String> = above.iter().map(|page| format!("{page}(1)")).collect();
+        roff.control("SH", ["SEE ALSO"]);
+        roff.text([roman(pages.join(", "))]);
+    }
+    roff
+}

@@ -1,0 +1,64 @@
+//! Tests of `filterblock db get --keys`: values, counts, and reads without filters.
+
+use crate::shell::Shell;
+
+/// Returns a shell with a store of the even numbers below 2,000, and files of even and odd numbers.
+fn store() -> Shell {
+    let shell = Shell::new();
+    let numbers = |from: u32| (from..2_000).step_by(2).map(|number| format!("{number:04}\n")).collect::<String>();
+    shell.write("even", numbers(0));
+    shell.write("odd", numbers(1));
+    let pairs: String = (0..2_000).step_by(2).map(|number| format!("{number:04}\tvalue {number}\n")).collect();
+    shell.write("pairs", pairs);
+    shell.run(&["db", "load", "store", "pairs", "--filter", "bloom:12"]).exits(0);
+    shell
+}
+
+#[test]
+fn all_pairs_of_a_file_of_keys_are_printed() {
+    let shell = store();
+    let pairs = std::fs::read_to_string(shell.path("pairs")).unwrap();
+    assert_eq!(shell.run(&["db", "get", "store", "--keys", "even"]).exits(0), pairs);
+    assert_eq!(shell.run(&["db", "get", "store", "--keys", "odd"]).exits(1), "");
+    let mixed = shell.run_with(&["db", "get", "store", "--keys", "-"], b"0002\n\n0003\r\n0004");
+    assert!(mixed.stderr.contains("empty line"), "{mixed:?}");
+    assert_eq!(mixed.exits(1), "0002\tvalue 2\n0004\tvalue 4\n");
+    let hex = shell.run_with(&["db", "get", "store", "--hex", "--keys", "-"], b"30303032\n");
+    assert_eq!(hex.exits(0), "30303032\t76616c75652032\n");
+}
+
+#[test]
+fn counts_show_what_filters_save() {
+    let shell = store();
+    let count =
+        |more: &[&str], status| shell.run(&[&["db", "get", "store", "--count", "--json"], more].concat()).json(status);
+    let absent = count(&["--keys", "odd"], 1);
+    assert_eq!((&absent["keys"], &absent["found"], &absent["absent"]), (&1000.into(), &0.into(), &1000.into()));
+    // The largest odd number is beyond the range of the SST file.
+    assert_eq!(absent["filter_queries"], 999);
+    let (no, passed) = (absent["filters_said_no"].as_u64().unwrap(), absent["false_positives"].as_u64().unwrap());
+    assert_eq!((no + passed, &absent["data_blocks_read"]), (999, &passed.into()));
+    assert!(passed < 30, "{absent}");
+    let without = count(&["--keys", "odd", "--ignore-filters"], 1);
+    assert_eq!((&without["filter_queries"], &without["data_blocks_read"]), (&0.into(), &999.into()));
+    let present = count(&["--keys", "even"], 0);
+    assert_eq!((&present["found"], &present["data_blocks_read"]), (&1000.into(), &1000.into()));
+    let text = shell.run(&["db", "get", "store", "--keys", "even", "--count"]).exits(0);
+    assert!(
+        text.starts_with("keys                1,000\nfound               1,000\nabsent                  0\n"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 8);
+    assert_eq!(shell.run(&["db", "get", "store", "0004", "--ignore-filters"]).exits(0), "value 4\n");
+}
+
+#[test]
+fn options_of_a_file_of_keys_are_checked() {
+    let shell = store();
+    shell.run(&["db", "get", "store"]).fails_with(&["KEY"]);
+    shell.run(&["db", "get", "store", "0002", "--keys", "even"]).fails_with(&["--keys"]);
+    shell.run(&["db", "get", "store", "0002", "--count"]).fails_with(&["--count"]);
+    shell.run(&["db", "get", "store", "--keys", "even", "--json"]).fails_with(&["--count"]);
+    shell.run(&["db", "get", "store", "--keys", "nothing"]).fails_with(&["nothing"]);
+    shell.run(&["db", "get", "nowhere", "--keys", "even"]).fails_with(&["no store"]);
+}
