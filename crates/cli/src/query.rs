@@ -50,6 +50,7 @@ Files of other engines (docs/FOREIGN.md):
   Parquet values are written in the type of their column (numbers in decimal, bytes unchanged) or in the type of --type.
   With --hex they are the plain encoding, without the length of a byte array.
   Without --row-group, the answer is `maybe` if any row group answers `maybe`.
+  A table with filters of filterblock may need --secret-file; a LevelDB table also --seed and --hash.
 
 Exit status, as grep: 0 some key may be present; 1 all keys are absent; 2 an error.";
 

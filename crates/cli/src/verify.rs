@@ -33,10 +33,11 @@ damaged (status 1). Otherwise the block has a newer format or more damage (statu
 
 --against looks up every key of KEYFILE. A key that the filter denies is a false negative: a read would not find it.
   For a filter that holds only prefixes, KEYFILE must hold prefixes, with --prefixes.
-  Only --against needs the secret of a filter (--secret-file).
+  Only --against needs the secret of a filter block (--secret-file).
 
 File of another engine:
   For a LevelDB or RocksDB table, the command checks the checksums of all blocks and looks up each key in the table's filter.
+  If the table has filters of filterblock, it needs their secret, and for LevelDB their --seed and --hash.
   Parquet files and bare filters have no checksums. The command checks their shape; --against checks more.
 
 Exit status: 0 sound; 1 damaged, or false negatives found; 2 could not run (unreadable file, newer format).";

@@ -143,9 +143,9 @@ void RocksDbRefusesADamagedPartition() {
     sst::File file(check::OnlyFile(dir.Path("db"), ".sst"));
     FlipBit(&file, Filters(file, kPartitioned)[1], 0.5);
     file.Save();
-    rocksdb::DB* db = nullptr;
+    std::unique_ptr<rocksdb::DB> db;
     const rocksdb::Options options = OptionsOf(kPartitioned, policy, true);
-    CHECK(rocksdb::DB::OpenForReadOnly(options, dir.Path("db"), &db).IsCorruption());
+    CHECK(support::TryOpenToRead(options, dir.Path("db"), &db).IsCorruption());
   }
   CHECK_SAME(ours.counters->filters_damaged, 0);
 }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "../../cxx/check.h"
@@ -57,17 +58,42 @@ inline rocksdb::Options DbOptions(const rocksdb::BlockBasedTableOptions& table) 
 
 inline void Ok(const rocksdb::Status& status) { CHECK_WITH(status.ok(), status.ToString()); }
 
+// Calls `open` with a place for a database. New versions of RocksDB take a smart pointer, and old
+// ones a plain one.
+template <typename OpenFunction>
+rocksdb::Status OpenInto(std::unique_ptr<rocksdb::DB>* db, const OpenFunction& open) {
+  if constexpr (std::is_invocable_v<OpenFunction, std::unique_ptr<rocksdb::DB>*>) {
+    return open(db);
+  } else {
+    rocksdb::DB* plain = nullptr;
+    const rocksdb::Status status = open(&plain);
+    db->reset(plain);
+    return status;
+  }
+}
+
 inline std::unique_ptr<rocksdb::DB> Open(const rocksdb::Options& options, const std::string& dir) {
-  rocksdb::DB* db = nullptr;
-  Ok(rocksdb::DB::Open(options, dir, &db));
-  return std::unique_ptr<rocksdb::DB>(db);
+  std::unique_ptr<rocksdb::DB> db;
+  const auto open = [&](auto* place) -> decltype(rocksdb::DB::Open(options, dir, place)) {
+    return rocksdb::DB::Open(options, dir, place);
+  };
+  Ok(OpenInto(&db, open));
+  return db;
+}
+
+inline rocksdb::Status TryOpenToRead(const rocksdb::Options& options, const std::string& dir,
+                                     std::unique_ptr<rocksdb::DB>* db) {
+  const auto open = [&](auto* place) -> decltype(rocksdb::DB::OpenForReadOnly(options, dir, place)) {
+    return rocksdb::DB::OpenForReadOnly(options, dir, place);
+  };
+  return OpenInto(db, open);
 }
 
 inline std::unique_ptr<rocksdb::DB> OpenToRead(const rocksdb::Options& options,
                                                const std::string& dir) {
-  rocksdb::DB* db = nullptr;
-  Ok(rocksdb::DB::OpenForReadOnly(options, dir, &db));
-  return std::unique_ptr<rocksdb::DB>(db);
+  std::unique_ptr<rocksdb::DB> db;
+  Ok(TryOpenToRead(options, dir, &db));
+  return db;
 }
 
 // The gets of some keys.

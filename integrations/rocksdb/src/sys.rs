@@ -1,0 +1,201 @@
+//! Installs filter policies into the RocksDB of `librocksdb-sys`.
+#![expect(unsafe_code, reason = "calls the shim in C++")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::fmt;
+
+use filterblock::HashKind;
+// The shim calls the C functions of this crate.
+use filterblock_ffi as _;
+use librocksdb_sys::rocksdb_block_based_table_options_t;
+
+/// The longest message of an error, with the zero byte at its end.
+const MESSAGE_LEN: usize = 1024;
+
+/// Which filter each SST gets, and how keys are hashed. A spec is text such as `blocked-bloom:10`
+/// (bits per key) or `bumped-ribbon:fpr=0.01`. The spec `none` makes no filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The spec for SSTs of the levels 0 to `lower_from_level - 1`, including flushes.
+    pub upper: String,
+    /// The spec for all other SSTs.
+    pub lower: String,
+    /// The spec for SSTs of the bottommost run. Empty: as if they were not bottommost.
+    pub bottommost: String,
+    /// The first level that gets `lower`.
+    pub lower_from_level: i32,
+    /// The hash function of the keys. After a change of function, seed or secret, old filters answer
+    /// "maybe" until a compaction rewrites their SSTs.
+    pub hash: HashKind,
+    /// The public seed.
+    pub seed: u64,
+    /// 16 or 32 random bytes; empty for [`HashKind::Xxh3`].
+    pub secret: Vec<u8>,
+    /// Whether each new filter is asked for all its keys before it is written.
+    pub self_check: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            upper: "blocked-bloom:10".into(),
+            lower: "bumped-ribbon:fpr=0.01".into(),
+            bottommost: String::new(),
+            lower_from_level: 1,
+            hash: HashKind::Xxh3,
+            seed: 0,
+            secret: Vec::new(),
+            self_check: true,
+        }
+    }
+}
+
+/// What a policy did.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Filters that were built.
+    pub filters_built: u64,
+    /// Filters that could not be built. They answer "maybe" to every key.
+    pub filters_failed: u64,
+    /// Filters that were opened.
+    pub filters_opened: u64,
+    /// Filters that are damaged. They answer "maybe" to every key, as do those of the next three.
+    pub filters_damaged: u64,
+    /// Filters of a newer format.
+    pub filters_of_newer_version: u64,
+    /// Filters under another hash function, seed or secret.
+    pub filters_of_other_hasher: u64,
+    /// Filters that could not be opened for another reason.
+    pub filters_refused: u64,
+    /// Queries of filters that could not be opened. Each may have cost a read of a data block.
+    pub unfiltered_queries: u64,
+}
+
+/// The counters of a policy. They stay valid after the database is closed.
+pub struct Counters(*mut c_void);
+
+// SAFETY: the handle is a pointer to a shared pointer that nobody changes. The counters behind it
+// are atomic, and a mutex guards the message.
+unsafe impl Send for Counters {}
+// SAFETY: as above.
+unsafe impl Sync for Counters {}
+
+impl Counters {
+    /// Returns what the policy did so far.
+    #[must_use]
+    pub fn read(&self) -> Counts {
+        let mut counts = Counts::default();
+        // SAFETY: the handle is valid until `drop`, and `Counts` has the layout of the shim's struct.
+        unsafe { filterblock_rocksdb_read_counts(self.0, &raw mut counts) };
+        counts
+    }
+
+    /// Returns the reason of the last filter that failed or could not be opened, or an empty text.
+    #[must_use]
+    pub fn last_error(&self) -> String {
+        let mut message = [0; MESSAGE_LEN];
+        // SAFETY: the handle is valid until `drop`, and the message has this length.
+        unsafe { filterblock_rocksdb_last_error(self.0, message.as_mut_ptr(), message.len()) };
+        text(&message)
+    }
+}
+
+impl Drop for Counters {
+    fn drop(&mut self) {
+        // SAFETY: the handle comes from `install`, and is freed once.
+        unsafe { filterblock_rocksdb_free(self.0) };
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Counters").field(&self.read()).finish()
+    }
+}
+
+/// Invalid settings: a spec or a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidSettings(String);
+
+impl fmt::Display for InvalidSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidSettings {}
+
+/// Makes a filter policy, and sets it in the options of a table. It replaces the policy that the
+/// options have.
+///
+/// # Errors
+/// Returns an error if a spec or the secret is invalid. Then the options are unchanged.
+///
+/// # Safety
+/// `options` must come from `rocksdb_block_based_options_create` of the `librocksdb-sys` that this
+/// crate is built with, and must not be used by another thread during the call.
+pub unsafe fn install(
+    options: *mut rocksdb_block_based_table_options_t,
+    settings: &Settings,
+) -> Result<Counters, InvalidSettings> {
+    let hash = match settings.hash {
+        HashKind::Xxh3 => 0,
+        HashKind::Xxh3Secret => 1,
+        HashKind::SipHash13 => 2,
+        other => return Err(InvalidSettings(format!("filterblock: the adapter does not know the hash {other}"))),
+    };
+    let shim = ShimSettings {
+        upper: settings.upper.as_ptr().cast(),
+        upper_len: settings.upper.len(),
+        lower: settings.lower.as_ptr().cast(),
+        lower_len: settings.lower.len(),
+        bottommost: settings.bottommost.as_ptr().cast(),
+        bottommost_len: settings.bottommost.len(),
+        secret: settings.secret.as_ptr().cast(),
+        secret_len: settings.secret.len(),
+        seed: settings.seed,
+        lower_from_level: settings.lower_from_level,
+        hash,
+        self_check: settings.self_check,
+    };
+    let mut message = [0; MESSAGE_LEN];
+    // SAFETY: the caller promises the options. The texts live during the call, and the message has
+    // this length.
+    let handle = unsafe { filterblock_rocksdb_install(options, &raw const shim, message.as_mut_ptr(), message.len()) };
+    if handle.is_null() { Err(InvalidSettings(text(&message))) } else { Ok(Counters(handle)) }
+}
+
+/// Returns the text before the first zero byte.
+fn text(message: &[c_char; MESSAGE_LEN]) -> String {
+    let bytes = message.map(|byte| byte.cast_unsigned());
+    CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[repr(C)]
+struct ShimSettings {
+    upper: *const c_char,
+    upper_len: usize,
+    lower: *const c_char,
+    lower_len: usize,
+    bottommost: *const c_char,
+    bottommost_len: usize,
+    secret: *const c_char,
+    secret_len: usize,
+    seed: u64,
+    lower_from_level: i32,
+    hash: u32,
+    self_check: bool,
+}
+
+unsafe extern "C" {
+    fn filterblock_rocksdb_install(
+        options: *mut rocksdb_block_based_table_options_t,
+        settings: *const ShimSettings,
+        message: *mut c_char,
+        message_len: usize,
+    ) -> *mut c_void;
+    fn filterblock_rocksdb_read_counts(handle: *const c_void, counts: *mut Counts);
+    fn filterblock_rocksdb_last_error(handle: *const c_void, message: *mut c_char, message_len: usize);
+    fn filterblock_rocksdb_free(handle: *mut c_void);
+}
