@@ -15,7 +15,7 @@ use super::filter_choice::FilterChoice;
 use super::output::message;
 use super::secret::{HashArguments, SecretArguments};
 use super::{progress, text};
-use filterblock_store::lsm::{Db, Durability, LogRecovery, Options};
+use filterblock_store::lsm::{Db, Durability, LogRecovery, Options, PrefixChoice};
 use filterblock_store::{Error, Field};
 
 const EXAMPLES: &str = "\
@@ -58,6 +58,7 @@ const COMPACT_EXAMPLES: &str = "\
 Examples:
   filterblock db compact store/
   filterblock db compact store/ --filter bumped-ribbon:fpr=0.01
+  filterblock db compact store/ --prefix delimiter:/
 
 Exit status: 0 compacted; 2 an error.";
 
@@ -123,6 +124,13 @@ pub struct StoreArguments {
     /// report them
     #[arg(long)]
     salvage: bool,
+    /// The prefixes of keys that filters hold beside the keys: fixed:N, capped:N, delimiter:BYTE,
+    /// row-column:BYTE, none, or keep (those that the store was last opened with)
+    ///
+    /// Scans within one prefix skip SST files whose filter denies it. BYTE is a character or 0xNN.
+    /// After a change, older SST files answer "maybe" until they are compacted.
+    #[arg(long, value_name = "EXTRACTOR", default_value_t)]
+    prefix: PrefixChoice,
     #[command(flatten)]
     secret: SecretArguments,
 }
@@ -228,7 +236,8 @@ impl StoreArguments {
         check_dir(&self.dir)?;
         let recovery = if self.salvage { LogRecovery::Salvage } else { LogRecovery::Strict };
         let secret = self.secret.read()?;
-        let opened = Db::open(&self.dir, Options { recovery, secret, ..options });
+        let prefix_extractor = self.prefix.clone();
+        let opened = Db::open(&self.dir, Options { recovery, secret, prefix_extractor, ..options });
         opened.map_err(|error| match error.in_file(&self.dir) {
             error if is_missing(&error) => self.explain_missing(&error),
             error if !self.salvage && is_log_damage(&error) => Failure::Damage(format!(

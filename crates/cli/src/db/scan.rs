@@ -13,9 +13,12 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock db scan store/
   filterblock db scan store/ --from b --to c
+  filterblock db scan store/ --starts-with user7/
   filterblock db scan store/ --reverse --limit 1
 
 Each line is a key, a tab and its value. If keys or values may hold tabs or newlines, use --hex.
+
+If the filters of the store hold prefixes (--prefix), a scan within one prefix reads only the SST files that may hold it.
 
 Exit status: 0 done; 2 an error.";
 
@@ -33,6 +36,9 @@ pub struct Arguments {
     /// Stop before this key
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
+    /// Print only keys that begin with PREFIX
+    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["from", "to"])]
+    starts_with: Option<OsString>,
     /// Print from the last key to the first
     #[arg(long)]
     reverse: bool,
@@ -45,7 +51,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let notation = &arguments.notation;
     let bound = |key: &Option<OsString>| key.as_ref().map(|key| notation.decode(key)).transpose();
-    let (from, to) = (bound(&arguments.from)?, bound(&arguments.to)?);
+    let (from, to, prefix) = (bound(&arguments.from)?, bound(&arguments.to)?, bound(&arguments.starts_with)?);
     let db = arguments.store.open()?;
     // A range that ends before it starts prints nothing, although the library treats it as an
     // error. The store must still exist and open.
@@ -56,7 +62,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
     let end = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    let mut scan = db.scan((start, end));
+    let mut scan = match prefix {
+        Some(prefix) => db.scan_prefix(&prefix),
+        None => db.scan((start, end)),
+    };
     let mut out = output::stdout();
     for _ in 0..arguments.limit.unwrap_or(usize::MAX) {
         let next = if arguments.reverse { scan.next_back() } else { scan.next() };

@@ -66,6 +66,8 @@ pub struct VerifyArguments {
 struct Report {
     levels: Vec<Level>,
     total: Level,
+    /// The extractor of the prefixes in filters.
+    prefix_extractor: Option<String>,
     reports: Vec<String>,
 }
 
@@ -80,6 +82,8 @@ struct Level {
     bytes: u64,
     filter_bytes: u64,
     bits_per_key: f64,
+    /// SST files whose filter lacks the prefixes of the store's extractor.
+    tables_without_prefixes: u64,
 }
 
 /// Runs `filterblock db stats`.
@@ -90,12 +94,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let report = Report {
         levels: stats.levels.iter().map(|level| Level::new(Some(level.level), level)).collect(),
         total: Level::new(None, &stats.total),
+        prefix_extractor: stats.prefix_extractor,
         reports: stats.reports,
     };
     match arguments.json {
         true => output::print_json(&report)?,
         false => {
-            output::print(&format!("{}\n", table(&report)))?;
+            output::print(&format!("{}\n{}", table(&report), prefix_line(&report)))?;
             report.reports.iter().for_each(message);
         }
     }
@@ -111,8 +116,19 @@ impl Level {
             bytes: stats.bytes,
             filter_bytes: stats.filter_bytes,
             bits_per_key: stats.filter_bytes as f64 * 8.0 / stats.keys.max(1) as f64,
+            tables_without_prefixes: stats.tables_without_prefixes,
         }
     }
+}
+
+/// Returns the line about prefixes; empty if the filters hold none.
+fn prefix_line(report: &Report) -> String {
+    let Some(name) = &report.prefix_extractor else { return String::new() };
+    let lacking = match report.total.tables_without_prefixes {
+        0 => String::new(),
+        lacking => format!("; without its prefixes: {}", count(lacking, "SST file")),
+    };
+    format!("prefix extractor: {name}{lacking}\n")
 }
 
 fn table(report: &Report) -> Table {

@@ -79,6 +79,12 @@ fn a_wrong_option_value_is_refused_with_one_that_works() {
         (&BENCH, "--verify", "never", "expected at-open or on-first-touch; try at-open"),
         (&["db", "scan", "s"], "--limit", "all", &format!("{NUMBER} 10")),
         (
+            &["db", "scan", "s"],
+            "--prefix",
+            "fixed:0",
+            "the length of a prefix is 1 to 65,535 bytes; try fixed:8 or capped:8",
+        ),
+        (
             &["db", "put", "s", "k", "v"],
             "--filter",
             "budget:64MB",

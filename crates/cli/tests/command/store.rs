@@ -48,6 +48,32 @@ fn many_pairs_are_loaded_compacted_and_verified() {
 }
 
 #[test]
+fn scans_within_a_prefix_skip_ssts_and_changes_are_told() {
+    let shell = Shell::new();
+    for pair in [["ann/age", "31"], ["ann/name", "Ann"], ["bob/age", "32"]] {
+        shell.run(&["db", "put", "store", pair[0], pair[1], "--prefix", "delimiter:/"]).exits(0);
+    }
+    assert_eq!(shell.run(&["db", "scan", "store", "--starts-with", "ann/"]).exits(0), "ann/age\t31\nann/name\tAnn\n");
+    assert_eq!(shell.run(&["db", "scan", "store", "--starts-with", "ava/", "--reverse"]).exits(0), "");
+    let stats = shell.run(&["db", "stats", "store"]).exits(0);
+    assert!(stats.ends_with("prefix extractor: delimiter:/\n"), "{stats}");
+    let told = shell.run(&["db", "get", "store", "bob/age", "--prefix", "fixed:2"]);
+    assert!(told.stderr.contains("\"fixed:2\"") && told.stderr.contains("\"delimiter:/\""), "{}", told.stderr);
+    assert_eq!(told.exits(0), "32\n");
+    let stats = shell.run(&["db", "stats", "store", "--json"]).json(0);
+    assert_eq!(
+        (&stats["prefix_extractor"], &stats["total"]["tables_without_prefixes"]),
+        (&"fixed:2".into(), &3.into())
+    );
+    shell.run(&["db", "compact", "store"]).exits(0);
+    let stats = shell.run(&["db", "stats", "store", "--json"]).json(0);
+    assert_eq!((&stats["reports"], &stats["total"]["tables_without_prefixes"]), (&serde_json::json!([]), &0.into()));
+    assert_eq!(shell.run(&["db", "scan", "store", "--starts-with", "ann/"]).exits(0), "ann/age\t31\nann/name\tAnn\n");
+    shell.run(&["db", "verify", "store"]).exits(0);
+    shell.run(&["db", "scan", "store", "--starts-with", "a", "--from", "b"]).fails_with(&["--starts-with", "--from"]);
+}
+
+#[test]
 fn a_bad_line_is_named_and_the_lines_before_it_are_stored() {
     let shell = Shell::new();
     let pairs = format!("a\t1\n{}\t2\nb\t3\n", "x".repeat(1 << 20));
