@@ -1,5 +1,7 @@
 //! Tests of the extractors. The proof of `prefix_of_range` is exhaustive over a small alphabet.
 
+#![allow(clippy::type_complexity, reason = "tables of cases")]
+
 use super::*;
 
 /// The bytes of the small alphabet: around the delimiter, and both ends of a byte.

@@ -128,6 +128,29 @@ pub(crate) fn parities(words: &[u64; 8]) -> u32 {
     ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
 }
 
+/// Returns the position of the bit that is 1 with `rank` such bits below it, or 64 if there is no
+/// such bit. (Vigna, "Broadword implementation of rank/select queries", 2008.)
+#[inline(always)]
+pub(super) fn select(word: u64, rank: u32) -> u32 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let pairs = word - ((word >> 1) & 0x5555_5555_5555_5555);
+    let fours = (pairs & 0x3333_3333_3333_3333) + ((pairs >> 2) & 0x3333_3333_3333_3333);
+    let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    // Byte `i` is the number of ones in bytes 0 to `i`.
+    let sums = bytes.wrapping_mul(ONES);
+    if u64::from(rank) >= sums >> 56 {
+        return u64::BITS;
+    }
+    // The bytes whose sum is at most `rank` lie before the byte with the bit.
+    let before = ((((u64::from(rank) * ONES) | TOPS) - sums) & TOPS).count_ones() * 8;
+    let mut rest = (word >> before) & 0xff;
+    for _ in (((sums << 8) >> before) & 0xff)..rank.into() {
+        rest &= rest - 1;
+    }
+    before + rest.trailing_zeros()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,27 +167,4 @@ mod tests {
             assert_eq!(parities(&words), counted);
         }
     }
-}
-
-/// Returns the position of the bit that is 1 with `rank` such bits below it, or 64 if there is no
-/// such bit. (Vigna, "Broadword implementation of rank/select queries", 2008.)
-#[inline(always)]
-pub(super) fn select(word: u64, rank: u32) -> u32 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const TOPS: u64 = 0x8080_8080_8080_8080;
-    let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
-    let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
-    let bytes = fours + (fours >> 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // Byte `i` is the number of ones in bytes 0 to `i`.
-    let sums = bytes.wrapping_mul(ONES);
-    if u64::from(rank) >= sums >> 56 {
-        return u64::BITS;
-    }
-    // The bytes whose sum is at most `rank` lie before the byte with the bit.
-    let before = ((u64::from(rank) * ONES | TOPS) - sums & TOPS).count_ones() * 8;
-    let mut rest = word >> before & 0xff;
-    for _ in (sums << 8 >> before & 0xff)..rank.into() {
-        rest &= rest - 1;
-    }
-    before + rest.trailing_zeros()
 }

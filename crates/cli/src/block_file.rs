@@ -15,6 +15,7 @@ use filterblock::{Error, Field};
 
 /// The result of checking a file.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a command holds one value")]
 pub enum BlockFile {
     /// A sound filter block. Unlock it for queries, which may need a secret.
     Sound(LockedBlock<AlignedBytes>),
@@ -26,6 +27,7 @@ pub enum BlockFile {
 
 /// A sound file that can be unlocked or queried.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a command holds one value")]
 pub enum FilterFile {
     Native(LockedBlock<AlignedBytes>),
     Foreign(Foreign),

@@ -447,6 +447,7 @@ fn form_unknown(reason: &'static str) -> Error {
 
 /// Returns the name of the filter policy. If the policy is known, also returns the handle of the
 /// filter block, and the rules of the policy.
+#[expect(clippy::type_complexity, reason = "one caller takes the pair apart")]
 fn find_filter(
     blocks: &Blocks<'_>,
     metaindex: BlockHandle,

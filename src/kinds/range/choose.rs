@@ -162,7 +162,9 @@ impl Chosen {
             }
             let radix = match symbols {
                 Symbols::Interval(low, high) => u16::from(high - low) + 1,
-                Symbols::Set(_) => set.map_or(1, |set| set.iter().map(|word| word.count_ones() as u16).sum()),
+                Symbols::Set(_) => set.map_or(1, |set| {
+                    u16::try_from(set.iter().map(|word| word.count_ones()).sum::<u32>()).unwrap_or(u16::MAX)
+                }),
             };
             if let Some(last) = table.last_mut() {
                 *last = radix + end;

@@ -52,7 +52,7 @@ impl RangeHash {
             sum = fold(sum) + product(two, high);
         }
         #[expect(clippy::cast_possible_truncation, reason = "below the universe")]
-        let reduced = (u128::from(fold(sum)) * u128::from(universe) >> 61) as u64;
+        let reduced = ((u128::from(fold(sum)) * u128::from(universe)) >> 61) as u64;
         reduced
     }
 }

@@ -159,7 +159,6 @@ impl EliasFano {
         };
         // Zeros in front of `from` in its word count as well.
         let front = !u64_from(line.first_chunk()?) & !(u64::MAX << (from % 64));
-        #[expect(clippy::cast_possible_truncation, reason = "below STEP")]
         let wanted = (bucket % STEP) as u32 + front.count_ones();
         // The first bucket of all begins at bit 0. Every other bucket begins behind a zero, and if no
         // zero is wanted, that is the last one of the word before.
