@@ -1,6 +1,8 @@
 //! A reader of range filters, written from docs/FORMAT.md alone (section 7.7). On real blocks it
 //! answers as the crate does.
 
+#![allow(clippy::big_endian_bytes, reason = "big-endian keys sort like integers")]
+
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
 use crate::support;

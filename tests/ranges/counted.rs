@@ -19,7 +19,7 @@ fn denied(spec: &str, count: u64, key: &dyn Fn(u64) -> u64) -> u64 {
         let random = mix(i);
         let key = keys[random as usize % keys.len()];
         // Ranges of one integer up to half of all, with the key anywhere.
-        let len = (random >> 32) >> (random >> 58) % 33;
+        let len = (random >> 32) >> ((random >> 58) % 33);
         let before = if len == 0 { 0 } else { mix(random) % (len + 1) };
         let (from, to) = (key.saturating_sub(before), key.saturating_add(len - before));
         let (from, to) = (from.to_be_bytes(), to.to_be_bytes());

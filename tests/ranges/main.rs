@@ -1,5 +1,7 @@
 //! Tests of range filters: answers against a sorted set of keys, FPRs, damage and misuse.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+// Big-endian keys sort like integers.
+#![allow(clippy::big_endian_bytes, clippy::type_complexity)]
 
 mod answers;
 mod beside;
@@ -9,6 +11,7 @@ mod golden;
 mod key_sets;
 mod misuse;
 mod partitions;
+#[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../common/random.rs"]
 mod random;
 mod rates;

@@ -6,7 +6,7 @@ use std::ops::Bound::Included;
 use filterblock::{FilterBuilder, HashSeed, Verify};
 
 use super::key_sets::mix;
-use super::support::{Keys, TABLE, open};
+use super::support::{TABLE, open};
 
 /// Asks ranges of `len` integers that hold no key, over many seeds. Returns the share of wrong
 /// answers and the number of queries.
@@ -49,7 +49,7 @@ fn key_sets() -> Vec<(&'static str, Vec<u64>)> {
         ("random", sorted((0..2_000).map(mix).collect())),
         ("clusters", sorted((0..2_000).map(|i| (mix(i / 50) & !0xffff) + mix(i) % 5_000).collect())),
         ("every 5,000th", (0..2_000).map(|i| i * 5_000 + 77).collect()),
-        ("pairs", (0..2_000).map(|i| mix(7).wrapping_add((i / 2 << 40) + i % 2)).collect::<Vec<_>>()),
+        ("pairs", (0..2_000).map(|i| mix(7).wrapping_add(((i / 2) << 40) + i % 2)).collect::<Vec<_>>()),
     ]
 }
 
