@@ -2,6 +2,8 @@
 //! array has. No call may crash, and no filter may deny a key that it was built from.
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
+mod model;
+
 use std::ffi::{CString, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -9,6 +11,7 @@ use std::rc::Rc;
 
 use filterblock_ffi::*;
 
+use self::model::{Blob, Form, Model, Open, key, pick, pointer, with_error};
 use crate::Input;
 
 const MAX_STEPS: usize = 200;
@@ -29,39 +32,6 @@ pub fn c_abi(data: &[u8]) {
     world.free();
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Form {
-    Block,
-    Compact,
-}
-
-/// Bytes of a filter, and the keys that it must not deny.
-struct Blob {
-    bytes: Vec<u8>,
-    keys: Rc<Vec<Vec<u8>>>,
-    prefixes: Rc<Vec<Vec<u8>>>,
-    form: Form,
-    has_whole_keys: bool,
-    /// Whether the bytes are not those that the library returned.
-    is_edited: bool,
-}
-
-struct Open {
-    filter: *mut Filter,
-    blob: Rc<Blob>,
-}
-
-/// A builder and what was added to it.
-#[derive(Default)]
-struct Model {
-    keys: Vec<Vec<u8>>,
-    prefixes: Vec<Vec<u8>>,
-    has_prefixes: bool,
-    is_of_prefixes_only: bool,
-    /// Whether a key was lost, so that finishing must fail.
-    must_fail: bool,
-}
-
 struct World {
     hashers: [Option<Box<Hasher>>; 2],
     builder: Option<Box<Builder>>,
@@ -71,43 +41,6 @@ struct World {
     filters: Vec<Open>,
     set: Option<Box<Set>>,
     slots: Vec<(Slot, Option<Rc<Blob>>)>,
-}
-
-fn pointer(bytes: &[u8]) -> *const c_void {
-    bytes.as_ptr().cast()
-}
-
-/// Calls with a struct for the error, with garbage in it, or with NULL.
-fn with_error<T>(input: &mut Input<'_>, call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Code>) {
-    if input.byte().is_multiple_of(4) {
-        return (call(ptr::null_mut()), None);
-    }
-    let mut error = MaybeUninit::<ErrorInfo>::uninit();
-    // SAFETY: every call writes the struct, and garbage was written before.
-    let (value, error) = unsafe {
-        ptr::write_bytes(error.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<ErrorInfo>());
-        let value = call(error.as_mut_ptr());
-        assert!(ptr::read(error.as_ptr().cast::<u32>()) <= Code::Other as u32, "the code was not written");
-        (value, error.assume_init())
-    };
-    let end = error.message.iter().position(|&byte| byte == 0).expect("a zero byte ends the message");
-    let text: Vec<u8> = error.message[..end].iter().map(|&byte| byte as u8).collect();
-    assert!(std::str::from_utf8(&text).is_ok() && text.is_empty() == (error.code == Code::Ok));
-    assert!(error.code != Code::Panic, "{}", String::from_utf8_lossy(&text));
-    (value, Some(error.code))
-}
-
-/// A key of the input, and whether to pass NULL or an impossible length in its place.
-fn key<'a>(input: &mut Input<'a>) -> (&'a [u8], *const c_void, usize) {
-    let choice = input.byte();
-    let len = usize::from(choice % 16);
-    let key = input.take(len);
-    match choice {
-        250.. => (key, ptr::null(), 1 + key.len()),
-        240..250 => (key, pointer(key), usize::MAX - key.len()),
-        _ if key.is_empty() && choice >= 128 => (key, ptr::null(), 0),
-        _ => (key, pointer(key), key.len()),
-    }
 }
 
 impl World {
@@ -612,10 +545,4 @@ impl World {
         filterblock_builder_free(self.builder.take());
         self.hashers.into_iter().for_each(|hasher| filterblock_hasher_free(hasher));
     }
-}
-
-fn pick(blobs: &[Rc<Blob>], input: &mut Input<'_>) -> Option<Rc<Blob>> {
-    // The newest filters are asked most.
-    let back = usize::from(input.byte()) % blobs.len().max(1);
-    blobs.get(blobs.len().checked_sub(1 + back / 2)?).cloned()
 }

@@ -1,0 +1,86 @@
+//! What the target `c_abi` knows about the filters that it built, and arguments for calls.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::rc::Rc;
+
+use filterblock_ffi::{Code, ErrorInfo, Filter};
+
+use crate::Input;
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Form {
+    Block,
+    Compact,
+}
+
+/// Bytes of a filter, and the keys that it must not deny.
+pub(super) struct Blob {
+    pub(super) bytes: Vec<u8>,
+    pub(super) keys: Rc<Vec<Vec<u8>>>,
+    pub(super) prefixes: Rc<Vec<Vec<u8>>>,
+    pub(super) form: Form,
+    pub(super) has_whole_keys: bool,
+    /// Whether the bytes are not those that the library returned.
+    pub(super) is_edited: bool,
+}
+
+pub(super) struct Open {
+    pub(super) filter: *mut Filter,
+    pub(super) blob: Rc<Blob>,
+}
+
+/// A builder and what was added to it.
+#[derive(Default)]
+pub(super) struct Model {
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) prefixes: Vec<Vec<u8>>,
+    pub(super) has_prefixes: bool,
+    pub(super) is_of_prefixes_only: bool,
+    /// Whether a key was lost, so that finishing must fail.
+    pub(super) must_fail: bool,
+}
+
+pub(super) fn pointer(bytes: &[u8]) -> *const c_void {
+    bytes.as_ptr().cast()
+}
+
+/// Calls with a struct for the error, with garbage in it, or with NULL.
+pub(super) fn with_error<T>(input: &mut Input<'_>, call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Code>) {
+    if input.byte().is_multiple_of(4) {
+        return (call(ptr::null_mut()), None);
+    }
+    let mut error = MaybeUninit::<ErrorInfo>::uninit();
+    // SAFETY: every call writes the struct, and garbage was written before.
+    let (value, error) = unsafe {
+        ptr::write_bytes(error.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<ErrorInfo>());
+        let value = call(error.as_mut_ptr());
+        assert!(ptr::read(error.as_ptr().cast::<u32>()) <= Code::Other as u32, "the code was not written");
+        (value, error.assume_init())
+    };
+    let end = error.message.iter().position(|&byte| byte == 0).expect("a zero byte ends the message");
+    let text: Vec<u8> = error.message[..end].iter().map(|&byte| byte as u8).collect();
+    assert!(std::str::from_utf8(&text).is_ok() && text.is_empty() == (error.code == Code::Ok));
+    assert!(error.code != Code::Panic, "{}", String::from_utf8_lossy(&text));
+    (value, Some(error.code))
+}
+
+/// A key of the input, and whether to pass NULL or an impossible length in its place.
+pub(super) fn key<'a>(input: &mut Input<'a>) -> (&'a [u8], *const c_void, usize) {
+    let choice = input.byte();
+    let len = usize::from(choice % 16);
+    let key = input.take(len);
+    match choice {
+        250.. => (key, ptr::null(), 1 + key.len()),
+        240..250 => (key, pointer(key), usize::MAX - key.len()),
+        _ if key.is_empty() && choice >= 128 => (key, ptr::null(), 0),
+        _ => (key, pointer(key), key.len()),
+    }
+}
+
+pub(super) fn pick(blobs: &[Rc<Blob>], input: &mut Input<'_>) -> Option<Rc<Blob>> {
+    // The newest filters are asked most.
+    let back = usize::from(input.byte()) % blobs.len().max(1);
+    blobs.get(blobs.len().checked_sub(1 + back / 2)?).cloned()
+}
