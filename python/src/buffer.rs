@@ -9,6 +9,10 @@ use pyo3::exceptions::{PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
+/// Why bytes alone are not many keys.
+pub const ONE_KEY: &str =
+    "bytes are one key, not many; give a list of keys, or the width of each key in bytes (width=16)";
+
 /// One item of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
@@ -45,9 +49,7 @@ impl BufferKeys {
             return Ok(None);
         }
         if !is_array && ["B", "b", "c", ""].contains(&format.as_str()) {
-            return Err(PyTypeError::new_err(
-                "bytes are one key, not many; give a list of keys, or the width of each key in bytes (width=16)",
-            ));
+            return Err(PyTypeError::new_err(ONE_KEY));
         }
         check_shape(&buffer)?;
         let item_len_bytes = buffer.item_size();

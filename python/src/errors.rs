@@ -31,17 +31,27 @@ pub fn locked(message: String) -> PyErr {
 /// Returns the exception of an I/O error. Python chooses the subclass of `OSError` by the number.
 pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
     let path = path.map(Path::to_path_buf);
-    match (error.raw_os_error(), path) {
-        (Some(number), Some(path)) => PyOSError::new_err((number, strerror(error), path)),
-        (Some(number), None) => PyOSError::new_err((number, strerror(error))),
+    match (number_of(error), path) {
+        (Some(number), Some(path)) => PyOSError::new_err((number, text_of(number), path)),
+        (Some(number), None) => PyOSError::new_err((number, text_of(number))),
         (None, Some(path)) => PyOSError::new_err(format!("{}: {error}", path.display())),
         (None, None) => PyOSError::new_err(error.to_string()),
     }
 }
 
+/// Returns the number of the operating system, also if Rust code made the error.
+fn number_of(error: &io::Error) -> Option<i32> {
+    error.raw_os_error().or_else(|| {
+        let by_kind = |number: &i32| io::Error::from_raw_os_error(*number).kind() == error.kind();
+        // These have a text of their own.
+        let is_told = matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::InvalidInput);
+        if is_told { None } else { (1..=133).find(by_kind) }
+    })
+}
+
 /// Returns the text of the operating system without the number, which Python adds.
-fn strerror(error: &io::Error) -> String {
-    let text = error.to_string();
+fn text_of(number: i32) -> String {
+    let text = io::Error::from_raw_os_error(number).to_string();
     text.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 

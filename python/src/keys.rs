@@ -5,13 +5,13 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
 
 use filterblock::{KeyHash, KeyHasher};
 
 use crate::answers;
 use crate::arrow::ArrowKeys;
-use crate::buffer::BufferKeys;
+use crate::buffer::{self, BufferKeys};
 use crate::key::{self, Accepts};
 
 /// Keys that a caller gave.
@@ -53,6 +53,9 @@ impl<'py> Keys<'py> {
         if let Some(width) = width {
             return BufferKeys::of_width(PyUntypedBuffer::get(keys)?, width).map(Self::Buffer);
         }
+        if keys.is_instance_of::<PyBytes>() || keys.is_instance_of::<PyByteArray>() {
+            return Err(PyTypeError::new_err(buffer::ONE_KEY));
+        }
         if keys.is_instance_of::<PyList>() || keys.is_instance_of::<PyTuple>() {
             return Ok(Self::Objects(keys.clone(), accepts));
         }
@@ -67,6 +70,9 @@ impl<'py> Keys<'py> {
             return Err(PyTypeError::new_err(
                 "a masked array is no array of keys, because its masked items still have bytes; pass array.compressed()",
             ));
+        }
+        if is_numpy && keys.getattr(intern!(py, "ndim"))?.extract::<usize>()? != 1 {
+            return Err(PyValueError::new_err("pass an array of one dimension, for example array.ravel()"));
         }
         let is_array = is_numpy || is_of_module_array(keys)?;
         let items = match PyUntypedBuffer::get(keys) {
@@ -85,10 +91,7 @@ impl<'py> Keys<'py> {
         };
         match items {
             Some(items) => Ok(Self::Buffer(items)),
-            None if keys.getattr(intern!(py, "ndim"))?.extract::<usize>()? == 1 => {
-                Ok(Self::Objects(keys.call_method0(intern!(py, "tolist"))?, accepts))
-            }
-            None => Err(PyValueError::new_err("pass an array of one dimension, for example array.ravel()")),
+            None => Ok(Self::Objects(keys.call_method0(intern!(py, "tolist"))?, accepts)),
         }
     }
 
