@@ -29,14 +29,15 @@ pub struct FileFilter {
     /// `None` after `close`. Locked for writing by the operations that replace the file, and by `close`.
     filter: RwLock<Option<variants::FileFilter>>,
     hasher: KeyHasher,
+    path: PathBuf,
     /// The process that opened the file. A child that was forked from it shares its lock.
     process: u32,
 }
 
 impl FileFilter {
     fn of(filter: variants::FileFilter) -> Self {
-        let hasher = KeyHasher::xxh3(filter.seed());
-        Self { filter: RwLock::new(Some(filter)), hasher, process: std::process::id() }
+        let (hasher, path) = (KeyHasher::xxh3(filter.seed()), filter.path().to_path_buf());
+        Self { filter: RwLock::new(Some(filter)), hasher, path, process: std::process::id() }
     }
 
     /// Gives a new file its mode.
@@ -366,10 +367,10 @@ impl FileFilter {
         self.read(py, variants::FileFilter::is_read_only)
     }
 
-    /// The path of the file.
+    /// The path of the file, also after `close`.
     #[getter]
-    fn filename(&self, py: Python<'_>) -> PyResult<OsString> {
-        self.read(py, |filter| filter.path().as_os_str().to_owned())
+    fn filename(&self) -> OsString {
+        self.path.as_os_str().to_owned()
     }
 
     fn __reduce__(&self) -> PyResult<()> {
