@@ -18,7 +18,9 @@ VERSION = "0.6.3"
 # The tests that must fail, and why. Everything else must pass.
 EXCEPTIONS = {
     "test_create_with_hash_seeds": "gives 30 seeds; here all hashes of a key follow from one seed of 64 bits",
-    "test_approximate_size_after_union_called": "gives three seeds, and compares an estimate that follows from them",
+    "test_approximate_size_after_union_called": (
+        "gives three seeds, and compares an estimate that follows from them"
+    ),
 }
 
 
