@@ -200,12 +200,14 @@ impl<'a> Bench<'a> {
             p999_ns: latencies.value_at_quantile(0.999),
             gets_per_second: 1e9 / wall_mean_ns,
             block_reads_per_get: per_get(total.block_reads as f64),
-            expected_false_positives_per_get: measured.consulted.then(|| per_get(total.expected_false_positives)),
+            expected_false_positives_per_get: measured
+                .consulted
+                .then(|| per_get(total.points.expected_false_positives)),
             bytes_per_get: per_get(total.block_read_bytes as f64),
             device_bytes_per_get: device_bytes.map(|bytes| per_get(bytes as f64)),
             bits_per_key: loaded.bits_per_key,
-            false_positive_rate: total.false_positive_rate(),
-            expected_false_positive_rate: total.expected_false_positive_rate(),
+            false_positive_rate: total.points.false_positive_rate(),
+            expected_false_positive_rate: total.points.expected_false_positive_rate(),
             false_negatives: match measured.consulted {
                 true => lost,
                 false => measured.means.iter().map(|mean| mean.lost).max().unwrap_or(0),
