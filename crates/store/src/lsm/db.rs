@@ -187,7 +187,7 @@ impl Db {
     }
 
     /// Iterates over the current entries of a range in key order. [`Iterator::rev`] reverses the
-    /// order.
+    /// order. The scan reads no SST whose range filter ([`Options::range_filter`]) denies the range.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! put ─▶ WAL, memtable ─(flush)─▶ level 0: SSTs may overlap ─(compaction)─▶ level 1..: sorted runs
+//! scan ─▶ memtables and SSTs of the range: prefix? range? ─▶ merge, newest first
 //! get ─▶ hash the key once ─▶ memtables ─▶ SSTs, newest first: range? filter? index, data block
 //! ```
 //!

@@ -73,29 +73,53 @@ pub(super) fn scan(
 /// filter denies the prefix or the range.
 fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Option<&ScanQuery<'_>>) -> Vec<Run> {
     let version = state.version.as_ref();
-    let mut runs = Vec::new();
+    let mut found = Found::default();
     for (place, level) in version.levels.iter().enumerate() {
-        let (mut tally, mut num_denied) = (ScanTally::default(), 0);
+        let (mut denied, mut expected) = (0, 0);
         level.runs_within(range, |first, slots| {
-            let answers = match (query, slots) {
-                (Some(query), [slot]) => match query.ask(version, slot, &mut tally) {
-                    Some(answers) => Some(answers),
-                    None => {
-                        num_denied += 1;
-                        return;
-                    }
-                },
-                _ => None,
-            };
-            runs.push(Run { level: place, first, len: slots.len(), answers });
+            // This is all that a scan of an absent prefix does with an SST.
+            match (query, slots) {
+                (Some(query), [slot]) if query.denies_prefix(version, slot) => {
+                    denied += 1;
+                    expected += slot.expected;
+                }
+                _ => found.add(query, Run { level: place, first, len: slots.len(), answers: None }, slots),
+            }
         });
-        if num_denied > 0
+        let mut tally = std::mem::take(&mut found.tally);
+        tally.prefixes.true_negatives += denied;
+        tally.prefixes.expected += expected;
+        if tally.prefixes.true_negatives + tally.ranges.true_negatives > 0
             && let Some(recorder) = shared.reading.counters.recorder()
         {
             recorder.scan(level.number, &tally);
         }
     }
-    runs
+    found.runs
+}
+
+/// The runs that a scan reads, and the counts of a level.
+#[derive(Default)]
+struct Found {
+    runs: Vec<Run>,
+    tally: ScanTally,
+}
+
+impl Found {
+    /// Adds a run, unless it has one SST whose range filter denies the range.
+    ///
+    /// Not inlined, so that the loop over denied prefixes stays short.
+    #[inline(never)]
+    fn add(&mut self, query: Option<&ScanQuery<'_>>, run: Run, slots: &[Slot]) {
+        let answers = match (query, slots) {
+            (Some(query), [slot]) => match query.ask_range(slot, &mut self.tally) {
+                Some(answers) => Some(answers),
+                None => return,
+            },
+            _ => None,
+        };
+        self.runs.push(Run { answers, ..run });
+    }
 }
 
 /// Returns whether a memtable holds a key of the range, as a value or as a tombstone.

@@ -44,21 +44,20 @@ impl<'a> ScanQuery<'a> {
         Some(Self { from, to, prefix, counts_ranges: shared.options.range_filter.is_some() })
     }
 
-    /// Asks the filter of an SST of `version`. Returns `None` if the SST holds no key of the range,
-    /// and counts the answer that says so.
+    /// Returns whether the filter of an SST of `version` denies the prefix.
     #[inline]
-    pub(super) fn ask(&self, version: &Version, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
-        let prefix = self.prefix.map(|(_, hash)| {
-            // The filter holds the hashes of keys and of these prefixes side by side. `ask` finds
-            // both, and spares the comparison of the extractor's name with each query.
-            if slot.has_prefixes { version.filters.ask(slot.filter, hash) } else { Answer::Unfiltered }
-        });
-        if prefix == Some(Answer::No) {
-            tally.prefixes.true_negatives += 1;
-            tally.prefixes.expected += slot.expected;
-            return None;
-        }
-        let range = self.ask_range(slot);
+    pub(super) fn denies_prefix(&self, version: &Version, slot: &Slot) -> bool {
+        // The filter holds the hashes of keys and of these prefixes side by side. `ask` finds both,
+        // and spares the comparison of the extractor's name with each query.
+        let ask = |(_, hash)| version.filters.ask(slot.filter, hash) == Answer::No;
+        slot.has_prefixes && self.prefix.is_some_and(ask)
+    }
+
+    /// Asks the range filter of an SST whose filter does not deny the prefix. Returns `None` if the
+    /// SST holds no key of the range, and counts the answer that says so.
+    pub(super) fn ask_range(&self, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
+        let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
+        let range = self.answer_of_range(slot);
         if range == Some(Answer::No) {
             tally.ranges.true_negatives += 1;
             tally.ranges.expected += slot.stored.expected_of_ranges;
@@ -74,7 +73,7 @@ impl<'a> ScanQuery<'a> {
 
     /// Asks the filter of the SST itself. The filter of the version may have lost columns, and its
     /// range filter with them.
-    fn ask_range(&self, slot: &Slot) -> Option<Answer> {
+    fn answer_of_range(&self, slot: &Slot) -> Option<Answer> {
         if slot.has_ranges {
             return Some(slot.table.filter().ask_range(self.from, self.to));
         }

@@ -224,11 +224,18 @@ pub(super) struct RangeProbe<'a> {
 
 impl<'a> RangeProbe<'a> {
     pub(super) fn new(from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> Self {
-        let prefix = |bound| match bound {
+        let prefix = |bound, unbounded| match bound {
             Bound::Included(key) | Bound::Excluded(key) => order_prefix(key),
-            Bound::Unbounded => 0,
+            Bound::Unbounded => unbounded,
         };
-        Self { from: (prefix(from), from), to: (prefix(to), to) }
+        Self { from: (prefix(from, 0), from), to: (prefix(to, u64::MAX), to) }
+    }
+
+    /// Returns whether the SST may hold keys of the range.
+    #[inline]
+    fn overlaps(&self, slot: &Slot) -> bool {
+        // Equal prefixes decide nothing.
+        self.from.0 < slot.largest && slot.smallest < self.to.0 || !self.is_above(slot) && !self.is_below(slot)
     }
 
     /// Returns whether all keys of the SST sort below the range.
@@ -410,7 +417,7 @@ impl Level {
     pub(super) fn runs_within(&self, range: &RangeProbe<'_>, mut visit: impl FnMut(usize, &[Slot])) {
         if self.number == 0 {
             for (place, slot) in self.slots.iter().enumerate() {
-                if !range.is_above(slot) && !range.is_below(slot) {
+                if range.overlaps(slot) {
                     visit(place, std::slice::from_ref(slot));
                 }
             }

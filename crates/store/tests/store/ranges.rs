@@ -288,8 +288,10 @@ fn tombstones_hide_older_values_from_scans() {
         db.put(key.as_bytes(), b"old").unwrap();
     }
     db.flush().unwrap();
-    // An SST of one tombstone. If its filter denied the range, the old value would return.
+    // If the range filter of the newer SST denied the tombstone, the old value would return.
+    db.put(b"a", b"new").unwrap();
     db.delete(b"m").unwrap();
+    db.put(b"z", b"new").unwrap();
     db.flush().unwrap();
     for (from, to) in [("b", "y"), ("m", "n"), ("l", "m\0"), ("m", "m\0")] {
         assert_eq!(db.scan(from.as_bytes()..to.as_bytes()).count(), 0, "{from} {to}");
