@@ -21,5 +21,6 @@ mod set;
 mod set_budget;
 mod shrink;
 mod support;
+mod threads;
 mod verified;
 mod verified_trailer;
