@@ -30,6 +30,7 @@ mod picture;
 mod plan;
 mod progress;
 mod query;
+mod range_choice;
 mod refused_value;
 mod secret;
 mod streams;
