@@ -18,6 +18,7 @@ mod index;
 mod inspect;
 mod interrupt;
 mod kept;
+mod key_range;
 mod keys;
 mod machine;
 mod man;
