@@ -1,40 +1,34 @@
 //! The report of `inspect` about a file of another engine: the file's properties, and the place and
-//! contents of each filter.
-
-use std::path::Path;
+//! contents of each filter. The page in `web/` compiles this file too, so it imports only the
+//! libraries and [`text`].
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::super::failure::Outcome;
-use super::super::output::message;
 use super::super::text::{self, thousands};
-use super::super::what_if::{Engine, Present, WhatIf};
-use super::content::Content;
-use super::file::{FileArguments, Foreign, RawFormat};
 use filterblock::HashIdentity;
-use filterblock::foreign::Error;
+use filterblock::foreign::parquet::{ParquetBloom, ParquetColumnChunk};
 use filterblock::foreign::rocksdb::RocksDbFilterLayout;
-use filterblock::foreign::{ForeignFilterInfo, leveldb, parquet, rocksdb};
+use filterblock::foreign::{ForeignFilterInfo, leveldb, rocksdb};
 
 /// The report about a file of another engine.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    pub(super) file: String,
-    pub(super) kind: &'static str,
-    pub(super) file_len_bytes: u64,
+pub struct FileReport {
+    pub file: String,
+    pub kind: &'static str,
+    pub file_len_bytes: u64,
     /// The properties that the file records; they depend on the engine.
     #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
-    pub(super) properties: Vec<(&'static str, Value)>,
+    pub properties: Vec<(&'static str, Value)>,
     /// The number of keys in the table, or `None` if the file does not record it.
-    pub(super) keys: Option<u64>,
+    pub keys: Option<u64>,
     /// All filters together, or `None` without filters.
-    pub(super) summary: Option<Summary>,
-    pub(super) filters: Vec<FilterReport>,
+    pub summary: Option<Summary>,
+    pub filters: Vec<FilterReport>,
     /// Remarks for the user.
-    pub(super) notes: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub what_if: Option<WhatIf>,
+    pub notes: Vec<String>,
+    #[serde(skip)]
+    chunks_without: u64,
     /// The total length in bytes of the filters reported so far.
     #[serde(skip)]
     told_len_bytes: u64,
@@ -42,14 +36,14 @@ pub struct Report {
 
 /// All filters of a file together.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
-    pub(super) filters: u64,
-    pub(super) len_bytes: u64,
-    pub(super) estimated_keys: Option<f64>,
-    pub(super) bits_per_key: Option<f64>,
-    pub(super) fill: Option<f64>,
+pub struct Summary {
+    pub filters: u64,
+    pub len_bytes: u64,
+    pub estimated_keys: Option<f64>,
+    pub bits_per_key: Option<f64>,
+    pub fill: Option<f64>,
     /// The mean FPR of the filters, weighted by their keys.
-    pub(super) expected_false_positive_rate: f64,
+    pub expected_false_positive_rate: f64,
 }
 
 /// One filter.
@@ -57,24 +51,24 @@ pub(super) struct Summary {
 pub struct FilterReport {
     pub offset: u64,
     pub len_bytes: u64,
-    pub(super) kind: &'static str,
-    pub(super) probes: Option<u32>,
-    pub(super) blocks: Option<u64>,
-    pub(super) block_len_bytes: Option<u64>,
-    pub(super) columns: Option<f64>,
-    pub(super) seed: Option<u32>,
-    pub(super) fill: Option<f64>,
-    pub(super) estimated_keys: Option<f64>,
-    pub(super) bits_per_key: Option<f64>,
-    pub(super) expected_false_positive_rate: f64,
+    pub kind: &'static str,
+    pub probes: Option<u32>,
+    pub blocks: Option<u64>,
+    pub block_len_bytes: Option<u64>,
+    pub columns: Option<f64>,
+    pub seed: Option<u32>,
+    pub fill: Option<f64>,
+    pub estimated_keys: Option<f64>,
+    pub bits_per_key: Option<f64>,
+    pub expected_false_positive_rate: f64,
     #[serde(flatten)]
-    pub(super) holds: Holds,
+    pub holds: Holds,
 }
 
 /// The keys that a filter covers.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Holds {
+pub enum Holds {
     /// All keys of the table.
     Everything {},
     /// The keys of the data blocks whose offsets are in this range.
@@ -90,44 +84,23 @@ fn as_object<S: Serializer>(properties: &[(&'static str, Value)], serializer: S)
     serializer.collect_map(properties.iter().map(|(name, value)| (name, value)))
 }
 
-/// Makes the report about a file. For a Parquet file, `arguments` select the column chunks.
-///
-/// # Errors
-/// Returns an error if a filter of a Parquet file is damaged. The filters of tables were checked at
-/// open.
-pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
-    let mut report = Report {
-        file: path.display().to_string(),
-        kind: file.kind(),
-        file_len_bytes: file.as_bytes().len() as u64,
-        properties: Vec::new(),
-        keys: None,
-        summary: None,
-        filters: Vec::new(),
-        notes: Vec::new(),
-        what_if: None,
-        told_len_bytes: 0,
-    };
-    let in_file = |error: Error| error.in_file(path);
-    match file {
-        Foreign::LevelDb(table) => report.add_leveldb(table),
-        Foreign::RocksDb(table) => report.add_rocksdb(table),
-        Foreign::Parquet(file) => report.add_parquet(path, file, arguments)?,
-        Foreign::Raw(format, bytes) => {
-            let info = match format {
-                RawFormat::LeveldbBloom => leveldb::LevelDbBloom::new(bytes.as_ref()).info(),
-                RawFormat::RocksdbFilter => rocksdb::RocksDbFilter::new(bytes.as_ref()).info(),
-                RawFormat::ParquetSbbf => parquet::ParquetBloom::parse(bytes.as_ref()).map_err(in_file)?.info(),
-            };
-            report.filters.push(FilterReport::new(0, &info, Holds::Everything {}));
+impl FileReport {
+    /// Returns a report without filters.
+    pub fn new(file: String, kind: &'static str, file_len_bytes: u64) -> Self {
+        Self {
+            file,
+            kind,
+            file_len_bytes,
+            properties: Vec::new(),
+            keys: None,
+            summary: None,
+            filters: Vec::new(),
+            notes: Vec::new(),
+            chunks_without: 0,
+            told_len_bytes: 0,
         }
     }
-    report.notes.extend(file.unusable_filters());
-    report.summary = Summary::of(&report.filters, report.keys);
-    Ok(report)
-}
 
-impl Report {
     /// Adds one filter to the report and returns `true`. If all filters together are longer than
     /// the file, they overlap: then adds a note instead and returns `false`. A damaged file may
     /// list any number of filters that are each as long as the file, and to read them all would
@@ -145,7 +118,8 @@ impl Report {
         true
     }
 
-    fn add_leveldb(&mut self, table: &leveldb::LevelDbTable<Content>) {
+    /// Adds the filters of a LevelDB table.
+    pub fn add_leveldb<D: AsRef<[u8]>>(&mut self, table: &leveldb::LevelDbTable<D>) {
         self.properties = vec![
             ("filter_policy", json!(table.policy())),
             ("data_blocks", json!(table.num_data_blocks())),
@@ -188,7 +162,8 @@ impl Report {
         }
     }
 
-    fn add_rocksdb(&mut self, table: &rocksdb::RocksDbTable<Content>) {
+    /// Adds the filters of a RocksDB table.
+    pub fn add_rocksdb<D: AsRef<[u8]>>(&mut self, table: &rocksdb::RocksDbTable<D>) {
         let properties = table.properties();
         let layout = match table.filter_layout() {
             RocksDbFilterLayout::None => "none".to_owned(),
@@ -235,94 +210,42 @@ impl Report {
         }
     }
 
-    fn add_parquet(
-        &mut self,
-        path: &Path,
-        file: &parquet::ParquetFile<Content>,
-        arguments: &FileArguments,
-    ) -> Outcome<()> {
-        let chunks = arguments.chunks(path, file)?;
-        let mut without = 0_u64;
-        for chunk in &chunks {
-            let (Some(place), Some(filter)) = (chunk.filter, file.filter(chunk).map_err(|error| error.in_file(path))?)
-            else {
-                without += 1;
-                continue;
-            };
-            let holds = Holds::Chunk {
-                row_group: chunk.row_group,
-                column: chunk.path.clone(),
-                physical_type: chunk.physical_type.map(|of| format!("{of:?}")),
-                num_values: chunk.num_values,
-            };
-            if !self.add(place.offset, filter.bits().len() as u64, || filter.info(), holds) {
-                break;
-            }
-        }
+    /// Adds the filter of a column chunk, which is `None` if the chunk has none. Returns `false` after
+    /// the last one that is worth reporting.
+    pub fn add_chunk(&mut self, chunk: &ParquetColumnChunk, filter: Option<&ParquetBloom<'_>>) -> bool {
+        let (Some(place), Some(filter)) = (chunk.filter, filter) else {
+            self.chunks_without += 1;
+            return true;
+        };
+        let holds = Holds::Chunk {
+            row_group: chunk.row_group,
+            column: chunk.path.clone(),
+            physical_type: chunk.physical_type.map(|of| format!("{of:?}")),
+            num_values: chunk.num_values,
+        };
+        self.add(place.offset, filter.bits().len() as u64, || filter.info(), holds)
+    }
+
+    /// Ends the report about a Parquet file.
+    pub fn end_parquet(&mut self, row_groups: usize, column_chunks: usize) {
         self.properties = vec![
-            ("row_groups", json!(file.num_row_groups())),
-            ("column_chunks", json!(chunks.len())),
-            ("column_chunks_without_filter", json!(without)),
+            ("row_groups", json!(row_groups)),
+            ("column_chunks", json!(column_chunks)),
+            ("column_chunks_without_filter", json!(self.chunks_without)),
         ];
         if self.filters.is_empty() {
             self.notes.push("no column chunk has a filter".to_owned());
         }
-        Ok(())
     }
 
-    /// Returns the filters in the order in which the file lists them.
-    pub fn filters(&self) -> &[FilterReport] {
-        &self.filters
+    /// Adds a bare filter.
+    pub fn add_raw(&mut self, info: &ForeignFilterInfo) {
+        self.filters.push(FilterReport::new(0, info, Holds::Everything {}));
     }
 
-    /// Returns the present filters for the comparison of --what-if. Returns `None` if the number of
-    /// keys is unknown.
-    pub fn present(&self) -> Option<Present> {
-        let summary = self.summary.as_ref();
-        let keys = self.keys_in_filters().or_else(|| summary?.estimated_keys.map(text::whole))?;
-        Some(Present {
-            kind: self.filters.first().map_or("none", |filter| filter.kind).to_owned(),
-            engine: Engine::of(self.kind),
-            keys,
-            // The partitions of a table make one native block. Each column chunk has a block of its
-            // own.
-            blocks: if self.kind == "parquet-file" { self.filters.len() as u64 } else { 1 },
-            filters: self.keys_by_filter(keys),
-            len_bytes: summary.map_or(0, |summary| summary.len_bytes),
-            expected_rate: summary.map(|summary| summary.expected_false_positive_rate),
-        })
-    }
-
-    /// Returns the number of keys of each filter: estimated from the filters, or equal shares of all
-    /// keys.
-    fn keys_by_filter(&self, keys: u64) -> Vec<u64> {
-        let estimated: Option<f64> = self.filters.iter().map(|filter| filter.estimated_keys).sum();
-        let scale = estimated.filter(|&all| all.is_normal()).map(|all| keys as f64 / all);
-        let share = 1.0 / self.filters.len().max(1) as f64;
-        let of = |filter: &FilterReport| match (scale, filter.estimated_keys) {
-            (Some(scale), Some(found)) => text::whole(found * scale),
-            _ => text::whole(keys as f64 * share),
-        };
-        if self.filters.is_empty() { vec![keys] } else { self.filters.iter().map(of).collect() }
-    }
-
-    /// Returns the number of entries that the filters of a table hold. Without filters, returns the
-    /// number of keys in the table. Returns `None` if the number is unknown.
-    fn keys_in_filters(&self) -> Option<u64> {
-        let named = |wanted: &str| self.properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
-        match named("filter_entries").and_then(Value::as_u64) {
-            Some(entries) if entries > 0 => Some(entries),
-            // The filters hold prefixes only, and the file does not record their number.
-            Some(_) if named("whole_key_filtering") == Some(&json!(false)) => None,
-            _ => self.keys,
-        }
-    }
-
-    /// Prints the notes on stderr.
-    pub fn tell_notes(&self) {
-        for note in &self.notes {
-            message(format_args!("{}: {note}", self.file));
-        }
+    /// Summarises all filters.
+    pub fn summarise(&mut self) {
+        self.summary = Summary::of(&self.filters, self.keys);
     }
 }
 

@@ -1,0 +1,123 @@
+//! Makes the report of `inspect` about a file of another engine.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::super::failure::Outcome;
+use super::super::output::message;
+use super::super::text;
+use super::super::what_if::{Engine, Present, WhatIf};
+use super::content::Content;
+use super::file::{FileArguments, Foreign, RawFormat};
+use super::report::{FileReport, FilterReport};
+use filterblock::foreign::Error;
+use filterblock::foreign::{leveldb, parquet, rocksdb};
+
+/// The report about a file of another engine, and the comparison of --what-if.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    #[serde(flatten)]
+    pub(super) found: FileReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<WhatIf>,
+}
+
+/// Makes the report about a file. For a Parquet file, `arguments` select the column chunks.
+///
+/// # Errors
+/// Returns an error if a filter of a Parquet file is damaged. The filters of tables were checked at
+/// open.
+pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
+    let mut found = FileReport::new(path.display().to_string(), file.kind(), file.as_bytes().len() as u64);
+    let in_file = |error: Error| error.in_file(path);
+    match file {
+        Foreign::LevelDb(table) => found.add_leveldb(table),
+        Foreign::RocksDb(table) => found.add_rocksdb(table),
+        Foreign::Parquet(file) => add_parquet(&mut found, path, file, arguments)?,
+        Foreign::Raw(format, bytes) => found.add_raw(&match format {
+            RawFormat::LeveldbBloom => leveldb::LevelDbBloom::new(bytes.as_ref()).info(),
+            RawFormat::RocksdbFilter => rocksdb::RocksDbFilter::new(bytes.as_ref()).info(),
+            RawFormat::ParquetSbbf => parquet::ParquetBloom::parse(bytes.as_ref()).map_err(in_file)?.info(),
+        }),
+    }
+    found.notes.extend(file.unusable_filters());
+    found.summarise();
+    Ok(Report { found, what_if: None })
+}
+
+fn add_parquet(
+    found: &mut FileReport,
+    path: &Path,
+    file: &parquet::ParquetFile<Content>,
+    arguments: &FileArguments,
+) -> Outcome<()> {
+    let chunks = arguments.chunks(path, file)?;
+    for chunk in &chunks {
+        let filter = file.filter(chunk).map_err(|error| error.in_file(path))?;
+        if !found.add_chunk(chunk, filter.as_ref()) {
+            break;
+        }
+    }
+    found.end_parquet(file.num_row_groups(), chunks.len());
+    Ok(())
+}
+
+impl Report {
+    /// Returns the filters in the order in which the file lists them.
+    pub fn filters(&self) -> &[FilterReport] {
+        &self.found.filters
+    }
+
+    /// Returns the present filters for the comparison of --what-if. Returns `None` if the number of
+    /// keys is unknown.
+    pub fn present(&self) -> Option<Present> {
+        let summary = self.found.summary.as_ref();
+        let keys = self.keys_in_filters().or_else(|| summary?.estimated_keys.map(text::whole))?;
+        Some(Present {
+            kind: self.found.filters.first().map_or("none", |filter| filter.kind).to_owned(),
+            engine: Engine::of(self.found.kind),
+            keys,
+            // The partitions of a table make one native block. Each column chunk has a block of its
+            // own.
+            blocks: if self.found.kind == "parquet-file" { self.found.filters.len() as u64 } else { 1 },
+            filters: self.keys_by_filter(keys),
+            len_bytes: summary.map_or(0, |summary| summary.len_bytes),
+            expected_rate: summary.map(|summary| summary.expected_false_positive_rate),
+        })
+    }
+
+    /// Returns the number of keys of each filter: estimated from the filters, or equal shares of all
+    /// keys.
+    fn keys_by_filter(&self, keys: u64) -> Vec<u64> {
+        let estimated: Option<f64> = self.found.filters.iter().map(|filter| filter.estimated_keys).sum();
+        let scale = estimated.filter(|&all| all.is_normal()).map(|all| keys as f64 / all);
+        let share = 1.0 / self.found.filters.len().max(1) as f64;
+        let of = |filter: &FilterReport| match (scale, filter.estimated_keys) {
+            (Some(scale), Some(found)) => text::whole(found * scale),
+            _ => text::whole(keys as f64 * share),
+        };
+        if self.found.filters.is_empty() { vec![keys] } else { self.found.filters.iter().map(of).collect() }
+    }
+
+    /// Returns the number of entries that the filters of a table hold. Without filters, returns the
+    /// number of keys in the table. Returns `None` if the number is unknown.
+    fn keys_in_filters(&self) -> Option<u64> {
+        let named =
+            |wanted: &str| self.found.properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        match named("filter_entries").and_then(Value::as_u64) {
+            Some(entries) if entries > 0 => Some(entries),
+            // The filters hold prefixes only, and the file does not record their number.
+            Some(_) if named("whole_key_filtering") == Some(&json!(false)) => None,
+            _ => self.found.keys,
+        }
+    }
+
+    /// Prints the notes on stderr.
+    pub fn tell_notes(&self) {
+        for note in &self.found.notes {
+            message(format_args!("{}: {note}", self.found.file));
+        }
+    }
+}
