@@ -175,9 +175,14 @@ fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), 
         _ => {}
     }
     let extractor = found.extractor.unwrap_or_default().to_owned();
+    let is_of_ranges = found.added == Added::Ranges;
+    // As the command, which asks by hash: partitions are not chosen by the order of keys, because the
+    // page does not know the order of the writer.
     let ask = move |key: &[u8]| match prefixes {
-        true => filter.may_contain_prefix(&extractor, key),
-        false => filter.may_contain(key),
+        true => filter.may_contain_hashed_prefix(&extractor, filter.hasher().of(key)),
+        // A range filter needs the bytes of a key.
+        false if is_of_ranges => filter.may_contain(key),
+        false => filter.may_contain_hash(filter.hasher().of(key)),
     };
     Ok((Box::new(move |key| Ok(Found::new(ask(key)))), None))
 }

@@ -5,7 +5,7 @@ use filterblock::{HashSeed, KeyHasher};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::ribbon;
+use crate::ribbon::{self, reduce};
 
 /// The most keys of a picture.
 const KEYS_MAX: usize = 64;
@@ -98,13 +98,6 @@ fn step(question: &Question, key: &str, set: &mut [bool], is_added: bool) -> Val
     json!({ "key": key, "hash": format!("{hash:016x}"), "line": line, "probes": probes })
 }
 
-/// Maps a hash to `0..range`, as docs/FORMAT.md defines it.
-pub(crate) fn reduce(hash: u64, range: u32) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "below `range`")]
-    let reduced = ((u128::from(hash) * u128::from(range)) >> 64) as u32;
-    reduced
-}
-
 fn positions(kind: Kind, hash: u64, bits: u32, probes: u32) -> Vec<u32> {
     if kind == Kind::Bloom {
         let mixed = std::iter::successors(Some(hash), |&x| Some((x ^ (x >> 32)).wrapping_mul(STEP)));
@@ -133,7 +126,12 @@ mod tests {
                 let (payload, probes) = (block.payload(), block.metadata().probes);
                 let mut drawn = vec![0u8; payload.len()];
                 for key in &keys {
-                    for position in positions(kind, hasher.of(key.as_bytes()).raw(), payload.len() as u32 * 8, probes) {
+                    for position in positions(
+                        kind,
+                        hasher.of(key.as_bytes()).raw(),
+                        u32::try_from(payload.len()).unwrap() * 8,
+                        probes,
+                    ) {
                         drawn[position as usize / 8] |= 1 << (position % 8);
                     }
                 }

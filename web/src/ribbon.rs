@@ -4,14 +4,19 @@
 use filterblock::{HashSeed, KeyHasher};
 use serde_json::{Value, json};
 
-use crate::picture::reduce;
-
 /// The coefficients of a row.
 const WIDTH: u32 = 8;
 /// Slots beyond the number of keys.
 const SPARE: u32 = 6;
 /// Each seed gives other equations. One of a few has a solution.
 const SEEDS: u64 = 200;
+
+/// Maps a hash to `0..range`, as docs/FORMAT.md defines it.
+pub(crate) fn reduce(hash: u64, range: u32) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "below `range`")]
+    let reduced = ((u128::from(hash) * u128::from(range)) >> 64) as u32;
+    reduced
+}
 
 /// The equation of a key: the sum of the solution's rows `start + i`, for every bit `i` that is set
 /// in `coefficients`, equals the fingerprint. Bit 0 is always set.

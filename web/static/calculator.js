@@ -96,6 +96,9 @@ filterblock.tools.push((engine, link) => {
         const cell = (text) => element('td', { class: 'n', text });
         let isInMemory = false;
         const taken = plan.filters.filter((row) => !row.refused);
+        // The number of keys differs between kinds only if it is solved for.
+        const isKeys = solve() === 'keys';
+        byId('kinds-keys').hidden = !isKeys;
         for (const row of taken) {
             if (row.in_memory_only && !isInMemory) {
                 isInMemory = true;
@@ -103,7 +106,7 @@ filterblock.tools.push((engine, link) => {
             }
             rows.push(element('tr', {}, [
                 element('th', { scope: 'row', text: row.filter }),
-                cell(whole(row.keys)), cell(whole(row.len_bytes)), cell(significant(row.bits_per_key)), cell(percent(row.expected_false_positive_rate)),
+                ...(isKeys ? [cell(whole(row.keys))] : []), cell(whole(row.len_bytes)), cell(significant(row.bits_per_key)), cell(percent(row.expected_false_positive_rate)),
                 cell(row.probes ?? '–'), cell(significant(row.lines_if_absent)), cell(significant(row.lines_if_present)),
             ]));
         }

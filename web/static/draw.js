@@ -27,7 +27,8 @@
         return value.toFixed(Math.min(digits, 9));
     }
     const percent = (share) => (share === null || share === undefined ? '–' : `${significant(share * 100)} %`);
-    const whole = (value) => (value === null || value === undefined ? '–' : value.toLocaleString('en'));
+    const grouped = (text) => (/^\d+$/.test(text) ? text.replace(/\B(?=(\d{3})+$)/g, ',') : text);
+    const whole = (value) => (value === null || value === undefined ? '–' : typeof value === 'string' ? grouped(value) : value.toLocaleString('en'));
     function bytes(len) {
         const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
         let unit = 0;

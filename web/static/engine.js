@@ -65,6 +65,12 @@
         };
     }
 
+    // Parses an answer. Integers above 2^53 become text, so that no digit is lost.
+    function read(text) {
+        const isLong = (value, source) => typeof value === 'number' && !Number.isSafeInteger(value) && /^\d+$/.test(source ?? '');
+        return JSON.parse(text, (key, value, context) => (isLong(value, context?.source) ? context.source : value));
+    }
+
     async function compile() {
         const packed = Uint8Array.from(atob(self.filterblockModule), (c) => c.charCodeAt(0));
         const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
@@ -80,7 +86,7 @@
         return {
             text: (request) => engine.ask(request),
             ask(request) {
-                const answer = JSON.parse(engine.ask(request));
+                const answer = read(engine.ask(request));
                 if (answer.error) throw new Error(answer.error);
                 return answer;
             },
@@ -117,7 +123,7 @@
                     return { error: `the page failed on this file (${data.failed}); every key may be present`, isLost: true };
                 }
                 this.reads = data.reads;
-                return JSON.parse(data.answer);
+                return read(data.answer);
             };
             const answered = this.queue.then(run);
             this.queue = answered.catch(() => {});

@@ -180,6 +180,8 @@ filterblock.tools.push((engine, link) => {
     byId('verify').addEventListener('click', verify);
     const chosen = () => byId('file').files[0];
     [byId('file'), byId('format'), byId('key-form')].forEach((input) => input.addEventListener('change', () => chosen() && open(chosen())));
+    // The same file may be chosen again, after it has changed.
+    byId('file').addEventListener('click', () => { byId('file').value = ''; });
     const drop = byId('drop');
     self.addEventListener('dragover', (event) => {
         event.preventDefault();

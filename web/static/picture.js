@@ -158,6 +158,6 @@ filterblock.tools.push((engine, link) => {
         go(to());
     }));
     byId('picture-form').addEventListener('submit', (event) => event.preventDefault());
-    byId('picture-form').addEventListener('input', (event) => (event.target.name === 'picture-kind' ? reset() : compute(steps.length - 1)));
+    byId('picture-form').addEventListener('input', (event) => (event.target.name === 'picture-kind' ? reset() : compute(Infinity)));
     reset();
 });
