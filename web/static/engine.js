@@ -82,11 +82,21 @@
     // The core in the page. `ask` returns the answer, or throws its refusal.
     async function start() {
         const state = { readFile() { throw new Error('files are read in the worker'); } };
-        const engine = connect(await WebAssembly.instantiate(await module, importsFor(state)), state);
+        const compiled = await module;
+        let engine = connect(await WebAssembly.instantiate(compiled, importsFor(state)), state);
+        const text = (request) => {
+            try {
+                return engine.ask(request);
+            } catch (error) {
+                // The memory of a module that has stopped cannot be trusted.
+                engine = connect(new WebAssembly.Instance(compiled, importsFor(state)), state);
+                throw new Error(`the page failed (${error.message}); try other numbers`);
+            }
+        };
         return {
-            text: (request) => engine.ask(request),
+            text,
             ask(request) {
-                const answer = read(engine.ask(request));
+                const answer = read(text(request));
                 if (answer.error) throw new Error(answer.error);
                 return answer;
             },

@@ -59,6 +59,17 @@ async function links(open) {
     console.log('links, the four unknowns, wrong numbers and sliders');
 }
 
+// Drops a file on the page.
+async function dropped(tab, path) {
+    const name = path.split('/').at(-1);
+    await tab.evaluate((called, content) => {
+        const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File([Uint8Array.from(atob(content), (c) => c.charCodeAt(0))], called));
+        document.getElementById('drop').dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer }));
+    }, name, readFileSync(path).toString('base64'));
+    await tab.waitForFunction((called) => document.getElementById('file-status').textContent.startsWith(`${called}: filter-block`), {}, name);
+}
+
 async function keyboard(open, root) {
     const tab = await open();
     await tab.keyboard.press('Tab');
@@ -77,6 +88,7 @@ async function keyboard(open, root) {
     await tab.focus('#verify');
     await tab.keyboard.press('Enter');
     await tab.waitForFunction(() => document.getElementById('verify-status').textContent.startsWith('Sound'));
+    await dropped(tab, join(root, 'tests/golden/v1-bloom-1000.fb'));
     await tab.focus('#tab-inspector');
     await tab.keyboard.press('ArrowRight');
     for (const kind of ['bloom', 'blocked-bloom', 'ribbon']) {
@@ -93,7 +105,7 @@ async function keyboard(open, root) {
         await type(tab, 'picture-ask', 'peach');
     }
     await tab.done();
-    console.log('keyboard: tabs, keys of a file, verification, all steps of three pictures');
+    console.log('keyboard: tabs, keys of a file, verification, all steps of three pictures; a dropped file');
 }
 
 // Nothing can leave: a connection fails, even from the page's own scripts.
