@@ -11,6 +11,7 @@ mod demo;
 mod diff;
 mod export;
 mod failure;
+mod fields;
 mod filter_choice;
 mod foreign;
 mod html;

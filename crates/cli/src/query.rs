@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::block_file::FilterFile;
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::ask::Question;
-use super::foreign::{Asked, FileArguments, ValueType};
+use super::foreign::{Asked, FileArguments, ValueType, value_type};
 use super::key_range::KeyRange;
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::secret::SecretArguments;
@@ -94,7 +94,7 @@ pub struct Arguments {
     #[command(flatten)]
     foreign: FileArguments,
     /// The type of Parquet values: int32, int64, uint32, uint64, float, double, utf8, bytes or uuid
-    #[arg(long = "type", value_enum, value_name = "TYPE", hide_possible_values = true)]
+    #[arg(long = "type", value_parser = value_type(), value_name = "TYPE", hide_possible_values = true)]
     #[arg(conflicts_with = "hex", help_heading = "Files of other engines")]
     value_type: Option<ValueType>,
     #[command(flatten)]
