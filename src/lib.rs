@@ -105,7 +105,7 @@ pub use extractor::PrefixExtractor;
 pub use hash::{HashIdentity, HashSeed, KeyHash, KeyHasher, Secret};
 pub use hash_kind::{Fingerprint, HashKind};
 pub use kinds::{Columns, FilterKind, FilterView};
-pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
+pub use policy::{AboveBottom, ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 pub use spec::FilterSpec;
 
 /// Returns the name of the instruction set that queries use on this processor: `"avx512"`,
