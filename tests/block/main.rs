@@ -8,6 +8,7 @@ mod chosen_keys;
 mod compact;
 mod damage;
 mod extractors;
+mod frozen;
 mod golden;
 #[cfg(feature = "mmap")]
 mod mapped;

@@ -488,7 +488,7 @@ filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *bu
  * `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
  *
  * Returns `INVALID` if `spec` is not that of a range filter, if the builder's own spec is one, if the
- * builder has prefixes, and after the first key. Then the builder stays as it was.
+ * builder has prefixes without whole keys, and after the first key. Then the builder stays as it was.
  */
 filterblock_code filterblock_builder_set_ranges(struct filterblock_builder *builder,
                                                 const char *spec,
@@ -551,7 +551,8 @@ void filterblock_builder_add_keys(struct filterblock_builder *builder,
  * Adds a prefix of `prefix_len` bytes, after `filterblock_builder_set_prefixes`.
  *
  * If the builder has no prefixes, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
- * fail.
+ * fail. With a range filter, finishing will also fail if the key that was added last does not begin
+ * with the prefix.
  */
 void filterblock_builder_add_prefix(struct filterblock_builder *builder,
                                     const void *prefix,

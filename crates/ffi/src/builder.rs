@@ -180,7 +180,7 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
 /// `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
 ///
 /// Returns `INVALID` if `spec` is not that of a range filter, if the builder's own spec is one, if the
-/// builder has prefixes, and after the first key. Then the builder stays as it was.
+/// builder has prefixes without whole keys, and after the first key. Then the builder stays as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_ranges(
     builder: Option<&mut Builder>,
@@ -295,7 +295,8 @@ pub unsafe extern "C" fn filterblock_builder_add_keys(
 /// Adds a prefix of `prefix_len` bytes, after `filterblock_builder_set_prefixes`.
 ///
 /// If the builder has no prefixes, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
-/// fail.
+/// fail. With a range filter, finishing will also fail if the key that was added last does not begin
+/// with the prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_add_prefix(
     builder: Option<&mut Builder>,
@@ -309,7 +310,7 @@ pub unsafe extern "C" fn filterblock_builder_add_prefix(
     builder.add(|builder| match prefix {
         Some(_) if !has_prefixes => Err(Lost::NoPrefixes),
         Some(prefix) => {
-            builder.add(prefix);
+            builder.add_prefix(prefix);
             Ok(())
         }
         None => Err(Lost::NullKey),

@@ -186,8 +186,37 @@ fn ranges_that_cannot_be_set_leave_the_builder_alone() {
         assert!(filter.may_contain(b"apple"));
     }
     let mut prefixes = builder_of_table("bloom:10", &hasher);
-    set_prefixes(&mut prefixes, "first-2", true).unwrap();
+    set_prefixes(&mut prefixes, "first-2", false).unwrap();
     assert_eq!(set_ranges(&mut prefixes, "grafite:9"), Code::Invalid);
+}
+
+#[test]
+fn ranges_lie_beside_prefixes_of_whole_keys() {
+    let hasher = hasher();
+    let builder = || {
+        let mut builder = builder_of_table("bloom:20", &hasher);
+        set_prefixes(&mut builder, "first-5", true).unwrap();
+        assert_eq!(set_ranges(&mut builder, "grafite:fpr=0.001"), Code::Ok);
+        builder
+    };
+    let mut sound = builder();
+    for key in (0..N).map(key) {
+        add(&mut sound, &key);
+        add_prefix(&mut sound, &key[..5]);
+    }
+    let bytes = finish(&mut sound).unwrap();
+    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+    for i in 0..N {
+        assert!(filter.may_contain(&key(i)) && filter.may_contain_prefix("first-5", &key(i)[..5]));
+        assert!(ask(&filter, &bytes, &hasher, &key(i), b"", true));
+    }
+    assert!(!filter.may_contain_prefix("first-5", b"other"));
+    assert!(!ask(&filter, &bytes, &hasher, b"", b"key 0", true), "a prefix is no key");
+    // The range filter would deny a key that only `add_prefix` got.
+    let mut misused = builder();
+    add(&mut misused, b"apple");
+    add_prefix(&mut misused, b"pear");
+    assert_eq!(finish(&mut misused).unwrap_err().code, Code::Invalid);
 }
 
 #[test]
