@@ -40,7 +40,7 @@
 //! | To | Use |
 //! |---|---|
 //! | build a filter | [`FilterBuilder`], [`PartitionedBuilder`] |
-//! | choose a kind and a size | [`FilterSpec`], [`FilterKind`], [`FilterPolicy`], [`planning`] |
+//! | choose a kind and a size | [`FilterSpec`], [`FilterKind`], [`FilterPolicy`], [`planning`], [`BlockPlan`] |
 //! | open a block | [`FilterBlock::open`], [`Expected`], [`Verify`], [`TableFilter`] |
 //! | ask many filters | [`FilterSet`] |
 //! | take prefixes from keys | [`PrefixExtractor`] |
@@ -93,10 +93,10 @@ mod sync;
 pub mod variants;
 
 pub use block::{
-    Added, AlignedBytes, Answer, DamageHandler, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSetCounts,
-    FilterSetShrunk, FilterSlot, IfMapped, LockedBlock, Metadata, Partition, PartitionEntry, PartitionIndex,
-    PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Shrunk, Statistics, TableFilter, VerifiedFilter,
-    VerifiedTrailer, Verify, compact, layout,
+    Added, AlignedBytes, Answer, BlockPlan, DamageHandler, Expected, FilterBlock, FilterBuilder, FilterSet,
+    FilterSetCounts, FilterSetShrunk, FilterSlot, Goal, IfMapped, LockedBlock, Metadata, Partition, PartitionEntry,
+    PartitionIndex, PartitionedBuilder, Reclaimer, SelfCheck, SharedBytes, Shrunk, Statistics, TableFilter,
+    VerifiedFilter, VerifiedTrailer, Verify, compact, layout,
 };
 #[cfg(feature = "mmap")]
 pub use block::{Mapped, Populate};
@@ -105,7 +105,7 @@ pub use extractor::PrefixExtractor;
 pub use hash::{HashIdentity, HashSeed, KeyHash, KeyHasher, Secret};
 pub use hash_kind::{Fingerprint, HashKind};
 pub use kinds::{Columns, FilterKind, FilterView};
-pub use policy::{ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
+pub use policy::{AboveBottom, ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 pub use spec::FilterSpec;
 
 /// Returns the name of the instruction set that queries use on this processor: `"avx512"`,

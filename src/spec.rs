@@ -75,6 +75,18 @@ impl FilterSpec {
         Self::bits_per_key(kind, offered).ok()
     }
 
+    /// Returns the specification of a kind with the lowest FPR that the kind supports, or `None` if
+    /// the kind takes no budget.
+    #[must_use]
+    pub fn of_lowest_rate(kind: FilterKind) -> Option<Self> {
+        let most = match kind.budgets() {
+            Budgets::None => return None,
+            Budgets::UpTo(millibits) => f64::from(millibits) / 1000.0,
+            Budgets::Widths(widths) => f64::from(*widths.last()?),
+        };
+        Self::bits_per_key(kind, most).ok()
+    }
+
     /// Specifies the smallest filter with an expected FPR of at most `rate`. The exact formula of
     /// the kind for many keys gives the expected FPR.
     ///

@@ -72,6 +72,8 @@ impl Run {
         // Derived from other choices, so that stored inputs keep their meaning.
         let extractors = ["none", "fixed:3", "fixed:5", "capped:4", "delimiter: ", "row-column:0x20", "delimiter:0"];
         let extractor = extractors[(usize::from(first) + usize::from(third)) % extractors.len()];
+        let ranges = ["", "", "grafite:fpr=0.01", "grafite:L=16:9"][usize::from(third ^ second >> 1) % 4];
+        let ranges = (!ranges.is_empty()).then(|| Arc::new(ranges.parse::<FilterSpec>().unwrap()) as _);
         let spec: FilterSpec =
             ["blocked-bloom:10", "bloom:2", "ribbon:7", "full"][usize::from(first / 3 % 4)].parse().unwrap();
         Options {
@@ -79,6 +81,7 @@ impl Run {
             durability: self.durability,
             hash_seed: Some(first.into()),
             prefix_extractor: extractor.parse().unwrap(),
+            range_filter: ranges,
             filter: (second & 1 == 0).then(|| Arc::new(spec) as _),
             verify: if second & 2 == 0 { Verify::OnFirstTouch } else { Verify::AtOpen },
             compression: if second & 4 == 0 { Compression::None } else { Compression::Lz4 },

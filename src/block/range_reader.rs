@@ -63,6 +63,18 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.place == 0 && self.ranges.as_deref().is_some_and(is_usable)
     }
 
+    /// Returns the expected false-positive rate for ranges: the share of ranges without a key that get
+    /// "maybe". It is a bound for ranges of the length for which the filter was built, or for scans
+    /// between neighbouring keys. Returns `None` if there is no usable range filter.
+    #[must_use]
+    pub fn expected_range_rate(&self) -> Option<f64> {
+        if !self.has_ranges() {
+            return None;
+        }
+        let of_part = |part: &Part| part.geometry.expected_rate(0, 0);
+        Some(self.part_beside().map_or_else(|| self.expected_false_positive_rate(), of_part))
+    }
+
     /// Returns why the range filter beside the block's filter cannot be used. The block's filter
     /// itself is sound. Returns `None` if the range filter is usable, or if there is none.
     #[must_use]

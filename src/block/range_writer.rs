@@ -52,7 +52,7 @@ impl FilterBuilder {
             payload.truncate(len);
         }
         let content = Content::Filter { shape, geometry };
-        let trailer = Trailer { added: Added::Ranges, ..self.trailer(num_keys, len as u64, content) };
+        let trailer = Trailer { added: Added::Ranges, extractor: None, ..self.trailer(num_keys, len as u64, content) };
         trailer.append_to(&mut payload).map_err(no_memory)?;
         Ok(payload)
     }

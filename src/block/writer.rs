@@ -104,14 +104,18 @@ impl FilterBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes
-    /// ([`MAX_EXTRACTOR_LEN_BYTES`]).
+    /// ([`MAX_EXTRACTOR_LEN_BYTES`]), or if prefixes were declared before and a key or prefix was
+    /// added since: under the new name, the filter would deny the prefixes of the keys so far.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
             let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try fixed:8");
             return Err(Error::invalid("extractor name", extractor, reason));
         }
-        if self.keys.is_some() {
+        if self.spec.is_for_ranges() || self.keys.is_some() && !whole_keys_too {
             return Err(Error::invalid("prefixes", extractor, NO_PREFIXES));
+        }
+        if self.extractor.is_some() && !self.is_empty() {
+            return Err(Error::invalid("prefixes", extractor, PREFIXES_TWICE));
         }
         self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
         self.extractor = Some(extractor.to_owned());
@@ -122,7 +126,8 @@ impl FilterBuilder {
     /// range ask the range filter. Each of the two is a block with checksums of its own: see
     /// [`Metadata::ranges_len_bytes`](super::Metadata::ranges_len_bytes).
     ///
-    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed).
+    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). Add
+    /// prefixes with [`add_prefix`](Self::add_prefix).
     ///
     /// ```
     /// use std::ops::Bound::Included;
@@ -142,8 +147,8 @@ impl FilterBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if `ranges` is not the specification of a range filter, or the
-    /// builder's own specification is one, if the builder has prefixes, or if a key was added
-    /// before.
+    /// builder's own specification is one, if the builder has prefixes without whole keys, or if a
+    /// key was added before.
     pub fn with_ranges(mut self, ranges: FilterSpec) -> Result<Self> {
         let invalid = |reason| Err(Error::invalid("range filter", ranges, reason));
         if !ranges.is_for_ranges() {
@@ -152,7 +157,7 @@ impl FilterBuilder {
         if self.spec.is_for_ranges() {
             return invalid("the filter answers for ranges already; leave out with_ranges");
         }
-        if self.added != Added::WholeKeys {
+        if !self.added.whole_keys() {
             return invalid(NO_PREFIXES);
         }
         if !self.is_empty() {
@@ -245,6 +250,35 @@ impl FilterBuilder {
         }
     }
 
+    /// Adds a prefix of the key that was added last, to the filter but not to the range filter
+    /// beside it. For a builder without a range filter it is the same as [`add`](Self::add).
+    ///
+    /// With a range filter, [`finish`](Self::finish) returns an error if the last key does not begin
+    /// with `prefix`, or if the builder is not one of prefixes: the range filter would deny a key
+    /// that was added in this way.
+    ///
+    /// ```
+    /// use filterblock::{FilterBuilder, HashSeed, PrefixExtractor};
+    ///
+    /// let extractor: PrefixExtractor = "delimiter:/".parse()?;
+    /// let builder = FilterBuilder::new("bloom:10".parse()?, HashSeed(42)).with_prefixes(extractor.name(), true)?;
+    /// let mut builder = builder.with_ranges("grafite:fpr=0.01".parse()?)?;
+    /// for key in [b"user1/name", b"user2/name", b"user2/town"] {
+    ///     builder.add(key);
+    ///     extractor.prefixes(key).for_each(|prefix| builder.add_prefix(prefix));
+    /// }
+    /// let block = builder.finish()?;
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    pub fn add_prefix(&mut self, prefix: &[u8]) {
+        if let Some(keys) = &self.keys {
+            self.has_hash_alone |= !self.added.prefixes() || !keys.last_begins_with(prefix);
+        }
+        if !self.spec.is_for_ranges() {
+            self.put_hash(self.hasher.of(prefix));
+        }
+    }
+
     fn add_to_ranges(&mut self, key: &[u8]) {
         if let Some(keys) = &mut self.keys {
             self.is_short_of_memory |= keys.add(key).is_err();
@@ -318,7 +352,8 @@ impl FilterBuilder {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         self.has_hash_alone |= self.keys.is_some() && !hashes.is_empty();
         if self.has_hash_alone {
-            let reason = "a range filter needs the bytes of its keys; add keys with add or add_hashed";
+            let reason = "a range filter needs the bytes of its keys; add keys with add or add_hashed, and only \
+                          prefixes of the last key with add_prefix";
             return Err(Error::invalid("keys", "added by their hashes alone", reason));
         }
         if let Some(keys) = self.keys.take() {
@@ -459,8 +494,8 @@ impl FilterBuilder {
 }
 
 const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
-/// A prefix that is added is no key, and a filter of prefixes alone has no keys.
-const NO_PREFIXES: &str = "a range filter cannot lie beside prefixes; build two filters";
+const PREFIXES_TWICE: &str = "prefixes were declared and added before; declare them once, before the first one";
+const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
 
 /// A payload and the fields that its trailer needs.
 struct Encoded {

@@ -42,8 +42,8 @@ impl Kind for BlockedBloom {
 
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let size = plain::size(budget, num_keys, LINE_LEN_BYTES as u64).ok_or(TOO_LARGE)?;
-        let rate = expected_rate(num_keys, size.len_bytes, math::line_probes(size.millibits));
-        Ok(Planned::in_one_line(size.len_bytes, rate))
+        let probes = math::line_probes(size.millibits);
+        Ok(Planned::in_one_line(size.len_bytes, expected_rate(num_keys, size.len_bytes, probes), probes))
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {

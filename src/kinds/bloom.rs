@@ -54,7 +54,7 @@ impl Kind for Bloom {
         let fill = math::exact_rate(num_keys * u64::from(probes), size.len_bytes * 8, 1);
         let [lines_if_absent, lines_if_present] = scattered_lines(fill, size.len_bytes, probes);
         let rate = expected_rate(num_keys, size.len_bytes, probes);
-        Ok(Planned { lines_if_absent, lines_if_present, ..Planned::in_one_line(size.len_bytes, rate) })
+        Ok(Planned { lines_if_absent, lines_if_present, ..Planned::in_one_line(size.len_bytes, rate, probes) })
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory> {

@@ -39,7 +39,7 @@ impl Kind for Empty {
     }
 
     fn plan(_: Budget, _: u64) -> std::result::Result<Planned, &'static str> {
-        Ok(Planned::in_one_line(0, 1.0))
+        Ok(Planned::in_one_line(0, 1.0, 0))
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory> {
@@ -71,7 +71,7 @@ impl Kind for Full {
     }
 
     fn plan(_: Budget, _: u64) -> std::result::Result<Planned, &'static str> {
-        Ok(Planned::in_one_line(0, 1.0))
+        Ok(Planned::in_one_line(0, 1.0, 0))
     }
 
     fn build(_: Budget, _: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {

@@ -77,6 +77,8 @@ pub(crate) struct Planned {
     /// The length of the record in the trailer's extension.
     pub(crate) record_len_bytes: usize,
     pub(crate) rate: f64,
+    /// The number of bits that a query tests, as [`Geometry::probes`](super::Geometry::probes).
+    pub(crate) probes: u32,
     /// The mean number of cache lines that a query of an absent key reads.
     pub(crate) lines_if_absent: f64,
     /// The mean number of cache lines that a query of a present key reads.
@@ -86,9 +88,9 @@ pub(crate) struct Planned {
 impl Planned {
     /// Returns the plan of a filter without a record whose queries read one cache line, or none if
     /// the payload is empty.
-    pub(super) fn in_one_line(len_bytes: u64, rate: f64) -> Self {
+    pub(super) fn in_one_line(len_bytes: u64, rate: f64, probes: u32) -> Self {
         let lines = if len_bytes == 0 { 0.0 } else { 1.0 };
-        Self { len_bytes, record_len_bytes: 0, rate, lines_if_absent: lines, lines_if_present: lines }
+        Self { len_bytes, record_len_bytes: 0, rate, probes, lines_if_absent: lines, lines_if_present: lines }
     }
 }
 

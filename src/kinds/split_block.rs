@@ -171,7 +171,7 @@ fn rate_of_many(lanes: Lanes, millibits: u32) -> f64 {
 
 fn plan(lanes: Lanes, budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
     let size = plain::size(budget, num_keys, lanes.block_len_bytes() as u64).ok_or(TOO_LARGE)?;
-    Ok(Planned::in_one_line(size.len_bytes, expected_rate(lanes, num_keys, size.len_bytes)))
+    Ok(Planned::in_one_line(size.len_bytes, expected_rate(lanes, num_keys, size.len_bytes), math::LANES))
 }
 
 fn blank<K: SetBits>(lanes: Lanes, budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> {

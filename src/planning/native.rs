@@ -125,6 +125,13 @@ impl Plan {
         self.planned.rate
     }
 
+    /// Returns the number of bits that a query of a present key tests: probes of a Bloom filter,
+    /// columns of a ribbon, bits of a fingerprint. It is 0 for filters without such bits.
+    #[must_use]
+    pub fn probes(&self) -> u32 {
+        self.planned.probes
+    }
+
     /// Returns the mean number of cache lines of 64 bytes that a query of an absent key reads.
     /// Neighbouring lines count separately. This is the number of cache misses if the filter is in
     /// memory, but not in the processor's caches.

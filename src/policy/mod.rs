@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | a [`FilterSpec`] | none | the same filter for every table |
 //! | [`ByLevel`] | the table's level | a fast kind above, a small kind at the bottom |
+//! | [`AboveBottom`] | whether a deeper level holds keys of the table's range | range filters for short scans |
 //! | [`Monkey`] | the keys of each level | the fewest block reads for a number of bits per key |
 //! | [`MemoryBudget`] | the keys and the filter bytes of each level | the fewest block reads for a number of bytes |
 
@@ -192,6 +193,30 @@ impl FilterPolicy for ByLevel {
             _ if table.bottommost => self.bottom,
             _ => self.middle,
         })
+    }
+}
+
+/// The same filter for every table above the bottom, and none for the bottommost tables. It is meant
+/// for range filters.
+///
+/// At a size ratio of ten, the bottom holds nine tenths of the keys. So a short scan that finds keys
+/// finds them mostly there, and nothing in the tables above: these are the reads to save, and their
+/// filters take a tenth of the memory.
+///
+/// ```
+/// use filterblock::{AboveBottom, FilterPolicy, TableShape};
+///
+/// let policy = AboveBottom("grafite:fpr=0.01".parse()?);
+/// assert_eq!(policy.choose(&TableShape::new(1000, 0, false)), Some(policy.0));
+/// assert_eq!(policy.choose(&TableShape::new(1000, 2, true)), None);
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AboveBottom(pub FilterSpec);
+
+impl FilterPolicy for AboveBottom {
+    fn choose(&self, table: &TableShape) -> Option<FilterSpec> {
+        (!table.bottommost).then_some(self.0)
     }
 }
 

@@ -8,6 +8,7 @@ mod chosen_keys;
 mod compact;
 mod damage;
 mod extractors;
+mod frozen;
 mod golden;
 #[cfg(feature = "mmap")]
 mod mapped;
@@ -21,5 +22,6 @@ mod set;
 mod set_budget;
 mod shrink;
 mod support;
+mod threads;
 mod verified;
 mod verified_trailer;

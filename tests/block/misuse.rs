@@ -39,6 +39,19 @@ fn of_keys() -> Vec<u8> {
 }
 
 #[test]
+fn prefixes_are_declared_once() {
+    // Under another name, or with whole keys, the filter would deny what was added before.
+    for (extractor, whole_keys_too) in [("first-5", false), ("first-7", true)] {
+        let declared = builder().with_prefixes("first-3", true).unwrap().with_prefixes("first-7", false).unwrap();
+        assert!(declared.clone().with_prefixes(extractor, whole_keys_too).is_ok());
+        let mut filled = declared;
+        filled.add(&key(1)[..7]);
+        let error = filled.with_prefixes(extractor, whole_keys_too).unwrap_err();
+        assert!(matches!(error, Error::Invalid { what: "prefixes", .. }), "{error}");
+    }
+}
+
+#[test]
 fn blocks_of_prefixes_deny_no_whole_key() {
     let bytes = of_prefixes(false);
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {

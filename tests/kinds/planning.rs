@@ -143,6 +143,7 @@ fn plans_agree_with_the_built_filters() {
                 (0..keys).for_each(|key| builder.add(&key.to_string().into_bytes()));
                 let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
                 let info = block.metadata();
+                assert_eq!(info.probes, plan.probes(), "{spec}, {keys} keys");
                 let built = info.block_len_bytes as f64;
                 let planned = block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).unwrap() as f64;
                 let off = built / planned - 1.0;

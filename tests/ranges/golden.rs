@@ -12,7 +12,7 @@ use super::key_sets::mix;
 const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
 const TABLE: [u8; 16] = *b"golden table id.";
 /// Name, specification, and the kind of the keys.
-const FILES: [(&str, &str, fn(u64) -> Vec<u8>); 7] = [
+const FILES: [(&str, &str, fn(u64) -> Vec<u8>); 8] = [
     ("v1-grafite-3.fb", "grafite:fpr=0.01", decimal),
     ("v1-grafite-1000.fb", "grafite:fpr=0.01", decimal),
     ("v1-grafite-16-1000.fb", "grafite:L=16:fpr=0.01", integer),
@@ -20,6 +20,7 @@ const FILES: [(&str, &str, fn(u64) -> Vec<u8>); 7] = [
     ("v1-siphash-grafite-1000.fb", "grafite:L=1024:18", integer),
     ("v1-bloom-and-grafite-1000.fb", "grafite:fpr=0.01", decimal),
     ("v1-partitioned-grafite-1000.fb", "grafite:fpr=0.01", decimal),
+    ("v1-prefixes-and-grafite-1000.fb", "grafite:fpr=0.01", decimal),
 ];
 
 fn decimal(i: u64) -> Vec<u8> {
@@ -70,12 +71,20 @@ fn written((name, spec, key): (&str, &str, fn(u64) -> Vec<u8>)) -> Vec<u8> {
         keys(name, key).iter().for_each(|key| builder.add(key).unwrap());
         return builder.finish().unwrap();
     }
-    let mut builder = match name.contains("bloom-and") {
-        true => FilterBuilder::new("bloom:10".parse().unwrap(), hasher(name)).with_ranges(spec).unwrap(),
-        false => FilterBuilder::new(spec, hasher(name)),
+    let bloom = || FilterBuilder::new("bloom:10".parse().unwrap(), hasher(name));
+    let has_prefixes = name.contains("prefixes-and");
+    let builder = match name {
+        _ if has_prefixes => bloom().with_prefixes("fixed:8", true).unwrap().with_ranges(spec).unwrap(),
+        _ if name.contains("bloom-and") => bloom().with_ranges(spec).unwrap(),
+        _ => FilterBuilder::new(spec, hasher(name)),
+    };
+    let mut builder = builder.with_table_id(TABLE);
+    for key in keys(name, key) {
+        builder.add(&key);
+        if has_prefixes {
+            builder.add_prefix(&key[..8]);
+        }
     }
-    .with_table_id(TABLE);
-    keys(name, key).iter().for_each(|key| builder.add(key));
     builder.finish().unwrap()
 }
 

@@ -2,9 +2,11 @@
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-use filterblock::{Answer, Error, FilterKind, FilterSpec, Monkey, TableFilter, Verify, planning::Plan};
+use filterblock::{
+    Answer, Error, Expected, FilterBlock, FilterKind, FilterSpec, Monkey, TableFilter, Verify, planning::Plan,
+};
 
-use super::support::{Keys, block, builder, hasher, open};
+use super::support::{Keys, TABLE, block, builder, hasher, open};
 
 fn keys() -> Keys {
     (0..100u32).map(|i| format!("key{i:05}").into_bytes()).collect()
@@ -58,16 +60,54 @@ fn a_key_without_its_bytes_is_an_error_at_finish() {
 }
 
 #[test]
-fn range_filters_refuse_prefixes_and_other_kinds() {
+fn range_filters_refuse_other_kinds_and_prefixes_without_keys() {
     let ranges = || "grafite:fpr=0.01".parse().unwrap();
     assert!(builder("bloom:10").with_ranges("bloom:10".parse().unwrap()).is_err());
     assert!(builder("grafite:9").with_ranges(ranges()).is_err());
-    assert!(builder("bloom:10").with_prefixes("fixed:8", true).unwrap().with_ranges(ranges()).is_err());
-    assert!(builder("bloom:10").with_ranges(ranges()).unwrap().with_prefixes("fixed:8", true).is_err());
+    assert!(builder("bloom:10").with_prefixes("fixed:8", false).unwrap().with_ranges(ranges()).is_err());
+    assert!(builder("bloom:10").with_ranges(ranges()).unwrap().with_prefixes("fixed:8", false).is_err());
     assert!(builder("grafite:9").with_prefixes("fixed:8", true).is_err());
     let mut late = builder("bloom:10");
     late.add(b"key");
     assert!(late.with_ranges(ranges()).is_err());
+}
+
+#[test]
+fn a_range_filter_beside_prefixes_holds_only_whole_keys() {
+    let ranges = || "grafite:fpr=0.001".parse().unwrap();
+    let both = |ranges_first: bool| match ranges_first {
+        true => builder("bloom:10").with_ranges(ranges()).unwrap().with_prefixes("fixed:4", true).unwrap(),
+        false => builder("bloom:10").with_prefixes("fixed:4", true).unwrap().with_ranges(ranges()).unwrap(),
+    };
+    for ranges_first in [true, false] {
+        let mut builder = both(ranges_first);
+        for key in &keys() {
+            builder.add(key);
+            builder.add_prefix(&key[..4]);
+        }
+        let hasher = hasher();
+        let expected = Expected::of_table(TABLE, &hasher).with_prefixes("fixed:4").with_num_entries(100);
+        let block = FilterBlock::open(builder.finish().unwrap(), &expected, Verify::AtOpen).unwrap();
+        assert!(block.has_ranges(), "{:?}", block.ranges_error());
+        for key in &keys() {
+            assert!(block.may_contain(key) && block.may_contain_prefix("fixed:4", &key[..4]));
+            assert!(block.may_contain_range(Included(key), Included(key)));
+        }
+        assert!(block.may_contain_prefix("fixed:4", b"key0") && !block.may_contain_prefix("fixed:4", b"key1"));
+        assert!(!block.may_contain_range(Included(b""), Excluded(b"key00000")), "a prefix is no key");
+    }
+    // A key that only `add_prefix` gets would be denied.
+    let mut misused = both(true);
+    misused.add(b"one key");
+    misused.add_prefix(b"two");
+    assert!(matches!(misused.finish().unwrap_err(), Error::Invalid { what: "keys", .. }));
+    let mut first = both(true);
+    first.add_prefix(b"");
+    assert!(first.finish().is_err());
+    let mut undeclared = builder("bloom:10").with_ranges(ranges()).unwrap();
+    undeclared.add(b"key");
+    undeclared.add_prefix(b"key");
+    assert!(undeclared.finish().is_err());
 }
 
 #[test]

@@ -13,6 +13,7 @@ const EXAMPLES: &str = "Examples:
   peers measure --sizes 10k --mixes negative --forms hash --modes single,batch --many-mb 0 --passes 15
   peers measure --out ../record/peers.csv                  everything: about an hour, 12 GB of memory
   peers variants --out ../record/variants.csv              filters that take keys one by one: a few minutes
+  peers ranges --out ../record/ranges.csv                  range filters: less than a minute
   peers report ../record/peers.csv --docs ../../docs       tables and pictures of BENCHMARKS.md
   peers report ../record/variants.csv --docs ../../docs    the table of VARIANTS.md
 
@@ -36,6 +37,9 @@ pub enum Command {
     /// Measures filters that take keys one by one. `--out` writes a CSV.
     #[command(after_help = EXAMPLES)]
     Variants(Variants),
+    /// Measures range filters. `--out` writes a CSV.
+    #[command(after_help = EXAMPLES)]
+    Ranges(Ranges),
     /// Makes the tables and pictures of docs/BENCHMARKS.md, or the table of docs/VARIANTS.md, from
     /// a CSV.
     Report(Report),
@@ -157,10 +161,30 @@ pub struct Variants {
     pub out: Option<PathBuf>,
 }
 
+/// Options of `ranges`.
+#[derive(Debug, Args)]
+pub struct Ranges {
+    /// Numbers of keys in a filter, like 10k, 1M.
+    #[arg(long, value_delimiter = ',', default_value = "10k,1M", value_parser = size)]
+    pub sizes: Vec<usize>,
+    /// Number of passes. Each pass builds and asks every filter once.
+    #[arg(long, default_value = "11", value_parser = size)]
+    pub passes: usize,
+    /// Number of ranges of each sort that a pass asks.
+    #[arg(long, default_value = "200k", value_parser = size)]
+    pub queries: usize,
+    /// The core to run on; by default the last one that the process may use.
+    #[arg(long)]
+    pub cpu: Option<usize>,
+    /// The CSV to write. Without it, the results are only printed.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
 /// Options of `report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The CSV that `measure` or `variants` wrote.
+    /// The CSV that `measure`, `variants` or `ranges` wrote.
     pub csv: PathBuf,
     /// The folder that has BENCHMARKS.md and VARIANTS.md, and gets the pictures.
     #[arg(long, default_value = "../../docs")]

@@ -2,7 +2,7 @@
 //! CPU time of the thread.
 //!
 //! `measure` writes a CSV about filters that are built once. `variants` writes a CSV about filters
-//! that take keys one by one. `report` makes the tables and pictures of docs/BENCHMARKS.md and
+//! that take keys one by one. `ranges` writes a CSV about range filters. `report` makes the tables and pictures of docs/BENCHMARKS.md and
 //! docs/VARIANTS.md from the CSV files.
 
 pub mod args;
@@ -13,6 +13,7 @@ pub mod keys;
 pub mod machine;
 pub mod ours;
 pub mod peers;
+pub mod ranges;
 pub mod rate;
 pub mod record;
 pub mod report;

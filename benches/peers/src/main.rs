@@ -1,15 +1,16 @@
-//! The command of this package: `measure`, `variants` and `report`.
+//! The command of this package: `measure`, `variants`, `ranges` and `report`.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use filterblock_peers::args::{Cli, Command};
-use filterblock_peers::{report, run, variants};
+use filterblock_peers::{ranges, report, run, variants};
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Measure(args) => run::measure(args.resolved()),
         Command::Variants(args) => variants::measure(&args),
+        Command::Ranges(args) => ranges::measure(&args),
         Command::Report(args) => report::write(&args),
     };
     match done {

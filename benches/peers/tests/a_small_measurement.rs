@@ -10,7 +10,7 @@ use clap::Parser;
 use filterblock_peers::args::{Cli, Command};
 use filterblock_peers::csv_file;
 use filterblock_peers::record::Row;
-use filterblock_peers::{report, run, variants};
+use filterblock_peers::{ranges, report, run, variants};
 
 /// Every crate can build filters of so few keys, and the measurement takes a few seconds.
 const ARGS: [&str; 15] = [
@@ -121,6 +121,27 @@ fn variants_are_filled_asked_and_emptied() {
     let text = reported(&path, "VARIANTS.md");
     assert!(text.contains("| **`Counting, 4 bits`** | filterblock"), "{text}");
     assert!(text.contains("| cuckoofilter | cuckoofilter"), "{text}");
+}
+
+#[test]
+fn range_filters_are_asked_and_keep_their_bounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ranges.csv");
+    let args =
+        ["peers", "ranges", "--sizes", "2k", "--passes", "2", "--queries", "5k", "--out", path.to_str().unwrap()];
+    let Command::Ranges(args) = Cli::parse_from(args).command else { unreachable!("the command is ranges") };
+    // The measurement fails if a filter denies a range that holds a key.
+    ranges::measure(&args).unwrap();
+    let rows: Vec<ranges::Row> = csv_file::read(&path).unwrap().1;
+    assert_eq!(rows.len(), 4, "two filters for two lengths");
+    for row in &rows {
+        assert!(row.build_ns > 0.0 && row.uniform_ns > 0.0 && !row.version.is_empty(), "{row:?}");
+        assert!((1_500 * row.keys as u64..3_500 * row.keys as u64).contains(&(row.bytes * 1_000)), "{row:?}");
+        assert!(row.uniform_rate < 0.03 && row.correlated_rate < 0.03, "{row:?}");
+    }
+    let text = reported(&path, "BENCHMARKS.md");
+    assert!(text.contains("| **`grafite`** 0.1.0 | 2,000 | 16 |"), "{text}");
+    assert!(text.contains("| grafite 0.2.0 | 2,000 | 1,024 |"), "{text}");
 }
 
 #[test]

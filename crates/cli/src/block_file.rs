@@ -110,6 +110,20 @@ pub fn unlock(
     filter.unlock(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }
 
+/// Refuses questions about ranges that the filter cannot answer.
+pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<()> {
+    let path = path.display();
+    if let Some(error) = filter.ranges_error() {
+        return Err(Failure::Message(format!("{path}: the range filter cannot be used: {error}; build the file anew")));
+    }
+    if filter.has_ranges() {
+        return Ok(());
+    }
+    Err(Failure::Message(format!(
+        "{path}: this filter answers no ranges; build one with --filter grafite:fpr=0.01, or omit --ranges"
+    )))
+}
+
 /// Refuses queries that the filter cannot answer. A filter of prefixes would deny every whole key.
 pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes: bool) -> Outcome<()> {
     let path = path.display();

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use super::failure::{Exit, Failure, Outcome};
 use super::filter_choice::FilterChoice;
 use super::output::message;
+use super::range_choice::RangeChoice;
 use super::secret::{HashArguments, SecretArguments};
 use super::{progress, text};
 use filterblock_store::lsm::{Db, Durability, LogRecovery, Options, PrefixChoice};
@@ -59,6 +60,7 @@ Examples:
   filterblock db compact store/
   filterblock db compact store/ --filter bumped-ribbon:fpr=0.01
   filterblock db compact store/ --prefix delimiter:/
+  filterblock db compact store/ --range-filter grafite:fpr=0.01
 
 Exit status: 0 compacted; 2 an error.";
 
@@ -101,7 +103,8 @@ enum Command {
     },
     Scan(scan::Arguments),
     Load(load::Arguments),
-    /// Flush, and compact everything into one sorted run with the filters of --filter
+    /// Flush, and compact everything into one sorted run with the filters of --filter and
+    /// --range-filter
     #[command(after_long_help = COMPACT_EXAMPLES)]
     Compact {
         #[command(flatten)]
@@ -155,7 +158,7 @@ pub struct WriteArguments {
     hash: HashArguments,
 }
 
-/// The option for the filters of SST files.
+/// The options for the filters of SST files.
 #[derive(Debug, clap::Args)]
 pub struct FilterArguments {
     /// The filters of SST files written from now on: by-level, a filter such as blocked-bloom:10,
@@ -163,6 +166,13 @@ pub struct FilterArguments {
     /// (for all filters together)
     #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
+    /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for scans between
+    /// neighbouring keys), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or above-bottom:SPEC
+    /// (none at the bottom, where a short scan finds its keys)
+    ///
+    /// Scans skip the SST files that hold no key between their bounds. See docs/CHOOSING.md.
+    #[arg(long, value_name = "SPEC", default_value_t)]
+    range_filter: RangeChoice,
 }
 
 /// Runs `filterblock db`.
@@ -184,8 +194,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Command::Scan(arguments) => scan::run(arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Compact { store, filter } => {
-            let filter = Some(filter.filter.policy());
-            let db = store.open_with(Options { create_if_missing: false, filter, ..Options::default() })?;
+            let db = store.open_with(filter.options(Options { create_if_missing: false, ..Options::default() }))?;
             let bar = progress::spinner("compacting");
             let compacted = db.compact_range(..);
             bar.finish_and_clear();
@@ -218,6 +227,13 @@ enum IfMissing {
     Refuse,
 }
 
+impl FilterArguments {
+    /// Returns the options with the chosen filters.
+    fn options(&self, options: Options) -> Options {
+        Options { filter: Some(self.filter.policy()), range_filter: self.range_filter.policy(), ..options }
+    }
+}
+
 impl StoreArguments {
     /// Opens an existing store.
     fn open(&self) -> Outcome<Db> {
@@ -226,10 +242,9 @@ impl StoreArguments {
 
     fn open_to_write(&self, write: &WriteArguments, if_missing: IfMissing) -> Outcome<Db> {
         let durability = if write.sync { Durability::Sync } else { Durability::Buffered };
-        let filter = Some(write.filter.filter.policy());
         let create_if_missing = if_missing == IfMissing::Create;
         let hash = write.hash.hash;
-        self.open_with(Options { create_if_missing, durability, filter, hash, ..Options::default() })
+        self.open_with(write.filter.options(Options { create_if_missing, durability, hash, ..Options::default() }))
     }
 
     fn open_with(&self, options: Options) -> Outcome<Db> {

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::block_file::{self, FilterFile};
 use super::failure::{Exit, Failure, Outcome};
-use super::foreign::inspect::{self, FilterReport};
+use super::foreign::inspect;
+use super::foreign::report::FilterReport;
 use super::foreign::{FileArguments, Foreign};
 use super::new_file::NewFile;
 use super::refused_value::whole;

@@ -9,7 +9,8 @@ use serde::Serialize;
 use super::block_file::FilterFile;
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::ask::Question;
-use super::foreign::{Asked, FileArguments, ValueType};
+use super::foreign::{Asked, FileArguments, ValueType, value_type};
+use super::key_range::KeyRange;
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::secret::SecretArguments;
 use super::{block_file, output, text};
@@ -30,6 +31,7 @@ Examples:
   filterblock query names.filter - < candidates.txt | grep ^maybe
   filterblock query names.filter --keys candidates.txt --count
   filterblock query --quiet names.filter serde && echo maybe
+  filterblock query ids.filter --ranges user0100..user0200
   filterblock query 000005.ldb - < candidates.txt
   filterblock query rows.parquet --column user.id --row-group 3 1042 1043
   filterblock query rows.parquet --column user.id --hex 1204000000000000
@@ -43,6 +45,11 @@ Output:
 
 Filters of prefixes:
   If a filter holds only prefixes of keys, query prefixes with --prefixes.
+
+Ranges:
+  With --ranges, each KEY is a range: `LOWER..UPPER`, or `LOWER..=UPPER` to include UPPER. An end that is left out has no \
+bound.
+  Bounds are bytes, in byte order; with --hex, each end is in hexadecimal. Only a range filter can answer `absent`.
 
 Files of other engines (docs/FOREIGN.md):
   A LevelDB or RocksDB table gives the answers of its engine. Without a filter, it answers `maybe` to every key. With \
@@ -79,12 +86,15 @@ pub struct Arguments {
     /// The keys are prefixes, as the prefix extractor of the filter takes them from whole keys
     #[arg(long)]
     prefixes: bool,
+    /// The keys are ranges: LOWER..UPPER, or LOWER..=UPPER to include UPPER
+    #[arg(long, conflicts_with = "prefixes")]
+    ranges: bool,
     #[command(flatten)]
     secret: SecretArguments,
     #[command(flatten)]
     foreign: FileArguments,
     /// The type of Parquet values: int32, int64, uint32, uint64, float, double, utf8, bytes or uuid
-    #[arg(long = "type", value_enum, value_name = "TYPE", hide_possible_values = true)]
+    #[arg(long = "type", value_parser = value_type(), value_name = "TYPE", hide_possible_values = true)]
     #[arg(conflicts_with = "hex", help_heading = "Files of other engines")]
     value_type: Option<ValueType>,
     #[command(flatten)]
@@ -103,9 +113,17 @@ pub fn run(arguments: &Arguments) -> Outcome {
                 )));
             }
             let filter = block_file::unlock(path, filter, &arguments.secret)?;
-            block_file::check_question(path, &filter, arguments.prefixes)?;
+            if arguments.ranges {
+                block_file::check_ranges(path, &filter)?;
+            } else {
+                block_file::check_question(path, &filter, arguments.prefixes)?;
+            }
             ask_all(arguments, Target::Native(filter))
         }
+        FilterFile::Foreign(_) if arguments.ranges => Err(Failure::Message(format!(
+            "{}: filters of other engines answer no ranges; omit --ranges",
+            path.display()
+        ))),
         FilterFile::Foreign(mut file) => {
             file.unlock(path, &arguments.foreign, &arguments.secret)?;
             let question =
@@ -193,14 +211,18 @@ impl Refused {
     }
 }
 
-/// A line of the output of `--json`.
-#[derive(Debug, Serialize)]
+/// A line of the output of `--json`, for a key or for a range.
+#[derive(Debug, Default, Serialize)]
 struct Line<'a> {
     answer: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range_hex: Option<String>,
 }
 
 /// The output of `--count --json`.
@@ -213,15 +235,20 @@ struct Counts {
 impl<W: Write> Query<'_, W> {
     fn ask_arguments(&mut self) -> Outcome<()> {
         for written in &self.arguments.arguments {
-            let key = self.arguments.format.argument(written)?;
+            let key = self.format().argument(written)?;
             let place = || format!("argument {:?}", written.to_string_lossy());
             self.ask(&key, written.as_encoded_bytes()).map_err(|refused| refused.at(place))?;
         }
         Ok(())
     }
 
+    /// Returns the notation of keys. The two ends of a range are decoded one by one.
+    fn format(&self) -> KeyFormat {
+        KeyFormat { hex: self.arguments.format.hex && !self.arguments.ranges, ..self.arguments.format }
+    }
+
     fn ask_file(&mut self, path: &Path) -> Outcome<()> {
-        let mut reader = KeyReader::open(path, self.arguments.format, MAX_FILTER_KEY_LEN_BYTES)?;
+        let mut reader = KeyReader::open(path, self.format(), MAX_FILTER_KEY_LEN_BYTES)?;
         while let Some(next) = reader.next_key()? {
             let asked = self.ask(next.key, next.written);
             asked.map_err(|refused| refused.at(|| reader.place()))?;
@@ -241,6 +268,10 @@ impl<W: Write> Query<'_, W> {
 
     fn ask(&mut self, key: &[u8], written: &[u8]) -> Result<(), Refused> {
         match &self.target {
+            Target::Native(filter) if self.arguments.ranges => {
+                let range = KeyRange::parse(key, self.arguments.format.hex).map_err(Refused::Key)?;
+                self.batch.answers.push(filter.may_contain_range(range.lower(), range.upper()));
+            }
             // A range filter needs the bytes of a key.
             Target::Native(filter) if filter.metadata().added == Added::Ranges => {
                 self.batch.answers.push(filter.may_contain(key));
@@ -272,7 +303,7 @@ impl<W: Write> Query<'_, W> {
                 continue;
             }
             let printed = match self.arguments.json {
-                true => print_json_line(&mut self.out, maybe, written),
+                true => print_json_line(&mut self.out, maybe, written, self.arguments.ranges),
                 false => {
                     let answer: &[u8] = if maybe { b"maybe\t" } else { b"absent\t" };
                     self.out
@@ -315,10 +346,14 @@ fn answer_native(filter: &FilterBlock<AlignedBytes>, prefixes: bool, hashes: &[K
     }
 }
 
-fn print_json_line(out: &mut impl Write, maybe: bool, written: &[u8]) -> std::io::Result<()> {
+fn print_json_line(out: &mut impl Write, maybe: bool, written: &[u8], is_range: bool) -> std::io::Result<()> {
     let text = std::str::from_utf8(written).ok();
     let answer = if maybe { "maybe" } else { "absent" };
-    let key_hex = if text.is_none() { Some(text::hex(written)) } else { None };
-    serde_json::to_writer(&mut *out, &Line { answer, key: text, key_hex })?;
+    let hex = if text.is_none() { Some(text::hex(written)) } else { None };
+    let line = match is_range {
+        true => Line { answer, range: text, range_hex: hex, ..Line::default() },
+        false => Line { answer, key: text, key_hex: hex, ..Line::default() },
+    };
+    serde_json::to_writer(&mut *out, &line)?;
     out.write_all(b"\n")
 }

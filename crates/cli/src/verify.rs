@@ -9,7 +9,7 @@ use super::block_file::{self, BlockFile};
 use super::failure::{Exit, Failure, Outcome};
 use super::foreign::ask::Question;
 use super::foreign::verify::{self as foreign_verify, Walked};
-use super::foreign::{Asked, FileArguments, Foreign, ValueType};
+use super::foreign::{Asked, FileArguments, Foreign, ValueType, value_type};
 use super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::output::{self, message};
 use super::secret::SecretArguments;
@@ -65,7 +65,7 @@ pub struct Arguments {
     foreign: FileArguments,
     /// The type of the Parquet values in --against: int32, int64, uint32, uint64, float, double,
     /// utf8, bytes or uuid
-    #[arg(long = "type", value_enum, value_name = "TYPE", hide_possible_values = true, requires = "against")]
+    #[arg(long = "type", value_parser = value_type(), value_name = "TYPE", hide_possible_values = true, requires = "against")]
     #[arg(conflicts_with = "hex", help_heading = "Files of other engines")]
     value_type: Option<ValueType>,
     #[command(flatten)]

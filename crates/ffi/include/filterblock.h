@@ -371,7 +371,8 @@ typedef struct filterblock_metadata {
      */
     uint8_t table_id[16];
     /**
-     * Whether whole keys were added. Otherwise the filter answers "maybe" for every key.
+     * Whether the filter answers for whole keys by their hashes. Otherwise it has only prefixes or
+     * only ranges, and answers "maybe" for every hash.
      */
     bool has_whole_keys;
     /**
@@ -470,11 +471,28 @@ filterblock_code filterblock_builder_set_table_id(struct filterblock_builder *bu
  * Declares that prefixes will be added, and whether whole keys will be added, too. `extractor` is
  * the name of the function that takes prefixes from keys: 1 to 100 bytes of UTF-8, such as
  * `"first-4"`. Rename it whenever the function changes.
+ *
+ * Set prefixes once. If they are set again after a key or prefix was added, the call returns
+ * `INVALID`, and finishing will fail: under the new settings, the filter would deny what was added.
  */
 filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *builder,
                                                   const char *extractor,
                                                   bool whole_keys_too,
                                                   struct filterblock_error *error);
+
+/**
+ * Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec` is that of a
+ * range filter, such as `"grafite:fpr=0.01"`. A builder whose own spec is one needs no call.
+ *
+ * Call it before the first key, and add keys by their bytes: `filterblock_builder_add` or
+ * `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
+ *
+ * Returns `INVALID` if `spec` is not that of a range filter, if the builder's own spec is one, if the
+ * builder has prefixes without whole keys, and after the first key. Then the builder stays as it was.
+ */
+filterblock_code filterblock_builder_set_ranges(struct filterblock_builder *builder,
+                                                const char *spec,
+                                                struct filterblock_error *error);
 
 /**
  * Sets the number of threads that build the filter; 0 counts as 1. It does not change the bytes.
@@ -533,7 +551,8 @@ void filterblock_builder_add_keys(struct filterblock_builder *builder,
  * Adds a prefix of `prefix_len` bytes, after `filterblock_builder_set_prefixes`.
  *
  * If the builder has no prefixes, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
- * fail.
+ * fail. With a range filter, finishing will also fail if the key that was added last does not begin
+ * with the prefix.
  */
 void filterblock_builder_add_prefix(struct filterblock_builder *builder,
                                     const void *prefix,
@@ -679,6 +698,20 @@ bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
                                            const char *extractor,
                                            const void *prefix,
                                            size_t prefix_len);
+
+/**
+ * Returns `false` if the SST has no key from `lower` on and below `upper`, in the order of bytes. An
+ * `upper` of 0 bytes is no bound. To include `upper`, append a zero byte to it.
+ *
+ * The filter needs ranges: see `filterblock_builder_set_ranges`. Returns `true` if it has none, if its
+ * range filter is damaged, if `upper` is not above `lower`, if `filter` is NULL, and if a bound is NULL
+ * and its length is not 0.
+ */
+bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
+                                          const void *lower,
+                                          size_t lower_len,
+                                          const void *upper,
+                                          size_t upper_len);
 
 /**
  * Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. It is
@@ -959,6 +992,17 @@ filterblock_answer filterblock_set_ask_prefix(const struct filterblock_set *set,
                                               size_t prefix_len);
 
 /**
+ * Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
+ * `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without a usable range filter.
+ */
+filterblock_answer filterblock_set_ask_range(const struct filterblock_set *set,
+                                             struct filterblock_slot slot,
+                                             const void *lower,
+                                             size_t lower_len,
+                                             const void *upper,
+                                             size_t upper_len);
+
+/**
  * Asks many filters for one key: sets `answers[i]` to the answer of `slots[i]`, see
  * `filterblock_set_ask`.
  *
@@ -1075,6 +1119,18 @@ bool filterblock_verified_may_contain_prefix(const void *data,
                                              const char *extractor,
                                              const void *prefix,
                                              size_t prefix_len);
+
+/**
+ * Returns `false` if the SST has no key from `lower` on and below `upper`: see
+ * `filterblock_filter_may_contain_range` and `filterblock_verified_ask`.
+ */
+bool filterblock_verified_may_contain_range(const void *data,
+                                            size_t data_len,
+                                            const struct filterblock_expected *expected,
+                                            const void *lower,
+                                            size_t lower_len,
+                                            const void *upper,
+                                            size_t upper_len);
 
 /**
  * Returns `FILTERBLOCK_CODE_OK` if `filterblock_verified_ask` can ask the filter, and why not

@@ -21,7 +21,6 @@ use crate::raw;
 /// keys would deny that key. So a caller needs to check only the result of finishing.
 pub struct Builder {
     builder: FilterBuilder,
-    hasher: KeyHasher,
     /// A builder with the same settings and without keys.
     empty: FilterBuilder,
     has_prefixes: bool,
@@ -34,6 +33,7 @@ pub struct Builder {
 pub(crate) enum Lost {
     NullKey,
     NoPrefixes,
+    PrefixesTwice,
     Finished,
     Panic,
 }
@@ -45,6 +45,9 @@ impl Lost {
             Self::NoPrefixes => {
                 Failure::Invalid("a prefix was added to a filter without prefixes; set the prefixes first")
             }
+            Self::PrefixesTwice => Failure::Invalid(
+                "prefixes were set again after a key or prefix was added; set them once, or clear the builder first",
+            ),
             Self::Finished => Failure::Invalid("the builder was finished before; clear it and add all keys again"),
             Self::Panic => Failure::Panic,
         }
@@ -54,7 +57,7 @@ impl Lost {
 impl Builder {
     fn new(spec: FilterSpec, hasher: &KeyHasher) -> Self {
         let builder = FilterBuilder::new(spec, hasher);
-        Self { empty: builder.clone(), builder, hasher: hasher.clone(), has_prefixes: false, lost: None }
+        Self { empty: builder.clone(), builder, has_prefixes: false, lost: None }
     }
 
     /// Changes the settings of a builder with or without keys.
@@ -143,6 +146,9 @@ pub unsafe extern "C" fn filterblock_builder_set_table_id(
 /// Declares that prefixes will be added, and whether whole keys will be added, too. `extractor` is
 /// the name of the function that takes prefixes from keys: 1 to 100 bytes of UTF-8, such as
 /// `"first-4"`. Rename it whenever the function changes.
+///
+/// Set prefixes once. If they are set again after a key or prefix was added, the call returns
+/// `INVALID`, and finishing will fail: under the new settings, the filter would deny what was added.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_prefixes(
     builder: Option<&mut Builder>,
@@ -155,9 +161,41 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
             let extractor = raw::text(extractor).ok_or(Failure::Null("extractor"))?;
+            if builder.has_prefixes && !builder.builder.is_empty() {
+                // A caller may ignore the error and go on with the new prefixes.
+                builder.lost = builder.lost.or(Some(Lost::PrefixesTwice));
+                return Err(Lost::PrefixesTwice.failure());
+            }
             builder.set(|builder| Ok(builder.with_prefixes(extractor, whole_keys_too)?))?;
             builder.has_prefixes = true;
             Ok(())
+        })
+    })
+}
+
+/// Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec` is that of a
+/// range filter, such as `"grafite:fpr=0.01"`. A builder whose own spec is one needs no call.
+///
+/// Call it before the first key, and add keys by their bytes: `filterblock_builder_add` or
+/// `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
+///
+/// Returns `INVALID` if `spec` is not that of a range filter, if the builder's own spec is one, if the
+/// builder has prefixes without whole keys, and after the first key. Then the builder stays as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_builder_set_ranges(
+    builder: Option<&mut Builder>,
+    spec: *const c_char,
+    error: *mut ErrorInfo,
+) -> Code {
+    // SAFETY: the header asks for valid pointers.
+    border::code(unsafe {
+        border::report(error, || {
+            let builder = builder.ok_or(Failure::Null("builder"))?;
+            let spec: FilterSpec = raw::text(spec).ok_or(Failure::Null("spec"))?.parse()?;
+            if !builder.builder.is_empty() {
+                return Err(Failure::Invalid("keys were added before; set ranges before the first key"));
+            }
+            builder.set(|builder| Ok(builder.with_ranges(spec)?))
         })
     })
 }
@@ -243,19 +281,22 @@ pub unsafe extern "C" fn filterblock_builder_add_keys(
     count: usize,
 ) {
     let Some(builder) = builder else { return };
-    let hasher = builder.hasher.clone();
     // SAFETY: the header asks for valid pointers.
     let keys = unsafe { Keys::new(keys, key_lens, count) };
     builder.add(|builder| {
         builder.reserve(count);
-        keys.ok_or(Lost::NullKey)?.try_for_each_hash(&hasher, |_, hashes| add_hashes(builder, hashes))
+        // A range filter needs the bytes of its keys.
+        keys.ok_or(Lost::NullKey)?.try_for_each(|_, keys| {
+            keys.iter().try_for_each(|key| key.map(|key| builder.add(key)).ok_or(Lost::NullKey))
+        })
     });
 }
 
 /// Adds a prefix of `prefix_len` bytes, after `filterblock_builder_set_prefixes`.
 ///
 /// If the builder has no prefixes, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
-/// fail.
+/// fail. With a range filter, finishing will also fail if the key that was added last does not begin
+/// with the prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_add_prefix(
     builder: Option<&mut Builder>,
@@ -269,7 +310,7 @@ pub unsafe extern "C" fn filterblock_builder_add_prefix(
     builder.add(|builder| match prefix {
         Some(_) if !has_prefixes => Err(Lost::NoPrefixes),
         Some(prefix) => {
-            builder.add(prefix);
+            builder.add_prefix(prefix);
             Ok(())
         }
         None => Err(Lost::NullKey),

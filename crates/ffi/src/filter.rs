@@ -193,6 +193,26 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
     border::or(true, || block.may_contain_prefix(extractor, prefix))
 }
 
+/// Returns `false` if the SST has no key from `lower` on and below `upper`, in the order of bytes. An
+/// `upper` of 0 bytes is no bound. To include `upper`, append a zero byte to it.
+///
+/// The filter needs ranges: see `filterblock_builder_set_ranges`. Returns `true` if it has none, if its
+/// range filter is damaged, if `upper` is not above `lower`, if `filter` is NULL, and if a bound is NULL
+/// and its length is not 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_filter_may_contain_range(
+    filter: Option<&Filter>,
+    lower: *const c_void,
+    lower_len: usize,
+    upper: *const c_void,
+    upper_len: usize,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    let range = unsafe { raw::range((lower, lower_len), (upper, upper_len)) };
+    let (Some(block), Some((lower, upper))) = (Filter::ready(filter), range) else { return true };
+    border::or(true, || block.may_contain_range(lower, upper))
+}
+
 /// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. It is
 /// faster than single queries, because cache lines are loaded ahead.
 ///

@@ -133,7 +133,8 @@ pub struct MetadataInfo {
     pub hash_function: u32,
     /// The id of the SST; zeros for none.
     pub table_id: [u8; 16],
-    /// Whether whole keys were added. Otherwise the filter answers "maybe" for every key.
+    /// Whether the filter answers for whole keys by their hashes. Otherwise it has only prefixes or
+    /// only ranges, and answers "maybe" for every hash.
     pub has_whole_keys: bool,
     /// Whether prefixes were added.
     pub has_prefixes: bool,

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "reads and writes memory of the caller")]
 
 use std::ffi::{CStr, c_char, c_void};
+use std::ops::Bound;
 
 /// The number of hashes or answers that are copied at once. 128 hashes take 1 KiB of stack.
 pub(crate) const CHUNK: usize = 128;
@@ -24,6 +25,27 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u
     }
     // SAFETY: the pointer is not NULL, the length is possible, and the caller promises the bytes.
     Some(unsafe { std::slice::from_raw_parts(data.cast(), len) })
+}
+
+/// The bounds of a range of keys.
+pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Returns the range of the keys from `lower` on and below `upper`. An `upper` of 0 bytes is no bound.
+/// Returns `None` if a pointer is NULL and has bytes, or if the range is empty: a caller asks for an
+/// empty range only by mistake.
+///
+/// # Safety
+/// As for [`bytes`].
+pub(crate) unsafe fn range<'a>(
+    (lower, lower_len): (*const c_void, usize),
+    (upper, upper_len): (*const c_void, usize),
+) -> Option<Bounds<'a>> {
+    // SAFETY: as for this function.
+    let (lower, upper) = unsafe { (bytes(lower, lower_len)?, bytes(upper, upper_len)?) };
+    match upper {
+        [] => Some((Bound::Included(lower), Bound::Unbounded)),
+        _ => (lower < upper).then_some((Bound::Included(lower), Bound::Excluded(upper))),
+    }
 }
 
 /// Returns the text at `text`, which a zero byte ends. Returns `None` if `text` is NULL or not UTF-8.

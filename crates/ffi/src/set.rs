@@ -169,6 +169,23 @@ pub unsafe extern "C" fn filterblock_set_ask_prefix(
     border::or(AnswerCode::Unfiltered, || set.ask_prefix(slot.into(), extractor, prefix).into())
 }
 
+/// Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
+/// `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without a usable range filter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_set_ask_range(
+    set: Option<&Set>,
+    slot: Slot,
+    lower: *const c_void,
+    lower_len: usize,
+    upper: *const c_void,
+    upper_len: usize,
+) -> AnswerCode {
+    // SAFETY: the header asks for valid pointers.
+    let range = unsafe { raw::range((lower, lower_len), (upper, upper_len)) };
+    let (Some(Set(set)), Some((lower, upper))) = (set, range) else { return AnswerCode::Unfiltered };
+    border::or(AnswerCode::Unfiltered, || set.ask_range(slot.into(), lower, upper).into())
+}
+
 /// Asks many filters for one key: sets `answers[i]` to the answer of `slots[i]`, see
 /// `filterblock_set_ask`.
 ///

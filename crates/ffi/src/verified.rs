@@ -134,6 +134,25 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
     }
 }
 
+/// Returns `false` if the SST has no key from `lower` on and below `upper`: see
+/// `filterblock_filter_may_contain_range` and `filterblock_verified_ask`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filterblock_verified_may_contain_range(
+    data: *const c_void,
+    data_len: usize,
+    expected: Option<&ExpectedInfo>,
+    lower: *const c_void,
+    lower_len: usize,
+    upper: *const c_void,
+    upper_len: usize,
+) -> bool {
+    // SAFETY: the header asks for valid pointers.
+    unsafe {
+        let Some((lower, upper)) = raw::range((lower, lower_len), (upper, upper_len)) else { return true };
+        ask((data, data_len), expected, |filter| filter.may_contain_range(lower, upper)) != AnswerCode::No
+    }
+}
+
 /// Returns `FILTERBLOCK_CODE_OK` if `filterblock_verified_ask` can ask the filter, and why not
 /// otherwise. Does not verify pages.
 #[unsafe(no_mangle)]

@@ -190,6 +190,65 @@ fn settings_that_fail_keep_the_keys() {
 }
 
 #[test]
+fn prefixes_that_are_set_again_deny_nothing() {
+    let hasher = hasher();
+    // Under the second setting, the filter would deny the prefix "ap" or the key "apple".
+    for (extractor, whole_keys_too) in [("first-3", true), ("first-2", true)] {
+        let mut builder = builder_of_table("bloom:10", &hasher);
+        set_prefixes(&mut builder, "first-1", true).unwrap();
+        set_prefixes(&mut builder, "first-2", false).unwrap();
+        add_prefix(&mut builder, b"ap");
+        assert_eq!(set_prefixes(&mut builder, extractor, whole_keys_too).unwrap_err().code, Code::Invalid);
+        add_prefix(&mut builder, b"pea");
+        assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid);
+        filterblock_builder_clear(Some(&mut builder));
+        set_prefixes(&mut builder, extractor, whole_keys_too).unwrap();
+        add_prefix(&mut builder, b"pea");
+        assert!(finish(&mut builder).is_ok());
+        // Finishing takes the keys.
+        assert!(set_prefixes(&mut builder, "first-1", true).is_ok());
+    }
+}
+
+#[test]
+fn prefixes_of_another_extractor_may_be_there() {
+    let hasher = hasher();
+    let expected = |extractor: &'static std::ffi::CStr| ExpectedInfo {
+        flags: FILTERBLOCK_EXPECT_PREFIXES,
+        extractor: extractor.as_ptr(),
+        ..expected(&hasher)
+    };
+    for whole_keys_too in [true, false] {
+        let mut builder = builder_of_table("bloom:20", &hasher);
+        set_prefixes(&mut builder, "first-2", whole_keys_too).unwrap();
+        add_prefix(&mut builder, b"ap");
+        let bytes = finish(&mut builder).unwrap();
+        let expected = expected(c"first-2");
+        let filter = Open::copied(&bytes, &expected, FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+        let mut set = filterblock_set_new(Some(&hasher)).unwrap();
+        // SAFETY: the filter is open.
+        let slot = unsafe { filterblock_set_insert(Some(&mut set), filter.0) };
+        let (present, absent, other) = (AnswerCode::Maybe, AnswerCode::No, AnswerCode::Unfiltered);
+        for (extractor, prefix, answer) in
+            [(c"first-2", b"ap", present), (c"first-2", b"pe", absent), (c"first-3", b"pe", other)]
+        {
+            let (at, len, data, data_len) = (pointer(prefix), prefix.len(), pointer(&bytes), bytes.len());
+            let maybe = answer != AnswerCode::No;
+            assert_eq!(filter.may_contain_prefix(extractor.to_str().unwrap(), prefix), maybe);
+            let extractor = extractor.as_ptr();
+            // SAFETY: the pointers are valid.
+            unsafe {
+                assert_eq!(filterblock_set_ask_prefix(Some(&set), slot, extractor, at, len), answer);
+                let verified =
+                    filterblock_verified_may_contain_prefix(data, data_len, Some(&expected), extractor, at, len);
+                assert_eq!(verified, maybe);
+            }
+        }
+        filterblock_set_free(Some(set));
+    }
+}
+
+#[test]
 fn misused_queries_answer_maybe() {
     let hasher = hasher();
     let bytes = in_rust("bloom:10");

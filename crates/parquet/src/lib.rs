@@ -18,6 +18,7 @@ pub mod source;
 pub mod thrift;
 #[cfg(feature = "values")]
 pub mod values;
+pub mod written;
 
 pub use error::{Error, Result};
 pub use footer::Footer;

@@ -49,7 +49,7 @@ fn ask(keys: &[Vec<u8>], filter_use: FilterUse) -> Result<(u64, u64, f64), Failu
         wrong += u64::from(db.get(key)?.is_some() != (i % 2 == 0));
     }
     let total = db.stats().total;
-    Ok((wrong, total.block_reads, total.expected_false_positives))
+    Ok((wrong, total.block_reads, total.points.expected_false_positives))
 }
 
 /// Runs the example. `main` and the test of the example call it.

@@ -64,8 +64,8 @@ impl Measured {
         println!(
             "{what:36} {:>9.0} ns   keys: {} no, {} false   prefixes: {} no, {} false   blocks read: {}",
             median(self.0.clone()),
-            total.true_negatives,
-            total.false_positives,
+            total.points.true_negatives,
+            total.points.false_positives,
             prefixes.true_negatives,
             prefixes.false_positives,
             total.block_reads + self.1.scan_block_reads,

@@ -16,8 +16,8 @@
 //! assert_eq!(db.get(b"banana")?, None);
 //!
 //! let stats = db.stats().total;
-//! assert_eq!((stats.tables, stats.keys, stats.probes), (1, 2, 2));
-//! println!("{} reads needed no disk, {} false positives", stats.true_negatives, stats.false_positives);
+//! assert_eq!((stats.tables, stats.keys, stats.points.probes), (1, 2, 2));
+//! println!("{} reads needed no disk, {} false positives", stats.points.true_negatives, stats.points.false_positives);
 //! db.close()?;
 //! # Ok::<(), filterblock_store::Error>(())
 //! ```

@@ -1,4 +1,4 @@
-//! The command of this package: `measure` and `report`. The script `run` calls both.
+//! The command of this package: `measure`, `merge` and `report`. The script `run` calls them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -20,7 +20,9 @@ struct Cli {
 enum Action {
     /// Measures engines, and writes one JSON object per line
     Measure(Measure),
-    /// Writes the rows of a file as a table into a page
+    /// Puts new rows into a record, in place of the old rows of the same engines and keys
+    Merge(Merge),
+    /// Writes the rows of a record as tables into a page
     Report(Report),
 }
 
@@ -41,6 +43,14 @@ struct Measure {
     /// File that the rows are appended to
     #[arg(long)]
     json: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct Merge {
+    /// File of rows that `measure` wrote
+    rows: PathBuf,
+    /// File that keeps the rows. It is made if it is missing
+    record: PathBuf,
 }
 
 #[derive(clap::Args)]
@@ -75,6 +85,7 @@ impl Engine {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Action::Measure(args) => measure(&args),
+        Action::Merge(args) => merge(&args),
         Action::Report(args) => write_report(&args),
     };
     match done {
@@ -127,12 +138,26 @@ fn run_program(program: &Path, args: &Measure, sink: &mut dyn FnMut(Row)) -> Res
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
+fn merge(args: &Merge) -> Result<(), String> {
+    let old = if args.record.exists() { read_rows(&args.record)? } else { Vec::new() };
+    let rows = report::merge(old, read_rows(&args.rows)?);
+    let lines = rows.iter().map(|row| serde_json::to_string(row).expect("a row is plain data") + "\n");
+    fs::write(&args.record, lines.collect::<String>()).map_err(|error| format!("{}: {error}", args.record.display()))
+}
+
 fn write_report(args: &Report) -> Result<(), String> {
-    let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
-    let rows: Result<Vec<Row>, _> = read(&args.rows)?.lines().map(serde_json::from_str).collect();
-    let rows = rows.map_err(|error| format!("{}: {error}", args.rows.display()))?;
+    let rows = read_rows(&args.rows)?;
     let page = report::replace_table(&read(&args.page)?, &report::markdown(&rows)).ok_or_else(|| {
         format!("{}: the page lacks the lines {:?} and {:?}", args.page.display(), report::BEGIN, report::END)
     })?;
     fs::write(&args.page, page).map_err(|error| format!("{}: {error}", args.page.display()))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn read_rows(path: &Path) -> Result<Vec<Row>, String> {
+    let rows: Result<Vec<Row>, _> = read(path)?.lines().map(serde_json::from_str).collect();
+    rows.map_err(|error| format!("{}: {error}", path.display()))
 }

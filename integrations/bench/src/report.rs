@@ -1,35 +1,67 @@
-//! The table of docs/EMBEDDING.md, written from rows.
+//! The tables of docs/EMBEDDING.md, written from rows.
+
+use std::str::FromStr;
+
+use filterblock::FilterSpec;
 
 use crate::row::Row;
+
+/// The engines in the order of the page.
+const ENGINES: [&str; 6] = ["RocksDB", "LevelDB", "rusty-leveldb", "SurrealKV", "SlateDB", "redb"];
 
 /// The line before the table in the page.
 pub const BEGIN: &str = "<!-- Written by `integrations/bench/run`: begin -->";
 /// The line after the table in the page.
 pub const END: &str = "<!-- Written by `integrations/bench/run`: end -->";
 
-/// Returns the rows as a Markdown table, in the order of the rows.
+/// The head of each table, and its second line.
+const HEAD: &str =
+    "| Runs | Keys | Filter | Bits per key | FPR | Reads per miss | Miss, mean | p99 | Load, per key | Compaction |
+|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|
+";
+
+/// Returns one Markdown table for each engine, in the order of the rows.
 #[must_use]
 pub fn markdown(rows: &[Row]) -> String {
-    let head = "| Engine | Runs | Keys | Filter | Bits per key | FPR | Reads per miss | Miss, mean | p99 | Load | Compaction |";
-    let mut text = format!("{head}\n|---|---|--:|---|--:|--:|--:|--:|--:|--:|--:|\n");
-    for row in rows {
-        let runs = row.layout.trim_end_matches(" runs").trim_end_matches(" run");
-        let cells = [
-            format!("{} {}", row.engine, row.version),
-            runs.to_owned(),
-            keys(row.keys),
-            if row.filter == "none" { row.filter.clone() } else { format!("`{}`", row.filter) },
-            if row.filter_bytes == 0 { "0".to_owned() } else { format!("{:.2}", row.bits_per_key) },
-            row.false_positive_rate.map_or_else(|| "–".to_owned(), |rate| format!("{:.2} %", rate * 100.0)),
-            row.reads_per_miss.map_or_else(|| "–".to_owned(), |reads| format!("{reads:.4}")),
-            nanoseconds(row.miss_mean_ns),
-            nanoseconds(row.miss_p99_ns),
-            format!("{} per key", nanoseconds(row.build_ns_per_key)),
-            row.compact_ms.map_or_else(|| "–".to_owned(), |ms| format!("{:.2} s", ms / 1e3)),
-        ];
-        text += &format!("| {} |\n", cells.join(" | "));
+    let mut text = String::new();
+    for engine in rows.chunk_by(|one, next| one.engine == next.engine) {
+        let Some(first) = engine.first() else { continue };
+        let lost: u64 = engine.iter().map(|row| row.false_negatives).sum();
+        text +=
+            &format!("**{} {}**: {lost} of all present keys were not found.\n\n{HEAD}", first.engine, first.version);
+        engine.iter().for_each(|row| text += &line(row));
+        text += "\n";
     }
-    text
+    text.truncate(text.trim_end().len());
+    text + "\n"
+}
+
+fn line(row: &Row) -> String {
+    let cells = [
+        row.layout.trim_end_matches(" runs").trim_end_matches(" run").to_owned(),
+        keys(row.keys),
+        if FilterSpec::from_str(&row.filter).is_ok() { format!("`{}`", row.filter) } else { row.filter.clone() },
+        if row.filter_bytes == 0 { "0".to_owned() } else { format!("{:.2}", row.bits_per_key) },
+        row.false_positive_rate.map_or_else(|| "–".to_owned(), |rate| format!("{:.2} %", rate * 100.0)),
+        row.reads_per_miss.map_or_else(|| "–".to_owned(), |reads| format!("{reads:.4}")),
+        nanoseconds(row.miss_mean_ns),
+        nanoseconds(row.miss_p99_ns),
+        nanoseconds(row.build_ns_per_key),
+        row.compact_ms.map_or_else(|| "–".to_owned(), |ms| format!("{:.2} s", ms / 1e3)),
+    ];
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// Returns `old` rows and `new` rows in the order of the page, then by keys. A new measurement of an
+/// engine with some number of keys replaces all old rows of that engine and number.
+#[must_use]
+pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
+    let mut rows: Vec<Row> =
+        old.into_iter().filter(|old| !new.iter().any(|new| new.engine == old.engine && new.keys == old.keys)).collect();
+    rows.extend(new);
+    // The sort is stable, so rows of one measurement keep their order.
+    rows.sort_by_key(|row| (ENGINES.iter().position(|engine| *engine == row.engine), row.keys));
+    rows
 }
 
 /// Replaces the lines between [`BEGIN`] and [`END`] in a page by `table`. Returns `None` if the page
@@ -80,10 +112,26 @@ mod tests {
     }
 
     #[test]
-    fn table_has_one_line_per_row() {
-        let table = markdown(&[row()]);
-        let expected = "| SlateDB 0.18.0 | 5 | 1 M | `bumped-ribbon:8` | 8.03 | 0.39 % | – | 432 ns | 12.35 µs | 1.50 µs per key | 2.50 s |";
-        assert_eq!(table.lines().nth(2), Some(expected));
+    fn each_engine_has_a_table_with_one_line_per_row() {
+        let redb =
+            Row { engine: "redb".into(), version: "4.6.0".into(), filter: "none".into(), filter_bytes: 0, ..row() };
+        let text = markdown(&[row(), Row { false_negatives: 3, ..row() }, redb]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "**SlateDB 0.18.0**: 3 of all present keys were not found.");
+        let expected = "| 5 | 1 M | `bumped-ribbon:8` | 8.03 | 0.39 % | – | 432 ns | 12.35 µs | 1.50 µs | 2.50 s |";
+        assert_eq!((lines[4], lines[5], lines[6]), (expected, expected, ""));
+        assert_eq!(lines[7], "**redb 4.6.0**: 0 of all present keys were not found.");
+        assert!(lines[11].starts_with("| 5 | 1 M | none | 0 | "));
+    }
+
+    #[test]
+    fn new_rows_replace_old_rows_of_the_same_engine_and_keys() {
+        let named =
+            |engine: &str, keys, filter: &str| Row { engine: engine.into(), keys, filter: filter.into(), ..row() };
+        let old = vec![named("redb", 10, "a"), named("SlateDB", 20, "b"), named("SlateDB", 10, "c")];
+        let new = vec![named("SlateDB", 10, "d"), named("SlateDB", 10, "a"), named("RocksDB", 10, "e")];
+        let merged: Vec<String> = merge(old, new).into_iter().map(|row| row.filter).collect();
+        assert_eq!(merged, ["e", "d", "a", "b", "a"]);
     }
 
     #[test]

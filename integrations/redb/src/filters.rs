@@ -110,10 +110,10 @@ impl Filters {
         FilterBlock::open(SharedBytes::from(block), &expected, Verify::AtOpen).map(TableFilter::Ready)
     }
 
-    /// Returns whether one filter holds exactly the keys of one generation.
-    pub(crate) fn are_of_one_generation(&self) -> bool {
+    /// Returns whether one filter holds exactly the keys of this generation.
+    pub(crate) fn are_of(&self, generation: [u8; 16]) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.slots.len() == 1 && state.fresh.is_empty()
+        state.slots.len() == 1 && state.fresh.is_empty() && state.generation == generation
     }
 
     /// Writes the first filter to a new file, and renames it to `path`.

@@ -84,7 +84,7 @@ impl FilteredDb {
         let mut this = Self::open_unfiltered(path.as_ref())?;
         let snapshot = this.db.begin_read()?;
         let num_keys = snapshot.open_table(DATA)?.len()?;
-        let generation = snapshot.open_table(GENERATION)?.get(())?.map(|row| row.value());
+        let generation = generation_of(&snapshot)?;
         if !this.filters.load(&this.filter_path, generation, num_keys) {
             this.build_from(&snapshot)?;
         }
@@ -113,7 +113,7 @@ impl FilteredDb {
     }
 
     fn build_from(&mut self, snapshot: &redb::ReadTransaction) -> Result<(), Error> {
-        let generation = snapshot.open_table(GENERATION)?.get(())?.map(|row| row.value());
+        let generation = generation_of(snapshot)?;
         let table = snapshot.open_table(DATA)?;
         let mut hashes = Vec::new();
         for row in table.iter()? {
@@ -123,13 +123,14 @@ impl FilteredDb {
         Ok(())
     }
 
-    /// Writes the filter to a file beside the database, for [`FilteredDb::open_saved`]. If keys were
-    /// written since the last build, the function rebuilds the filter first.
+    /// Writes the filter to a file beside the database, for [`FilteredDb::open_saved`]. If a
+    /// transaction was committed since the last build, the function rebuilds the filter first.
     ///
     /// # Errors
     /// Returns the errors of redb and of the file system. After an error, the old file stays.
     pub fn save(&mut self) -> Result<(), Error> {
-        if !self.filters.are_of_one_generation() {
+        let generation = generation_of(&self.db.begin_read()?)?;
+        if !self.filters.are_of(generation.unwrap_or_default()) {
             self.rebuild()?;
         }
         self.filters.save(&self.filter_path).map_err(Error::Io)
@@ -167,4 +168,9 @@ impl FilteredDb {
     pub fn with_filter_set<T>(&self, look: impl FnOnce(&FilterSet) -> T) -> T {
         self.filters.with_set(look)
     }
+}
+
+/// Returns the generation of a snapshot, or `None` before the first commit.
+fn generation_of(snapshot: &redb::ReadTransaction) -> Result<Option<[u8; 16]>, Error> {
+    Ok(snapshot.open_table(GENERATION)?.get(())?.map(|row| row.value()))
 }

@@ -49,6 +49,22 @@ fn saved_filter_is_used_after_a_clean_close() {
 }
 
 #[test]
+fn saved_filter_is_used_after_commits_without_new_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = saved(dir.path());
+    let mut db = FilteredDb::open_saved(&path).unwrap();
+    let mut writer = db.begin_write().unwrap();
+    assert!(writer.remove(&key(7)).unwrap());
+    writer.commit().unwrap();
+    db.save().unwrap();
+    drop(db);
+    let db = FilteredDb::open_saved(&path).unwrap();
+    assert!(matches!(db.opened(), Opened::Saved), "{:?}", db.opened());
+    assert_eq!(missing(&db, (0..7).chain(8..1_000)), 0);
+    assert!(db.begin_read().unwrap().get(&key(7)).unwrap().is_none());
+}
+
+#[test]
 fn saved_filter_of_an_older_generation_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = saved(dir.path());

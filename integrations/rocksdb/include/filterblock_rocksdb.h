@@ -166,7 +166,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
     const uint64_t alt_hash = HashOf(alt);
     // The builder skips a hash that equals the one before. A run of keys with one prefix would
     // take twice the memory without this check.
-    if (alt_hash != last_alt_ || filterblock_builder_len(builder_.get()) == 0) {
+    const bool is_last = alt_hash == last_alt_ && alt_hash != FILTERBLOCK_NO_HASH;
+    if (!is_last || filterblock_builder_len(builder_.get()) == 0) {
       AddHash(alt_hash);
       last_alt_ = alt_hash;
     }

@@ -13,6 +13,9 @@ use crate::counters::Counters;
 /// SST it builds or decodes a filter for. The id tells the blocks from those of other programs.
 pub(crate) const TABLE_ID: [u8; 16] = *b"SlateDB SST file";
 
+/// The table id of range filters, so that none is taken for a filter of keys.
+pub(crate) const RANGES_TABLE_ID: [u8; 16] = *b"SlateDB SST rngs";
+
 /// Chooses the filter of an SST by its number of keys.
 pub(crate) type Choice = Arc<dyn Fn(u64) -> Option<FilterSpec> + Send + Sync>;
 /// Receives the reason why a filter cannot be built or used.
@@ -24,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) choice: Choice,
     pub(crate) hasher: KeyHasher,
     pub(crate) prefixes: Option<Prefixes>,
+    /// The specification of range filters, if this is the configuration of their policy.
+    pub(crate) ranges: Option<FilterSpec>,
     pub(crate) handler: Option<Handler>,
     pub(crate) counters: Arc<Counters>,
 }
@@ -41,9 +46,15 @@ impl Config {
             choice,
             hasher: KeyHasher::xxh3(HashSeed(0)),
             prefixes: None,
+            ranges: None,
             handler: None,
             counters: Arc::new(Counters::default()),
         }
+    }
+
+    /// Returns the configuration of the policy for ranges. It shares the counters.
+    pub(crate) fn for_ranges(&self, spec: FilterSpec) -> Self {
+        Self { choice: Arc::new(move |_| Some(spec)), prefixes: None, ranges: Some(spec), ..self.clone() }
     }
 
     /// Returns the name that SlateDB stores beside each filter. SlateDB gives a filter only to the
@@ -54,6 +65,9 @@ impl Config {
     /// never have the same name.
     pub(crate) fn name(&self) -> String {
         let name = format!("filterblock:{}", layout::VERSION);
+        if self.ranges.is_some() {
+            return format!("{name}:ranges");
+        }
         match &self.prefixes {
             None => name,
             Some(Prefixes { extractor, whole_keys_too: true }) => format!("{name}:keys+prefixes={}", extractor.name()),
@@ -67,6 +81,10 @@ impl Config {
 
     /// Returns what a filter of this policy must be.
     pub(crate) fn expected(&self) -> Expected<'_> {
+        if self.ranges.is_some() {
+            // A range filter of no keys would deny every range.
+            return Expected::of_table(RANGES_TABLE_ID, &self.hasher).with_num_entries(u64::MAX);
+        }
         let expected = Expected::of_table(TABLE_ID, &self.hasher);
         self.prefixes.as_ref().map_or(expected, |prefixes| expected.with_prefixes(prefixes.extractor.name()))
     }

@@ -28,12 +28,12 @@ pub struct Counts {
     /// [`Filters::reading_bloom`](crate::Filters::reading_bloom). Other counts leave them out, except
     /// that one of less than three bytes is damaged.
     pub bloom_opened: u64,
-    /// Queries of a filter.
+    /// Queries of a filter of keys, prefixes or ranges that it can answer.
     pub probes: u64,
     /// Queries that a filter answered with "absent". SlateDB skipped the SST.
     pub negatives: u64,
-    /// Queries that no usable filter answered, and queries that a filter cannot answer. SlateDB read
-    /// the SST.
+    /// Queries that no usable filter answered, and prefixes that the extractor does not take. SlateDB
+    /// read the SST.
     pub unfiltered: u64,
 }
 

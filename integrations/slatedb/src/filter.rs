@@ -46,13 +46,20 @@ impl Opened {
         }
     }
 
+    /// Returns whether the filters of this policy can answer for `target`.
+    fn is_for(&self, target: &FilterTarget) -> bool {
+        matches!(target, FilterTarget::Range { .. }) == self.0.config.ranges.is_some()
+    }
+
     fn ask(&self, target: &FilterTarget) -> Answer {
         let Inner { block: Some(block), config, .. } = &*self.0 else { return Answer::Unfiltered };
         match target {
             FilterTarget::Point(key) if config.has_whole_keys() => block.may_contain(key).into(),
             FilterTarget::Point(key) => self.ask_prefix(block, key, PrefixTarget::Point),
             FilterTarget::Prefix(prefix) => self.ask_prefix(block, prefix, PrefixTarget::Prefix),
-            FilterTarget::Range { .. } => Answer::Unfiltered,
+            FilterTarget::Range { lower, upper } => {
+                block.may_contain_range(lower.as_ref().map(AsRef::as_ref), upper.as_ref().map(AsRef::as_ref)).into()
+            }
         }
     }
 
@@ -67,6 +74,9 @@ impl Opened {
 
 impl Filter for Opened {
     fn might_match(&self, query: &FilterQuery) -> bool {
+        if !self.is_for(&query.target) {
+            return true;
+        }
         let answer = self.ask(&query.target);
         self.0.config.counters.count_answer(answer);
         answer.may_contain()

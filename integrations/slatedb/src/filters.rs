@@ -8,7 +8,7 @@ use slatedb::{BloomFilterPolicy, FilterPolicy, PrefixExtractor};
 
 use crate::bloom::ReadOnlyBloom;
 use crate::config::{Config, Prefixes};
-use crate::counters::Counts;
+use crate::counters::{Counters, Counts};
 use crate::policy::Policy;
 
 /// The filters of a SlateDB database: settings, lists of policies, and counts.
@@ -26,6 +26,7 @@ use crate::policy::Policy;
 #[derive(Clone)]
 pub struct Filters {
     pub(crate) config: Config,
+    ranges: Option<FilterSpec>,
     bloom: Option<Arc<BloomFilterPolicy>>,
 }
 
@@ -56,7 +57,7 @@ impl Filters {
     /// ```
     #[must_use]
     pub fn by_num_keys(choice: impl Fn(u64) -> Option<FilterSpec> + Send + Sync + 'static) -> Self {
-        Self { config: Config::new(Arc::new(choice)), bloom: None }
+        Self { config: Config::new(Arc::new(choice)), ranges: None, bloom: None }
     }
 
     /// Hashes keys with `hasher`. The default is XXH3 with seed 0.
@@ -89,6 +90,33 @@ impl Filters {
         Ok(self)
     }
 
+    /// Adds a range filter to every SST, so that `scan` of a short range can skip SSTs without a key in
+    /// the range. It is a filter of its own beside the filter of keys: SSTs without it are read, and
+    /// gets go on as before.
+    ///
+    /// `spec` states the length of the ranges and the FPR: `grafite:L=16:fpr=0.01` takes 12.7 bits per
+    /// key, `grafite:L=1024:fpr=0.01` 18.7. Longer ranges have a higher FPR, in proportion to their
+    /// length. `grafite:fpr=0.01` adapts to keys that are not integers.
+    ///
+    /// ```
+    /// use filterblock_slatedb::Filters;
+    ///
+    /// let filters = Filters::new("bumped-ribbon:7".parse()?).with_ranges("grafite:fpr=0.01".parse()?)?;
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    ///
+    /// A scan asks the filter with all its bounds, so a scan without an upper bound reads the SST.
+    /// `scan_prefix` asks range filters only if no policy has prefixes. All processes need the
+    /// same setting, as they need the same prefixes.
+    ///
+    /// # Errors
+    /// Returns [`filterblock::Error::Invalid`] if `spec` is not the specification of a range filter.
+    pub fn with_ranges(mut self, spec: FilterSpec) -> filterblock::Result<Self> {
+        filterblock::FilterBuilder::new(FilterSpec::FULL, &self.config.hasher).with_ranges(spec)?;
+        self.ranges = Some(spec);
+        Ok(self)
+    }
+
     /// Uses the Bloom filters that SlateDB wrote into older SSTs with `bloom`, its own policy. New
     /// SSTs get a filter of this crate, and a Bloom filter of three bytes that denies nothing.
     ///
@@ -113,17 +141,30 @@ impl Filters {
     /// Returns the list of policies for `with_filter_policies`.
     #[must_use]
     pub fn policies(&self) -> Vec<Arc<dyn FilterPolicy>> {
+        self.policies_counting_ranges(&self.config.counters)
+    }
+
+    /// Returns the list of policies. The filters of ranges count in `of_ranges`.
+    pub(crate) fn policies_counting_ranges(&self, of_ranges: &Arc<Counters>) -> Vec<Arc<dyn FilterPolicy>> {
         let mut policies: Vec<Arc<dyn FilterPolicy>> = vec![Arc::new(Policy::new(self.config.clone()))];
+        if let Some(spec) = self.ranges {
+            let config = Config { counters: Arc::clone(of_ranges), ..self.config.for_ranges(spec) };
+            policies.push(Arc::new(Policy::new(config)));
+        }
         if let Some(bloom) = &self.bloom {
             policies.push(Arc::new(ReadOnlyBloom::new(Arc::clone(bloom), Arc::clone(&self.config.counters))));
         }
         policies
     }
 
-    /// Returns the name of the policy, which SlateDB stores beside each filter.
+    /// Returns the name of the policy for keys and prefixes, which SlateDB stores beside each filter.
     #[must_use]
     pub fn name(&self) -> String {
         self.config.name()
+    }
+
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.ranges.is_some()
     }
 
     /// Returns what happened so far to the filters of all lists of this object and of its clones.

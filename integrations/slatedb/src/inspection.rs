@@ -11,7 +11,7 @@ use slatedb::manifest::SsTableHandle;
 use slatedb::object_store::path::Path;
 use slatedb::{CacheTarget, DbCacheManagerOps, DbReader, DbReaderBuilder, DbReaderMode, SstReader};
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Counts};
 use crate::error::{Error, Result};
 use crate::filters::Filters;
 use crate::report::{SstFilter, SstReport};
@@ -33,12 +33,15 @@ impl Inspection {
     /// # Errors
     /// Returns [`Error::Ssts`] with the SSTs that have no usable filter.
     pub fn check(&self, min_filter_keys: u32) -> Result<()> {
-        let may_lack_filter = |sst: &SstReport| match sst.filter {
+        let is_as_it_should = |sst: &SstReport, filter: &SstFilter| match filter {
             SstFilter::Usable => true,
             SstFilter::NoBlock => sst.num_rows.is_some_and(|rows| rows < u64::from(min_filter_keys)),
             _ => false,
         };
-        let without: Vec<_> = self.ssts.iter().filter(|sst| !may_lack_filter(sst)).cloned().collect();
+        let is_sound = |sst: &SstReport| {
+            is_as_it_should(sst, &sst.filter) && sst.ranges.as_ref().is_none_or(|ranges| is_as_it_should(sst, ranges))
+        };
+        let without: Vec<_> = self.ssts.iter().filter(|sst| !is_sound(sst)).cloned().collect();
         if without.is_empty() {
             return Ok(());
         }
@@ -66,6 +69,7 @@ impl Filters {
         let mut looking = self.clone();
         looking.config.counters = Arc::new(Counters::default());
         looking.config.handler = None;
+        let of_ranges = Arc::new(Counters::default());
         // With a new manifest, an SST of the old one could not be looked at.
         let never = Duration::from_secs(365 * 86_400);
         let options = DbReaderOptions {
@@ -78,14 +82,14 @@ impl Filters {
             .with_options(options)
             .with_reader_mode(DbReaderMode::FollowLatest)
             .with_db_cache(Arc::new(NoCache), 0)
-            .with_filter_policies(looking.policies())
+            .with_filter_policies(looking.policies_counting_ranges(&of_ranges))
             .build()
             .await?;
         let manifest = reader.manifest();
         let (mut seen, mut reports) = (HashSet::new(), Vec::new());
         for view in manifest.all_sst_views() {
             if seen.insert(view.sst.id) {
-                reports.push(looking.look_at(&reader, ssts, &view.sst).await);
+                reports.push(looking.look_at(&of_ranges, &reader, ssts, &view.sst).await);
             }
         }
         reader.close().await?;
@@ -94,23 +98,34 @@ impl Filters {
 
     /// Makes SlateDB decode the filters of an SST, and returns which policy it called. SlateDB
     /// decompresses and decrypts the filter block, and offers no other access to it.
-    async fn look_at(&self, reader: &DbReader, ssts: &SstReader, sst: &SsTableHandle) -> SstReport {
+    async fn look_at(
+        &self,
+        of_ranges: &Counters,
+        reader: &DbReader,
+        ssts: &SstReader,
+        sst: &SsTableHandle,
+    ) -> SstReport {
         let num_rows = match ssts.open_with_handle(sst.clone()) {
             Ok(file) => file.stats().await.ok().flatten().map(|stats| stats.num_rows()),
             Err(_) => None,
         };
-        let before = self.counts();
-        let decoded = reader.warm_sst(sst.id, &[CacheTarget::Filters]).await;
-        let after = self.counts();
-        let filter = match decoded {
-            Err(error) => SstFilter::Unreadable(error.to_string()),
-            Ok(()) if sst.info.filter_len == 0 => SstFilter::NoBlock,
-            Ok(()) if after.opened > before.opened => SstFilter::Usable,
-            Ok(()) if after.unusable() > before.unusable() => SstFilter::Unusable,
-            Ok(()) if after.bloom_opened > before.bloom_opened => SstFilter::Bloom,
-            Ok(()) => SstFilter::Other,
-        };
-        SstReport { id: sst.id.value().to_string(), num_rows, filter_len_bytes: sst.info.filter_len, filter }
+        let before = (self.counts(), of_ranges.snapshot());
+        let decoded = reader.warm_sst(sst.id, &[CacheTarget::Filters]).await.map_err(|error| error.to_string());
+        let filter = found(&decoded, sst, before.0, self.counts());
+        let ranges = self.has_ranges().then(|| found(&decoded, sst, before.1, of_ranges.snapshot()));
+        SstReport { id: sst.id.value().to_string(), num_rows, filter_len_bytes: sst.info.filter_len, filter, ranges }
+    }
+}
+
+/// Returns what SlateDB decoded for one policy, from the counts before and after.
+fn found(decoded: &Result<(), String>, sst: &SsTableHandle, before: Counts, after: Counts) -> SstFilter {
+    match decoded {
+        Err(error) => SstFilter::Unreadable(error.clone()),
+        Ok(()) if sst.info.filter_len == 0 => SstFilter::NoBlock,
+        Ok(()) if after.opened > before.opened => SstFilter::Usable,
+        Ok(()) if after.unusable() > before.unusable() => SstFilter::Unusable,
+        Ok(()) if after.bloom_opened > before.bloom_opened => SstFilter::Bloom,
+        Ok(()) => SstFilter::Other,
     }
 }
 

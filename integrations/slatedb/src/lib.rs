@@ -31,6 +31,7 @@
 //! |---|---|
 //! | choose the filter of each SST | [`Filters::new`], [`Filters::by_num_keys`] |
 //! | answer scans of a prefix | [`Filters::with_prefixes`] |
+//! | answer scans of short ranges | [`Filters::with_ranges`] |
 //! | use the Bloom filters of older SSTs | [`Filters::reading_bloom`] |
 //! | count damage, probes and denied keys | [`Filters::counts`] |
 //! | keep another list of policies from starting | [`Filters::record_or_compare`] |
@@ -45,6 +46,7 @@ mod filter;
 mod filters;
 mod inspection;
 mod policy;
+mod ranges;
 mod record;
 mod report;
 

@@ -9,6 +9,7 @@ use slatedb::{Filter, FilterBuilder, FilterPolicy};
 use crate::builder::Builder;
 use crate::config::Config;
 use crate::filter::Opened;
+use crate::ranges::RangeBuilder;
 
 /// Builds and decodes the filters of one configuration.
 pub(crate) struct Policy {
@@ -54,7 +55,10 @@ impl FilterPolicy for Policy {
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {
-        Box::new(Builder::new(Arc::clone(&self.config)))
+        match self.config.ranges {
+            None => Box::new(Builder::new(Arc::clone(&self.config))),
+            Some(spec) => Box::new(RangeBuilder::new(Arc::clone(&self.config), spec)),
+        }
     }
 
     fn decode(&self, data: &[u8]) -> Arc<dyn Filter> {
@@ -72,6 +76,10 @@ impl FilterPolicy for Policy {
         let planned = self.planned.get(index).map_or(0, |planned| *planned.get_or_init(|| self.plan(start)));
         let len = u128::from(planned) * u128::from(num_keys) / u128::from(start);
         usize::try_from(len).unwrap_or(usize::MAX)
+    }
+
+    fn supports_range_queries(&self) -> bool {
+        self.config.ranges.is_some()
     }
 
     fn supports_prefix_queries(&self) -> bool {

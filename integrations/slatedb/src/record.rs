@@ -47,7 +47,10 @@ impl Filters {
     fn described(&self) -> String {
         let identity = self.config.hasher.identity();
         let secret = identity.fingerprint.map(|fingerprint| format!(", secret {fingerprint}")).unwrap_or_default();
-        format!("{}, hash {}, seed {}{secret}", self.name(), identity.kind, identity.seed.0).escape_debug().to_string()
+        let ranges = if self.has_ranges() { " and ranges" } else { "" };
+        format!("{}{ranges}, hash {}, seed {}{secret}", self.name(), identity.kind, identity.seed.0)
+            .escape_debug()
+            .to_string()
     }
 }
 

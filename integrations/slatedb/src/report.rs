@@ -12,8 +12,11 @@ pub struct SstReport {
     pub num_rows: Option<u64>,
     /// The length of the filter block in bytes, with the filters of all policies.
     pub filter_len_bytes: u64,
-    /// What the filter block holds.
+    /// What the filter block holds for keys and prefixes.
     pub filter: SstFilter,
+    /// What the filter block holds for ranges. `None` without
+    /// [`Filters::with_ranges`](crate::Filters::with_ranges).
+    pub ranges: Option<SstFilter>,
 }
 
 /// What the filter block of an SST holds.
@@ -43,13 +46,24 @@ impl fmt::Display for SstReport {
         if let Some(rows) = self.num_rows {
             write!(f, " with {rows} rows")?;
         }
-        match &self.filter {
-            SstFilter::Usable => f.write_str(" has a usable filter"),
-            SstFilter::Unusable => f.write_str(" has a filter that cannot be used"),
-            SstFilter::Bloom => f.write_str(" has a Bloom filter of SlateDB's own policy"),
-            SstFilter::Other => f.write_str(" has only filters of other policies"),
-            SstFilter::NoBlock => f.write_str(" has no filter block"),
-            SstFilter::Unreadable(reason) => write!(f, " has a filter block that SlateDB cannot read ({reason})"),
+        write!(f, " has {}", self.filter)?;
+        match &self.ranges {
+            // Both say the same of the whole block.
+            None | Some(SstFilter::NoBlock | SstFilter::Unreadable(_)) => Ok(()),
+            Some(ranges) => write!(f, ", and for ranges {ranges}"),
         }
+    }
+}
+
+impl fmt::Display for SstFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Usable => "a usable filter",
+            Self::Unusable => "a filter that cannot be used",
+            Self::Bloom => "a Bloom filter of SlateDB's own policy",
+            Self::Other => "only filters of other policies",
+            Self::NoBlock => "no filter block",
+            Self::Unreadable(reason) => return write!(f, "a filter block that SlateDB cannot read ({reason})"),
+        })
     }
 }

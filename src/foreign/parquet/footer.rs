@@ -105,28 +105,52 @@ pub struct ParquetFilterRange {
     pub len_bytes: Option<u64>,
 }
 
-/// A Parquet file over `bytes`, which may be a memory map. Filters are read in place.
+/// The column chunks and the locations of the filters of a Parquet file. With it, a caller that
+/// reads slices of a file reads the metadata and the filters only.
 #[derive(Debug, Clone)]
-pub struct ParquetFile<D> {
-    bytes: D,
-    metadata_offset: usize,
+pub struct ParquetMetadata {
+    offset: u64,
     num_row_groups: usize,
     chunks: Vec<ParquetColumnChunk>,
 }
 
-impl<D: AsRef<[u8]>> ParquetFile<D> {
-    /// Opens a file and reads its metadata.
+impl ParquetMetadata {
+    /// The length in bytes of the end of a file, which [`Self::range`] needs.
+    pub const TAIL_LEN_BYTES: usize = 8;
+
+    /// Returns the location of the metadata in a file of `file_len_bytes` bytes, from its first four
+    /// and its last eight bytes.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the metadata are damaged, and `Unsupported` if they are encrypted.
-    pub fn open(bytes: D) -> Result<Self> {
-        let file = bytes.as_ref();
-        let metadata = metadata_range(file)?;
-        let metadata_offset = metadata.start;
-        let found = file.get(metadata.clone()).unwrap_or_default();
-        let (num_row_groups, chunks) =
-            read_metadata(&mut Reader::new(found, metadata.start as u64, Field::FileMetadata))?;
-        Ok(Self { bytes, metadata_offset, num_row_groups, chunks })
+    /// Returns `Corrupt` if a magic or the length is wrong, and `Unsupported` if the metadata are
+    /// encrypted.
+    pub fn range(file_len_bytes: u64, head: [u8; 4], tail: [u8; Self::TAIL_LEN_BYTES]) -> Result<Range<u64>> {
+        let corrupt = |field, offset| Error::Corrupt { field, offset };
+        let end = file_len_bytes.checked_sub(Self::TAIL_LEN_BYTES as u64);
+        let end = end.ok_or_else(|| corrupt(Field::Length, 0))?;
+        let [len @ .., a, b, c, d] = tail;
+        match &[a, b, c, d] {
+            MAGIC => {}
+            magic @ MAGIC_ENCRYPTED => {
+                return Err(Error::Unsupported { field: Field::FileMetadata, found: u64::from(u32_from(magic)) });
+            }
+            _ => return Err(corrupt(Field::Magic, end + 4)),
+        }
+        let start = end.checked_sub(u32_from(&len).into()).filter(|&start| start >= MAGIC.len() as u64);
+        let start = start.ok_or_else(|| corrupt(Field::Length, end))?;
+        if head != *MAGIC {
+            return Err(corrupt(Field::Magic, 0));
+        }
+        Ok(start..end)
+    }
+
+    /// Parses metadata that begin at `offset` of their file.
+    ///
+    /// # Errors
+    /// Returns `Corrupt` if the metadata are damaged.
+    pub fn parse(metadata: &[u8], offset: u64) -> Result<Self> {
+        let (num_row_groups, chunks) = read_metadata(&mut Reader::new(metadata, offset, Field::FileMetadata))?;
+        Ok(Self { offset, num_row_groups, chunks })
     }
 
     /// Returns every column chunk, with and without a filter, ordered by row group.
@@ -141,12 +165,60 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
         self.num_row_groups
     }
 
+    /// Returns the location of a chunk's filter: header, bits, and if the writer did not store the
+    /// length, everything up to the metadata. Returns `None` if [`ParquetColumnChunk::filter`] is
+    /// `None`.
+    ///
+    /// # Errors
+    /// Returns `Corrupt` if the filter does not lie before the metadata.
+    pub fn filter_range(&self, chunk: &ParquetColumnChunk) -> Result<Option<Range<u64>>> {
+        let Some(place) = chunk.filter else { return Ok(None) };
+        let end = place.len_bytes.map_or(Some(self.offset), |len| place.offset.checked_add(len));
+        let end = end.filter(|&end| place.offset <= end && end <= self.offset);
+        end.map(|end| Some(place.offset..end)).ok_or(Error::Corrupt { field: Field::FilterBlock, offset: place.offset })
+    }
+}
+
+/// A Parquet file over `bytes`, which may be a memory map. Filters are read in place.
+#[derive(Debug, Clone)]
+pub struct ParquetFile<D> {
+    bytes: D,
+    metadata: ParquetMetadata,
+}
+
+impl<D: AsRef<[u8]>> ParquetFile<D> {
+    /// Opens a file and reads its metadata.
+    ///
+    /// # Errors
+    /// Returns `Corrupt` if the metadata are damaged, and `Unsupported` if they are encrypted.
+    pub fn open(bytes: D) -> Result<Self> {
+        let file = bytes.as_ref();
+        let too_short = Error::Corrupt { field: Field::Length, offset: 0 };
+        let (Some(head), Some(tail)) = (file.first_chunk(), file.last_chunk()) else { return Err(too_short) };
+        let range = ParquetMetadata::range(file.len() as u64, *head, *tail)?;
+        let found = slice(file, &range).unwrap_or_default();
+        let metadata = ParquetMetadata::parse(found, range.start)?;
+        Ok(Self { bytes, metadata })
+    }
+
+    /// Returns every column chunk, with and without a filter, ordered by row group.
+    #[must_use]
+    pub fn column_chunks(&self) -> &[ParquetColumnChunk] {
+        self.metadata.column_chunks()
+    }
+
+    /// Returns the number of row groups.
+    #[must_use]
+    pub fn num_row_groups(&self) -> usize {
+        self.metadata.num_row_groups()
+    }
+
     /// Returns the chunk of the column at `path` in a row group, or `None` if there is no such
     /// chunk. Names may contain dots, so several columns can have the same path. The result is then
     /// `None` too, because the filter of another column would deny present values.
     #[must_use]
     pub fn column_chunk(&self, row_group: usize, path: &str) -> Option<&ParquetColumnChunk> {
-        let mut found = self.chunks.iter().filter(|chunk| chunk.row_group == row_group && chunk.path == path);
+        let mut found = self.column_chunks().iter().filter(|chunk| chunk.row_group == row_group && chunk.path == path);
         found.next().filter(|_| found.next().is_none())
     }
 
@@ -156,16 +228,11 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     /// Returns `Corrupt` if the location or the header is invalid, and `Unsupported` for another
     /// kind of filter.
     pub fn filter(&self, chunk: &ParquetColumnChunk) -> Result<Option<ParquetBloom<'_>>> {
-        let Some(place) = chunk.filter else { return Ok(None) };
-        let corrupt = || Error::Corrupt { field: Field::FilterBlock, offset: place.offset };
-        let start = usize::try_from(place.offset).map_err(|_| corrupt())?;
-        let end = match place.len_bytes {
-            None => self.metadata_offset,
-            Some(len) => usize::try_from(len).ok().and_then(|len| start.checked_add(len)).ok_or_else(corrupt)?,
-        };
-        let bytes = self.bytes.as_ref().get(..self.metadata_offset).and_then(|before| before.get(start..end));
-        let parsed = ParquetBloom::parse(bytes.ok_or_else(corrupt)?);
-        parsed.map(Some).map_err(|error| error.moved_by(place.offset))
+        let Some(range) = self.metadata.filter_range(chunk)? else { return Ok(None) };
+        let bytes = slice(self.bytes.as_ref(), &range);
+        let parsed =
+            ParquetBloom::parse(bytes.ok_or(Error::Corrupt { field: Field::FilterBlock, offset: range.start })?);
+        parsed.map(Some).map_err(|error| error.moved_by(range.start))
     }
 
     /// Returns whether a chunk may contain a value, given in the plain encoding. If the chunk has
@@ -191,7 +258,7 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     /// Returns the error of the first invalid filter.
     pub fn verify(&self) -> Result<u64> {
         let mut filters = 0;
-        for chunk in &self.chunks {
+        for chunk in self.column_chunks() {
             filters += u64::from(self.filter(chunk)?.is_some());
         }
         Ok(filters)
@@ -209,23 +276,8 @@ pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     [MAGIC, MAGIC_ENCRYPTED].iter().any(|magic| file.starts_with(*magic) && file.ends_with(*magic))
 }
 
-fn metadata_range(file: &[u8]) -> Result<Range<usize>> {
-    let corrupt = |field, offset: usize| Error::Corrupt { field, offset: offset as u64 };
-    let (front, magic) = file.split_last_chunk::<4>().ok_or_else(|| corrupt(Field::Length, 0))?;
-    if magic == MAGIC_ENCRYPTED {
-        return Err(Error::Unsupported { field: Field::FileMetadata, found: u64::from(u32_from(magic)) });
-    }
-    if magic != MAGIC {
-        return Err(corrupt(Field::Magic, front.len()));
-    }
-    let (front, len) = front.split_last_chunk::<4>().ok_or_else(|| corrupt(Field::Length, 0))?;
-    let len = usize::try_from(u32_from(len)).map_err(|_| corrupt(Field::Length, front.len()))?;
-    let start = front.len().checked_sub(len).filter(|&start| start >= MAGIC.len());
-    let start = start.ok_or_else(|| corrupt(Field::Length, front.len()))?;
-    if !file.starts_with(MAGIC) {
-        return Err(corrupt(Field::Magic, 0));
-    }
-    Ok(start..front.len())
+fn slice<'a>(file: &'a [u8], range: &Range<u64>) -> Option<&'a [u8]> {
+    file.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
 
 /// Reads a `FileMetaData`. Returns the number of row groups and their column chunks.

@@ -20,10 +20,20 @@ const KNOWN: i16 = 1;
 /// Splits `bytes` after the header. Returns the bits and the length of the header.
 ///
 /// # Errors
-/// Returns `Corrupt` if the header is truncated or lacks a part, if a union has several members, or
-/// if the bits are incomplete or not whole blocks. Returns `Unsupported` for another algorithm,
-/// hash or compression.
+/// Returns the errors of [`lengths`], and `Corrupt` if the bits are incomplete.
 pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
+    let (header_len, bits_len) = lengths(bytes)?;
+    let bits = bytes.get(header_len..).and_then(|rest| rest.get(..bits_len));
+    bits.map(|bits| (bits, header_len)).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })
+}
+
+/// Returns the lengths in bytes of the header at the start of `bytes`, and of the bits after it.
+///
+/// # Errors
+/// Returns `Corrupt` if the header is truncated or lacks a part, if a union has several members, or
+/// if the bits are not whole blocks. Returns `Unsupported` for another algorithm, hash or
+/// compression.
+pub(super) fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
     let mut reader = Reader::new(bytes, 0, Field::FilterHeader);
     let (mut last, mut len) = (0, None);
     let mut unions = [None; 3];
@@ -44,13 +54,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     }
     let header_len = usize::try_from(reader.offset()).map_err(|_| reader.corrupt())?;
     let whole = |len: &usize| *len > 0 && len.is_multiple_of(BLOCK_LEN_BYTES);
-    let bits = len
+    let bits_len = len
         // The format counts in signed 32-bit integers.
         .and_then(|len| i32::try_from(len).ok())
         .and_then(|len| usize::try_from(len).ok())
-        .filter(whole)
-        .and_then(|len| bytes.get(header_len..)?.get(..len));
-    bits.map(|bits| (bits, header_len)).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })
+        .filter(whole);
+    bits_len.map(|bits_len| (header_len, bits_len)).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })
 }
 
 /// Returns the number of a union's member, and skips its value.
@@ -87,6 +96,7 @@ mod tests {
             bytes.resize(header_len + len + 7, 0xab);
             let (bits, found) = parse(&bytes).unwrap();
             assert_eq!((bits.len(), found), (len, header_len));
+            assert_eq!(lengths(&bytes[..header_len]).unwrap(), (header_len, len));
             assert!(parse(&bytes[..header_len + len - 1]).is_err(), "a byte short");
         }
     }

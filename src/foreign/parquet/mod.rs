@@ -6,5 +6,5 @@ mod split_block;
 mod thrift;
 
 pub(super) use footer::has_magic;
-pub use footer::{ParquetColumnChunk, ParquetFile, ParquetFilterRange, PhysicalType};
+pub use footer::{ParquetColumnChunk, ParquetFile, ParquetFilterRange, ParquetMetadata, PhysicalType};
 pub use split_block::{ParquetBloom, ParquetBloomBuilder};

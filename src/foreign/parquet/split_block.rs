@@ -111,6 +111,16 @@ impl<'a> ParquetBloom<'a> {
         Ok(Self { len: header_len + bits.len(), ..Self::new(bits) })
     }
 
+    /// Returns the length in bytes of a filter, header and bits, from the first bytes of its header.
+    /// A header has fewer than 64 bytes. Writers do not always store the length elsewhere.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::parse`], except for incomplete bits.
+    pub fn len_bytes_of(header: &[u8]) -> Result<u64> {
+        let (header_len, bits_len) = header::lengths(header)?;
+        Ok(header_len as u64 + bits_len as u64)
+    }
+
     /// Returns whether the chunk may contain the value with this plain encoding: the bytes of a
     /// byte array without the length, or the little-endian bytes of a number.
     #[must_use]

@@ -98,7 +98,11 @@ impl Kind for BinaryFuse {
         let len_bytes = (u64::from(slots) * u64::from(geometry.bits())).div_ceil(8);
         let rate = math::with_equal_hashes(geometry.expected_rate(), num_keys);
         let lines = SLOTS_OF_A_KEY.min(lines_of(len_bytes));
-        Ok(Planned { lines_if_absent: lines, lines_if_present: lines, ..Planned::in_one_line(len_bytes, rate) })
+        Ok(Planned {
+            lines_if_absent: lines,
+            lines_if_present: lines,
+            ..Planned::in_one_line(len_bytes, rate, geometry.bits())
+        })
     }
 
     /// Returns `None` if no seed succeeds, or if the filter would have 2^32 slots or more (3.8

@@ -91,7 +91,7 @@ pub(super) fn build(
     hashes: &mut [KeyHash],
     effort: Effort,
 ) -> std::result::Result<Option<(Shape, Vec<u8>)>, NoMemory> {
-    let columns = choose_columns(budget, hashes.len());
+    let columns = choose_columns(budget, hashes.len() as u64);
     let keys = hashes.len();
     let mut layered = |density| layered(columns, density, hashes, effort.threads);
     let built = match keys {
@@ -113,7 +113,7 @@ pub(super) fn density(budget: Budget, keys: usize) -> Density {
 }
 
 /// Returns the columns that give the requested FPR, or that fit the bits.
-pub(super) fn choose_columns(budget: Budget, keys: usize) -> Columns {
+pub(super) fn choose_columns(budget: Budget, keys: u64) -> Columns {
     if let Some(wanted) = budget.rate {
         let (all, rate) = math::columns_of_rate(wanted, MAX_COLUMNS);
         // If a share s of the blocks has one column less, the FPR is (1 + s) times that of all
@@ -124,10 +124,11 @@ pub(super) fn choose_columns(budget: Budget, keys: usize) -> Columns {
     }
     // Some bits are not columns: two bits for each 128 slots, and the record of the layers. One
     // slot in 500 stays empty.
-    let keys = keys as u128;
+    let few = usize::try_from(keys).ok().filter(|&keys| keys <= ONE_TRY_KEYS);
+    let keys = u128::from(keys);
     let bits = keys * u128::from(budget.millibits) / 1000;
-    let (bits, slots) = if keys as usize <= ONE_TRY_KEYS {
-        (bits, keys + first_spare(keys as usize) as u128 + 1)
+    let (bits, slots) = if let Some(few) = few {
+        (bits, keys + first_spare(few) as u128 + 1)
     } else {
         (bits.saturating_sub(keys / 64 + 128), keys + keys / 500 + 24)
     };

@@ -149,7 +149,11 @@ pub(super) struct Starts {
 
 impl Starts {
     pub(super) fn new(slots: usize) -> Self {
-        Self::with_last(slots.saturating_sub(BLOCK_SLOTS) as u64)
+        Self::of_slots(slots as u64)
+    }
+
+    pub(super) fn of_slots(slots: u64) -> Self {
+        Self::with_last(slots.saturating_sub(BLOCK_SLOTS as u64))
     }
 
     #[inline(always)]
@@ -199,8 +203,8 @@ impl Starts {
     }
 
     /// Returns the share of hashes whose start is below `slot`.
-    pub(super) fn share_below(self, slot: usize) -> f64 {
-        match slot as u64 {
+    pub(super) fn share_below(self, slot: u64) -> f64 {
+        match slot {
             0 => 0.0,
             slot if slot > self.last => 1.0,
             slot => (slot + LEFT) as f64 / self.range as f64,
@@ -274,7 +278,7 @@ mod tests {
                     Some(least) => least as f64 / 2f64.powi(64),
                     None => 1.0,
                 };
-                let found = starts.share_below(slot);
+                let found = starts.share_below(slot as u64);
                 assert!((found - wanted).abs() < 1e-12, "{slot} of {slots}: {found} for {wanted}");
             }
         }

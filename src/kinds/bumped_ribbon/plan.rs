@@ -1,14 +1,13 @@
 //! The planned size of a bumped ribbon. It is exact except for the number of keys that will be
-//! bumped.
+//! bumped. All sizes have 64 bits, so that a machine of 32 bits plans the filters of larger ones.
 
-use super::BLOCK_SLOTS;
 use super::build::{
     KEYS_A_SPARE_SLOT, MAX_SINGLE_KEYS, NEAR_BORDER_KEYS, ONE_TRY_KEYS, SURELY_SINGLE_KEYS, choose_columns, density,
-    first_spare, record,
+    first_spare,
 };
-use super::layer::Columns;
-use super::read::{Geometry, Layer};
-use super::small::Small;
+use super::layer::{Columns, Starts};
+use super::{BLOCK_SLOTS, BUCKET_STARTS};
+use crate::codec::put_varint;
 use crate::kinds::contract::{Budget, Planned};
 use crate::kinds::lines::{lines_of, loaded_pair_lines};
 use crate::kinds::math;
@@ -25,35 +24,100 @@ fn empty_share(slots_per_mille: u128) -> f64 {
 
 /// The number of empty slots at the ends of a layer, in addition to [`empty_share`]. It does not
 /// depend on the length of the layer.
-const EMPTY_AT_ENDS: usize = 20;
+const EMPTY_AT_ENDS: u64 = 20;
 
-/// Plans the filter that `budget` requests. Returns `None` if its size does not fit the address
-/// space.
-pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
-    let keys = usize::try_from(num_keys).ok()?;
-    let columns = choose_columns(budget, keys);
-    // No number below is larger than twice the bits of the filter, so this check excludes overflow.
-    isize::try_from(u128::from(num_keys) * u128::from(columns.all) / 4).ok()?;
-    let geometry = match keys {
-        _ if keys <= SURELY_SINGLE_KEYS => of_single(columns, keys)?,
-        _ if keys < NEAR_BORDER_KEYS => of_few(budget, columns, keys)?,
-        _ => of_many(budget, columns, keys)?,
-    };
-    let (mut left, mut bump_reads) = (keys as f64, 0.0);
-    for layer in &geometry.layers {
-        bump_reads += left / keys as f64;
-        left = (left - (layer.blocks.count * BLOCK_SLOTS) as f64).max(0.0);
+const SLOTS: u64 = BLOCK_SLOTS as u64;
+
+/// The layers of a planned filter, and the slots of its single system.
+struct Layout {
+    columns: Columns,
+    /// The whole blocks of each layer.
+    layers: Vec<u64>,
+    /// The slots of the system behind the layers, or 0 if there is none.
+    last_slots: u64,
+}
+
+impl Layout {
+    /// Returns the length of whole blocks in bytes.
+    fn blocks_len_bytes(&self, blocks: u64) -> u64 {
+        8 * (blocks * u64::from(self.columns.all) - self.fewer(blocks))
     }
-    let has_record = !geometry.layers.is_empty();
-    let len_bytes = geometry.payload_len as u64;
+
+    /// Returns how many of `blocks` blocks have one column less.
+    fn fewer(&self, blocks: u64) -> u64 {
+        u64::try_from((u128::from(blocks) * u128::from(self.columns.fewer_share)) >> 16).unwrap_or(blocks)
+    }
+
+    /// Returns the length of the payload in bytes: columns, and two bits for each bucket of a layer.
+    fn payload_len_bytes(&self) -> u64 {
+        let of_layer = |&blocks: &u64| {
+            let buckets = Starts::of_slots(blocks * SLOTS).last() / BUCKET_STARTS as u64 + 1;
+            self.blocks_len_bytes(blocks) + buckets.div_ceil(4)
+        };
+        let tail = self.last_slots % SLOTS;
+        let groups = (0..self.columns.groups()).map(|group| self.columns.of_group(group) as u64);
+        let tail_len: u64 = groups.map(|columns| (tail * columns).div_ceil(8)).sum();
+        self.layers.iter().map(of_layer).sum::<u64>() + self.blocks_len_bytes(self.last_slots / SLOTS) + tail_len
+    }
+
+    /// Returns the length of the record of layers in bytes. A filter without layers has none.
+    fn record_len_bytes(&self) -> usize {
+        if self.layers.is_empty() {
+            return 0;
+        }
+        let mut record = Vec::new();
+        self.layers.iter().for_each(|&blocks| put_varint(&mut record, blocks));
+        put_varint(&mut record, 0);
+        if self.last_slots > 0 {
+            put_varint(&mut record, self.last_slots);
+            // The seed.
+            record.push(0);
+        }
+        record.len()
+    }
+
+    /// Returns the expected FPR, as [`Geometry::expected_rate`](super::Geometry::expected_rate)
+    /// computes it for a built filter.
+    fn expected_rate(&self) -> f64 {
+        let rate = 0.5f64.powi(self.columns.all.cast_signed());
+        let layers = self.layers.iter().map(|&blocks| (Starts::of_slots(blocks * SLOTS), blocks));
+        let last = (self.last_slots > 0).then(|| (Starts::of_slots(self.last_slots), self.last_slots / SLOTS));
+        let (mut slots, mut weighted) = (0.0, 0.0);
+        for (starts, blocks) in layers.chain(last) {
+            let share = starts.share_below(self.fewer(blocks) * SLOTS);
+            let weight = (blocks * SLOTS).max(1) as f64;
+            slots += weight;
+            weighted += weight * rate * (1.0 + share);
+        }
+        weighted / slots.max(1.0)
+    }
+}
+
+/// Plans the filter that `budget` requests. Returns `None` if its size does not fit 63 bits.
+pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
+    let columns = choose_columns(budget, num_keys);
+    // No number below is larger than twice the bits of the filter, so this check excludes overflow.
+    i64::try_from(u128::from(num_keys) * u128::from(columns.all) / 4).ok()?;
+    let layout = match num_keys {
+        _ if num_keys <= SURELY_SINGLE_KEYS as u64 => of_single(columns, num_keys),
+        _ if num_keys < NEAR_BORDER_KEYS as u64 => of_few(budget, columns, num_keys),
+        _ => of_many(budget, columns, num_keys),
+    };
+    let (mut left, mut bump_reads) = (num_keys as f64, 0.0);
+    for blocks in &layout.layers {
+        bump_reads += left / num_keys as f64;
+        left = (left - (blocks * SLOTS) as f64).max(0.0);
+    }
+    let len_bytes = layout.payload_len_bytes();
     // The mean over the blocks.
     let columns = f64::from(columns.all) - f64::from(columns.fewer_share) / 65_536.0;
     let [lines_if_absent, lines_if_present] =
         lines_by_groups(columns).map(|lines| (lines + bump_reads).min(lines_of(len_bytes)));
     Some(Planned {
         len_bytes,
-        record_len_bytes: if has_record { record(&geometry.layers, geometry.last.as_ref()).len() } else { 0 },
-        rate: math::with_equal_hashes(geometry.expected_rate(), num_keys),
+        record_len_bytes: layout.record_len_bytes(),
+        rate: math::with_equal_hashes(layout.expected_rate(), num_keys),
+        probes: layout.columns.all,
         lines_if_absent,
         lines_if_present,
     })
@@ -73,41 +137,86 @@ fn lines_by_groups(columns: f64) -> [f64; 2] {
     [if_absent, if_present]
 }
 
-fn of_single(columns: Columns, keys: usize) -> Option<Geometry> {
-    let small = Small::new(keys + first_spare(keys), 0, columns);
-    Geometry::lay_out(columns, Vec::new(), Some(small))
+fn of_single(columns: Columns, keys: u64) -> Layout {
+    Layout { columns, layers: Vec::new(), last_slots: keys + spare_of(keys) }
 }
 
-/// Returns the layer that a build tries first for `keys` keys.
-fn layer_of(columns: Columns, keys: usize, slots_per_mille: u128) -> Option<Layer> {
-    let slots = keys as u128 * slots_per_mille / 1000;
-    Some(Layer::new(usize::try_from(slots.div_ceil(BLOCK_SLOTS as u128)).ok()?, columns))
+/// Returns the spare slots of a single system, which has few keys.
+fn spare_of(keys: u64) -> u64 {
+    first_spare(usize::try_from(keys).unwrap_or(usize::MAX)) as u64
 }
 
-/// Returns the smaller of two geometries: a single system, or a layer and a system with the desired
+/// Returns the blocks of the layer that a build tries first for `keys` keys.
+fn layer_of(keys: u64, slots_per_mille: u128) -> u64 {
+    let slots = u128::from(keys) * slots_per_mille / 1000;
+    u64::try_from(slots.div_ceil(u128::from(SLOTS))).unwrap_or(keys)
+}
+
+fn slots_per_mille(budget: Budget, keys: u64) -> u128 {
+    density(budget, usize::try_from(keys).unwrap_or(usize::MAX)).slots_per_mille
+}
+
+/// Returns the smaller of two layouts: a single system, or a layer and a system with the desired
 /// number of spare slots.
-fn of_few(budget: Budget, columns: Columns, keys: usize) -> Option<Geometry> {
-    let layer = layer_of(columns, keys, density(budget, keys).slots_per_mille)?;
-    let in_layer = layer.blocks.count * BLOCK_SLOTS;
-    let slots = (keys + keys / KEYS_A_SPARE_SLOT).max(in_layer + BLOCK_SLOTS);
-    let layered = Geometry::lay_out(columns, vec![layer], Some(Small::new(slots - in_layer, 0, columns)));
-    let single = if keys <= ONE_TRY_KEYS { of_single(columns, keys) } else { None };
-    layered.into_iter().chain(single).min_by_key(|geometry| geometry.payload_len)
+fn of_few(budget: Budget, columns: Columns, keys: u64) -> Layout {
+    let layer = layer_of(keys, slots_per_mille(budget, keys));
+    let slots = (keys + keys / KEYS_A_SPARE_SLOT as u64).max((layer + 1) * SLOTS);
+    let layered = Layout { columns, layers: vec![layer], last_slots: slots - layer * SLOTS };
+    let single = (keys <= ONE_TRY_KEYS as u64).then(|| of_single(columns, keys));
+    match single.filter(|single| single.payload_len_bytes() < layered.payload_len_bytes()) {
+        Some(single) => single,
+        None => layered,
+    }
 }
 
-fn of_many(budget: Budget, columns: Columns, keys: usize) -> Option<Geometry> {
-    let per_mille = density(budget, keys).slots_per_mille;
+fn of_many(budget: Budget, columns: Columns, keys: u64) -> Layout {
+    let per_mille = slots_per_mille(budget, keys);
     let mut layers = Vec::new();
     let mut left = keys;
-    while layers.is_empty() || left > MAX_SINGLE_KEYS {
-        let layer = layer_of(columns, left, per_mille)?;
+    while layers.is_empty() || left > MAX_SINGLE_KEYS as u64 {
+        let layer = layer_of(left, per_mille);
         // Every slot that does not stay empty holds a key.
-        let slots = layer.blocks.count * BLOCK_SLOTS;
+        let slots = layer * SLOTS;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of `slots`")]
-        let empty = EMPTY_AT_ENDS + (slots as f64 * empty_share(per_mille)) as usize;
+        let empty = EMPTY_AT_ENDS + (slots as f64 * empty_share(per_mille)) as u64;
         left = left.saturating_sub(slots - empty);
         layers.push(layer);
     }
-    let last = (left > 0).then(|| Small::new(left + first_spare(left), 0, columns));
-    Geometry::lay_out(columns, layers, last)
+    let last_slots = if left > 0 { left + spare_of(left) } else { 0 };
+    Layout { columns, layers, last_slots }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::record;
+    use super::super::read::{Geometry, Layer};
+    use super::super::small::Small;
+    use super::*;
+
+    #[test]
+    fn a_layout_has_the_length_and_the_rate_of_its_geometry() {
+        for keys in
+            [1u64, 9, 63, 64, 65, 1_000, 1_500, 2_000, 2_560, 2_561, 9_727, 9_728, 70_000, 1_000_003, 300_000_000]
+        {
+            for millibits in [1_000, 1_500, 7_300, 8_000, 9_900, 16_100, 31_999, 100_000] {
+                let budget = Budget::of_millibits(millibits);
+                let columns = choose_columns(budget, keys);
+                let layout = match keys {
+                    _ if keys <= 1_500 => of_single(columns, keys),
+                    _ if keys < 9_728 => of_few(budget, columns, keys),
+                    _ => of_many(budget, columns, keys),
+                };
+                let layers: Vec<_> =
+                    layout.layers.iter().map(|&blocks| Layer::new(usize::try_from(blocks).unwrap(), columns)).collect();
+                let last = (layout.last_slots > 0)
+                    .then(|| Small::new(usize::try_from(layout.last_slots).unwrap(), 0, columns));
+                let geometry = Geometry::lay_out(columns, layers, last).unwrap();
+                assert_eq!(layout.payload_len_bytes(), geometry.payload_len as u64, "{keys} keys, {millibits}");
+                assert_eq!(layout.expected_rate(), geometry.expected_rate(), "{keys} keys, {millibits}");
+                let record = record(&geometry.layers, geometry.last.as_ref());
+                let len = if geometry.layers.is_empty() { 0 } else { record.len() };
+                assert_eq!(layout.record_len_bytes(), len, "{keys} keys, {millibits}");
+            }
+        }
+    }
 }

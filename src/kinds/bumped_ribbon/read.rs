@@ -220,7 +220,7 @@ impl<L: Layers> Geometry<L> {
         let all = blocks.chain(self.last.iter().map(|last| (last.starts, last.blocks)));
         let (mut slots, mut weighted) = (0.0, 0.0);
         for (starts, blocks) in all {
-            let share = starts.share_below(blocks.fewer * BLOCK_SLOTS);
+            let share = starts.share_below((blocks.fewer * BLOCK_SLOTS) as u64);
             let weight = (blocks.count * BLOCK_SLOTS).max(1) as f64;
             slots += weight;
             weighted += weight * rate * (1.0 + share);

@@ -61,6 +61,11 @@ impl RangeKeys {
         self.num_keys
     }
 
+    /// Returns whether there is a last key, and it begins with `prefix` as far as keys are kept.
+    pub(crate) fn last_begins_with(&self, prefix: &[u8]) -> bool {
+        self.num_keys > 0 && self.last.starts_with(prefix.get(..=KEPT_LEN_BYTES).unwrap_or(prefix))
+    }
+
     /// Adds a key.
     ///
     /// # Errors

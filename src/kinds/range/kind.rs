@@ -69,6 +69,7 @@ impl Kind for Grafite {
             len_bytes,
             record_len_bytes: RECORD_LEN_BYTES,
             rate,
+            probes: 0,
             lines_if_absent: LINES,
             lines_if_present: LINES,
         })

@@ -91,6 +91,7 @@ impl Kind for Ribbon {
             len_bytes,
             record_len_bytes: record(&geometry).len(),
             rate: math::with_equal_hashes(geometry.expected_rate(), num_keys),
+            probes: geometry.columns,
             lines_if_absent: lines,
             lines_if_present: lines,
         })

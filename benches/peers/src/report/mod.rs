@@ -7,6 +7,7 @@ mod markers;
 #[path = "../../../../crates/cli/src/picture/mod.rs"]
 mod picture;
 mod plots;
+mod ranges;
 mod tables;
 mod text;
 mod variants;
@@ -20,7 +21,7 @@ use crate::csv_file;
 const BEGIN: &str = "<!-- generated: ";
 
 /// Writes the tables of `peers measure` into BENCHMARKS.md and the pictures beside it, or the
-/// tables of `peers variants` into VARIANTS.md.
+/// tables of `peers variants` into VARIANTS.md, or those of `peers ranges` into BENCHMARKS.md.
 ///
 /// # Errors
 /// Returns the error of the operating system, and refuses a page with an unknown or unfinished
@@ -31,11 +32,17 @@ pub fn write(args: &Report) -> Result<(), String> {
     {
         return markers::in_file(&args.docs.join("VARIANTS.md"), BEGIN, |what| variants::table(what, &machine, &rows));
     }
+    let benchmarks = args.docs.join("BENCHMARKS.md");
+    if let Ok((machine, rows)) = csv_file::read(&args.csv)
+        && !rows.is_empty()
+    {
+        return markers::in_file(&benchmarks, "<!-- ranges: ", |what| ranges::table(what, &machine, &rows));
+    }
     let (machine, rows) = csv_file::read(&args.csv)?;
     if rows.is_empty() {
         return Err(format!("{}: no measurements; `peers measure --out` writes them", args.csv.display()));
     }
-    markers::in_file(&args.docs.join("BENCHMARKS.md"), BEGIN, |what| tables::table(what, &machine, &rows))?;
+    markers::in_file(&benchmarks, BEGIN, |what| tables::table(what, &machine, &rows))?;
     for (name, svg) in plots::all(&rows) {
         let path = args.docs.join(name);
         fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -154,13 +154,23 @@ impl Clocks {
 pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let len = len.min(lookups.len());
     let mut found = 0;
-    let clocks = Clocks::now();
-    for (step, key) in lookups.first(len).enumerate() {
-        interrupt::check_at(step)?;
+    let mean = mean_of(lookups.first(len), |key| {
         found += u64::from(black_box(db.get(key)?).is_some());
-    }
-    let mean = clocks.mean_since_start(len);
+        Ok(())
+    })?;
     Ok(Mean { lost: lookups.lost(len, found)?, ..mean })
+}
+
+/// Runs queries in a plain loop and returns the mean.
+pub fn mean_of<Q>(queries: impl Iterator<Item = Q>, mut query: impl FnMut(Q) -> Outcome<()>) -> Outcome<Mean> {
+    let mut len = 0;
+    let clocks = Clocks::now();
+    for (step, next) in queries.enumerate() {
+        interrupt::check_at(step)?;
+        query(next)?;
+        len += 1;
+    }
+    Ok(clocks.mean_since_start(len))
 }
 
 /// Runs the first `len` lookups by `multi_get` and returns the mean per key.
@@ -186,13 +196,25 @@ pub struct Distribution {
 
 /// Times each of the first `len` lookups, and collects the counters over all of them.
 pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distribution> {
+    distribution_of(db, lookups.first(len), |key| {
+        black_box(db.get(key)?);
+        Ok(())
+    })
+}
+
+/// Times each query of a store, and collects the counters over all of them.
+pub fn distribution_of<Q>(
+    db: &Db,
+    queries: impl Iterator<Item = Q>,
+    mut query: impl FnMut(Q) -> Outcome<()>,
+) -> Outcome<Distribution> {
     let mut latencies = new_histogram()?;
     db.reset_stats();
     let device_bytes_before = device_bytes_read();
-    for key in lookups.first(len) {
+    for next in queries {
         interrupt::check()?;
         let start = Instant::now();
-        black_box(db.get(key)?);
+        query(next)?;
         let latency = start.elapsed();
         latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_MAX_NS));
     }

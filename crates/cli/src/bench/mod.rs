@@ -5,9 +5,15 @@ mod load;
 mod load_report;
 mod load_run;
 mod measure;
+mod outputs;
 mod page_cache;
 mod plot;
 mod point_miss;
+mod range_miss;
+mod range_plot;
+mod range_queries;
+mod range_report;
+mod range_run;
 mod record;
 mod report;
 mod run;
@@ -20,6 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   filterblock bench point-miss
   filterblock bench point-miss --keys names.txt --filter blocked-bloom:10
+  filterblock bench range-miss
   filterblock bench load --count 20000000";
 
 /// Measure how many reads filters save, and how fast a store loads
@@ -33,6 +40,7 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     PointMiss(Box<point_miss::Arguments>),
+    RangeMiss(Box<range_miss::Arguments>),
     Load(load::Arguments),
     Report(record::Arguments),
 }
@@ -41,6 +49,7 @@ enum Command {
 pub fn run(arguments: &Arguments) -> Outcome {
     match &arguments.command {
         Command::PointMiss(arguments) => point_miss::run(arguments),
+        Command::RangeMiss(arguments) => range_miss::run(arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Report(arguments) => record::run(arguments),
     }

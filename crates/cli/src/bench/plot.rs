@@ -7,7 +7,7 @@ use super::super::text::{count, significant, thousands, whole};
 use super::report::{Report, Row};
 
 /// The latency at the left end of the axis. A latency of this or less has a bar one unit wide.
-const AXIS_FROM_NS: f64 = 10.0;
+pub const AXIS_FROM_NS: f64 = 10.0;
 
 /// Draws the rows of absent keys of the report as an SVG document. `filters` names the filters to
 /// draw; an empty slice means all.
@@ -89,7 +89,7 @@ fn note(layout: &str) -> &'static str {
 
 /// Returns the text that says how many times less the latency is with filters. The text is empty if
 /// the ratio is below 1.05.
-fn times_less(ratio: f64) -> String {
+pub fn times_less(ratio: f64) -> String {
     match ratio {
         ratio if ratio < 1.05 => String::new(),
         ratio if ratio < 9.95 => format!(", {ratio:.1} times less"),

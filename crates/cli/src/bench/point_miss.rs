@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::super::failure::{Exit, Failure, Outcome};
-use super::super::new_file::NewFile;
 use super::super::refused_value::whole;
 use super::super::{html, interrupt, output, text};
+use super::outputs::OutputArguments;
 use super::report::Settings;
 use super::run::{Bench, Plan};
 use super::source::{KEYS_MIN, Source};
@@ -131,18 +131,8 @@ pub struct Arguments {
     /// The seed of generated keys, of random orders and of the filters; the same seed repeats a run
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
-    /// Write the results as JSON to FILE; `-` prints them instead of the table
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Draw the mean latencies of absent keys, with and without filters, as SVG
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Also write the results as an HTML page
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Replace the files of --json, --svg and --html if they exist
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    outputs: OutputArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -183,21 +173,7 @@ enum VerifyChoice {
 
 /// Runs `filterblock bench point-miss`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // A benchmark takes minutes, so the output files are checked first.
-    output::check_stdout()?;
-    let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    let json = arguments.json.as_deref().filter(|_| !to_stdout);
-    let json = json.map(|path| NewFile::create(path, arguments.force)).transpose()?;
-    let svg = arguments.svg.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
-    let page = arguments.html.as_deref().map(|path| NewFile::create(path, arguments.force)).transpose()?;
-    let files = [("--json", &json), ("--svg", &svg), ("--html", &page)];
-    let files: Vec<_> = files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))).collect();
-    for (number, (option, file)) in files.iter().enumerate() {
-        for (other_option, other) in files.iter().skip(number + 1) {
-            file.refuse_same(option, other, other_option)?;
-        }
-        file.refuse_inputs(arguments.keys.as_deref())?;
-    }
+    let outputs = arguments.outputs.create(arguments.keys.as_deref())?;
     let source = source(arguments)?;
     let plan = plan(arguments, &source);
     let settings = settings(arguments, &plan)?;
@@ -209,20 +185,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let mut bench = Bench::new(plan, settings)?;
     interrupt::gracefully(|| bench.run())?;
     let Bench { report, .. } = bench;
-    if let Some(file) = svg {
-        file.publish(plot::draw(&report, &[]).as_bytes())?;
-    }
-    if let Some(file) = page {
-        let content = html::page("filterblock bench point-miss", &report, html::plots::point_miss)?;
-        file.publish(content.as_bytes())?;
-    }
-    if let Some(file) = json {
-        file.publish(output::json(&report)?.as_bytes())?;
-    }
-    match to_stdout {
-        true => output::print_json(&report)?,
-        false => output::print(&report.to_text())?,
-    }
+    let page = || html::page("filterblock bench point-miss", &report, html::plots::point_miss);
+    outputs.publish(&report, || plot::draw(&report, &[]), page, || report.to_text())?;
     Ok(if report.false_negatives() == 0 { Exit::Success } else { Exit::Negative })
 }
 

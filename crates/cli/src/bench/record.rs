@@ -1,12 +1,14 @@
-//! `filterblock bench report`: prints, draws and inserts what `bench point-miss --json` recorded.
+//! `filterblock bench report`: prints, draws and inserts what `bench point-miss --json` or `bench
+//! range-miss --json` recorded.
 
 use std::path::{Path, PathBuf};
 
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::new_file::NewFile;
 use super::super::{html, output};
-use super::plot;
+use super::range_report::RangeReport;
 use super::report::Report;
+use super::{plot, range_plot};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +22,10 @@ Examples:
   absent    times of gets of absent keys
   present   times of gets of present keys
   stores    how the stores were loaded, and their sizes
+and of a record of range-miss:
+  range-settings  the machine and the settings
+  ranges          times of scans of ranges without a key
+  rows            times of gets and scans in absent rows
 The rest of the file stays as it is. Without --markdown the command prints the whole report.
 
 Exit status: 0 done; 2 an error.";
@@ -28,13 +34,13 @@ const BEGIN: &str = "<!-- bench report: ";
 const BEGIN_TAIL: &str = " -->\n";
 const END: &str = "<!-- end -->";
 
-/// Print or draw the results in a JSON file of point-miss
+/// Print or draw the results in a JSON file of point-miss or range-miss
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// The file that `bench point-miss --json` wrote
+    /// The file that `bench point-miss --json` or `bench range-miss --json` wrote
     record: PathBuf,
-    /// Draw the mean latencies of absent keys, with filters and without, as SVG
+    /// Draw the mean latencies of misses, with filters and without, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Draw this filter of the record only; may be repeated [default: all]
@@ -55,19 +61,18 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let report = read(&arguments.record)?;
-    if let Some(unknown) = arguments.filter.iter().find(|filter| !report.settings.filters.contains(filter)) {
-        let known = report.settings.filters.join(", ");
+    if let Some(unknown) = arguments.filter.iter().find(|filter| !report.filters().contains(filter)) {
+        let known = report.filters().join(", ");
         return Err(Failure::Message(format!(
             "--filter {unknown}: the record has no such filter; choose one of {known}"
         )));
     }
     let mut files = Vec::new();
     if let Some(path) = &arguments.svg {
-        files.push(("--svg", NewFile::create(path, arguments.force)?, plot::draw(&report, &arguments.filter)));
+        files.push(("--svg", NewFile::create(path, arguments.force)?, report.svg(&arguments.filter)));
     }
     if let Some(path) = &arguments.html {
-        let page = html::page("filterblock bench point-miss", &report, html::plots::point_miss)?;
-        files.push(("--html", NewFile::create(path, arguments.force)?, page));
+        files.push(("--html", NewFile::create(path, arguments.force)?, report.page()?));
     }
     if let Some(path) = &arguments.markdown {
         let page = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
@@ -89,39 +94,101 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-fn read(path: &Path) -> Outcome<Report> {
+/// What a file records.
+#[derive(Debug)]
+enum Record {
+    Points(Box<Report>),
+    Ranges(Box<RangeReport>),
+}
+
+/// The tables that each kind of record has.
+const POINT_TABLES: [&str; 4] = ["machine", "absent", "present", "stores"];
+const RANGE_TABLES: [&str; 3] = ["range-settings", "ranges", "rows"];
+
+impl Record {
+    /// Returns the filters that can be drawn alone.
+    fn filters(&self) -> &[String] {
+        match self {
+            Self::Points(report) => &report.settings.filters,
+            Self::Ranges(_) => &[],
+        }
+    }
+
+    fn svg(&self, filters: &[String]) -> String {
+        match self {
+            Self::Points(report) => plot::draw(report, filters),
+            Self::Ranges(report) => range_plot::draw(report),
+        }
+    }
+
+    fn page(&self) -> Outcome<String> {
+        match self {
+            Self::Points(report) => html::page("filterblock bench point-miss", report, html::plots::point_miss),
+            Self::Ranges(report) => html::page("filterblock bench range-miss", report, |_| Vec::new()),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        match self {
+            Self::Points(report) => report.to_text(),
+            Self::Ranges(report) => report.to_text(),
+        }
+    }
+
+    fn markdown(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Points(report) => report.markdown(name),
+            Self::Ranges(report) => report.markdown(name),
+        }
+    }
+}
+
+fn read(path: &Path) -> Outcome<Record> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-    serde_json::from_str(&text).map_err(|error| {
+    if let Ok(report) = serde_json::from_str(&text) {
+        return Ok(Record::Ranges(report));
+    }
+    serde_json::from_str(&text).map(Record::Points).map_err(|error| {
         let path = path.display();
         Failure::Message(format!(
-            "{path}: not a report of point-miss ({error}); write one with \"filterblock bench point-miss --json FILE\""
+            "{path}: not a report of point-miss or range-miss ({error}); write one with \"filterblock bench point-miss \
+             --json FILE\""
         ))
     })
 }
 
-/// Returns the page with new lines between its markers. An error is the reason why the page is
-/// refused.
-fn filled(page: &str, report: &Report) -> Result<String, String> {
-    let mut filled = String::new();
+/// Returns the page with new lines between the markers of the record. Those of the other kind of
+/// record stay. An error is the reason why the page is refused.
+fn filled(page: &str, report: &Record) -> Result<String, String> {
+    let (mut filled, mut num_filled) = (String::new(), 0);
     let mut rest = page;
     while let Some((before, after)) = rest.split_once(BEGIN) {
         let (name, after) = after
             .split_once(BEGIN_TAIL)
             .ok_or_else(|| format!("a marker that begins with {BEGIN:?} lacks {BEGIN_TAIL:?}; complete the marker"))?;
-        let (_, after) = after
+        let (old, after) = after
             .split_once(END)
             .ok_or_else(|| format!("no {END} follows the marker {BEGIN}{name} -->; add it below the marker"))?;
-        let table = report.markdown(name).ok_or_else(|| {
-            format!("the marker {BEGIN}{name} --> names an unknown table; use machine, absent, present or stores")
-        })?;
-        filled += &format!("{before}{BEGIN}{name}{BEGIN_TAIL}{table}\n{END}");
+        filled += &format!("{before}{BEGIN}{name}{BEGIN_TAIL}");
+        match report.markdown(name) {
+            Some(table) => {
+                filled += &format!("{table}\n{END}");
+                num_filled += 1;
+            }
+            None if POINT_TABLES.contains(&name) || RANGE_TABLES.contains(&name) => filled += &format!("{old}{END}"),
+            None => {
+                let (points, ranges) = (POINT_TABLES.join(", "), RANGE_TABLES.join(", "));
+                return Err(format!("the marker {BEGIN}{name} --> names an unknown table; use {points}, {ranges}"));
+            }
+        }
         rest = after;
     }
-    match filled.is_empty() {
-        true => {
-            Err(format!("no marker for a table; write \"{BEGIN}absent -->\" and \"{END}\" where the table belongs"))
+    match num_filled {
+        0 => {
+            let name = if matches!(report, Record::Points(_)) { "absent" } else { "ranges" };
+            Err(format!("no marker for a table; write \"{BEGIN}{name} -->\" and \"{END}\" where the table belongs"))
         }
-        false => Ok(filled + rest),
+        _ => Ok(filled + rest),
     }
 }
 
@@ -130,14 +197,53 @@ mod tests {
     use super::super::super::picture::check;
     use super::*;
 
-    fn recorded() -> Report {
+    fn recorded() -> Box<Report> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/record/point-miss.json");
-        read(&path).unwrap()
+        match read(&path).unwrap() {
+            Record::Points(report) => report,
+            Record::Ranges(_) => panic!("a record of ranges"),
+        }
+    }
+
+    fn recorded_ranges() -> Box<RangeReport> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/record/range-miss.json");
+        match read(&path).unwrap() {
+            Record::Ranges(report) => report,
+            Record::Points(_) => panic!("a record of points"),
+        }
+    }
+
+    #[test]
+    fn each_record_fills_its_own_markers() {
+        let page =
+            "<!-- bench report: absent -->\nold\n<!-- end -->\n<!-- bench report: ranges -->\nold\n<!-- end -->\n";
+        let points = filled(page, &Record::Points(recorded())).unwrap();
+        assert!(
+            points.starts_with("<!-- bench report: absent -->\n| ")
+                && points.ends_with("ranges -->\nold\n<!-- end -->\n")
+        );
+        let ranges = filled(page, &Record::Ranges(recorded_ranges())).unwrap();
+        assert!(
+            ranges.starts_with("<!-- bench report: absent -->\nold\n") && ranges.contains("ranges -->\n| "),
+            "{ranges}"
+        );
+        let only_points = "<!-- bench report: absent -->\n<!-- end -->\n";
+        assert!(filled(only_points, &Record::Ranges(recorded_ranges())).unwrap_err().contains("ranges -->"));
+    }
+
+    #[test]
+    fn the_picture_of_ranges_is_readable() {
+        let mut report = recorded_ranges();
+        check::is_readable(&range_plot::draw(&report));
+        report.rows.iter_mut().for_each(|row| row.mean_ns *= 1e4);
+        check::is_readable(&range_plot::draw(&report));
+        report.rows.clear();
+        assert!(range_plot::draw(&report).ends_with("</svg>\n"));
     }
 
     #[test]
     fn only_lines_between_markers_are_replaced() {
-        let report = recorded();
+        let report = Record::Points(recorded());
         let page = "a\n<!-- bench report: absent -->\nold\n<!-- end -->\nb\n<!-- generated: x -->\nc\n<!-- end -->\n";
         let once = filled(page, &report).unwrap();
         assert!(once.starts_with("a\n<!-- bench report: absent -->\n| "), "{once}");

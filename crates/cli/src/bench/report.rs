@@ -312,7 +312,7 @@ impl Settings {
 }
 
 impl StoreReport {
-    fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let puts = match self.puts_per_second {
             Some(rate) => {
                 format!("{} puts/s, then {:.1} s of background work", thousands(whole(rate)), self.settle_seconds)
@@ -363,7 +363,7 @@ impl Row {
 }
 
 /// Returns a Markdown table. The columns from number `numbers` on are aligned to the right.
-fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numbers: usize) -> String {
+pub fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numbers: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(header);
@@ -386,7 +386,7 @@ fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numbers:
 
 /// Formats nanoseconds in at most six characters, to keep the table narrow. From 100,000 on, it
 /// uses thousands (k) or millions (M).
-fn time(ns: f64) -> String {
+pub fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 999_500.0 => format!("{}M", significant(ns / 1e6)),
         ns if ns >= 99_999.5 => format!("{}k", significant(ns / 1e3)),

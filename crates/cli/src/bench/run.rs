@@ -1,6 +1,6 @@
 //! Runs a benchmark: makes the stores and measures them in turn.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::super::failure::{Failure, Outcome};
 use super::super::interrupt::Temporary;
@@ -11,7 +11,8 @@ use super::measure::{self, Distribution, Lookups, Mean, Workload, median};
 use super::report::{Report, Row, Settings, StoreReport};
 use super::store::{Layout, Setup, Store};
 use crate::filter_choice::FilterChoice;
-use filterblock_store::lsm::{Db, FilterUse};
+use crate::range_choice::RangeChoice;
+use filterblock_store::lsm::{Db, FilterUse, PrefixChoice};
 use filterblock_store::storage::IoMode;
 
 /// The stores and workloads to measure.
@@ -87,22 +88,16 @@ impl<'a> Bench<'a> {
             // history.
             let dir = match fallen.take() {
                 Some(dir) if layout == Layout::Compacted => dir,
-                _ => self.new_dir()?,
+                _ => new_dir(&self.plan.dir)?,
             };
             let place = dir.path().join("store");
-            let store = Store { setup: self.plan.setup, dir: &place, filter };
+            let (range_filter, prefix) = (RangeChoice::None, PrefixChoice::None);
+            let store = Store { setup: self.plan.setup, dir: &place, filter, range_filter, prefix };
             let loaded = if place.exists() { store.compact()? } else { store.load(layout)? };
             self.measure_store(&store, &loaded)?;
             fallen = (layout == Layout::AsFallen).then_some(dir);
         }
         Ok(())
-    }
-
-    fn new_dir(&self) -> Outcome<Temporary<tempfile::TempDir>> {
-        let parent = &self.plan.dir;
-        let mut builder = tempfile::Builder::new();
-        Temporary::make(|| builder.prefix("filterblock-bench-").tempdir_in(parent))
-            .map_err(|error| Failure::file(parent, without_path(error)))
     }
 
     fn measure_store(&mut self, store: &Store<'_>, loaded: &StoreReport) -> Outcome<()> {
@@ -200,12 +195,14 @@ impl<'a> Bench<'a> {
             p999_ns: latencies.value_at_quantile(0.999),
             gets_per_second: 1e9 / wall_mean_ns,
             block_reads_per_get: per_get(total.block_reads as f64),
-            expected_false_positives_per_get: measured.consulted.then(|| per_get(total.expected_false_positives)),
+            expected_false_positives_per_get: measured
+                .consulted
+                .then(|| per_get(total.points.expected_false_positives)),
             bytes_per_get: per_get(total.block_read_bytes as f64),
             device_bytes_per_get: device_bytes.map(|bytes| per_get(bytes as f64)),
             bits_per_key: loaded.bits_per_key,
-            false_positive_rate: total.false_positive_rate(),
-            expected_false_positive_rate: total.expected_false_positive_rate(),
+            false_positive_rate: total.points.false_positive_rate(),
+            expected_false_positive_rate: total.points.expected_false_positive_rate(),
             false_negatives: match measured.consulted {
                 true => lost,
                 false => measured.means.iter().map(|mean| mean.lost).max().unwrap_or(0),
@@ -214,9 +211,16 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Creates a temporary directory in `parent`.
+pub fn new_dir(parent: &Path) -> Outcome<Temporary<tempfile::TempDir>> {
+    let mut builder = tempfile::Builder::new();
+    Temporary::make(|| builder.prefix("filterblock-bench-").tempdir_in(parent))
+        .map_err(|error| Failure::file(parent, without_path(error)))
+}
+
 /// Looks up each loaded key once with filters, and returns how many were not found with their
 /// value.
-fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
+pub fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
     let title = format!("looking up every key of {}", store.filter);
     let bar = progress::bar(Some(store.setup.source.len()), title);
     let db = store.open(FilterUse::Consult)?;
@@ -230,6 +234,6 @@ fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
     Ok(lost)
 }
 
-fn filter_use(consulted: bool) -> FilterUse {
+pub fn filter_use(consulted: bool) -> FilterUse {
     if consulted { FilterUse::Consult } else { FilterUse::Ignore }
 }

@@ -88,7 +88,7 @@ pub enum Source {
     /// Distinct pseudo-random keys of 16 bytes. Indexes below `count` are loaded; indexes from
     /// `count` on are absent.
     Mixed { count: u64, seed: u64, smallest: [u8; 16], largest: [u8; 16] },
-    /// The distinct lines of a file, shuffled.
+    /// The distinct lines of a file, or other distinct keys, shuffled.
     Lines { keys: Strings, loaded: HashSet<u64>, smallest: Vec<u8>, largest: Vec<u8> },
 }
 
@@ -126,6 +126,16 @@ impl Source {
                 "{path}: {found} distinct keys are too few; give a file with at least {KEYS_MIN}"
             )));
         }
+        Ok(Self::shuffled(&read, loaded, seed))
+    }
+
+    /// Takes distinct keys. They are loaded in random order.
+    pub fn listed(keys: &Strings, seed: u64) -> Self {
+        let loaded = keys.iter().map(|key| KeyHash::of(key, SET_SEED).raw()).collect();
+        Self::shuffled(keys, loaded, seed)
+    }
+
+    fn shuffled(read: &Strings, loaded: HashSet<u64>, seed: u64) -> Self {
         let mut order: Vec<usize> = (0..read.len()).collect();
         let mut random = Random::new(seed);
         for i in (1..order.len()).rev() {
@@ -135,7 +145,7 @@ impl Source {
         order.iter().for_each(|&i| keys.push(read.get(i)));
         let smallest = keys.iter().min().unwrap_or_default().to_vec();
         let largest = keys.iter().max().unwrap_or_default().to_vec();
-        Ok(Self::Lines { keys, loaded, smallest, largest })
+        Self::Lines { keys, loaded, smallest, largest }
     }
 
     /// Returns the number of loaded keys.

@@ -10,9 +10,10 @@ use super::page_cache;
 use super::report::StoreReport;
 use super::source::{Source, fill_value};
 use crate::filter_choice::FilterChoice;
+use crate::range_choice::RangeChoice;
 use filterblock::Verify;
 use filterblock::{FilterPolicy, LevelShape, TableShape};
-use filterblock_store::lsm::{Db, FilterUse, Options, Stats};
+use filterblock_store::lsm::{Db, FilterUse, Options, PrefixChoice, Stats};
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::IoMode;
 
@@ -116,14 +117,29 @@ pub struct Store<'a> {
     pub setup: Setup<'a>,
     pub dir: &'a Path,
     pub filter: FilterChoice,
+    pub range_filter: RangeChoice,
+    pub prefix: PrefixChoice,
 }
 
 impl Store<'_> {
+    /// Returns the name of the filters in reports.
+    fn name(&self) -> String {
+        let mut name = self.filter.to_string();
+        for beside in [self.range_filter.to_string(), self.prefix.to_string()] {
+            if beside != "none" {
+                name += &format!(" + {beside}");
+            }
+        }
+        name
+    }
+
     /// Returns the options of every open. There is no block cache, so that each block read is
     /// counted.
     fn options(&self, filter_use: FilterUse) -> Options {
         Options {
             filter: Some(self.filter.policy()),
+            range_filter: self.range_filter.policy(),
+            prefix_extractor: self.prefix.clone(),
             filter_use,
             hash_seed: Some(self.setup.seed),
             io: self.setup.io,
@@ -253,7 +269,7 @@ impl Store<'_> {
         let stats = db.stats();
         db.close()?;
         Ok(StoreReport {
-            filter: self.filter.to_string(),
+            filter: self.name(),
             layout: layout.name().into(),
             puts_per_second,
             settle_seconds,

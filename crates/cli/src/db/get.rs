@@ -164,10 +164,10 @@ impl<W: Write> Lookups<'_, W> {
 impl Counts {
     fn add(&mut self, stats: &Stats) {
         let total = &stats.total;
-        self.filter_queries = total.probes;
-        self.filters_said_no = total.true_negatives;
-        self.false_positives = total.false_positives;
-        self.damaged_filters = total.degraded;
+        self.filter_queries = total.points.probes;
+        self.filters_said_no = total.points.true_negatives;
+        self.false_positives = total.points.false_positives;
+        self.damaged_filters = total.points.degraded;
         self.data_blocks_read = total.block_reads;
     }
 

@@ -113,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         return Err(no_store(&arguments.dir));
     }
     let secret = arguments.secret.read()?;
-    let options = Options { filter: Some(arguments.filter.filter.policy()), secret, ..Options::default() };
+    let options = arguments.filter.options(Options { secret, ..Options::default() });
     let mode = if arguments.dry_run { RepairMode::DryRun } else { RepairMode::Write };
     let bar = progress::bytes("checking SST files", arguments.json);
     let repaired = Db::repair_with(&arguments.dir, options, mode, &mut progress::follow(&bar));

@@ -18,7 +18,8 @@ Examples:
 
 Each line is a key, a tab and its value. If keys or values may hold tabs or newlines, use --hex.
 
-If the filters of the store hold prefixes (--prefix), a scan within one prefix reads only the SST files that may hold it.
+If the filters of the store hold prefixes (--prefix), a scan within one prefix reads only the SST files that may hold it. \
+A scan with --from and --to reads only the SST files whose range filter (--range-filter) does not deny the range.
 
 Exit status: 0 done; 2 an error.";
 

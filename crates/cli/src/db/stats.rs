@@ -84,6 +84,8 @@ struct Level {
     bits_per_key: f64,
     /// SST files whose filter lacks the prefixes of the store's extractor.
     tables_without_prefixes: u64,
+    /// SST files with a usable range filter.
+    tables_with_ranges: u64,
 }
 
 /// Runs `filterblock db stats`.
@@ -100,7 +102,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     match arguments.json {
         true => output::print_json(&report)?,
         false => {
-            output::print(&format!("{}\n{}", table(&report), prefix_line(&report)))?;
+            output::print(&format!("{}\n{}", table(&report), scan_lines(&report)))?;
             report.reports.iter().for_each(message);
         }
     }
@@ -117,18 +119,23 @@ impl Level {
             filter_bytes: stats.filter_bytes,
             bits_per_key: stats.filter_bytes as f64 * 8.0 / stats.keys.max(1) as f64,
             tables_without_prefixes: stats.tables_without_prefixes,
+            tables_with_ranges: stats.tables_with_ranges,
         }
     }
 }
 
-/// Returns the line about prefixes; empty if the filters hold none.
-fn prefix_line(report: &Report) -> String {
-    let Some(name) = &report.prefix_extractor else { return String::new() };
+/// Returns the lines about prefixes and ranges; empty if the filters hold none.
+fn scan_lines(report: &Report) -> String {
+    let ranges = match report.total.tables_with_ranges {
+        0 => String::new(),
+        with => format!("range filters: {with} of {}\n", count(report.total.tables, "SST file")),
+    };
+    let Some(name) = &report.prefix_extractor else { return ranges };
     let lacking = match report.total.tables_without_prefixes {
         0 => String::new(),
         lacking => format!("; without its prefixes: {}", count(lacking, "SST file")),
     };
-    format!("prefix extractor: {name}{lacking}\n")
+    format!("{ranges}prefix extractor: {name}{lacking}\n")
 }
 
 fn table(report: &Report) -> Table {

@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 
 use super::super::text::{self, count, percent, printable, significant, thousands};
-use super::inspect::{Holds, Report};
+use super::inspect::Report;
+use super::report::Holds;
 
 /// Up to this many filters are all shown. Of more filters, only the first [`SHOWN_OF_MANY`] and the
 /// last [`SHOWN_OF_MANY`] are shown.
@@ -16,12 +17,13 @@ const SHOWN_OF_MANY: usize = 5;
 impl Report {
     /// Formats the report as text.
     pub fn describe(&self) -> String {
-        let mut out = format!("{}: {}, {}\n\n", self.file, self.kind, count(self.file_len_bytes, "byte"));
+        let mut out =
+            format!("{}: {}, {}\n\n", self.found.file, self.found.kind, count(self.found.file_len_bytes, "byte"));
         let mut line = |name: &str, value: &str| {
             // Writing to a String cannot fail.
             let _ = writeln!(out, "{:<30}{value}", name.replace('_', " "));
         };
-        for (name, value) in &self.properties {
+        for (name, value) in &self.found.properties {
             let shown = match value {
                 Value::String(value) if value.is_empty() => continue,
                 Value::Null => continue,
@@ -31,10 +33,10 @@ impl Report {
             };
             line(name, &shown);
         }
-        if let Some(keys) = self.keys {
+        if let Some(keys) = self.found.keys {
             line("keys", &thousands(keys));
         }
-        if let Some(summary) = &self.summary {
+        if let Some(summary) = &self.found.summary {
             line("filters", &format!("{}, {}", thousands(summary.filters), count(summary.len_bytes, "byte")));
             line("estimated keys", &summary.estimated_keys.map_or_else(|| "unknown".to_owned(), significant));
             line("bits per key", &summary.bits_per_key.map_or_else(|| "unknown".to_owned(), significant));
@@ -43,11 +45,11 @@ impl Report {
             }
             line("expected FPR", &percent(summary.expected_false_positive_rate));
         }
-        if !self.filters.is_empty() {
+        if !self.found.filters.is_empty() {
             let _ = write!(out, "\n{}\n", self.table());
         }
-        if self.filters.len() > SHOWN_MAX {
-            let hidden = self.filters.len() - 2 * SHOWN_OF_MANY;
+        if self.found.filters.len() > SHOWN_MAX {
+            let hidden = self.found.filters.len() - 2 * SHOWN_OF_MANY;
             let _ = writeln!(out, "{} in the middle not shown; --json shows all", count(hidden as u64, "filter"));
         }
         if let Some(what_if) = &self.what_if {
@@ -72,9 +74,9 @@ impl Report {
             "covers",
         ]);
         let dash = || "-".to_owned();
-        let many = self.filters.len() > SHOWN_MAX;
-        for (number, filter) in self.filters.iter().enumerate() {
-            if many && (SHOWN_OF_MANY..self.filters.len() - SHOWN_OF_MANY).contains(&number) {
+        let many = self.found.filters.len() > SHOWN_MAX;
+        for (number, filter) in self.found.filters.iter().enumerate() {
+            if many && (SHOWN_OF_MANY..self.found.filters.len() - SHOWN_OF_MANY).contains(&number) {
                 continue;
             }
             let probes = match (filter.probes, filter.columns) {

@@ -5,9 +5,10 @@ pub mod content;
 mod describe;
 pub mod file;
 pub mod inspect;
+pub mod report;
 pub mod value;
 pub mod verify;
 
 pub use ask::Asked;
 pub use file::{FileArguments, Foreign};
-pub use value::ValueType;
+pub use value::{ValueType, value_type};

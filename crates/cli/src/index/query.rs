@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::super::failure::{Exit, Failure, Outcome};
-use super::super::foreign::ValueType;
 use super::super::foreign::value::{ColumnType, Encoding};
+use super::super::foreign::{ValueType, value_type};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::output::{self, message};
 use super::super::text;
@@ -78,7 +78,7 @@ pub struct Arguments {
     #[command(flatten)]
     files: CheckArguments,
     /// The type of Parquet values: int32, int64, uint32, uint64, float, double, utf8, bytes or uuid
-    #[arg(long = "type", value_enum, value_name = "TYPE", hide_possible_values = true, conflicts_with = "hex")]
+    #[arg(long = "type", value_parser = value_type(), value_name = "TYPE", hide_possible_values = true, conflicts_with = "hex")]
     value_type: Option<ValueType>,
     #[command(flatten)]
     format: KeyFormat,

@@ -134,6 +134,7 @@ mod tests {
         Leaf {
             path: "a".into(),
             physical_type,
+            type_len_bytes: None,
             logical_type,
             converted_type,
             integer_bits: None,

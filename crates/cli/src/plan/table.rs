@@ -10,9 +10,8 @@ use super::super::refused_value::{BITS_EXPECTED, RATE_EXPECTED};
 use super::super::text::{count, percent, significant, thousands};
 use super::measured::{Machine, Measured};
 use filterblock::Error;
-use filterblock::layout::block_len_bytes;
-use filterblock::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
-use filterblock::{FilterKind, FilterSpec};
+use filterblock::planning::{MAX_KEYS, Variant, VariantPlan};
+use filterblock::{BlockPlan, FilterKind, FilterSpec, Goal};
 
 /// The planned kinds.
 pub const KINDS: [FilterKind; 7] = [
@@ -36,6 +35,16 @@ pub enum Budget {
     BitsPerKey(f64),
     #[serde(rename = "memory_bytes")]
     Memory(u64),
+}
+
+impl Budget {
+    fn goal(self) -> Goal {
+        match self {
+            Self::Rate(rate) => Goal::FalsePositiveRate(rate),
+            Self::BitsPerKey(bits) => Goal::BitsPerKey(bits),
+            Self::Memory(bytes) => Goal::LenBytes(bytes),
+        }
+    }
 }
 
 /// The plans of all kinds.
@@ -107,17 +116,11 @@ impl Table {
     }
 }
 
-/// Returns the specification of a kind with the lowest FPR that the kind supports.
-fn best(kind: FilterKind) -> Option<FilterSpec> {
-    let most = [*BITS_PER_KEY.end(), 32.0, 16.0];
-    most.into_iter().find_map(|bits_per_key| FilterSpec::bits_per_key(kind, bits_per_key).ok())
-}
-
 /// Returns the error message if no kind has a filter for the budget.
 fn none_for(keys: u64, budget: Budget) -> String {
     match budget {
         Budget::Rate(rate) => {
-            let specs = KINDS.into_iter().filter_map(best);
+            let specs = KINDS.into_iter().filter_map(FilterSpec::of_lowest_rate);
             let least = specs.min_by(|one, other| one.expected_rate().total_cmp(&other.expected_rate()));
             let least = least.map(|spec| format!(" (the lowest is {:.1e}, of {spec})", spec.expected_rate()));
             format!("--fpr {rate}: no kind of filter reaches this FPR{}; try 0.01", least.unwrap_or_default())
@@ -136,27 +139,30 @@ fn none_for(keys: u64, budget: Budget) -> String {
 
 impl Row {
     fn of_native(kind: FilterKind, keys: u64, budget: Budget) -> Self {
-        match native(kind, keys, budget) {
-            Ok((plan, len_bytes)) => Self {
-                filter: plan.spec().to_string(),
-                in_memory_only: false,
-                measured: Measured::nearest(kind, plan.bits_per_key(), keys),
-                taken: Some(Taken {
-                    len_bytes,
-                    bits_per_key: len_bytes as f64 * 8.0 / keys as f64,
-                    expected_false_positive_rate: plan.expected_rate(),
-                    lines_if_absent: plan.lines_if_absent(),
-                    lines_if_present: plan.lines_if_present(),
-                    memory_len_bytes: None,
-                }),
-                refused: None,
-            },
-            Err(why) => Self::refused(kind.name(), false, why),
+        match BlockPlan::new(kind, keys, budget.goal()) {
+            Ok(block) => {
+                let plan = block.plan();
+                Self {
+                    filter: plan.spec().to_string(),
+                    in_memory_only: false,
+                    measured: Measured::nearest(kind, plan.bits_per_key(), keys),
+                    taken: Some(Taken {
+                        len_bytes: block.len_bytes(),
+                        bits_per_key: block.bits_per_key(),
+                        expected_false_positive_rate: plan.expected_rate(),
+                        lines_if_absent: plan.lines_if_absent(),
+                        lines_if_present: plan.lines_if_present(),
+                        memory_len_bytes: None,
+                    }),
+                    refused: None,
+                }
+            }
+            Err(why) => Self::refused(kind.name(), false, reason(why)),
         }
     }
 
     fn of_variant(variant: Variant, keys: u64, budget: Budget) -> Self {
-        match classical(variant, keys, budget) {
+        match VariantPlan::for_goal(variant, keys, budget.goal()) {
             Ok(plan) => Self {
                 filter: variant.name().to_owned(),
                 in_memory_only: true,
@@ -171,73 +177,12 @@ impl Row {
                 }),
                 refused: None,
             },
-            Err(why) => Self::refused(variant.name(), true, why),
+            Err(why) => Self::refused(variant.name(), true, reason(why)),
         }
     }
 
     fn refused(name: &str, in_memory_only: bool, why: String) -> Self {
         Self { filter: name.to_owned(), in_memory_only, taken: None, measured: None, refused: Some(why) }
-    }
-}
-
-/// Returns a plan and the length of its block in bytes, or the reason why the kind has no filter
-/// for the budget.
-fn native(kind: FilterKind, keys: u64, budget: Budget) -> Result<(Plan, u64), String> {
-    let len_of = |plan: &Plan| {
-        block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).ok_or("its size exceeds 64 bits")
-    };
-    let plan = match budget {
-        Budget::Rate(rate) => {
-            let spec = FilterSpec::false_positive_rate(kind, rate).map_err(|_| match best(kind) {
-                Some(spec) => format!("its lowest FPR is {:.1e}, with {spec}", spec.expected_rate()),
-                None => "it cannot reach this FPR".to_owned(),
-            })?;
-            Plan::new(spec, keys).map_err(reason)?
-        }
-        // In a specification, the bits per key of a binary fuse filter are those of a fingerprint
-        // only. Here they limit the size of the whole payload, so that kinds can be compared.
-        Budget::BitsPerKey(bits) if kind == FilterKind::BinaryFuse => {
-            let len = u128::from(keys) * u128::from(super::super::text::whole(bits * 1000.0)) / 8000;
-            let len = u64::try_from(len).unwrap_or(u64::MAX);
-            Plan::largest(kind, keys, len).map_err(reason)?.ok_or("its smallest filter is larger")?
-        }
-        Budget::BitsPerKey(bits) => {
-            let spec = FilterSpec::bits_per_key(kind, bits).map_err(|_| "it takes at most 32 bits per key")?;
-            Plan::new(spec, keys).map_err(reason)?
-        }
-        Budget::Memory(bytes) => return largest_block(kind, keys, bytes),
-    };
-    let len = len_of(&plan)?;
-    Ok((plan, len))
-}
-
-/// Returns the filter with the lowest FPR whose block has at most `bytes` bytes.
-fn largest_block(kind: FilterKind, keys: u64, bytes: u64) -> Result<(Plan, u64), String> {
-    let mut payload = bytes;
-    // Each try shortens the payload by half of the excess, because checksums and records shrink
-    // with it.
-    loop {
-        let plan = Plan::largest(kind, keys, payload).map_err(reason)?.ok_or("its smallest filter is larger")?;
-        let len = block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).unwrap_or(u64::MAX);
-        if len <= bytes {
-            return Ok((plan, len));
-        }
-        payload = plan.payload_len_bytes().saturating_sub((len - bytes).div_ceil(2).max(1));
-    }
-}
-
-/// Returns the plan of a variant, or the reason why the variant has no filter for the budget.
-fn classical(variant: Variant, keys: u64, budget: Budget) -> Result<VariantPlan, String> {
-    let within = |bits: u128| {
-        let found = VariantPlan::largest(variant, keys, u64::try_from(bits).unwrap_or(u64::MAX));
-        found.map_err(reason)?.ok_or_else(|| "its smallest filter is larger".to_owned())
-    };
-    match budget {
-        Budget::Rate(rate) => VariantPlan::new(variant, keys, rate).map_err(reason),
-        Budget::BitsPerKey(bits) => {
-            within(u128::from(keys) * u128::from(super::super::text::whole(bits * 1000.0)) / 1000)
-        }
-        Budget::Memory(bytes) => within(u128::from(bytes) * 8),
     }
 }
 

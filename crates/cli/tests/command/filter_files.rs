@@ -49,6 +49,34 @@ fn every_kind_of_filter_answers_maybe_for_its_keys() {
 }
 
 #[test]
+fn a_range_filter_answers_ranges() {
+    let shell = shell_with_fruit();
+    shell.run(&["build", "-o", "ranges.filter", "--filter", "grafite:fpr=0.01", "keys"]).exits(0);
+    let asked = ["query", "ranges.filter", "--ranges", "apple..pear", "banana..cherry", "quince..", "..=apple"];
+    assert_eq!(
+        shell.run(&asked).exits(0),
+        "maybe\tapple..pear\nabsent\tbanana..cherry\nabsent\tquince..\nmaybe\t..=apple\n"
+    );
+    // Hexadecimal ends: b..c and p..=plum.
+    shell.write("asked", "62..63\n70..=706c756d\n");
+    let json = shell.run(&["query", "ranges.filter", "--ranges", "--hex", "--json", "--keys", "asked"]).exits(0);
+    assert_eq!(
+        json,
+        "{\"answer\":\"absent\",\"range\":\"62..63\"}\n{\"answer\":\"maybe\",\"range\":\"70..=706c756d\"}\n"
+    );
+    shell.run(&["query", "ranges.filter", "--ranges", "banana..cherry"]).exits(1);
+    for (arguments, message) in [
+        (&["ranges.filter", "--ranges", "plum"][..], "argument \"plum\": not a range"),
+        (&["ranges.filter", "--ranges", "--hex", "6x..70"], "column 2"),
+        (&["ranges.filter", "--ranges", "--keys", "keys"], "keys: line 1: not a range"),
+        (&["fruit.filter", "--ranges", "a..b"], "this filter answers no ranges"),
+        (&["ranges.filter", "--ranges", "--prefixes", "a..b"], "cannot be used with"),
+    ] {
+        shell.run(&[&["query"], arguments].concat()).fails_with(&[message]);
+    }
+}
+
+#[test]
 fn build_prints_a_summary_and_inspect_explains_every_field() {
     let shell = Shell::new();
     shell.write("keys", FRUIT);

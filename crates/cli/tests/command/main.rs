@@ -4,6 +4,7 @@
 
 mod algebra;
 mod bench_load;
+mod bench_ranges;
 mod bench_report;
 mod demo;
 mod filter_files;

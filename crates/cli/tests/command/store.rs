@@ -74,6 +74,28 @@ fn scans_within_a_prefix_skip_ssts_and_changes_are_told() {
 }
 
 #[test]
+fn scans_ask_range_filters_and_other_filters_are_refused() {
+    let shell = Shell::new();
+    for (key, ranges) in [("a1", "grafite:fpr=0.01"), ("a3", "none"), ("a5", "above-bottom:grafite:L=16:fpr=0.01")] {
+        shell.run(&["db", "put", "store", key, "v", "--range-filter", ranges]).exits(0);
+    }
+    let stats = shell.run(&["db", "stats", "store"]).exits(0);
+    assert!(stats.ends_with("\nrange filters: 2 of 3 SST files\n"), "{stats}");
+    for (from, to, found) in
+        [("a0", "a9", "a1\tv\na3\tv\na5\tv\n"), ("a2", "a3", ""), ("a3", "a4", "a3\tv\n"), ("b", "c", "")]
+    {
+        assert_eq!(shell.run(&["db", "scan", "store", "--from", from, "--to", to]).exits(0), found);
+    }
+    shell.run(&["db", "compact", "store", "--range-filter", "grafite:L=1024:fpr=0.01"]).exits(0);
+    let stats = shell.run(&["db", "stats", "store", "--json"]).json(0);
+    assert_eq!((&stats["total"]["tables"], &stats["total"]["tables_with_ranges"]), (&1.into(), &1.into()));
+    shell.run(&["db", "verify", "store"]).exits(0);
+    let put = ["db", "put", "store", "key", "value", "--range-filter"];
+    shell.run(&[&put[..], &["bloom:10"]].concat()).fails_with(&["bloom:10", "grafite:fpr=0.01"]);
+    shell.run(&[&put[..], &["grafite:L=0:9"]].concat()).fails_with(&["range length"]);
+}
+
+#[test]
 fn a_bad_line_is_named_and_the_lines_before_it_are_stored() {
     let shell = Shell::new();
     let pairs = format!("a\t1\n{}\t2\nb\t3\n", "x".repeat(1 << 20));

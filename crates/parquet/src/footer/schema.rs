@@ -16,6 +16,8 @@ pub struct Leaf {
     pub path: String,
     /// The physical type.
     pub physical_type: PhysicalType,
+    /// The length of the values of FIXED_LEN_BYTE_ARRAY, or `None` for other types.
+    pub type_len_bytes: Option<usize>,
     /// The number of the logical type, or `None` if it has none.
     pub logical_type: Option<i16>,
     /// The number of the converted type, which older writers store, or `None` if it has none.
@@ -104,6 +106,10 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
                 leaves.push(Leaf {
                     path: path.clone(),
                     physical_type,
+                    type_len_bytes: match physical_type {
+                        PhysicalType::FixedLenByteArray => element.int(2).and_then(|len| usize::try_from(len).ok()),
+                        _ => None,
+                    },
                     logical_type: member.map(|member| member.id),
                     converted_type: element.int(6),
                     // The width is a single byte, not a variable-length number.

@@ -310,19 +310,23 @@ impl Shared {
     }
 
     /// Returns whether the policy would now choose a different filter for an SST: another kind, one
-    /// more than 25 % larger, one more than 1 % smaller, or one with the prefixes of the store's
-    /// extractor. The limit for smaller filters is
-    /// strict, because the policy may have a memory budget. Smaller differences are not worth a
-    /// rewrite.
+    /// more than 25 % larger, one more than 1 % smaller, one with the prefixes of the store's
+    /// extractor, or another range filter. The limit for smaller filters is strict, because the policy
+    /// may have a memory budget. Smaller differences are not worth a rewrite.
     fn has_outdated_filter(&self, version: &Version, compaction: &Compaction) -> bool {
-        let Some(policy) = &self.options.filter else { return false };
-        let Some(chosen) = policy.choose(&self.result_shape(version, compaction)) else { return false };
-        let wanted = self.identity.extractor.as_ref();
+        // If the choice is invalid, nothing could be rewritten.
+        let Ok(specs) = self.options.choose_filters(&self.result_shape(version, compaction)) else { return false };
+        let Some(chosen) = specs.points else { return false };
+        let wanted = self.identity.extractor.as_ref().filter(|_| specs.holds_prefixes());
+        let ranges = specs.ranges.map(|ranges| ranges.to_string()).unwrap_or_default();
         compaction.inputs().any(|table| {
-            if wanted.is_some_and(|wanted| wanted.name() != table.table.properties().prefix_extractor) {
+            let properties = table.table.properties();
+            if wanted.is_some_and(|wanted| wanted.name() != properties.prefix_extractor)
+                || self.options.range_filter.is_some() && ranges != properties.range_filter
+            {
                 return true;
             }
-            let Ok(present) = table.table.properties().filter.parse::<FilterSpec>() else { return true };
+            let Ok(present) = properties.filter.parse::<FilterSpec>() else { return true };
             let (present_bits, chosen_bits) = (present.millibits_per_key(), chosen.millibits_per_key());
             present.kind() != chosen.kind()
                 || present_bits * 100 > chosen_bits * 101
@@ -352,7 +356,7 @@ impl Shared {
         let (allowance, mut len_bytes) = (self.table_allowance(), 0);
         while merge.entry().is_some() {
             let number = self.catalogue.new_file_number();
-            let options = self.table_options(number, &shape, sequences);
+            let options = self.table_options(number, &shape, sequences)?;
             let check = |len: u64| allowance.check(len_bytes + len);
             let table = self.make_table(number, || {
                 let summary = self.write_one_table(&mut merge, compaction.bottommost, number, options, check)?;

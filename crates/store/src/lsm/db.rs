@@ -7,11 +7,12 @@ use std::thread::JoinHandle;
 
 use super::batch::WriteBatch;
 use super::batch_read::{BATCH, Batch, Probe};
+use super::bounds::as_slice;
 use super::file_name::{LOCK, table_name};
 use super::manifest::Manifest;
 use super::options::{Durability, Options};
 use super::read_state::ReadState;
-use super::scan::{Scan, as_slice};
+use super::scan::Scan;
 use super::scan_plan;
 use super::shared::Shared;
 use super::stats::Task;
@@ -186,7 +187,7 @@ impl Db {
     }
 
     /// Iterates over the current entries of a range in key order. [`Iterator::rev`] reverses the
-    /// order.
+    /// order. The scan reads no SST whose range filter ([`Options::range_filter`]) denies the range.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -354,16 +355,18 @@ impl Db {
             stats.filter_bytes += stored.table.filter_len_bytes();
             let lacks_prefixes = self.shared.identity.extractor.is_some() && !stored.table.has_prefixes();
             stats.tables_without_prefixes += u64::from(lacks_prefixes);
+            stats.tables_with_ranges += u64::from(stored.table.has_ranges());
             stats.degraded_tables += u64::from(match stored.table.filter() {
                 TableFilter::Absent => false,
                 TableFilter::Degraded(_) => true,
-                TableFilter::Ready(filter) => filter.damaged_pages() > 0,
+                TableFilter::Ready(filter) => filter.damaged_pages() > 0 || stored.table.range_damage().is_some(),
             });
         }
         for (level, stats) in levels.iter_mut().enumerate() {
             stats.filter_memory_bytes = state.version.filter_memory_bytes(level);
         }
-        let used = levels.iter().rposition(|level| level.tables > 0 || level.probes > 0).map_or(0, |last| last + 1);
+        let used =
+            levels.iter().rposition(|level| level.tables > 0 || level.points.probes > 0).map_or(0, |last| last + 1);
         levels.truncate(used);
         let mut total = LevelStats::default();
         levels.iter().for_each(|level| total.add(level));

@@ -129,18 +129,23 @@ impl Shared {
     }
 
     /// Returns the options for writing a new SST.
-    pub(super) fn table_options(&self, number: u64, shape: &TableShape, sequences: (u64, u64)) -> TableOptions {
-        TableOptions {
+    ///
+    /// # Errors
+    /// Returns [`filterblock::Error::Invalid`] if the policy of range filters chose another kind.
+    pub(super) fn table_options(&self, number: u64, shape: &TableShape, sequences: (u64, u64)) -> Result<TableOptions> {
+        let filters = self.options.choose_filters(shape)?;
+        Ok(TableOptions {
             origin: origin(shape.level, sequences),
             block_size_bytes: self.options.block_size_bytes,
             compression: self.options.compression,
-            filter: self.options.filter.as_ref().and_then(|policy| policy.choose(shape)),
+            filter: filters.points,
+            range_filter: filters.ranges,
             prefix_extractor: self.identity.extractor.clone(),
             hasher: self.identity.hasher.clone(),
             table_id: self.identity.table_id(number),
             self_check: SelfCheck::On,
             ..TableOptions::default()
-        }
+        })
     }
 
     /// Writes the newest version of each key of a memtable to a new SST file.
@@ -180,8 +185,10 @@ impl Shared {
         let shape = TableShape::new(num_keys, 0, false).with_levels(levels);
         let shape = shape.with_size_ratio(self.options.size_ratio());
         let number = self.catalogue.new_file_number();
-        let mut options = self.table_options(number, &shape, sequences);
-        options.filter = options.filter.filter(|_| with_filter);
+        let mut options = self.table_options(number, &shape, sequences)?;
+        if !with_filter {
+            (options.filter, options.range_filter) = (None, None);
+        }
         self.make_table(number, || {
             let path = self.identity.dir.join(table_name(number));
             let mut writer = TableWriter::create(self.options.storage.as_ref(), &path, options)?;

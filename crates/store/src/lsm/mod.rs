@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! put ─▶ WAL, memtable ─(flush)─▶ level 0: SSTs may overlap ─(compaction)─▶ level 1..: sorted runs
+//! scan ─▶ memtables and SSTs of the range: prefix? range? ─▶ merge, newest first
 //! get ─▶ hash the key once ─▶ memtables ─▶ SSTs, newest first: range? filter? index, data block
 //! ```
 //!
@@ -16,6 +17,7 @@ mod attempts;
 mod background;
 mod batch;
 mod batch_read;
+mod bounds;
 mod compaction;
 mod db;
 #[cfg(test)]
@@ -40,7 +42,6 @@ mod ownership;
 mod pace;
 pub(crate) mod parts;
 mod picking;
-mod prefix_query;
 mod prefixes;
 mod read_state;
 mod recovery;
@@ -48,6 +49,7 @@ mod removals;
 mod reports;
 mod scan;
 mod scan_plan;
+mod scan_query;
 mod shared;
 mod skiplist;
 mod space;

@@ -36,6 +36,7 @@ use filterblock::{HashKind, HashSeed, KeyHasher, PrefixExtractor, Reclaimer};
 /// # Errors
 /// Returns the errors of [`super::Db::open`].
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
+    options.check()?;
     if !check_dir(options.storage.as_ref(), dir, options.create_if_missing)? {
         // Report a missing secret before the directory is created.
         new_hasher(&options)?;
@@ -73,8 +74,10 @@ fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Resu
 /// Returns options whose storage holds the directory open, and the original storage.
 ///
 /// # Errors
-/// Returns an I/O error if the directory is missing or unreadable.
+/// Returns an I/O error if the directory is missing or unreadable, and
+/// [`filterblock::Error::Invalid`] if the options contradict themselves.
 pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
+    options.check()?;
     let outside = Arc::clone(&options.storage);
     let storage = outside.hold(dir)?.unwrap_or_else(|| Arc::clone(&outside));
     Ok((Options { storage, ..options }, outside))

@@ -3,8 +3,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::bounds::{as_slice, is_before, is_behind};
 use super::memtable::MemtableCursor;
-use super::prefix_query::Asked;
+use super::scan_query::Asked;
 use super::stats::ScanReads;
 use super::version::StoredTable;
 use crate::codec::order_prefix;
@@ -71,7 +72,7 @@ pub(super) struct RunCursor {
     /// The reads of `cursor` that are counted.
     counted: BlockReads,
     reads_ahead: bool,
-    /// What the filter of the only SST answered for the prefix of the scan, until it is counted.
+    /// What the filter of the only SST answered about the scan, until it is counted.
     asked: Option<Asked>,
 }
 
@@ -95,7 +96,7 @@ impl RunCursor {
         Self { counter: Some(Arc::clone(counter)), ..self }
     }
 
-    /// Counts whether the filter's answer about the only SST was right.
+    /// Counts whether the filter's answers about the only SST were right.
     pub(super) fn asked(self, asked: Asked) -> Self {
         Self { asked: Some(asked), ..self }
     }
@@ -162,9 +163,16 @@ impl RunCursor {
             (Direction::Forward, Some(key)) => cursor.seek(key)?,
             (Direction::Backward, Some(key)) => cursor.seek_for_prev(key)?,
         }
-        asked.iter().for_each(|asked| asked.judge(self.key()));
+        let at_bound = asked.as_ref().and_then(|_| self.key().map(<[u8]>::to_vec));
         let stands_on_bound = excluded && self.entry().is_some_and(|(found, _)| Some(found) == key);
-        if stands_on_bound { self.step(direction) } else { self.leave_if_done(direction) }
+        if stands_on_bound {
+            self.step(direction)?
+        } else {
+            self.leave_if_done(direction)?
+        }
+        // The run has no other SST, so the cursor stands in this one, or nowhere.
+        asked.iter().for_each(|asked| asked.judge(at_bound.as_deref(), self.key()));
+        Ok(())
     }
 
     fn step(&mut self, direction: Direction) -> Result<()> {
@@ -407,30 +415,6 @@ impl Iterator for Scan {
 impl DoubleEndedIterator for Scan {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.next_of(Direction::Backward)
-    }
-}
-
-pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
-    }
-}
-
-pub(super) fn is_before(key: &[u8], end: Bound<&[u8]>) -> bool {
-    match end {
-        Bound::Included(end) => key <= end,
-        Bound::Excluded(end) => key < end,
-        Bound::Unbounded => true,
-    }
-}
-
-fn is_behind(key: &[u8], start: Bound<&[u8]>) -> bool {
-    match start {
-        Bound::Included(start) => key >= start,
-        Bound::Excluded(start) => key > start,
-        Bound::Unbounded => true,
     }
 }
 

@@ -1,18 +1,18 @@
 //! Plans a scan: which memtables and SSTs it reads.
 
+use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::bounds::is_before;
 use super::memtable::MemtableCursor;
-use super::options::FilterUse;
-use super::prefix_query::{Asked, PrefixProbe};
 use super::read_state::ReadState;
-use super::scan::{RunCursor, Scan, Source, is_before};
+use super::scan::{RunCursor, Scan, Source};
+use super::scan_query::{Answers, Asked, OwnedQuery, ScanQuery};
 use super::shared::Shared;
-use super::stats::Tally;
+use super::stats::ScanTally;
 use super::version::{RangeProbe, Slot, Version};
 use crate::sync::atomic::Ordering;
-use filterblock::Answer;
 
 /// Neighbouring SSTs of a level, or one SST of level 0.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +21,8 @@ struct Run {
     level: usize,
     first: usize,
     len: usize,
-    /// What the filter of the only SST answered for the prefix of the scan.
-    answer: Option<Answer>,
+    /// What the filter of the only SST answered about the scan.
+    answers: Option<Answers>,
 }
 
 impl Run {
@@ -32,21 +32,23 @@ impl Run {
     }
 }
 
-/// The SSTs that a scan reads, and the prefix of its range.
+/// The SSTs that a scan reads, and what it asked their filters.
 struct Plan {
     shared: Arc<Shared>,
     state: Arc<ReadState>,
     sequence: u64,
     runs: Vec<Run>,
-    prefix: Option<Arc<[u8]>>,
+    query: Option<Arc<OwnedQuery>>,
+    /// Whether one end of the scan has the answers, which are counted once.
+    is_counted: Cell<bool>,
 }
 
 /// Scans the range of a state, as of the write `sequence`.
 ///
-/// If all keys of the range have one prefix, the scan asks the filters for it. If nothing is left to
-/// read, the scan costs little more than a get of an absent key. Of several SSTs of one level that
-/// overlap the range, each holds a key of the range: the last key of each SST but the last, and the
-/// first key of each SST but the first. So they have the prefix, and are not asked.
+/// The scan asks the filters for its range, and first for a prefix if all keys of the range have it.
+/// If nothing is left to read, the scan costs little more than these queries. Of several SSTs of one
+/// level that overlap the range, each holds a key of the range: the last key of each SST but the
+/// last, and the first key of each SST but the first. So they are not asked.
 pub(super) fn scan(
     shared: &Arc<Shared>,
     state: &Arc<ReadState>,
@@ -55,44 +57,69 @@ pub(super) fn scan(
     to: Bound<&[u8]>,
 ) -> Scan {
     shared.reading.counters.scans.fetch_add(1, Ordering::Relaxed);
-    let extractor = shared.identity.extractor.as_ref().filter(|_| shared.options.filter_use == FilterUse::Consult);
-    let prefix = extractor.and_then(|extractor| extractor.prefix_of_range(from, to));
-    let runs = runs(shared, state, &RangeProbe::new(from, to), prefix);
+    let query = ScanQuery::new(shared, from, to);
+    let runs = runs(shared, state, &RangeProbe::new(from, to), query.as_ref());
     if runs.is_empty() && !may_be_in_memory(state, sequence, from, to) {
         return Scan::empty();
     }
-    let (shared, state, prefix) = (Arc::clone(shared), Arc::clone(state), prefix.map(Arc::from));
-    let plan = Plan { shared, state, sequence, runs, prefix };
+    let query = query.map(|query| Arc::new(query.to_owned(shared)));
+    let (shared, state) = (Arc::clone(shared), Arc::clone(state));
+    let plan = Plan { shared, state, sequence, runs, query, is_counted: Cell::new(false) };
     let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
     Scan::new(Box::new(move || plan.sources()), owned(from), owned(to))
 }
 
 /// Returns the runs that may hold keys of the range, newest first, without runs of one SST whose
-/// filter denies the prefix.
-fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, prefix: Option<&[u8]>) -> Vec<Run> {
+/// filter denies the prefix or the range.
+fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Option<&ScanQuery<'_>>) -> Vec<Run> {
     let version = state.version.as_ref();
-    let probe = prefix.map(|prefix| PrefixProbe::new(prefix, &shared.identity.hasher));
-    let mut runs = Vec::new();
+    let mut found = Found::default();
     for (place, level) in version.levels.iter().enumerate() {
-        let mut tally = Tally::default();
+        let (mut denied, mut expected) = (0, 0);
         level.runs_within(range, |first, slots| {
-            let answer = match (&probe, slots) {
-                (Some(probe), [slot]) => Some(probe.ask(version, slot)),
-                _ => None,
-            };
-            if answer == Some(Answer::No) {
-                tally.prefix_true_negatives += 1;
-            } else {
-                runs.push(Run { level: place, first, len: slots.len(), answer });
+            // This is all that a scan of an absent prefix does with an SST.
+            match (query, slots) {
+                (Some(query), [slot]) if query.denies_prefix(version, slot) => {
+                    denied += 1;
+                    expected += slot.expected;
+                }
+                _ => found.add(query, Run { level: place, first, len: slots.len(), answers: None }, slots),
             }
         });
-        if tally.prefix_true_negatives > 0
+        let mut tally = std::mem::take(&mut found.tally);
+        tally.prefixes.true_negatives += denied;
+        tally.prefixes.expected += expected;
+        if tally.prefixes.true_negatives + tally.ranges.true_negatives > 0
             && let Some(recorder) = shared.reading.counters.recorder()
         {
-            recorder.level(level.number, &tally);
+            recorder.scan(level.number, &tally);
         }
     }
-    runs
+    found.runs
+}
+
+/// The runs that a scan reads, and the counts of a level.
+#[derive(Default)]
+struct Found {
+    runs: Vec<Run>,
+    tally: ScanTally,
+}
+
+impl Found {
+    /// Adds a run, unless it has one SST whose range filter denies the range.
+    ///
+    /// Not inlined, so that the loop over denied prefixes stays short.
+    #[inline(never)]
+    fn add(&mut self, query: Option<&ScanQuery<'_>>, run: Run, slots: &[Slot]) {
+        let answers = match (query, slots) {
+            (Some(query), [slot]) => match query.ask_range(slot, &mut self.tally) {
+                Some(answers) => Some(answers),
+                None => return,
+            },
+            _ => None,
+        };
+        self.runs.push(Run { answers, ..run });
+    }
 }
 
 /// Returns whether a memtable holds a key of the range, as a value or as a tombstone.
@@ -109,6 +136,7 @@ impl Plan {
     /// Returns the sources of one end of the scan, newest first.
     fn sources(&self) -> Vec<Source> {
         let Self { shared, state, .. } = self;
+        let query = self.query.as_ref().filter(|_| !self.is_counted.replace(true));
         let memtables = std::iter::once(&state.memtable).chain(&state.immutable);
         let mut sources: Vec<Source> =
             memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table), self.sequence))).collect();
@@ -117,11 +145,11 @@ impl Plan {
             let tables = slots.iter().map(|slot| Arc::clone(&slot.stored)).collect();
             let cursor = RunCursor::new(tables, shared.reading.cache.clone());
             let cursor = cursor.counted_by(&shared.reading.counters.scan_reads);
-            Source::Run(match (slots, run.answer, &self.prefix) {
-                ([slot], Some(answer), Some(prefix)) => {
+            Source::Run(match (slots, run.answers, query) {
+                ([slot], Some(answers), Some(query)) => {
                     let level = state.version.levels.get(run.level).map_or(0, |level| level.number);
-                    let (shared, stored, prefix) = (Arc::clone(shared), Arc::clone(&slot.stored), Arc::clone(prefix));
-                    cursor.asked(Asked { shared, stored, level, prefix, answer })
+                    let (query, stored) = (Arc::clone(query), Arc::clone(&slot.stored));
+                    cursor.asked(Asked { query, stored, level, answers })
                 }
                 _ => cursor,
             })

@@ -37,43 +37,23 @@ pub(super) fn rate_units(rate: f64) -> u64 {
     units
 }
 
-/// The counts of one read on one level.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tally {
-    pub(super) true_negatives: u64,
-    pub(super) false_positives: u64,
-    pub(super) true_positives: u64,
-    /// SSTs searched because their filter is unusable, or because a filter with damaged pages
-    /// answered "maybe" for an absent key.
-    pub(super) degraded: u64,
-    /// SSTs searched because they have no filter, or because filters are not used.
-    pub(super) unfiltered: u64,
-    /// The sum of the expected FPRs of the filters that were queried for absent keys, in units of
-    /// 2^-32.
-    pub(super) expected: u64,
-    pub(super) block_reads: u64,
-    pub(super) block_read_bytes: u64,
-    /// Searches that a prefix of the key saved after the filter had answered "maybe" for the key.
-    pub(super) saved_by_prefixes: u64,
-    pub(super) prefix_true_negatives: u64,
-    pub(super) prefix_false_positives: u64,
-    pub(super) prefix_true_positives: u64,
-    pub(super) prefix_unfiltered: u64,
-}
-
 macro_rules! counters {
-    ($($name:ident),*) => {
-        #[derive(Debug, Default)]
-        struct LevelCounters { $($name: AtomicU64,)* }
+    ($(#[$about:meta])* $tally:ident, $counters:ident { $($(#[$note:meta])* $name:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, Default)]
+        pub(super) struct $tally { $($(#[$note])* pub(super) $name: u64,)* }
 
-        impl LevelCounters {
+        #[derive(Debug, Default)]
+        struct $counters { $($name: AtomicU64,)* }
+
+        impl $counters {
             #[inline]
-            fn add(&self, tally: &Tally, shared: bool) {
+            fn add(&self, tally: &$tally, shared: bool) {
                 // For a miss, most of these counts are zero.
                 $(if tally.$name != 0 { add(&self.$name, tally.$name, shared); })*
             }
 
-            fn sum_into(&self, tally: &mut Tally) {
+            fn sum_into(&self, tally: &mut $tally) {
                 $(tally.$name += self.$name.load(Ordering::Relaxed);)*
             }
 
@@ -83,9 +63,74 @@ macro_rules! counters {
         }
     };
 }
+
 counters! {
-    true_negatives, false_positives, true_positives, degraded, unfiltered, expected, block_reads, block_read_bytes,
-    saved_by_prefixes, prefix_true_negatives, prefix_false_positives, prefix_true_positives, prefix_unfiltered
+    /// The outcomes of one kind of filter queries on one level.
+    ProbeTally, ProbeCounters {
+        true_negatives,
+        false_positives,
+        true_positives,
+        /// SSTs searched because their filter is unusable, or because a filter with damaged pages
+        /// answered "maybe" for something absent.
+        degraded,
+        /// SSTs searched because they have no filter, or because filters are not used.
+        unfiltered,
+        /// The sum of the expected FPRs of the filters that were queried for something absent, in
+        /// units of 2^-32.
+        expected,
+    }
+}
+counters! {
+    /// What gets did on one level, apart from the queries of filters.
+    ReadTally, ReadCounters {
+        block_reads,
+        block_read_bytes,
+        /// Searches that a prefix of the key saved after the filter had answered "maybe" for the key.
+        saved_by_prefixes,
+    }
+}
+
+/// The counts of one get on one level.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) points: ProbeTally,
+    pub(super) reads: ReadTally,
+}
+
+/// The counts of one scan on one level.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ScanTally {
+    pub(super) prefixes: ProbeTally,
+    pub(super) ranges: ProbeTally,
+}
+
+/// All counts of one level.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LevelTally {
+    pub(super) gets: Tally,
+    pub(super) scans: ScanTally,
+}
+
+#[derive(Debug, Default)]
+struct LevelCounters {
+    points: ProbeCounters,
+    reads: ReadCounters,
+    prefixes: ProbeCounters,
+    ranges: ProbeCounters,
+}
+
+impl LevelCounters {
+    fn sum_into(&self, tally: &mut LevelTally) {
+        self.points.sum_into(&mut tally.gets.points);
+        self.reads.sum_into(&mut tally.gets.reads);
+        self.prefixes.sum_into(&mut tally.scans.prefixes);
+        self.ranges.sum_into(&mut tally.scans.ranges);
+    }
+
+    fn reset(&self) {
+        self.reads.reset();
+        [&self.points, &self.prefixes, &self.ranges].into_iter().for_each(ProbeCounters::reset);
+    }
 }
 
 #[inline]
@@ -293,8 +338,8 @@ impl Counters {
 
     /// Returns the number of reads, the number of reads answered from memory, and the counts of
     /// each level.
-    pub(super) fn sum(&self) -> (u64, u64, [Tally; NUM_LEVELS]) {
-        let (mut gets, mut hits, mut tallies) = (0, 0, [Tally::default(); NUM_LEVELS]);
+    pub(super) fn sum(&self) -> (u64, u64, [LevelTally; NUM_LEVELS]) {
+        let (mut gets, mut hits, mut tallies) = (0, 0, [LevelTally::default(); NUM_LEVELS]);
         for shard in &self.shards {
             gets += shard.gets.load(Ordering::Relaxed);
             hits += shard.memory_hits.load(Ordering::Relaxed);
@@ -335,7 +380,15 @@ impl Recorder<'_> {
     #[inline]
     pub(super) fn level(&self, level: usize, tally: &Tally) {
         if let Some(counters) = self.shard.levels.get(level) {
-            counters.add(tally, self.shared);
+            counters.points.add(&tally.points, self.shared);
+            counters.reads.add(&tally.reads, self.shared);
+        }
+    }
+
+    pub(super) fn scan(&self, level: usize, tally: &ScanTally) {
+        if let Some(counters) = self.shard.levels.get(level) {
+            counters.prefixes.add(&tally.prefixes, self.shared);
+            counters.ranges.add(&tally.ranges, self.shared);
         }
     }
 }
@@ -378,7 +431,8 @@ mod loom_tests {
         let slot = slots.take();
         let recorder = counters.recorder_of(slot).unwrap();
         recorder.gets(2);
-        recorder.level(1, &Tally { true_negatives: 3, ..Tally::default() });
+        let points = ProbeTally { true_negatives: 3, ..ProbeTally::default() };
+        recorder.level(1, &Tally { points, ..Tally::default() });
         slots.give_back(slot);
     }
 
@@ -399,7 +453,7 @@ mod loom_tests {
             count(&all);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             let (gets, _, levels) = all.0.sum();
-            assert_eq!((gets, levels[1].true_negatives), (6, 9));
+            assert_eq!((gets, levels[1].gets.points.true_negatives), (6, 9));
         });
     }
 }

@@ -1,6 +1,6 @@
 //! The statistics of a store that a caller sees: [`super::Db::stats`].
 
-use super::stats::{RATE_UNIT, Tally, Task};
+use super::stats::{LevelTally, ProbeTally, RATE_UNIT, Task};
 
 /// The sizes of one level, and the counts of reads on it since the store was opened or the counts
 /// were reset.
@@ -20,24 +20,14 @@ pub struct LevelStats {
     /// Bytes of the usable filters in memory. Less than `filter_bytes` if filters have lost columns:
     /// see [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
     pub filter_memory_bytes: u64,
-    /// Number of SSTs whose filter is unusable or has damaged pages.
+    /// Number of SSTs whose filter or range filter is unusable or has damaged pages.
     pub degraded_tables: u64,
-    /// Number of filter queries for keys, without those that count as `degraded`.
-    pub probes: u64,
-    /// Number of "absent" answers. Each saved a search of an SST.
-    pub true_negatives: u64,
-    /// Number of "maybe" answers for keys that the SST holds, as a value or as a tombstone.
-    pub true_positives: u64,
-    /// Number of "maybe" answers for keys that the SST lacks.
-    pub false_positives: u64,
-    /// Number of SST searches because the filter is unusable, or because a filter with damaged
-    /// pages answered "maybe" for an absent key.
-    pub degraded: u64,
-    /// Number of SST searches because the SST has no filter, or because filters are not used.
-    pub unfiltered: u64,
-    /// Expected number of false positives: the sum of the expected FPRs over all queries for absent
-    /// keys.
-    pub expected_false_positives: f64,
+    /// The queries of gets for their keys.
+    pub points: ProbeStats,
+    /// The queries of scans for the prefix of their range.
+    pub prefixes: ProbeStats,
+    /// The queries of scans for their range.
+    pub ranges: ProbeStats,
     /// Number of data blocks read from files.
     pub block_reads: u64,
     /// Bytes of the data blocks read from files.
@@ -45,52 +35,42 @@ pub struct LevelStats {
     /// Number of SSTs whose filter does not hold the prefixes of the store's extractor. 0 if the
     /// store has no extractor.
     pub tables_without_prefixes: u64,
+    /// Number of SSTs with a usable range filter.
+    pub tables_with_ranges: u64,
     /// Number of SST searches of gets that the prefixes of the key saved, after the filter had
-    /// answered "maybe" for the key. They count as `true_negatives`, too.
+    /// answered "maybe" for the key. They are among the true negatives of `points`, too.
     pub saved_by_prefixes: u64,
-    /// The queries of scans for the prefix of their range.
-    pub prefixes: ProbeStats,
 }
 
-/// The counts of one kind of filter queries.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The counts of one kind of filter queries: for keys, for prefixes or for ranges. A scan asks the
+/// only SST of a sorted run, and counts the query when it knows the outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ProbeStats {
-    /// Number of filter queries that had an answer and whose outcome is known.
+    /// Number of queries that count below as true or false.
     pub probes: u64,
-    /// Number of "absent" answers. Each saved the reads of an SST.
+    /// Number of "absent" answers. Each saved a search of an SST.
     pub true_negatives: u64,
-    /// Number of "maybe" answers for SSTs that hold what was asked for within the scan's bounds.
+    /// Number of "maybe" answers for something that the SST holds, as a value or as a tombstone.
     pub true_positives: u64,
-    /// Number of "maybe" answers for SSTs that do not.
+    /// Number of "maybe" answers for something that the SST lacks, or that lies outside the bounds of
+    /// the scan.
     pub false_positives: u64,
-    /// Number of SSTs read because no filter could be asked: it is missing or unusable, or holds no
-    /// prefixes of the store's extractor.
+    /// Number of SST searches because the filter is unusable, or because a filter with damaged
+    /// pages answered "maybe" for something absent.
+    pub degraded: u64,
+    /// Number of SST searches because no filter could be asked: the SST has none, its filter holds
+    /// no prefixes of the store's extractor, or filters are not used. Ranges count here only if the
+    /// store has [`Options::range_filter`](super::Options::range_filter).
     pub unfiltered: u64,
+    /// Expected number of false positives: the sum of the expected FPRs over all queries for
+    /// something absent. For a range, the rate of the longest range for which the filter was built.
+    pub expected_false_positives: f64,
 }
 
 impl ProbeStats {
-    /// Returns the measured false-positive rate (FPR): false positives per query for what an SST
-    /// does not hold. `None` without such a query.
-    #[must_use]
-    pub fn false_positive_rate(&self) -> Option<f64> {
-        let absent = self.true_negatives + self.false_positives;
-        (absent > 0).then(|| self.false_positives as f64 / absent as f64)
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.probes += other.probes;
-        self.true_negatives += other.true_negatives;
-        self.true_positives += other.true_positives;
-        self.false_positives += other.false_positives;
-        self.unfiltered += other.unfiltered;
-    }
-}
-
-impl LevelStats {
-    pub(super) fn of(level: usize, tally: &Tally) -> Self {
+    fn of(tally: &ProbeTally) -> Self {
         Self {
-            level,
             probes: tally.true_negatives + tally.true_positives + tally.false_positives,
             true_negatives: tally.true_negatives,
             true_positives: tally.true_positives,
@@ -98,29 +78,18 @@ impl LevelStats {
             degraded: tally.degraded,
             unfiltered: tally.unfiltered,
             expected_false_positives: tally.expected as f64 / RATE_UNIT,
-            block_reads: tally.block_reads,
-            block_read_bytes: tally.block_read_bytes,
-            saved_by_prefixes: tally.saved_by_prefixes,
-            prefixes: ProbeStats {
-                probes: tally.prefix_true_negatives + tally.prefix_true_positives + tally.prefix_false_positives,
-                true_negatives: tally.prefix_true_negatives,
-                true_positives: tally.prefix_true_positives,
-                false_positives: tally.prefix_false_positives,
-                unfiltered: tally.prefix_unfiltered,
-            },
-            ..Self::default()
         }
     }
 
-    /// Returns the measured false-positive rate (FPR): false positives per query for an absent key.
-    /// `None` without such a query.
+    /// Returns the measured false-positive rate (FPR): false positives per query for something that
+    /// an SST does not hold. `None` without such a query.
     #[must_use]
     pub fn false_positive_rate(&self) -> Option<f64> {
         self.per_absent(self.false_positives as f64)
     }
 
-    /// Returns the FPR that the filters' parameters predict. `None` without a query for an absent
-    /// key.
+    /// Returns the FPR that the filters' parameters predict. `None` without a query for something
+    /// absent.
     #[must_use]
     pub fn expected_false_positive_rate(&self) -> Option<f64> {
         self.per_absent(self.expected_false_positives)
@@ -131,6 +100,32 @@ impl LevelStats {
         (absent > 0).then(|| count / absent as f64)
     }
 
+    fn add(&mut self, other: &Self) {
+        self.probes += other.probes;
+        self.true_negatives += other.true_negatives;
+        self.true_positives += other.true_positives;
+        self.false_positives += other.false_positives;
+        self.degraded += other.degraded;
+        self.unfiltered += other.unfiltered;
+        self.expected_false_positives += other.expected_false_positives;
+    }
+}
+
+impl LevelStats {
+    pub(super) fn of(level: usize, tally: &LevelTally) -> Self {
+        let (points, reads) = (&tally.gets.points, &tally.gets.reads);
+        Self {
+            level,
+            points: ProbeStats::of(points),
+            prefixes: ProbeStats::of(&tally.scans.prefixes),
+            ranges: ProbeStats::of(&tally.scans.ranges),
+            block_reads: reads.block_reads,
+            block_read_bytes: reads.block_read_bytes,
+            saved_by_prefixes: reads.saved_by_prefixes,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.level += usize::from(other.tables > 0);
         self.tables += other.tables;
@@ -139,18 +134,14 @@ impl LevelStats {
         self.filter_bytes += other.filter_bytes;
         self.filter_memory_bytes += other.filter_memory_bytes;
         self.degraded_tables += other.degraded_tables;
-        self.probes += other.probes;
-        self.true_negatives += other.true_negatives;
-        self.true_positives += other.true_positives;
-        self.false_positives += other.false_positives;
-        self.degraded += other.degraded;
-        self.unfiltered += other.unfiltered;
-        self.expected_false_positives += other.expected_false_positives;
         self.block_reads += other.block_reads;
         self.block_read_bytes += other.block_read_bytes;
         self.tables_without_prefixes += other.tables_without_prefixes;
+        self.tables_with_ranges += other.tables_with_ranges;
         self.saved_by_prefixes += other.saved_by_prefixes;
+        self.points.add(&other.points);
         self.prefixes.add(&other.prefixes);
+        self.ranges.add(&other.ranges);
     }
 }
 

@@ -158,8 +158,8 @@ impl<'v> Pairs<'v> {
                 continue;
             }
             if answer == Answer::No {
-                tally.true_negatives += 1;
-                tally.expected += pair.slot.expected;
+                tally.points.true_negatives += 1;
+                tally.points.expected += pair.slot.expected;
                 continue;
             }
             let Some(probe) = batch.probe(pair.place) else { continue };
@@ -203,8 +203,8 @@ impl Level {
                 FilterUse::Ignore => Answer::Unfiltered,
             };
             if answer == Answer::No {
-                tally.true_negatives += 1;
-                tally.expected += slot.expected;
+                tally.points.true_negatives += 1;
+                tally.points.expected += slot.expected;
                 continue;
             }
             let found = slot.search(filters, probe, context, answer, tally)?;
@@ -250,8 +250,8 @@ impl Slot {
             }
         }
         let denied = answers.iter().take(len).filter(|&&may_contain| !may_contain).count() as u64;
-        tally.true_negatives += denied;
-        tally.expected += denied * self.expected;
+        tally.points.true_negatives += denied;
+        tally.points.expected += denied * self.expected;
         batch.open &= !answered;
         Ok(())
     }
@@ -277,9 +277,19 @@ impl Slot {
         if let (Answer::Maybe, Some(extractor)) = (answer, context.extractor)
             && self.denies_prefix(filters, extractor, probe.key)
         {
-            tally.true_negatives += 1;
-            tally.saved_by_prefixes += 1;
-            tally.expected += self.expected;
+            tally.points.true_negatives += 1;
+            tally.reads.saved_by_prefixes += 1;
+            tally.points.expected += self.expected;
+            return Ok(Lookup::NotFound);
+        }
+        // An SST whose only filter is a range filter is asked for the range of the key.
+        let answer = match (answer, context.filter_use) {
+            (Answer::Unfiltered, FilterUse::Consult) => self.table.filter().ask(probe.key),
+            _ => answer,
+        };
+        if answer == Answer::No {
+            tally.points.true_negatives += 1;
+            tally.points.expected += self.expected;
             return Ok(Lookup::NotFound);
         }
         if context.filter_use == FilterUse::Consult {
@@ -287,21 +297,21 @@ impl Slot {
         }
         let mut reads = BlockReads::default();
         let found = self.table.find(probe.key, context.cache, &mut reads);
-        tally.block_reads += reads.blocks;
-        tally.block_read_bytes += reads.bytes;
+        tally.reads.block_reads += reads.blocks;
+        tally.reads.block_read_bytes += reads.bytes;
         let found = found?;
         // If any page of the filter is damaged, a wrong "maybe" counts as degraded, not as a false
         // positive: the answer may come from that page.
         let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
         match (answer, &found) {
-            (Answer::Maybe, Lookup::NotFound) if is_damaged() => tally.degraded += 1,
+            (Answer::Maybe, Lookup::NotFound) if is_damaged() => tally.points.degraded += 1,
             (Answer::Maybe, Lookup::NotFound) => {
-                tally.false_positives += 1;
-                tally.expected += self.expected;
+                tally.points.false_positives += 1;
+                tally.points.expected += self.expected;
             }
-            (Answer::Maybe, _) => tally.true_positives += 1,
-            _ if matches!(self.table.filter(), TableFilter::Degraded(_)) => tally.degraded += 1,
-            _ => tally.unfiltered += 1,
+            (Answer::Maybe, _) => tally.points.true_positives += 1,
+            _ if matches!(self.table.filter(), TableFilter::Degraded(_)) => tally.points.degraded += 1,
+            _ => tally.points.unfiltered += 1,
         }
         Ok(found)
     }

@@ -32,8 +32,10 @@ pub(super) struct StoredTable {
     pub(super) meta: TableMeta,
     pub(super) table: Arc<Table>,
     pub(super) path: PathBuf,
-    /// The filter's expected FPR, in the units of [`Tally::expected`].
-    expected: u64,
+    /// The filter's expected FPR, in the units of [`ProbeTally::expected`](super::stats::ProbeTally).
+    pub(super) expected: u64,
+    /// The range filter's expected FPR, in the same units.
+    pub(super) expected_of_ranges: u64,
     /// Whether the damage of its filter has been reported.
     is_reported: AtomicBool,
 }
@@ -57,13 +59,16 @@ impl StoredTable {
         closed: Arc<Mutex<Removals>>,
     ) -> Self {
         // This takes 8 us of arithmetic. Do it once per SST, not once per version.
-        let expected = match table.filter() {
-            TableFilter::Ready(filter) => rate_units(filter.expected_false_positive_rate()),
-            TableFilter::Absent | TableFilter::Degraded(_) => 0,
+        let (expected, expected_of_ranges) = match table.filter() {
+            TableFilter::Ready(filter) => {
+                let of_ranges = filter.expected_range_rate().unwrap_or_default();
+                (rate_units(filter.expected_false_positive_rate()), rate_units(of_ranges))
+            }
+            TableFilter::Absent | TableFilter::Degraded(_) => (0, 0),
         };
         let file = TableFile { path: path.clone(), storage, closed, obsolete: AtomicBool::new(false) };
         let is_reported = AtomicBool::new(false);
-        Self { file: Arc::new(file), meta, table: Arc::new(table), path, expected, is_reported }
+        Self { file: Arc::new(file), meta, table: Arc::new(table), path, expected, expected_of_ranges, is_reported }
     }
 
     /// Returns this SST as the replacement of `other`, an earlier opening of the same file. Both
@@ -88,6 +93,9 @@ impl StoredTable {
         match self.table.filter() {
             TableFilter::Absent => Ok(()),
             TableFilter::Ready(filter) => {
+                if let Some(error) = self.table.range_damage() {
+                    self.report_once(reports, || error.to_string());
+                }
                 let damaged_pages = filter.damaged_pages();
                 if damaged_pages == 0 {
                     return Ok(());
@@ -147,11 +155,12 @@ pub(super) struct Slot {
     /// [`order_prefix`] of the first key.
     pub(super) smallest: u64,
     pub(super) largest: u64,
-    /// The filter's expected FPR, in the units of [`Tally::expected`](super::stats::Tally).
+    /// The filter's expected FPR, in the units of [`ProbeTally::expected`](super::stats::ProbeTally).
     pub(super) expected: u64,
     pub(super) filter: FilterSlot,
     /// Whether the filter holds the prefixes of the store's extractor beside the keys.
     pub(super) has_prefixes: bool,
+    pub(super) has_ranges: bool,
     pub(super) table: Arc<Table>,
     pub(super) stored: Arc<StoredTable>,
 }
@@ -164,8 +173,9 @@ impl Slot {
         let filter = filters.insert(filter);
         filters.add_queries(filter, queries);
         let (smallest, largest) = (order_prefix(&stored.meta.smallest), order_prefix(&stored.meta.largest));
-        let (table, has_prefixes) = (Arc::clone(&stored.table), stored.table.has_prefixes());
-        Self { smallest, largest, expected: stored.expected, filter, has_prefixes, table, stored }
+        let (has_prefixes, has_ranges) = (stored.table.has_prefixes(), stored.table.has_ranges());
+        let (expected, table) = (stored.expected, Arc::clone(&stored.table));
+        Self { smallest, largest, expected, filter, has_prefixes, has_ranges, table, stored }
     }
 
     /// Adapts the expected FPR to a filter that has lost columns.
@@ -214,11 +224,18 @@ pub(super) struct RangeProbe<'a> {
 
 impl<'a> RangeProbe<'a> {
     pub(super) fn new(from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> Self {
-        let prefix = |bound| match bound {
+        let prefix = |bound, unbounded| match bound {
             Bound::Included(key) | Bound::Excluded(key) => order_prefix(key),
-            Bound::Unbounded => 0,
+            Bound::Unbounded => unbounded,
         };
-        Self { from: (prefix(from), from), to: (prefix(to), to) }
+        Self { from: (prefix(from, 0), from), to: (prefix(to, u64::MAX), to) }
+    }
+
+    /// Returns whether the SST may hold keys of the range.
+    #[inline]
+    fn overlaps(&self, slot: &Slot) -> bool {
+        // Equal prefixes decide nothing.
+        self.from.0 < slot.largest && slot.smallest < self.to.0 || !self.is_above(slot) && !self.is_below(slot)
     }
 
     /// Returns whether all keys of the SST sort below the range.
@@ -400,7 +417,7 @@ impl Level {
     pub(super) fn runs_within(&self, range: &RangeProbe<'_>, mut visit: impl FnMut(usize, &[Slot])) {
         if self.number == 0 {
             for (place, slot) in self.slots.iter().enumerate() {
-                if !range.is_above(slot) && !range.is_below(slot) {
+                if range.overlaps(slot) {
                     visit(place, std::slice::from_ref(slot));
                 }
             }

@@ -296,10 +296,12 @@ impl Tables<'_> {
             (None, None) => None,
         };
         let shape = TableShape::new(known.num_entries.unwrap_or(bytes.len() as u64 / 32), level, false);
+        let filters = self.options.choose_filters(&shape)?;
         let table_options = TableOptions {
             block_size_bytes: self.options.block_size_bytes,
             compression: self.options.compression,
-            filter: self.options.filter.as_ref().and_then(|policy| policy.choose(&shape)),
+            filter: filters.points,
+            range_filter: filters.ranges,
             prefix_extractor: self.extractor.clone(),
             hasher: self.hasher.clone(),
             table_id: table_id(&store_id, number),

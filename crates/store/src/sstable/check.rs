@@ -1,5 +1,7 @@
 //! Reads a whole SST file again and lists everything that is wrong with it.
 
+use std::ops::Bound;
+
 use super::data_block::{Block, EntryCursor};
 use super::filter::{self, FilterUse, TableFilter};
 use super::index_block::IndexBlock;
@@ -7,7 +9,7 @@ use super::layout::Handle;
 use super::properties::Properties;
 use super::reader::{BlockReads, Table, read_footer, read_properties};
 use crate::error::{Error, Field, Result};
-use filterblock::{PrefixExtractor, Verify};
+use filterblock::{Answer, PrefixExtractor, Verify};
 
 /// The result of [`Table::verify`].
 #[derive(Debug, Default)]
@@ -16,7 +18,8 @@ pub struct TableCheck {
     pub entries: u64,
     /// The number of data blocks read.
     pub data_blocks: u64,
-    /// The number of keys and prefixes of the file that its filter denies.
+    /// The number of keys and prefixes of the file that its filter denies, and of keys that its range
+    /// filter denies.
     pub filter_false_negatives: u64,
     /// All damage found. Each error names the file.
     pub damage: Vec<Error>,
@@ -41,7 +44,8 @@ struct Walk {
 
 impl Table {
     /// Reads the whole file again: footer, properties, index, each data block, the padding and each
-    /// page of the filter. It also asks the filter for each key and its prefixes.
+    /// page of the filter. It also asks the filter for each key and its prefixes, and the range filter
+    /// for the range of each key alone.
     ///
     /// # Errors
     /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and
@@ -77,7 +81,11 @@ impl Table {
         let how = FilterUse { verify: Verify::AtOpen, memory: self.options.filter_memory, hasher, reclaimer: None };
         let filter = filter::open(self.file.as_ref(), &self.path, &self.footer, self.properties(), how);
         let filter = match self.note(&mut check, filter)? {
-            Some(Some(filter)) => TableFilter::Ready(filter),
+            Some(Some(filter)) => {
+                let ranges = filter::range_damage(&filter, self.properties(), &self.footer).map_or(Ok(()), Err);
+                self.note(&mut check, ranges)?;
+                TableFilter::Ready(filter)
+            }
             _ => TableFilter::Absent,
         };
         let padding = self.check_padding();
@@ -178,6 +186,8 @@ impl Table {
             }
             check.entries += 1;
             check.filter_false_negatives += u64::from(!filter.may_contain(key));
+            let is_in_no_range = filter.ask_range(Bound::Included(key), Bound::Included(key)) == Answer::No;
+            check.filter_false_negatives += u64::from(is_in_no_range);
             check.filter_false_negatives += denied_prefixes(filter, extractor, key);
             walk.add(key, entry.value(&block));
             floor = Some(key.to_vec());
@@ -215,6 +225,7 @@ impl Walk {
         self.totals.origin = properties.origin;
         self.totals.copied_from = properties.copied_from;
         self.totals.prefix_extractor.clone_from(&properties.prefix_extractor);
+        self.totals.range_filter.clone_from(&properties.range_filter);
         match self.totals == *properties && self.data_end == data_len_bytes {
             true => Ok(()),
             false => Err(Error::Corrupt { field: Field::Properties, offset }),

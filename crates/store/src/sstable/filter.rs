@@ -56,6 +56,27 @@ pub(super) fn open(
     open_present(file, footer, properties, how).map(Some).map_err(|error| error.in_file(path))
 }
 
+/// Returns why the range filter of an SST with these properties cannot be used. Returns `None` if it
+/// can, or if the SST has none. The filter itself is sound.
+pub(super) fn range_damage(
+    filter: &FilterBlock<SharedBytes>,
+    properties: &Properties,
+    footer: &Footer,
+) -> Option<Error> {
+    if properties.range_filter.is_empty() || filter.has_ranges() {
+        return None;
+    }
+    // An error cannot be cloned.
+    let error = match filter.ranges_error() {
+        Some(&filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => {
+            filterblock::Error::ChecksumMismatch { field, offset, stored, computed }
+        }
+        Some(&filterblock::Error::Corrupt { field, offset }) => filterblock::Error::Corrupt { field, offset },
+        _ => filterblock::Error::Corrupt { field: filterblock::Field::Ranges, offset: 0 },
+    };
+    Some(Error::from(error.moved_by(footer.filter.offset)))
+}
+
 fn open_present(
     file: &dyn ReadAt,
     footer: &Footer,
@@ -145,7 +166,15 @@ mod tests {
             let file = memory.open(path, IoMode::default()).unwrap();
             let properties = Properties { num_entries: entries, ..Properties::default() };
             match (open(file.as_ref(), path, &footer, &properties, how), refused) {
-                (Ok(filter), None) => assert_eq!(filter.unwrap().metadata().num_keys, entries.min(10)),
+                (Ok(filter), None) => {
+                    let filter = filter.unwrap();
+                    assert_eq!(filter.metadata().num_keys, entries.min(10));
+                    // The properties promise a range filter that the block lacks.
+                    assert!(range_damage(&filter, &properties, &footer).is_none());
+                    let range_filter = "grafite:fpr=0.01".to_owned();
+                    let promising = Properties { range_filter, ..properties };
+                    assert!(range_damage(&filter, &promising, &footer).unwrap().is_damage());
+                }
                 (Err(error), Some(wanted)) => {
                     let Error::Filter(filterblock::Error::Unexpected { field, .. }) = error.root() else {
                         panic!("{error} for {wanted:?}")

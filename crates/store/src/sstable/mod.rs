@@ -34,6 +34,7 @@ mod check;
 mod cursor;
 mod data_block;
 mod filter;
+mod filter_specs;
 mod index_block;
 mod layout;
 mod prefixes;
@@ -47,6 +48,7 @@ pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
 pub use filter::{FilterMemory, TableFilter};
+pub(crate) use filter_specs::{FilterSpecs, check_ranges};
 pub(crate) use layout::is_footer;
 pub use layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,

@@ -20,7 +20,7 @@ impl PrefixWriter {
     pub(super) fn add(&mut self, key: &[u8], filter: &mut FilterBuilder) {
         for (last, prefix) in self.last.iter_mut().zip(self.extractor.prefixes(key)) {
             if last.as_deref() != Some(prefix) {
-                filter.add(prefix);
+                filter.add_prefix(prefix);
                 let last = last.get_or_insert_default();
                 last.clear();
                 last.extend_from_slice(prefix);

@@ -7,7 +7,7 @@ use crate::error::{Error, Field, Result};
 use super::layout::Compression;
 
 /// The tags, in the order in which they are written. docs/STORE_FORMAT.md has the same list.
-pub const PROPERTY_TAGS: [(u64, &str); 13] = [
+pub const PROPERTY_TAGS: [(u64, &str); 14] = [
     (1, "entries"),
     (2, "tombstones"),
     (3, "data blocks"),
@@ -21,6 +21,7 @@ pub const PROPERTY_TAGS: [(u64, &str); 13] = [
     (11, "origin"),
     (12, "copied from"),
     (13, "prefix extractor"),
+    (14, "range filter"),
 ];
 
 /// The number of required tags. They precede the optional ones.
@@ -74,6 +75,9 @@ pub struct Properties {
     /// The name of the extractor whose prefixes the filter holds beside the keys; empty if it holds
     /// none.
     pub prefix_extractor: String,
+    /// The requested range filter beside the filter, as [`filterblock::FilterSpec`] prints it; empty
+    /// if there is none. If the SST has only a range filter, that one is [`Properties::filter`].
+    pub range_filter: String,
 }
 
 impl Properties {
@@ -111,6 +115,10 @@ impl Properties {
             put_varint(&mut out, 13);
             put_bytes(&mut out, self.prefix_extractor.as_bytes());
         }
+        if !self.range_filter.is_empty() {
+            put_varint(&mut out, 14);
+            put_bytes(&mut out, self.range_filter.as_bytes());
+        }
         out
     }
 
@@ -139,7 +147,7 @@ impl Properties {
                 (Some(_), _) => properties.set(tag, &mut value)?,
                 (None, 11) => properties.origin = Some(take_origin(&mut value)?),
                 (None, 12) => properties.copied_from = Some(value.take_varint(Field::Properties)?),
-                (None, 13) => properties.set_bytes(tag, &mut value)?,
+                (None, 13 | 14) => properties.set_bytes(tag, &mut value)?,
                 (None, _) => continue,
             }
             if !value.is_empty() {
@@ -186,6 +194,7 @@ impl Properties {
             7 => self.largest = bytes.to_vec(),
             8 => self.filter = text()?,
             13 => self.prefix_extractor = text()?,
+            14 => self.range_filter = text()?,
             _ => self.created_by = text()?,
         }
         Ok(())
@@ -231,6 +240,7 @@ mod tests {
             origin: None,
             copied_from: None,
             prefix_extractor: String::new(),
+            range_filter: String::new(),
         }
     }
 
@@ -250,6 +260,8 @@ mod tests {
             for prefix_extractor in [String::new(), "fixed:8".to_owned()] {
                 let copy = Properties { origin, copied_from: Some(300), prefix_extractor, ..properties() };
                 assert_eq!(Properties::decode(&copy.encode(), 0).unwrap(), copy);
+                let with_ranges = Properties { range_filter: "grafite:fpr=0.01".to_owned(), ..copy };
+                assert_eq!(Properties::decode(&with_ranges.encode(), 0).unwrap(), with_ranges);
             }
         }
     }

@@ -18,7 +18,7 @@ use super::properties::Properties;
 use crate::checksum::crc32;
 use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
-use filterblock::{KeyHasher, PrefixExtractor, Reclaimer, Verify};
+use filterblock::{FilterBlock, KeyHasher, PrefixExtractor, Reclaimer, Verify};
 
 /// How to read an SST file.
 #[derive(Debug, Clone, Default)]
@@ -75,6 +75,8 @@ pub struct Table {
     properties: Properties,
     filter: Arc<TableFilter>,
     has_prefixes: bool,
+    /// Why the range filter cannot be used.
+    range_damage: Option<Error>,
     /// The index, read at its first use. A failed read is not kept, because the failure may be
     /// temporary.
     index: OnceLock<IndexBlock>,
@@ -150,6 +152,11 @@ impl Table {
         let wanted = options.prefix_extractor.as_ref().map(PrefixExtractor::name);
         let found = filter.ready().and_then(|filter| filter.metadata().extractor);
         let has_prefixes = wanted.is_some() && wanted == found;
+        let range_damage = filter.ready().and_then(|filter| filter::range_damage(filter, &properties, &footer));
+        let range_damage = match range_damage.map(|error| error.in_file(path)) {
+            Some(error) if options.strict => return Err(error),
+            damage => damage,
+        };
         Ok(Self {
             path: path.to_path_buf(),
             file,
@@ -158,6 +165,7 @@ impl Table {
             properties,
             filter: Arc::new(filter),
             has_prefixes,
+            range_damage,
             index: OnceLock::new(),
             number: TABLES_OPENED.fetch_add(1, Ordering::Relaxed),
         })
@@ -185,6 +193,19 @@ impl Table {
     #[must_use]
     pub fn has_prefixes(&self) -> bool {
         self.has_prefixes
+    }
+
+    /// Returns whether there is a usable range filter.
+    #[must_use]
+    pub fn has_ranges(&self) -> bool {
+        self.filter.ready().is_some_and(FilterBlock::has_ranges)
+    }
+
+    /// Returns why the range filter cannot be used, if the SST has one and the filter beside it is
+    /// usable.
+    #[must_use]
+    pub fn range_damage(&self) -> Option<&Error> {
+        self.range_damage.as_ref()
     }
 
     /// Verifies all pages of the filter and returns the error of the first damaged page. Returns

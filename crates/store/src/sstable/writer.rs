@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::block_trailer;
 use super::data_block::{BlockBuilder, BlockTooLong};
+use super::filter_specs::FilterSpecs;
 use super::index_block::{IndexBuilder, separator};
 use super::layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,
@@ -32,8 +33,11 @@ pub struct TableOptions {
     pub compression: Compression,
     /// The filter to build, if any.
     pub filter: Option<FilterSpec>,
+    /// The range filter to build beside the filter, or instead of it if there is none, such as
+    /// `grafite:fpr=0.01`. It is not needed if [`TableOptions::filter`] is a range filter.
+    pub range_filter: Option<FilterSpec>,
     /// Takes the prefixes that the filter holds beside the keys. `None`: the filter holds only
-    /// keys.
+    /// keys. A range filter without another filter holds no prefixes.
     pub prefix_extractor: Option<PrefixExtractor>,
     /// The hasher of the filter's keys.
     pub hasher: KeyHasher,
@@ -56,6 +60,7 @@ impl Default for TableOptions {
             restart_interval: 16,
             compression: Compression::None,
             filter: Some(FilterSpec::default()),
+            range_filter: None,
             prefix_extractor: None,
             hasher: KeyHasher::xxh3(HashSeed::default()),
             table_id: [0; 16],
@@ -111,22 +116,28 @@ impl<'s> TableWriter<'s> {
     /// Creates `NAME.tmp` for a file that will have the name `path`.
     ///
     /// # Errors
-    /// Returns an error if `NAME.tmp` exists or cannot be created.
+    /// Returns an error if `NAME.tmp` exists or cannot be created, and
+    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is no range filter.
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
-        let extractor = options.prefix_extractor.as_ref().filter(|_| options.filter.is_some());
-        let filter = options.filter.map(|spec| {
-            let filter = FilterBuilder::new(spec, options.hasher.clone())
+        let specs = FilterSpecs::of(options.filter, options.range_filter)?;
+        let extractor = options.prefix_extractor.as_ref().filter(|_| specs.holds_prefixes());
+        let filter = specs.points.map(|spec| {
+            let mut filter = FilterBuilder::new(spec, options.hasher.clone())
                 .with_table_id(options.table_id)
                 .with_self_check(options.self_check);
-            match extractor {
-                Some(extractor) => filter.with_prefixes(extractor.name(), true),
+            if let Some(extractor) = extractor {
+                filter = filter.with_prefixes(extractor.name(), true)?;
+            }
+            match specs.ranges {
+                Some(ranges) => filter.with_ranges(ranges),
                 None => Ok(filter),
             }
         });
         let filter = filter.transpose()?;
         let file = storage.create(&temporary(path))?;
         let properties = Properties {
-            filter: options.filter.map(|spec| spec.to_string()).unwrap_or_default(),
+            filter: specs.points.map(|spec| spec.to_string()).unwrap_or_default(),
+            range_filter: specs.ranges.map(|spec| spec.to_string()).unwrap_or_default(),
             compression: options.compression,
             created_by: options.created_by.clone(),
             origin: options.origin,
@@ -152,7 +163,7 @@ impl<'s> TableWriter<'s> {
         })
     }
 
-    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter. Without this
+    /// Reserves memory for the filter of `keys` more keys if the file gets a filter. Without this
     /// call, the memory grows by doubling.
     pub fn reserve(&mut self, keys: usize) {
         self.filter.iter_mut().for_each(|filter| filter.reserve(keys));

@@ -135,9 +135,9 @@ fn a_huge_batch_is_recovered_whole_and_gets_a_filter_in_a_merge() {
     // One SST holds the write before the batch, one the batch, and one the write after it.
     assert_eq!(db.stats().total.tables, 3);
     let unfiltered = |db: &Db| {
-        let before = db.stats().total.unfiltered;
+        let before = db.stats().total.points.unfiltered;
         assert_eq!(db.get(b"key000100 and more").unwrap(), None);
-        db.stats().total.unfiltered - before
+        db.stats().total.points.unfiltered - before
     };
     assert_eq!(unfiltered(&db), 1);
     db.compact_range(..).unwrap();

@@ -17,7 +17,11 @@ fn tombstones_are_in_the_filter_so_deleted_keys_stay_deleted() {
     db.reset_stats();
     assert!((0..500).all(|i| db.get(&key(i)).unwrap().is_none()));
     let stats = db.stats();
-    assert_eq!((stats.total.true_positives, stats.total.probes), (500, 500), "the upper filter must let each key pass");
+    assert_eq!(
+        (stats.total.points.true_positives, stats.total.points.probes),
+        (500, 500),
+        "the upper filter must let each key pass"
+    );
     // Now compactions move tombstones and values to different levels.
     db.compact_range(..).unwrap();
     (0..500).step_by(3).for_each(|i| db.put(&key(i), b"again").unwrap());
@@ -45,5 +49,9 @@ fn an_sst_that_only_changes_level_keeps_its_filter_and_keys() {
     db.reset_stats();
     assert!((0..2_000).all(|i| db.get(&key(i)).unwrap().is_some()));
     let total = db.stats().total;
-    assert_eq!((total.true_positives, total.unfiltered, total.degraded), (2_000, 0, 0), "{total:?}");
+    assert_eq!(
+        (total.points.true_positives, total.points.unfiltered, total.points.degraded),
+        (2_000, 0, 0),
+        "{total:?}"
+    );
 }

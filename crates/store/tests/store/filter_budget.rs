@@ -50,7 +50,7 @@ fn rate(db: &Db, table: u32) -> f64 {
     for i in 0..KEYS_PER_TABLE - 1 {
         assert_eq!(db.get(&key(2 * (table * KEYS_PER_TABLE + i) + 1)).unwrap(), None);
     }
-    db.stats().total.false_positive_rate().unwrap()
+    db.stats().total.points.false_positive_rate().unwrap()
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn filters_stay_within_the_budget_and_find_all_keys() {
         assert_finds_all(&db);
         // The expected FPR is that of the columns that are left. The filters differ by a column.
         rate(&db, 0);
-        let expected = db.stats().total.expected_false_positive_rate().unwrap();
+        let expected = db.stats().total.points.expected_false_positive_rate().unwrap();
         let columns = total.filter_memory_bytes as f64 * 8.0 / f64::from(TABLES * KEYS_PER_TABLE);
         assert!((expected.log2() + columns).abs() < 1.6, "{tenths}: {expected}, {columns} columns");
     }

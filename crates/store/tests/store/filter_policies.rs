@@ -293,13 +293,13 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
     db.reset_stats();
     assert!((KEYS..KEYS + GETS).all(|i| db.get(&mixed_key(i)).unwrap().is_none()));
     let stats = db.stats();
-    assert_eq!((stats.gets, stats.memory_hits, stats.total.true_positives), (GETS, 0, 0));
-    assert_eq!(stats.total.block_reads, stats.total.false_positives);
+    assert_eq!((stats.gets, stats.memory_hits, stats.total.points.true_positives), (GETS, 0, 0));
+    assert_eq!(stats.total.block_reads, stats.total.points.false_positives);
     Measured {
         keys: stats.levels.iter().map(|level| level.keys).collect(),
         filter_bytes: stats.total.filter_bytes,
         reads: stats.total.block_reads,
-        expected: stats.total.expected_false_positives,
+        expected: stats.total.points.expected_false_positives,
     }
 }
 

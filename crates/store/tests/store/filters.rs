@@ -135,24 +135,24 @@ fn filters_are_queried_and_save_the_reads() {
     assert!((3..3_903).all(|i| db.get(&absent(i)).unwrap().is_none()));
     let stats = db.stats();
     let total = &stats.total;
-    assert_eq!((stats.gets, total.probes, total.true_positives), (3_900, 4 * 3_900, 0), "{total:?}");
-    assert_eq!(total.true_negatives + total.false_positives, total.probes);
-    assert!(total.true_negatives > 4 * 3_900 * 97 / 100, "{total:?}");
-    assert_eq!(total.block_reads, total.false_positives);
+    assert_eq!((stats.gets, total.points.probes, total.points.true_positives), (3_900, 4 * 3_900, 0), "{total:?}");
+    assert_eq!(total.points.true_negatives + total.points.false_positives, total.points.probes);
+    assert!(total.points.true_negatives > 4 * 3_900 * 97 / 100, "{total:?}");
+    assert_eq!(total.block_reads, total.points.false_positives);
     assert!(total.block_reads < 3_900 / 10, "{total:?}");
-    assert_eq!((total.degraded, total.unfiltered, total.degraded_tables), (0, 0, 0));
+    assert_eq!((total.points.degraded, total.points.unfiltered, total.degraded_tables), (0, 0, 0));
 
     db.reset_stats();
     let keys: Vec<_> = (3..3_903).map(absent).collect();
     assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_none));
-    assert_eq!(db.stats().total.probes, 4 * 3_900);
+    assert_eq!(db.stats().total.points.probes, 4 * 3_900);
     assert!(db.stats().total.block_reads < 3_900 / 10);
 
     let ignoring = Options { filter_use: FilterUse::Ignore, ..quiet(&image(&storage)) };
     let db = Db::open(DIR, ignoring).unwrap();
     assert!((3..103).all(|i| db.get(&absent(i)).unwrap().is_none()));
     let total = db.stats().total;
-    assert_eq!((total.probes, total.unfiltered, total.block_reads), (0, 400, 400), "{total:?}");
+    assert_eq!((total.points.probes, total.points.unfiltered, total.block_reads), (0, 400, 400), "{total:?}");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_flipped_bit_loses_no_key_and_is_reported_once() {
                 }
                 assert_eq!(stats.total.degraded_tables, 4);
                 if verify == Verify::AtOpen {
-                    assert!(stats.total.degraded > 590, "{:?}", stats.total);
+                    assert!(stats.total.points.degraded > 590, "{:?}", stats.total);
                 }
             }
             assert!(!db.verify().unwrap().is_sound());
@@ -208,8 +208,12 @@ fn a_damaged_page_costs_only_the_reads_it_would_have_saved() {
     assert!(stats.reports[0].starts_with(tables[0].to_str().unwrap()), "{:?}", stats.reports);
     assert!(stats.reports[0].contains("checksum of page at offset"), "{:?}", stats.reports);
     // A "maybe" from a damaged page does not count as a false positive.
-    let expected = stats.total.expected_false_positives;
-    assert!((stats.total.false_positives as f64) < expected * 1.5 && stats.total.degraded > 2_000, "{:?}", stats.total);
+    let expected = stats.total.points.expected_false_positives;
+    assert!(
+        (stats.total.points.false_positives as f64) < expected * 1.5 && stats.total.points.degraded > 2_000,
+        "{:?}",
+        stats.total
+    );
     // One page in six of one filter in four answers "maybe".
     assert!((6_000..25_000).contains(&stats.total.block_reads), "{:?}", stats.total);
 }
@@ -266,7 +270,7 @@ fn filters_on_disk_behave_alike_in_every_read_mode() {
                 assert!((0..19_999).step_by(30).all(|i| db.get(&absent(i)).unwrap().is_none()));
                 let stats = db.stats();
                 assert_eq!((stats.reports.len(), stats.total.degraded_tables), (1, 1), "{:?}", stats.reports);
-                let spared = stats.total.true_negatives > 0;
+                let spared = stats.total.points.true_negatives > 0;
                 assert_eq!(spared, verify == Verify::OnFirstTouch, "{:?}", stats.total);
                 drop(db);
                 let strict = Options { verify, filter_memory, io, strict_filters: true, ..options() };

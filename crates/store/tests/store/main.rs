@@ -19,6 +19,7 @@ mod model;
 #[cfg(unix)]
 mod odd_files;
 mod prefixes;
+mod ranges;
 mod readers;
 mod secrets;
 #[path = "../steps/mod.rs"]

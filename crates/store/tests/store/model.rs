@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{FilterSpec, PrefixExtractor, Verify};
+use filterblock::{AboveBottom, FilterPolicy, FilterSpec, PrefixExtractor, Verify};
 use filterblock_store::lsm::{Durability, FilterUse, PrefixChoice, Scan, Snapshot, WriteBatch};
 use filterblock_store::sstable::Compression;
 use filterblock_store::storage::Memory;
@@ -26,10 +26,21 @@ enum Op {
     Abandon,
     Snapshot,
     Scan(Vec<u8>, Vec<u8>, usize, usize),
-    /// Opens the store with another extractor.
+    /// Opens the store with another extractor and another range filter.
     Extractor(u8),
     /// Scans the keys that begin with the first bytes of a key, and the keys from there on.
     ScanPrefix(Vec<u8>, usize),
+}
+
+/// The range filters under which the model runs, by the same number as the extractors.
+fn ranges(number: u8) -> Option<Arc<dyn FilterPolicy>> {
+    let spec = |text: &str| text.parse::<FilterSpec>().unwrap();
+    match number / 10 % 5 {
+        0 | 1 => None,
+        2 => Some(Arc::new(spec("grafite:fpr=0.05"))),
+        3 => Some(Arc::new(spec("grafite:L=16:fpr=0.01"))),
+        _ => Some(Arc::new(AboveBottom(spec("grafite:fpr=0.01")))),
+    }
 }
 
 /// The extractors under which the model runs. They fit the keys of [`key`].
@@ -78,6 +89,7 @@ fn options(storage: &Memory, variant: u8, prefixes: u8) -> Options {
         filter: if variant & 32 == 0 { Some(Arc::new(spec)) } else { None },
         filter_use: if variant & 64 == 0 { FilterUse::Consult } else { FilterUse::Ignore },
         prefix_extractor: extractor(prefixes),
+        range_filter: ranges(prefixes),
         hash_seed: Some(u64::from(variant)),
         durability: if variant & 2 == 0 { Durability::Sync } else { Durability::Buffered },
         verify: if variant & 4 == 0 { Verify::AtOpen } else { Verify::OnFirstTouch },

@@ -49,7 +49,7 @@ fn store(extractor: &str, tables: &[Writes<'_>]) -> (Db, Model) {
 }
 
 /// Scans a range from both ends, and by turns, and compares with the model.
-fn check(db: &Db, model: &Model, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+pub(super) fn check(db: &Db, model: &Model, from: Bound<&[u8]>, to: Bound<&[u8]>) {
     let is_within = |key: &[u8]| {
         (match from {
             Bound::Included(from) => key >= from,
@@ -108,7 +108,7 @@ fn a_scan_of_an_absent_prefix_reads_nothing() {
     assert_eq!((prefixes.true_negatives + prefixes.false_positives, prefixes.unfiltered), (49 * 2 * 6, 0));
     assert!(prefixes.false_positives <= 6 && stats.scan_block_reads <= 6, "{stats:?}");
     assert_eq!(
-        (stats.total.probes, stats.total.true_negatives),
+        (stats.total.points.probes, stats.total.points.true_negatives),
         (0, 0),
         "queries of prefixes count as queries of keys"
     );
@@ -303,8 +303,8 @@ fn gets_of_absent_rows_ask_for_the_row() {
         assert!(keys.iter().all(|key| db.get(key).unwrap().is_none()));
         assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_none));
         let total = db.stats().total;
-        assert_eq!((total.probes, total.true_negatives + total.false_positives), (3_960, 3_960));
-        let rate = total.false_positive_rate().unwrap();
+        assert_eq!((total.points.probes, total.points.true_negatives + total.points.false_positives), (3_960, 3_960));
+        let rate = total.points.false_positive_rate().unwrap();
         assert_eq!(total.saved_by_prefixes > 0, saves);
         assert!(if saves { rate < 0.2 } else { rate > 0.3 }, "{extractor}: {rate}");
     }

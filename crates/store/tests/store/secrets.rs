@@ -53,7 +53,7 @@ fn a_store_with_its_secret_answers_after_any_operation() {
         // The hash kind need not be given again.
         let db = Db::open(DIR, options(&storage, None, Some(1))).unwrap();
         check(&db);
-        assert!(db.stats().total.true_negatives > 0, "the filters were not used");
+        assert!(db.stats().total.points.true_negatives > 0, "the filters were not used");
         db.checkpoint("/copy").unwrap();
         db.put(&key(8), b"back").unwrap();
         db.delete(&key(8)).unwrap();
@@ -188,7 +188,7 @@ fn a_filter_with_another_secret_costs_reads_and_is_reported() {
         let stats = db.stats();
         assert_eq!((stats.total.degraded_tables, stats.reports.len()), (1, 1), "{:?}", stats.reports);
         assert!(stats.reports[0].contains("under another secret"), "{:?}", stats.reports);
-        assert!(stats.total.degraded >= 1_999);
+        assert!(stats.total.points.degraded >= 1_999);
         assert_eq!(db.verify().unwrap().damage.len(), 1);
         db.close().unwrap();
         let strict = Options { strict_filters: true, ..options(&storage, None, Some(1)) };

@@ -20,7 +20,7 @@ type Model = BTreeMap<Bytes, Option<Bytes>>;
 
 const KEYS: u64 = 6_000;
 
-/// The four layouts of filters.
+/// The layouts of filters.
 fn layouts() -> Vec<(&'static str, Filters)> {
     let ribbon = || Filters::new("bumped-ribbon:7".parse().unwrap());
     let (small, large) = ("blocked-bloom:12".parse().unwrap(), "bumped-ribbon:8".parse().unwrap());
@@ -28,6 +28,7 @@ fn layouts() -> Vec<(&'static str, Filters)> {
         ("keys", ribbon()),
         ("keys and prefixes", ribbon().with_prefixes(Arc::new(First4), true).unwrap()),
         ("prefixes", ribbon().with_prefixes(Arc::new(First4), false).unwrap()),
+        ("keys and ranges", ribbon().with_ranges("grafite:fpr=0.01".parse().unwrap()).unwrap()),
         ("by size", Filters::by_num_keys(move |keys| Some(if keys < 2_000 { small } else { large }))),
     ]
 }
@@ -63,6 +64,12 @@ async fn assert_holds(db: &(impl DbReadOps + Sync), model: &Model, when: &str) {
         rows.filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect()
     };
     assert_eq!(collect(db.scan(key(1_234)..).await.unwrap()).await, live(&key(1_234), b""), "{when}");
+    for i in 0..300 {
+        let (from, to) = (key(i * 37), key(i * 37 + i % 5 + 1));
+        let rows = model.range(from.clone()..to.clone());
+        let expected: Vec<_> = rows.filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();
+        assert_eq!(collect(db.scan(from..to).await.unwrap()).await, expected, "{when}: range {i}");
+    }
     for user in 0..KEYS / 100 + 3 {
         for len in [3, 4, 6] {
             let prefix = key(user * 100).slice(..len);

@@ -8,4 +8,5 @@ mod damage;
 mod engine;
 mod lists;
 mod policy;
+mod ranges;
 mod reads;

@@ -20,7 +20,7 @@ use crate::common::{Policies, ROOT, Store, compact, filled, key, manifest, metad
 
 /// Counts the GETs of SST files, by the part of the file that they read.
 #[derive(Debug)]
-struct Counted {
+pub struct Counted {
     store: Store,
     /// Where the data blocks of each SST end.
     data_ends: Mutex<HashMap<Path, u64>>,
@@ -29,7 +29,7 @@ struct Counted {
 }
 
 impl Counted {
-    async fn new(store: Store) -> Arc<Self> {
+    pub async fn new(store: Store) -> Arc<Self> {
         let paths = PathResolver::new(ROOT, &manifest(&store).await);
         let all = ssts(&store).await;
         let data_ends = all.iter().map(|sst| (paths.sst_path(&sst.id), sst.info.filter_offset)).collect();
@@ -37,7 +37,7 @@ impl Counted {
     }
 
     /// The GETs of data blocks and of anything else in SSTs, since the last call.
-    fn take(&self) -> (u64, u64) {
+    pub fn take(&self) -> (u64, u64) {
         (self.data.swap(0, Ordering::Relaxed), self.metadata.swap(0, Ordering::Relaxed))
     }
 }

@@ -1,0 +1,80 @@
+//! The files that a benchmark of misses writes.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::super::failure::Outcome;
+use super::super::new_file::NewFile;
+use super::super::output;
+
+/// The options of the files.
+#[derive(Debug, clap::Args)]
+pub struct OutputArguments {
+    /// Write the results as JSON to FILE; `-` prints them instead of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the mean latencies of misses, with and without filters, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Also write the results as an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the files of --json, --svg and --html if they exist
+    #[arg(long)]
+    force: bool,
+}
+
+/// The files, which can be written.
+#[derive(Debug)]
+pub struct Outputs {
+    json_to_stdout: bool,
+    json: Option<NewFile>,
+    svg: Option<NewFile>,
+    page: Option<NewFile>,
+}
+
+impl OutputArguments {
+    /// Checks the files, because a benchmark takes minutes.
+    pub fn create(&self, inputs: Option<&Path>) -> Outcome<Outputs> {
+        output::check_stdout()?;
+        let json_to_stdout = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
+        let create = |path: Option<&PathBuf>| path.map(|path| NewFile::create(path, self.force)).transpose();
+        let json = create(self.json.as_ref().filter(|_| !json_to_stdout))?;
+        let (svg, page) = (create(self.svg.as_ref())?, create(self.html.as_ref())?);
+        let files = [("--json", &json), ("--svg", &svg), ("--html", &page)];
+        let files: Vec<_> = files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))).collect();
+        for (number, (option, file)) in files.iter().enumerate() {
+            for (other_option, other) in files.iter().skip(number + 1) {
+                file.refuse_same(option, other, other_option)?;
+            }
+            file.refuse_inputs(inputs)?;
+        }
+        Ok(Outputs { json_to_stdout, json, svg, page })
+    }
+}
+
+impl Outputs {
+    /// Writes the files, and prints the report as text or as JSON.
+    pub fn publish(
+        self,
+        report: &impl Serialize,
+        svg: impl FnOnce() -> String,
+        page: impl FnOnce() -> Outcome<String>,
+        text: impl FnOnce() -> String,
+    ) -> Outcome<()> {
+        if let Some(file) = self.svg {
+            file.publish(svg().as_bytes())?;
+        }
+        if let Some(file) = self.page {
+            file.publish(page()?.as_bytes())?;
+        }
+        if let Some(file) = self.json {
+            file.publish(output::json(report)?.as_bytes())?;
+        }
+        match self.json_to_stdout {
+            true => output::print_json(report),
+            false => output::print(&text()),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The report of `bench range-miss`, as a table for people and as JSON for programs.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::{Deserialize, Serialize};
+
+use super::super::machine::{Machine, Versions};
+use super::super::text::{count, significant, thousands};
+use super::report::{StoreReport, markdown, time};
+
+/// The whole report; the JSON is this structure, field for field.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RangeReport {
+    /// Two rows for each store and kind of query: one with filters and one without.
+    pub rows: Vec<RangeRow>,
+    /// One store for each range filter, and one with prefixes.
+    pub stores: Vec<StoreReport>,
+    /// Loaded keys that were not found with their value, with filters.
+    pub false_negatives: u64,
+    pub machine: Machine,
+    pub versions: Versions,
+    pub settings: RangeSettings,
+}
+
+/// The settings of a benchmark.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RangeSettings {
+    pub filter: String,
+    pub range_filters: Vec<String>,
+    pub prefix: String,
+    pub range_lens: Vec<u64>,
+    pub keys: u64,
+    pub value_len_bytes: usize,
+    pub seed: u64,
+    /// The number of queries with filters. Each row records its own number.
+    pub queries: u64,
+    pub rounds: u32,
+    /// The time in ns that reading the clock adds to each latency of the percentiles.
+    pub clock_cost_ns: f64,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RangeRow {
+    pub filter: String,
+    pub query: String,
+    /// The number of integers in each range; absent for queries of rows.
+    pub range_len: Option<u64>,
+    pub filters_consulted: bool,
+    pub runs: u64,
+    pub queries: u64,
+    pub mean_ns: f64,
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub block_reads_per_query: f64,
+    /// Filter queries of the kind that the row measures: for keys, prefixes or ranges.
+    pub probes_per_query: f64,
+    pub expected_false_positives_per_query: f64,
+    /// The measured FPR of these filter queries. `None` without one.
+    pub false_positive_rate: Option<f64>,
+    pub expected_false_positive_rate: Option<f64>,
+    /// Bits of all filters of the store for each key.
+    pub bits_per_key: f64,
+}
+
+const HEADER: [&str; 12] = [
+    "Filter",
+    "Query",
+    "Length",
+    "Filters",
+    "Mean",
+    "p50",
+    "p99",
+    "Reads",
+    "Probes",
+    "FPR %",
+    "Expected %",
+    "Bits per key",
+];
+
+impl RangeReport {
+    /// Formats the table, the stores, the machine and the conclusions.
+    pub fn to_text(&self) -> String {
+        let optimised = if self.versions.is_optimised() {
+            ""
+        } else {
+            "UNOPTIMISED BUILD: the times are meaningless; build with --release.\n"
+        };
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(HEADER.map(str::to_lowercase));
+        table.add_rows(self.rows.iter().map(RangeRow::cells));
+        for column in table.column_iter_mut().skip(4) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text = format!("{table}\n\n");
+        self.stores.iter().for_each(|store| text += &format!("{}\n", store.describe()));
+        text += &format!("\n{}\n{optimised}{}\n\n", self.machine.describe(), self.settings());
+        self.conclusions().for_each(|sentence| text += &format!("{sentence}\n"));
+        text
+    }
+
+    /// Returns a part of the report as Markdown. Returns `None` if no part has this name.
+    pub fn markdown(&self, name: &str) -> Option<String> {
+        let rows = |wanted: fn(&RangeRow) -> bool| {
+            let rows = self.rows.iter().filter(|row| wanted(row)).map(|row| {
+                let [filter, rest @ ..] = row.cells();
+                std::iter::once(format!("`{filter}`")).chain(rest).collect()
+            });
+            markdown(&HEADER.map(str::to_owned), rows, 4)
+        };
+        match name {
+            "ranges" => Some(rows(|row| row.range_len.is_some())),
+            "rows" => Some(rows(|row| row.range_len.is_none())),
+            "range-settings" => Some(format!("{}.\n{}", self.machine.describe(), self.settings().replace(". ", ".\n"))),
+            _ => None,
+        }
+    }
+
+    fn settings(&self) -> String {
+        let settings = &self.settings;
+        format!(
+            "{} in 5 overlapping runs, values of {}, data in the page cache, no block cache. Times in ns; mean: {} clock, \
+             median of {}; percentiles: wall clock, including about {:.0} ns to read the clock. False negatives: {} (each \
+             key looked up in each store).",
+            count(settings.keys, "key"),
+            count(settings.value_len_bytes as u64, "byte"),
+            if cfg!(unix) { "thread CPU" } else { "wall" },
+            count(settings.rounds.into(), "round"),
+            settings.clock_cost_ns,
+            thousands(self.false_negatives),
+        )
+    }
+
+    /// Compares each kind of query with filters and without, and scans of absent rows with gets.
+    fn conclusions(&self) -> impl Iterator<Item = String> {
+        let with = self.rows.iter().filter(|row| row.filters_consulted);
+        let savings = with.clone().filter_map(|with| {
+            let is_same = |row: &&RangeRow| (&row.filter, &row.query, row.range_len) == (&with.filter, &with.query, with.range_len);
+            let without = self.rows.iter().filter(is_same).find(|row| !row.filters_consulted)?;
+            Some(format!(
+                "{}, {}{}: {} ns with filters, {} of the time without ({} ns); {} blocks per query instead of {}, {} expected.",
+                with.filter,
+                with.query,
+                with.range_len.map_or_else(String::new, |len| format!(", length {}", thousands(len))),
+                significant(with.mean_ns),
+                significant(with.mean_ns / without.mean_ns),
+                significant(without.mean_ns),
+                significant(with.block_reads_per_query),
+                significant(without.block_reads_per_query),
+                significant(with.expected_false_positives_per_query),
+            ))
+        });
+        let mut of_rows = with.filter(|row| row.range_len.is_none());
+        let compared = of_rows.next().zip(of_rows.next()).map(|(get, scan)| {
+            format!(
+                "A {} takes {} times as long as a {}.",
+                scan.query,
+                significant(scan.mean_ns / get.mean_ns),
+                get.query
+            )
+        });
+        savings.collect::<Vec<_>>().into_iter().chain(compared)
+    }
+}
+
+impl RangeRow {
+    fn cells(&self) -> [String; 12] {
+        let percent = |rate: Option<f64>| rate.map_or_else(|| "-".into(), |rate| significant(rate * 100.0));
+        [
+            self.filter.clone(),
+            self.query.clone(),
+            self.range_len.map_or_else(|| "-".into(), thousands),
+            if self.filters_consulted { "asked" } else { "ignored" }.into(),
+            time(self.mean_ns),
+            time(self.p50_ns as f64),
+            time(self.p99_ns as f64),
+            significant(self.block_reads_per_query),
+            significant(self.probes_per_query),
+            percent(self.false_positive_rate),
+            percent(self.expected_false_positive_rate),
+            significant(self.bits_per_key),
+        ]
+    }
+}

@@ -1,0 +1,85 @@
+//! Ranges of keys as text: `LOWER..UPPER`, and `LOWER..=UPPER` with the upper end included.
+
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+
+use super::{keys, text};
+
+/// The bounds of a range.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Parses a range. The first two dots divide it, so a lower bound with two dots needs
+    /// hexadecimal notation. An end that is left out has no bound.
+    ///
+    /// # Errors
+    /// Returns a message if there are no two dots, or if an end is not in hexadecimal notation and
+    /// `hex` is set.
+    pub fn parse(written: &[u8], hex: bool) -> Result<Self, String> {
+        let Some(at) = written.windows(2).position(|two| two == b"..") else {
+            return Err("not a range; write LOWER..UPPER, or LOWER..=UPPER to include UPPER".into());
+        };
+        let (lower, upper) = (written.get(..at).unwrap_or_default(), written.get(at + 2..).unwrap_or_default());
+        let end = |bytes: &[u8], offset: usize| -> Result<Vec<u8>, String> {
+            let mut key = Vec::new();
+            if hex {
+                text::unhex(bytes, &mut key)
+                    .map_err(|bad| format!("column {}: {}", offset + bad + 1, keys::NO_PAIR))?;
+            } else {
+                key.extend_from_slice(bytes);
+            }
+            Ok(key)
+        };
+        let lower = if lower.is_empty() { Unbounded } else { Included(end(lower, 0)?) };
+        let upper = match upper.strip_prefix(b"=") {
+            Some(upper) => Included(end(upper, at + 3)?),
+            None if upper.is_empty() => Unbounded,
+            None => Excluded(end(upper, at + 2)?),
+        };
+        Ok(Self { lower, upper })
+    }
+
+    /// Returns the lower bound.
+    pub fn lower(&self) -> Bound<&[u8]> {
+        self.lower.as_ref().map(Vec::as_slice)
+    }
+
+    /// Returns the upper bound.
+    pub fn upper(&self) -> Bound<&[u8]> {
+        self.upper.as_ref().map(Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str, hex: bool) -> Result<KeyRange, String> {
+        KeyRange::parse(text.as_bytes(), hex)
+    }
+
+    #[test]
+    fn all_forms_of_bounds_are_read() {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let range = |lower, upper| Ok(KeyRange { lower, upper });
+        assert_eq!(parsed("a..b", false), range(Included(bytes("a")), Excluded(bytes("b"))));
+        assert_eq!(parsed("a..=b", false), range(Included(bytes("a")), Included(bytes("b"))));
+        assert_eq!(parsed("a..", false), range(Included(bytes("a")), Unbounded));
+        assert_eq!(parsed("..b", false), range(Unbounded, Excluded(bytes("b"))));
+        assert_eq!(parsed("..", false), range(Unbounded, Unbounded));
+        // The empty key is a bound if it is included.
+        assert_eq!(parsed("..=", false), range(Unbounded, Included(Vec::new())));
+        assert_eq!(parsed("a..b..c", false), range(Included(bytes("a")), Excluded(bytes("b..c"))));
+        assert_eq!(parsed("612e2e..=62", true), range(Included(bytes("a..")), Included(bytes("b"))));
+    }
+
+    #[test]
+    fn a_message_says_what_is_wrong() {
+        assert!(parsed("plum", false).unwrap_err().contains("LOWER..UPPER"));
+        assert!(parsed("61..6", true).unwrap_err().starts_with("column 6: "));
+        assert!(parsed("6x..61", true).unwrap_err().contains("hexadecimal"));
+    }
+}

@@ -1,0 +1,68 @@
+//! The command `bench range-miss`: its table, its record, and the documents made from the record.
+
+use std::fs;
+
+use crate::shell::Shell;
+
+const RECORD: &str = "benches/record/range-miss.json";
+
+fn small(more: &[&'static str]) -> Vec<&'static str> {
+    let small = ["bench", "range-miss", "--count", "3000", "--queries", "400", "--rounds", "1", "--dir", "."];
+    [&small[..], more].concat()
+}
+
+#[test]
+fn empty_ranges_are_measured_with_filters_and_without() {
+    let shell = Shell::new();
+    let run = small(&["--range-filter", "grafite:L=64:fpr=0.01", "--length", "64", "--json", "-"]);
+    let report = shell.run(&run).json(0);
+    let rows = report["rows"].as_array().unwrap();
+    // Two places of ranges and two queries of rows, each with filters and without.
+    assert_eq!((rows.len(), report["stores"].as_array().unwrap().len(), &report["false_negatives"]), (8, 2, &0.into()));
+    for row in rows {
+        let number = |field: &str| row[field].as_f64().unwrap_or(-1.0);
+        let query = row["query"].as_str().unwrap();
+        if row["filters_consulted"] == true {
+            assert!(number("block_reads_per_query") < 0.5 && number("bits_per_key") > 10.0, "{row}");
+            // Five runs, each asked once. Ranges at the ends of the keys lie outside of some runs.
+            assert!((4.7..=5.0).contains(&number("probes_per_query")), "{row}");
+            assert!(number("false_positive_rate") < 0.1, "{row}");
+        } else {
+            assert!(number("block_reads_per_query") > 3.0 && row["false_positive_rate"].is_null(), "{row}");
+        }
+        assert_eq!(row["range_len"].is_null(), query.contains("absent row"), "{row}");
+    }
+}
+
+#[test]
+fn the_record_is_printed_drawn_and_inserted() {
+    let shell = Shell::new();
+    let files =
+        ["--json", "ranges.json", "--svg", "ranges.svg", "--html", "ranges.html", "--range-filter", "grafite:9"];
+    let printed = shell.run(&small(&files)).exits(0);
+    assert!(printed.contains("grafite:9") && printed.contains("beside a key") && printed.contains("row-column:/"));
+    assert_eq!(shell.run(&["bench", "report", "ranges.json"]).exits(0), printed);
+    shell.run(&["bench", "report", "ranges.json", "--svg", "again.svg"]).exits(0);
+    assert_eq!(fs::read(shell.path("again.svg")).unwrap(), fs::read(shell.path("ranges.svg")).unwrap());
+    shell.run(&small(&["--json", "ranges.json"])).fails_with(&["ranges.json", "--force"]);
+    shell.run(&["bench", "report", "ranges.json", "--filter", "bloom:10", "--svg", "x.svg"]).fails_with(&["bloom:10"]);
+    shell.run(&small(&["--range-filter", "bloom:10"])).fails_with(&["--range-filter", "grafite:fpr=0.01"]);
+    shell.run(&small(&["--length", "18446744073709551615"])).fails_with(&["--length"]);
+}
+
+#[test]
+fn the_tables_of_ranges_in_the_documents_are_the_recorded_ones() {
+    let shell = Shell::new();
+    let record = crate::repository(RECORD);
+    let page = fs::read_to_string(crate::repository("docs/BENCHMARKS.md")).unwrap();
+    shell.write("page.md", &page);
+    let run = ["bench", "report", record.to_str().unwrap(), "--svg", "ranges.svg", "--markdown", "page.md"];
+    assert_eq!(shell.run(&run).exits(0), "");
+    assert!(fs::read_to_string(shell.path("page.md")).unwrap() == page, "docs/BENCHMARKS.md differs from {RECORD}");
+    // Elsewhere a logarithm may differ in its last digit, and a bar by a tenth of a pixel.
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        let documented = fs::read_to_string(crate::repository("docs/range-miss.svg")).unwrap();
+        let drawn = fs::read_to_string(shell.path("ranges.svg")).unwrap();
+        assert!(drawn == documented, "docs/range-miss.svg differs from the picture of {RECORD}");
+    }
+}

@@ -1,0 +1,280 @@
+//! Range filters through the ABI: answers as in Rust, and "maybe" for every misuse and damage.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
+#![allow(unsafe_code, reason = "the ABI takes pointers")]
+
+mod common {
+    pub mod calls;
+}
+
+use std::ffi::CString;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::ptr;
+
+use common::calls::*;
+use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
+use filterblock_ffi::*;
+
+const N: u32 = 500;
+/// The specifications of a builder and of its range filter.
+const SPECS: [(&str, Option<&str>); 2] = [("grafite:L=64:fpr=0.01", None), ("bloom:10", Some("grafite:L=64:fpr=0.01"))];
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {:08}", number * 1_000).into_bytes()
+}
+
+fn set_ranges(builder: &mut Builder, spec: &str) -> Code {
+    let spec = CString::new(spec).unwrap();
+    // SAFETY: the pointers are valid.
+    unsafe { filterblock_builder_set_ranges(Some(builder), spec.as_ptr(), ptr::null_mut()) }
+}
+
+fn builder_with_ranges((spec, ranges): (&str, Option<&str>), hasher: &Hasher) -> Box<Builder> {
+    let mut builder = builder_of_table(spec, hasher);
+    if let Some(ranges) = ranges {
+        assert_eq!(set_ranges(&mut builder, ranges), Code::Ok);
+    }
+    builder
+}
+
+/// Builds a filter through the ABI, of keys one by one and in an array.
+fn block(specs: (&str, Option<&str>), hasher: &Hasher) -> Vec<u8> {
+    let mut builder = builder_with_ranges(specs, hasher);
+    let keys: Vec<_> = (0..N).map(key).collect();
+    keys[..100].iter().for_each(|key| add(&mut builder, key));
+    let (pointers, lens): (Vec<_>, Vec<_>) = keys[100..].iter().map(|key| (pointer(key), key.len())).unzip();
+    // SAFETY: the arrays have so many elements.
+    unsafe { filterblock_builder_add_keys(Some(&mut builder), pointers.as_ptr(), lens.as_ptr(), lens.len()) };
+    finish(&mut builder).unwrap()
+}
+
+/// Asks in the three ways, which must agree. The set answers "unfiltered" if `has_ranges` is `false`.
+fn ask(filter: &Open, bytes: &[u8], hasher: &Hasher, lower: &[u8], upper: &[u8], has_ranges: bool) -> bool {
+    let expected = expected(hasher);
+    let mut set = filterblock_set_new(Some(hasher)).unwrap();
+    let (from, to) = ((pointer(lower), lower.len()), (pointer(upper), upper.len()));
+    // SAFETY: the pointers are valid.
+    let (maybe, verified, answer) = unsafe {
+        let slot = filterblock_set_insert(Some(&mut set), filter.0);
+        (
+            filterblock_filter_may_contain_range(filter.get(), from.0, from.1, to.0, to.1),
+            filterblock_verified_may_contain_range(
+                pointer(bytes),
+                bytes.len(),
+                Some(&expected),
+                from.0,
+                from.1,
+                to.0,
+                to.1,
+            ),
+            filterblock_set_ask_range(Some(&set), slot, from.0, from.1, to.0, to.1),
+        )
+    };
+    filterblock_set_free(Some(set));
+    assert_eq!(maybe, verified);
+    let unfiltered = if has_ranges { AnswerCode::Maybe } else { AnswerCode::Unfiltered };
+    assert_eq!(answer, if maybe { unfiltered } else { AnswerCode::No });
+    maybe
+}
+
+#[test]
+fn ranges_are_built_and_answered_as_in_rust() {
+    let hasher = hasher();
+    for specs in SPECS {
+        let bytes = block(specs, &hasher);
+        let own = KeyHasher::xxh3(HashSeed(SEED));
+        let mut builder = FilterBuilder::new(specs.0.parse().unwrap(), &own).with_table_id(TABLE);
+        if let Some(ranges) = specs.1 {
+            builder = builder.with_ranges(ranges.parse().unwrap()).unwrap();
+        }
+        (0..N).for_each(|i| builder.add(&key(i)));
+        assert!(bytes == builder.finish().unwrap(), "{specs:?}");
+
+        let in_rust = FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, &own), Verify::AtOpen).unwrap();
+        let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+        let mut denied = 0;
+        for i in 0..N {
+            let (at, inside) = (key(i), [&key(i)[..], b"\0"].concat());
+            assert!(filter.may_contain(&at));
+            // The lower bound is included, and the upper bound is not.
+            assert!(ask(&filter, &bytes, &hasher, &at, &inside, true), "{specs:?}, key {i}");
+            assert!(ask(&filter, &bytes, &hasher, &at[..5], &inside, true));
+            assert!(ask(&filter, &bytes, &hasher, &at, b"", true));
+            for (lower, upper) in [(i * 1_000 + 1, i * 1_000 + 40), (i * 1_000 + 400, i * 1_000 + 1_000)] {
+                let (lower, upper) = (format!("key {lower:08}"), format!("key {upper:08}"));
+                let (lower, upper) = (lower.as_bytes(), upper.as_bytes());
+                let maybe = ask(&filter, &bytes, &hasher, lower, upper, true);
+                assert_eq!(maybe, in_rust.may_contain_range(Included(lower), Excluded(upper)));
+                denied += u32::from(!maybe);
+            }
+        }
+        assert!(denied > N, "{specs:?}: {denied}");
+        assert!(ask(&filter, &bytes, &hasher, b"", b"", true) && in_rust.may_contain_range(Unbounded, Unbounded));
+        assert!(!ask(&filter, &bytes, &hasher, b"l", b"", true) && !ask(&filter, &bytes, &hasher, b"", b"k", true));
+    }
+}
+
+#[test]
+fn ranges_are_answered_by_partitions() {
+    let hasher = hasher();
+    // SAFETY: the pointers are valid.
+    let bytes = unsafe {
+        let spec = c"grafite:L=64:fpr=0.01".as_ptr();
+        let mut builder = filterblock_partitioned_new(spec, Some(&hasher), 100, ptr::null_mut()).unwrap();
+        filterblock_partitioned_set_table_id(Some(&mut builder), pointer(&TABLE), ptr::null_mut());
+        for key in (0..N).map(key) {
+            filterblock_partitioned_add(Some(&mut builder), pointer(&key), key.len());
+        }
+        let bytes = take(filterblock_partitioned_finish(Some(&mut builder), ptr::null_mut()).unwrap());
+        filterblock_partitioned_free(Some(builder));
+        bytes
+    };
+    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+    let may_contain = |lower: &[u8], upper: &[u8]| {
+        // SAFETY: the slices are valid.
+        unsafe {
+            let (from, to) = (pointer(lower), pointer(upper));
+            filterblock_filter_may_contain_range(filter.get(), from, lower.len(), to, upper.len())
+        }
+    };
+    let mut denied = 0;
+    for i in 0..N {
+        assert!(filter.may_contain(&key(i)) && may_contain(&key(i), &[&key(i)[..], b"\0"].concat()));
+        assert!(may_contain(&key(i), b"") && may_contain(b"", &key(i + 1)));
+        let (lower, upper) = (format!("key {:08}", i * 1_000 + 1), format!("key {:08}", i * 1_000 + 40));
+        denied += u32::from(!may_contain(lower.as_bytes(), upper.as_bytes()));
+    }
+    assert!(denied > N / 2 && !may_contain(b"l", b""), "{denied}");
+}
+
+#[test]
+fn misused_ranges_answer_maybe() {
+    let hasher = hasher();
+    let bytes = block(SPECS[1], &hasher);
+    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+    let mut set = filterblock_set_new(Some(&hasher)).unwrap();
+    let data = (pointer(&bytes), bytes.len());
+    let wanted = expected(&hasher);
+    // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
+    unsafe {
+        let slot = filterblock_set_insert(Some(&mut set), filter.0);
+        let (l, m, none) = (pointer(b"l"), pointer(b"m"), ptr::null());
+        assert!(!filterblock_filter_may_contain_range(filter.get(), l, 1, m, 1));
+        // NULL, lengths that no key has, bounds that are swapped, and bounds that are equal.
+        let misused = [(none, 1, m, 1), (l, 1, none, 1), (l, usize::MAX, m, 1), (l, 1, m, usize::MAX), (m, 1, l, 1)];
+        for (lower, lower_len, upper, upper_len) in misused.into_iter().chain([(l, 1, l, 1)]) {
+            assert!(filterblock_filter_may_contain_range(filter.get(), lower, lower_len, upper, upper_len));
+            let answer = filterblock_set_ask_range(Some(&set), slot, lower, lower_len, upper, upper_len);
+            assert_eq!(answer, AnswerCode::Unfiltered);
+            let (data, len, wanted) = (data.0, data.1, Some(&wanted));
+            assert!(filterblock_verified_may_contain_range(data, len, wanted, lower, lower_len, upper, upper_len));
+        }
+        // An empty key has no bytes, so its pointer may be NULL.
+        assert!(filterblock_filter_may_contain_range(filter.get(), none, 0, none, 0));
+        assert!(!filterblock_filter_may_contain_range(filter.get(), l, 1, none, 0));
+        assert!(filterblock_filter_may_contain_range(None, l, 1, m, 1));
+        assert!(filterblock_verified_may_contain_range(data.0, data.1, None, l, 1, m, 1));
+        assert!(filterblock_verified_may_contain_range(none, 9, Some(&wanted), l, 1, m, 1));
+        assert_eq!(filterblock_set_ask_range(None, slot, l, 1, m, 1), AnswerCode::Unfiltered);
+        let no_slot = Slot { set: 0, index: 0 };
+        assert_eq!(filterblock_set_ask_range(Some(&set), no_slot, l, 1, m, 1), AnswerCode::Unfiltered);
+    }
+    filterblock_set_free(Some(set));
+
+    let mut points = builder_of_table("bloom:10", &hasher);
+    add(&mut points, b"apple");
+    let bytes = finish(&mut points).unwrap();
+    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+    assert!(ask(&filter, &bytes, &hasher, b"l", b"m", false));
+}
+
+#[test]
+fn ranges_without_the_bytes_of_a_key_do_not_finish() {
+    let hasher = hasher();
+    for specs in SPECS {
+        let mut builder = builder_with_ranges(specs, &hasher);
+        add(&mut builder, b"apple");
+        filterblock_builder_add_hash(Some(&mut builder), hash(&hasher, b"pear"));
+        assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid);
+        filterblock_builder_clear(Some(&mut builder));
+        add(&mut builder, b"apple");
+        assert!(finish(&mut builder).is_ok());
+    }
+}
+
+#[test]
+fn ranges_that_cannot_be_set_leave_the_builder_alone() {
+    let hasher = hasher();
+    // SAFETY: the pointers are NULL or valid.
+    unsafe {
+        let spec = c"grafite:fpr=0.01".as_ptr();
+        assert_eq!(filterblock_builder_set_ranges(None, spec, ptr::null_mut()), Code::NullArgument);
+    }
+    for (specs, ranges) in [(SPECS[0], "grafite:9"), (("bloom:10", None), "bloom:10"), (("bloom:10", None), "no")] {
+        let mut builder = builder_with_ranges(specs, &hasher);
+        assert_eq!(set_ranges(&mut builder, ranges), Code::Invalid);
+        add(&mut builder, b"apple");
+        assert_eq!(set_ranges(&mut builder, "grafite:9"), Code::Invalid);
+        let bytes = finish(&mut builder).unwrap();
+        let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+        assert!(filter.may_contain(b"apple"));
+    }
+    let mut prefixes = builder_of_table("bloom:10", &hasher);
+    set_prefixes(&mut prefixes, "first-2", false).unwrap();
+    assert_eq!(set_ranges(&mut prefixes, "grafite:9"), Code::Invalid);
+}
+
+#[test]
+fn ranges_lie_beside_prefixes_of_whole_keys() {
+    let hasher = hasher();
+    let builder = || {
+        let mut builder = builder_of_table("bloom:20", &hasher);
+        set_prefixes(&mut builder, "first-5", true).unwrap();
+        assert_eq!(set_ranges(&mut builder, "grafite:fpr=0.001"), Code::Ok);
+        builder
+    };
+    let mut sound = builder();
+    for key in (0..N).map(key) {
+        add(&mut sound, &key);
+        add_prefix(&mut sound, &key[..5]);
+    }
+    let bytes = finish(&mut sound).unwrap();
+    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+    for i in 0..N {
+        assert!(filter.may_contain(&key(i)) && filter.may_contain_prefix("first-5", &key(i)[..5]));
+        assert!(ask(&filter, &bytes, &hasher, &key(i), b"", true));
+    }
+    assert!(!filter.may_contain_prefix("first-5", b"other"));
+    assert!(!ask(&filter, &bytes, &hasher, b"", b"key 0", true), "a prefix is no key");
+    // The range filter would deny a key that only `add_prefix` got.
+    let mut misused = builder();
+    add(&mut misused, b"apple");
+    add_prefix(&mut misused, b"pear");
+    assert_eq!(finish(&mut misused).unwrap_err().code, Code::Invalid);
+}
+
+#[test]
+fn damaged_ranges_deny_no_key() {
+    let hasher = hasher();
+    for specs in SPECS {
+        let sound = block(specs, &hasher);
+        let mut opened = 0;
+        for at in (0..sound.len()).step_by(7) {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1 << (at % 8);
+            for verify in [FILTERBLOCK_VERIFY_AT_OPEN, FILTERBLOCK_VERIFY_ON_FIRST_TOUCH] {
+                let Ok(filter) = Open::copied(&bytes, &expected(&hasher), verify) else { continue };
+                opened += 1;
+                for i in (0..N).step_by(10) {
+                    let (at_key, upper) = (key(i), key(i + 1));
+                    // SAFETY: the slices are valid.
+                    let maybe = unsafe {
+                        let (from, to) = (pointer(&at_key), pointer(&upper));
+                        filterblock_filter_may_contain_range(filter.get(), from, at_key.len(), to, upper.len())
+                    };
+                    assert!(maybe && filter.may_contain(&at_key), "{specs:?}, byte {at}, key {i}");
+                }
+            }
+        }
+        assert!(opened > 0, "{specs:?}");
+    }
+}

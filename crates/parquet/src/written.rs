@@ -1,0 +1,378 @@
+//! Values as people write them: converts text to the plain encoding, which Parquet filters hash.
+
+use std::str::FromStr;
+
+use filterblock::foreign::parquet::PhysicalType;
+
+const UUID_LEN_BYTES: usize = 16;
+
+/// The type of a value given as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ValueType {
+    /// A signed 32-bit integer, written in decimal.
+    Int32,
+    /// A signed 64-bit integer, written in decimal.
+    Int64,
+    /// An unsigned 32-bit integer, written in decimal.
+    Uint32,
+    /// An unsigned 64-bit integer, written in decimal.
+    Uint64,
+    /// A 32-bit floating-point number (IEEE 754), written in decimal.
+    Float,
+    /// A 64-bit floating-point number (IEEE 754), written in decimal.
+    Double,
+    /// UTF-8 text.
+    Utf8,
+    /// Any bytes, unchanged.
+    Bytes,
+    /// A UUID of 32 hexadecimal digits, with or without hyphens.
+    Uuid,
+}
+
+impl ValueType {
+    /// All types.
+    pub const ALL: [Self; 9] = [
+        Self::Int32,
+        Self::Int64,
+        Self::Uint32,
+        Self::Uint64,
+        Self::Float,
+        Self::Double,
+        Self::Utf8,
+        Self::Bytes,
+        Self::Uuid,
+    ];
+
+    /// Returns the name of the type, as `--type` takes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Uint32 => "uint32",
+            Self::Uint64 => "uint64",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Utf8 => "utf8",
+            Self::Bytes => "bytes",
+            Self::Uuid => "uuid",
+        }
+    }
+
+    /// Returns a phrase that says how values of the type are written.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Int32 => "A signed 32-bit integer, written in decimal",
+            Self::Int64 => "A signed 64-bit integer, written in decimal",
+            Self::Uint32 => "An unsigned 32-bit integer, written in decimal",
+            Self::Uint64 => "An unsigned 64-bit integer, written in decimal",
+            Self::Float => "A 32-bit floating-point number (IEEE 754), written in decimal",
+            Self::Double => "A 64-bit floating-point number (IEEE 754), written in decimal",
+            Self::Utf8 => "UTF-8 text",
+            Self::Bytes => "Any bytes, unchanged",
+            Self::Uuid => "A UUID of 32 hexadecimal digits, with or without hyphens",
+        }
+    }
+
+    /// Returns the type with this [`name`](Self::name), or `None` for any other text.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Returns the type in which values of a column are written by default. Returns `None` if the
+    /// values can only be given in the plain encoding.
+    #[must_use]
+    pub fn of(physical_type: PhysicalType) -> Option<Self> {
+        match physical_type {
+            PhysicalType::Int32 => Some(Self::Int32),
+            PhysicalType::Int64 => Some(Self::Int64),
+            PhysicalType::Float => Some(Self::Float),
+            PhysicalType::Double => Some(Self::Double),
+            PhysicalType::ByteArray | PhysicalType::FixedLenByteArray => Some(Self::Bytes),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a column of this physical type can hold values of the type `self`.
+    #[must_use]
+    pub fn fits(self, physical_type: PhysicalType) -> bool {
+        use PhysicalType as P;
+        match self {
+            Self::Int32 | Self::Uint32 => physical_type == P::Int32,
+            Self::Int64 | Self::Uint64 => physical_type == P::Int64,
+            Self::Float => physical_type == P::Float,
+            Self::Double => physical_type == P::Double,
+            Self::Utf8 | Self::Bytes => matches!(physical_type, P::ByteArray | P::FixedLenByteArray),
+            Self::Uuid => physical_type == P::FixedLenByteArray,
+        }
+    }
+}
+
+/// The conversion from text to the plain encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// The given bytes are the plain encoding. `Some` is their required length, for types of fixed
+    /// length.
+    Plain(Option<usize>),
+    /// The given bytes are the plain encoding of a FLOAT (4 bytes) or DOUBLE (8 bytes). Zero is
+    /// looked up with both signs.
+    PlainFloat(usize),
+    /// The given bytes are text, which is parsed as a value of this type.
+    Typed(ValueType),
+    /// As `Typed`, for a column whose values all have this number of bytes.
+    Sized(ValueType, usize),
+}
+
+/// The type of a column, as far as it decides how text becomes a stored value.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnType<'a> {
+    /// The physical type.
+    pub physical: PhysicalType,
+    /// The length of the values of FIXED_LEN_BYTE_ARRAY.
+    pub len_bytes: Option<usize>,
+    /// The canonical text of the logical type. Empty if it has none.
+    pub logical: &'a str,
+}
+
+impl ColumnType<'_> {
+    /// Returns how written keys become stored values. `hex` is --hex, and `given` is --type.
+    ///
+    /// # Errors
+    /// Returns a message if the type of --type does not fit the column, or if text does not
+    /// determine the stored value. The message continues a sentence about the column.
+    pub fn encoding(self, hex: bool, given: Option<ValueType>) -> Result<Encoding, String> {
+        let kind = match (hex, given) {
+            (true, _) => return Ok(Encoding::plain(Some(self.physical), self.len_bytes)),
+            (false, Some(kind)) if kind.fits(self.physical) => kind,
+            (false, Some(kind)) => {
+                return Err(format!(
+                    "has the type {:?}, and --type {} does not fit it; omit --type to use the type of the column",
+                    self.physical,
+                    kind.name()
+                ));
+            }
+            (false, None) => self.default_type()?,
+        };
+        Ok(self.len_bytes.map_or(Encoding::Typed(kind), |len| Encoding::Sized(kind, len)))
+    }
+
+    /// Returns the type of written keys without --type.
+    fn default_type(self) -> Result<ValueType, String> {
+        let Some(of_physical) = ValueType::of(self.physical) else {
+            return Err("has a type without a text form; give values in plain encoding with --hex".to_owned());
+        };
+        match self.logical {
+            "uuid" => Ok(ValueType::Uuid),
+            "" | "string" | "enum" | "json" => Ok(of_physical),
+            "uint8" | "uint16" | "uint32" | "uint64" => match of_physical {
+                ValueType::Int32 => Ok(ValueType::Uint32),
+                _ => Ok(ValueType::Uint64),
+            },
+            logical => {
+                let stored = match of_physical {
+                    ValueType::Bytes => "the stored bytes with --hex or --type bytes".to_owned(),
+                    kind => format!("the stored number with --type {}, or its bytes with --hex", kind.name()),
+                };
+                Err(format!("has the logical type {logical}, whose text is not the stored value; give {stored}"))
+            }
+        }
+    }
+}
+
+/// Returns the length of the plain encoding in bytes. Returns `None` for types without a length
+/// that follows from the type alone.
+fn plain_len(physical_type: PhysicalType) -> Option<usize> {
+    match physical_type {
+        PhysicalType::Boolean => Some(1),
+        PhysicalType::Int32 | PhysicalType::Float => Some(4),
+        PhysicalType::Int64 | PhysicalType::Double => Some(8),
+        PhysicalType::Int96 => Some(12),
+        _ => None,
+    }
+}
+
+impl Encoding {
+    /// Returns the encoding of keys that are written with --hex. `fixed_len_bytes` is the length of
+    /// the values of FIXED_LEN_BYTE_ARRAY.
+    #[must_use]
+    pub fn plain(physical_type: Option<PhysicalType>, fixed_len_bytes: Option<usize>) -> Self {
+        match physical_type {
+            Some(PhysicalType::Float) => Self::PlainFloat(4),
+            Some(PhysicalType::Double) => Self::PlainFloat(8),
+            other => Self::Plain(other.and_then(plain_len).or(fixed_len_bytes)),
+        }
+    }
+
+    /// Converts `written` to the plain encoding and returns the answer of `may_contain`. Zero of
+    /// type `float` or `double` is looked up with both signs, because the two zeros are equal and
+    /// have different encodings.
+    ///
+    /// # Errors
+    /// Returns a message if `written` is not a value of the type or is NaN.
+    pub fn ask(self, written: &[u8], may_contain: impl Fn(&[u8]) -> bool) -> Result<bool, String> {
+        let kind = match self {
+            Self::Plain(Some(len)) | Self::PlainFloat(len) if written.len() != len => {
+                let given = bytes(written.len());
+                return Err(format!(
+                    "{given} given, but a value of this column has {len} bytes in plain encoding; give {len} bytes"
+                ));
+            }
+            Self::Plain(_) => return Ok(may_contain(written)),
+            Self::PlainFloat(_) => {
+                // The sign is the highest bit of the last byte.
+                let mut other = written.to_vec();
+                let sign = other.last_mut().map_or(0, |last| std::mem::replace(last, *last & 0x7f) & 0x80);
+                let is_zero = other.iter().all(|&byte| byte == 0);
+                other.iter_mut().last().into_iter().for_each(|last| *last |= sign ^ 0x80);
+                return Ok(may_contain(written) || is_zero && may_contain(&other));
+            }
+            Self::Sized(ValueType::Uuid, len) if len == UUID_LEN_BYTES => ValueType::Uuid,
+            Self::Sized(kind, len) if written.len() != len || kind == ValueType::Uuid => {
+                let given = bytes(written.len());
+                return Err(format!(
+                    "{given} of text given, but a value of this column has {len} bytes; give the stored bytes with --hex, or another --type"
+                ));
+            }
+            Self::Typed(kind) | Self::Sized(kind, _) => kind,
+        };
+        Ok(match kind {
+            ValueType::Utf8 if std::str::from_utf8(written).is_err() => return Err(wrong(kind)),
+            ValueType::Utf8 | ValueType::Bytes => may_contain(written),
+            ValueType::Int32 => may_contain(&u32_bytes(parse::<i32>(kind, written)?.cast_unsigned())),
+            ValueType::Uint32 => may_contain(&u32_bytes(parse(kind, written)?)),
+            ValueType::Int64 => may_contain(&parse::<i64>(kind, written)?.to_le_bytes()),
+            ValueType::Uint64 => may_contain(&parse::<u64>(kind, written)?.to_le_bytes()),
+            ValueType::Float => {
+                let value: f32 = parse(kind, written)?;
+                check_number(value.is_nan())?;
+                let ask = |value: f32| may_contain(&u32_bytes(value.to_bits()));
+                ask(value) || value == 0.0 && ask(-value)
+            }
+            ValueType::Double => {
+                let value: f64 = parse(kind, written)?;
+                check_number(value.is_nan())?;
+                let ask = |value: f64| may_contain(&value.to_bits().to_le_bytes());
+                ask(value) || value == 0.0 && ask(-value)
+            }
+            ValueType::Uuid => {
+                let bytes = uuid(written).ok_or_else(|| wrong(kind))?;
+                may_contain(&bytes)
+            }
+        })
+    }
+}
+
+/// Parses 32 hexadecimal digits, with or without hyphens.
+fn uuid(written: &[u8]) -> Option<Vec<u8>> {
+    let digit = |&byte: &u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digits = written.iter().filter(|&&byte| byte != b'-').map(digit).collect::<Option<Vec<u8>>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let is_whole = pairs.len() == UUID_LEN_BYTES && rest.is_empty();
+    is_whole.then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+/// Returns a length with its unit.
+fn bytes(len: usize) -> String {
+    format!("{len} {}", if len == 1 { "byte" } else { "bytes" })
+}
+
+fn u32_bytes(value: u32) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+fn parse<T: FromStr>(kind: ValueType, written: &[u8]) -> Result<T, String> {
+    std::str::from_utf8(written).ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| wrong(kind))
+}
+
+/// Returns the message for a text that is not a value of the type.
+fn wrong(kind: ValueType) -> String {
+    let example = match kind {
+        ValueType::Int32 | ValueType::Int64 => "-7",
+        ValueType::Uint32 | ValueType::Uint64 => "7",
+        ValueType::Float | ValueType::Double => "1.5",
+        ValueType::Utf8 | ValueType::Bytes => "abc",
+        ValueType::Uuid => "00010203-0405-0607-0809-0a0b0c0d0e0f",
+    };
+    format!("not a value of type {}; try {example}", kind.name())
+}
+
+/// Refuses NaN. Writers hash the bits of a NaN, so the answer for one NaN says nothing about
+/// another.
+fn check_number(is_nan: bool) -> Result<(), String> {
+    if is_nan {
+        Err("NaN has many encodings; give the one to look up in plain encoding, with --hex".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Returns all encodings that a query of this value looks up if none of them is found.
+    fn asked(kind: ValueType, written: &str) -> Result<Vec<Vec<u8>>, String> {
+        let seen = RefCell::new(Vec::new());
+        let answer = Encoding::Typed(kind).ask(written.as_bytes(), |bytes| {
+            seen.borrow_mut().push(bytes.to_vec());
+            false
+        })?;
+        assert!(!answer);
+        Ok(seen.into_inner())
+    }
+
+    #[test]
+    fn values_have_the_plain_encoding_of_their_type() {
+        let cases: [(ValueType, &str, &[u8]); 11] = [
+            (ValueType::Int32, "-2", &[0xfe, 0xff, 0xff, 0xff]),
+            (ValueType::Uint32, "4294967294", &[0xfe, 0xff, 0xff, 0xff]),
+            (ValueType::Int64, "258", &[2, 1, 0, 0, 0, 0, 0, 0]),
+            (ValueType::Uint64, "18446744073709551615", &[0xff; 8]),
+            (ValueType::Float, "1.5", &[0, 0, 0xc0, 0x3f]),
+            (ValueType::Double, "-1", &[0, 0, 0, 0, 0, 0, 0xf0, 0xbf]),
+            (ValueType::Double, "inf", &[0, 0, 0, 0, 0, 0, 0xf0, 0x7f]),
+            (ValueType::Utf8, "é", &[0xc3, 0xa9]),
+            (ValueType::Bytes, "", &[]),
+            (
+                ValueType::Uuid,
+                "00010203-0405-0607-0809-0a0b0c0d0e0f",
+                &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+            ),
+            (ValueType::Int32, " 1 ", &[1, 0, 0, 0]),
+        ];
+        for (kind, written, expected) in cases {
+            assert_eq!(asked(kind, written).unwrap(), [expected], "{written}");
+        }
+    }
+
+    #[test]
+    fn zero_is_looked_up_with_both_signs() {
+        for written in ["0", "-0.0"] {
+            assert_eq!(asked(ValueType::Double, written).unwrap().len(), 2);
+            assert_eq!(asked(ValueType::Float, written).unwrap().len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_an_error() {
+        for (kind, written) in [
+            (ValueType::Int32, "2147483648"),
+            (ValueType::Int64, "1.0"),
+            (ValueType::Uint64, "-1"),
+            (ValueType::Float, "one"),
+            (ValueType::Double, "NaN"),
+            (ValueType::Float, "-nan"),
+            (ValueType::Uuid, "00"),
+            (ValueType::Uuid, "00010203-0405-0607-0809-0a0b0c0d0e0g"),
+            (ValueType::Uuid, "00010203-0405-0607-0809-0a0b0c0d0e0f0"),
+        ] {
+            assert!(asked(kind, written).is_err(), "{written}");
+        }
+        assert!(Encoding::Typed(ValueType::Utf8).ask(&[0xff], |_| false).is_err());
+        assert!(Encoding::Plain(Some(4)).ask(&[1, 2, 3], |_| false).unwrap_err().contains("has 4 bytes"));
+    }
+}

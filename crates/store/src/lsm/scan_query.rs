@@ -1,0 +1,169 @@
+//! Asks the filter of an SST for the prefix that all keys of a scan have, and for the range of the
+//! scan.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::bounds::is_within;
+use super::options::FilterUse;
+use super::shared::Shared;
+use super::stats::{ProbeTally, ScanTally};
+use super::version::{Slot, StoredTable, Version};
+use crate::error::Result;
+use crate::sstable::TableFilter;
+use filterblock::{Answer, KeyHash, PrefixExtractor};
+
+/// What a scan asks filters. The bounds are those of the whole scan: the key at which a cursor
+/// stands, or the end of a prefix, would hide the keys behind it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ScanQuery<'a> {
+    from: Bound<&'a [u8]>,
+    to: Bound<&'a [u8]>,
+    /// The prefix that every key of the range has, with its hash.
+    prefix: Option<(&'a [u8], KeyHash)>,
+    /// Whether an SST without a range filter is counted.
+    counts_ranges: bool,
+}
+
+/// The answers of a filter about a scan. `None`: not asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Answers {
+    prefix: Option<Answer>,
+    range: Option<Answer>,
+}
+
+impl<'a> ScanQuery<'a> {
+    /// Returns what the scan of a range asks. `None` if filters are not used.
+    pub(super) fn new(shared: &Shared, from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> Option<Self> {
+        if shared.options.filter_use != FilterUse::Consult {
+            return None;
+        }
+        let extractor = shared.identity.extractor.as_ref();
+        let prefix = extractor.and_then(|extractor| extractor.prefix_of_range(from, to));
+        let prefix = prefix.map(|prefix| (prefix, shared.identity.hasher.of(prefix)));
+        Some(Self { from, to, prefix, counts_ranges: shared.options.range_filter.is_some() })
+    }
+
+    /// Returns whether the filter of an SST of `version` denies the prefix.
+    #[inline]
+    pub(super) fn denies_prefix(&self, version: &Version, slot: &Slot) -> bool {
+        // The filter holds the hashes of keys and of these prefixes side by side. `ask` finds both,
+        // and spares the comparison of the extractor's name with each query.
+        let ask = |(_, hash)| version.filters.ask(slot.filter, hash) == Answer::No;
+        slot.has_prefixes && self.prefix.is_some_and(ask)
+    }
+
+    /// Asks the range filter of an SST whose filter does not deny the prefix. Returns `None` if the
+    /// SST holds no key of the range, and counts the answer that says so.
+    pub(super) fn ask_range(&self, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
+        let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
+        let range = self.answer_of_range(slot);
+        if range == Some(Answer::No) {
+            tally.ranges.true_negatives += 1;
+            tally.ranges.expected += slot.stored.expected_of_ranges;
+            // Whether the prefix is there is known only if the range has all its keys.
+            if prefix == Some(Answer::Maybe) && self.is_whole_prefix() {
+                tally.prefixes.false_positives += 1;
+                tally.prefixes.expected += slot.expected;
+            }
+            return None;
+        }
+        Some(Answers { prefix, range })
+    }
+
+    /// Asks the filter of the SST itself. The filter of the version may have lost columns, and its
+    /// range filter with them.
+    fn answer_of_range(&self, slot: &Slot) -> Option<Answer> {
+        if slot.has_ranges {
+            return Some(slot.table.filter().ask_range(self.from, self.to));
+        }
+        let is_counted = self.counts_ranges || slot.table.range_damage().is_some();
+        is_counted.then_some(Answer::Unfiltered)
+    }
+
+    fn is_whole_prefix(&self) -> bool {
+        let Some((prefix, _)) = self.prefix else { return false };
+        let end = PrefixExtractor::end_of_prefix(prefix);
+        self.from == Bound::Included(prefix) && self.to == end.as_ref().map(Vec::as_slice)
+    }
+
+    /// Returns a copy of the query that lives as long as the scan.
+    pub(super) fn to_owned(self, shared: &Arc<Shared>) -> OwnedQuery {
+        let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+        let prefix = self.prefix.map(|(prefix, _)| prefix.to_vec());
+        OwnedQuery { shared: Arc::clone(shared), from: owned(self.from), to: owned(self.to), prefix }
+    }
+}
+
+/// What a scan has asked filters.
+pub(super) struct OwnedQuery {
+    shared: Arc<Shared>,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    prefix: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for OwnedQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnedQuery").field("from", &self.from).field("to", &self.to).finish_non_exhaustive()
+    }
+}
+
+/// The answers of the filter of the only SST in a run, none of them "absent". They are counted when
+/// the scan reads the SST.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) query: Arc<OwnedQuery>,
+    pub(super) stored: Arc<StoredTable>,
+    pub(super) level: usize,
+    pub(super) answers: Answers,
+}
+
+impl Asked {
+    /// Reports the damage of the filter.
+    ///
+    /// # Errors
+    /// Returns that damage if filters are strict.
+    pub(super) fn report(&self) -> Result<()> {
+        let shared = &self.query.shared;
+        self.stored.report_filter(&shared.reading.reports, shared.options.strict_filters)
+    }
+
+    /// Counts whether the answers were right. `at_bound` is the first key of the SST from the bound
+    /// of the scan on, even if the bound excludes it, and `first` is the first one behind it.
+    pub(super) fn judge(&self, at_bound: Option<&[u8]>, first: Option<&[u8]>) {
+        let query = &self.query;
+        let mut tally = ScanTally::default();
+        if let (Some(answer), Some(prefix)) = (self.answers.prefix, &query.prefix) {
+            let is_there = at_bound.is_some_and(|key| key.starts_with(prefix));
+            self.count(answer, is_there, self.stored.expected, &mut tally.prefixes);
+        }
+        match self.answers.range {
+            None => {}
+            Some(Answer::Unfiltered) if self.stored.table.range_damage().is_some() => tally.ranges.degraded += 1,
+            Some(answer) => {
+                let is_there = first.is_some_and(|key| is_within(key, &query.from, &query.to));
+                self.count(answer, is_there, self.stored.expected_of_ranges, &mut tally.ranges);
+            }
+        }
+        if let Some(recorder) = query.shared.reading.counters.recorder() {
+            recorder.scan(self.level, &tally);
+        }
+    }
+
+    fn count(&self, answer: Answer, is_there: bool, expected: u64, tally: &mut ProbeTally) {
+        let table = &self.stored.table;
+        // A wrong "maybe" may come from a damaged page.
+        let is_damaged = || matches!(table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
+        match answer {
+            Answer::Maybe if is_there => tally.true_positives += 1,
+            Answer::Maybe if is_damaged() => tally.degraded += 1,
+            Answer::Maybe => {
+                tally.false_positives += 1;
+                tally.expected += expected;
+            }
+            _ if matches!(table.filter(), TableFilter::Degraded(_)) => tally.degraded += 1,
+            _ => tally.unfiltered += 1,
+        }
+    }
+}

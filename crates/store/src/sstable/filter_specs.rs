@@ -1,0 +1,75 @@
+//! Decides which filters an SST gets: a filter of keys, a range filter beside it, or a range filter
+//! alone.
+
+use crate::error::Result;
+use filterblock::{FilterKind, FilterSpec};
+
+/// The filters of an SST.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FilterSpecs {
+    /// The filter of the keys. It is a range filter if the SST gets no other filter.
+    pub(crate) points: Option<FilterSpec>,
+    /// The range filter beside the filter of the keys.
+    pub(crate) ranges: Option<FilterSpec>,
+}
+
+impl FilterSpecs {
+    /// Combines the filter and the range filter that somebody asks for.
+    ///
+    /// # Errors
+    /// Returns [`filterblock::Error::Invalid`] if `ranges` is no range filter.
+    pub(crate) fn of(filter: Option<FilterSpec>, ranges: Option<FilterSpec>) -> Result<Self> {
+        if let Some(ranges) = ranges {
+            check_ranges(ranges)?;
+        }
+        Ok(match filter {
+            None => Self { points: ranges, ranges: None },
+            Some(filter) if is_for_ranges(filter) => Self { points: Some(filter), ranges: None },
+            Some(_) => Self { points: filter, ranges },
+        })
+    }
+
+    /// Returns whether the filter can hold prefixes beside the keys.
+    pub(crate) fn holds_prefixes(&self) -> bool {
+        self.points.is_some_and(|points| !is_for_ranges(points))
+    }
+}
+
+fn is_for_ranges(spec: FilterSpec) -> bool {
+    spec.kind() == FilterKind::Grafite
+}
+
+/// Checks that a filter answers for ranges of keys.
+///
+/// # Errors
+/// Returns [`filterblock::Error::Invalid`] if it does not.
+pub(crate) fn check_ranges(spec: FilterSpec) -> Result<()> {
+    if is_for_ranges(spec) {
+        return Ok(());
+    }
+    let reason = "this kind does not answer for ranges of keys; try grafite:fpr=0.01".into();
+    Err(filterblock::Error::Invalid { what: "range filter", given: spec.to_string(), reason }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_filter_lies_beside_another_filter_or_alone() {
+        let spec = |text: &str| (text != "-").then(|| text.parse::<FilterSpec>().unwrap());
+        for (filter, ranges, points, beside, holds_prefixes) in [
+            ("-", "-", "-", "-", false),
+            ("bloom:10", "-", "bloom:10", "-", true),
+            ("bloom:10", "grafite:9", "bloom:10", "grafite:9", true),
+            ("-", "grafite:9", "grafite:9", "-", false),
+            ("grafite:12", "grafite:9", "grafite:12", "-", false),
+        ] {
+            let found = FilterSpecs::of(spec(filter), spec(ranges)).unwrap();
+            assert_eq!(found, FilterSpecs { points: spec(points), ranges: spec(beside) });
+            assert_eq!(found.holds_prefixes(), holds_prefixes);
+        }
+        let error = FilterSpecs::of(None, spec("bloom:10")).unwrap_err().to_string();
+        assert!(error.contains("try grafite"), "{error}");
+    }
+}

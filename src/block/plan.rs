@@ -1,0 +1,214 @@
+//! Plans of whole blocks: the filter of a kind for a false-positive rate (FPR) or a size, or the
+//! number of keys for both.
+
+use super::layout::block_len_bytes;
+use crate::error::{Error, Result};
+use crate::kinds::FilterKind;
+use crate::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
+use crate::spec::FilterSpec;
+
+/// What a planned filter must reach.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    /// An FPR of at most this, above 0 and below 1.
+    FalsePositiveRate(f64),
+    /// This many bits for each key, from 1 to 100. A binary fuse filter and a classical variant
+    /// take at most so many for their whole payload.
+    BitsPerKey(f64),
+    /// At most this many bytes for the whole block.
+    LenBytes(u64),
+}
+
+/// A planned filter and the length of its block: with page checksums, records and trailer.
+///
+/// ```
+/// use filterblock::{BlockPlan, FilterKind, Goal};
+///
+/// let smallest = BlockPlan::new(FilterKind::BumpedRibbon, 1_000_000, Goal::FalsePositiveRate(0.01))?;
+/// assert_eq!(smallest.len_bytes(), 840_001);
+/// // The other way round: the keys that such a block holds.
+/// let most = BlockPlan::most_keys(FilterKind::BumpedRibbon, 0.01, 840_001)?.expect("it holds a key");
+/// assert_eq!(most.plan().num_keys(), 1_000_000);
+/// # Ok::<(), filterblock::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlockPlan {
+    plan: Plan,
+    len_bytes: u64,
+}
+
+impl BlockPlan {
+    /// Plans the block of a kind: the smallest with an FPR, or the one with the lowest FPR in a
+    /// size.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] with the reason if the kind has no filter for this goal and this
+    /// number of keys, and the errors of [`Plan::new`].
+    pub fn new(kind: FilterKind, num_keys: u64, goal: Goal) -> Result<Self> {
+        let refused = |reason: &'static str| refused(kind, num_keys, reason);
+        match goal {
+            Goal::FalsePositiveRate(rate) => Self::of_plan(Plan::new(spec_of_rate(kind, rate)?, num_keys)?),
+            // In a specification, the bits per key of a binary fuse filter are those of a fingerprint
+            // only. Here they limit the size of the whole payload, so that kinds can be compared.
+            Goal::BitsPerKey(bits) if kind == FilterKind::BinaryFuse => {
+                let len = u64::try_from(millibits(num_keys, bits) / 8000).unwrap_or(u64::MAX);
+                Self::of_plan(Plan::largest(kind, num_keys, len)?.ok_or_else(|| refused(SMALLEST_IS_LARGER))?)
+            }
+            Goal::BitsPerKey(bits) => {
+                let spec = FilterSpec::bits_per_key(kind, bits).map_err(|error| match kind {
+                    FilterKind::Ribbon => refused("it takes at most 32 bits per key; give fewer"),
+                    _ => error,
+                })?;
+                Self::of_plan(Plan::new(spec, num_keys)?)
+            }
+            Goal::LenBytes(len) => Self::largest(kind, num_keys, len),
+        }
+    }
+
+    /// Returns the plan with the most keys whose block has an FPR of at most `rate` and at most
+    /// `max_len_bytes`. Returns `None` if the block of one key is longer.
+    ///
+    /// One more key takes a longer block. Only for ribbons and binary fuse filters, whose sizes do
+    /// not grow with every key, some higher number of keys may fit again.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if the kind does not reach `rate`.
+    pub fn most_keys(kind: FilterKind, rate: f64, max_len_bytes: u64) -> Result<Option<Self>> {
+        let spec = spec_of_rate(kind, rate)?;
+        let fitting = |keys| {
+            let plan = Plan::new(spec, keys).and_then(Self::of_plan).ok();
+            plan.filter(|plan| plan.len_bytes <= max_len_bytes)
+        };
+        let (mut low, mut high) = (1, MAX_KEYS);
+        let mut best = fitting(low);
+        while best.is_some() && low < high {
+            let middle = low + (high - low).div_ceil(2);
+            match fitting(middle) {
+                Some(found) => (low, best) = (middle, Some(found)),
+                None => high = middle - 1,
+            }
+        }
+        Ok(best)
+    }
+
+    fn of_plan(plan: Plan) -> Result<Self> {
+        let len = block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes());
+        let too_long = || refused(plan.spec().kind(), plan.num_keys(), "its size exceeds 64 bits; plan for fewer keys");
+        Ok(Self { plan, len_bytes: len.ok_or_else(too_long)? })
+    }
+
+    /// Returns the filter with the lowest FPR whose block has at most `max_len_bytes`.
+    fn largest(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<Self> {
+        let mut payload = max_len_bytes;
+        // Each try shortens the payload by half of the excess, because checksums and records shrink
+        // with it.
+        loop {
+            let plan = Plan::largest(kind, num_keys, payload)?;
+            let plan = plan.ok_or_else(|| refused(kind, num_keys, SMALLEST_IS_LARGER))?;
+            let len_bytes = block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()).unwrap_or(u64::MAX);
+            if len_bytes <= max_len_bytes {
+                return Ok(Self { plan, len_bytes });
+            }
+            payload = plan.payload_len_bytes().saturating_sub((len_bytes - max_len_bytes).div_ceil(2).max(1));
+        }
+    }
+
+    /// Returns the plan of the filter.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the length of the whole block in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Returns the bits of the whole block for each key.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        self.len_bytes as f64 * 8.0 / self.plan.num_keys() as f64
+    }
+}
+
+impl VariantPlan {
+    /// Plans a variant for a goal. A size counts as in [`VariantPlan::bits`], because variants have
+    /// no block.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] with the reason if the variant has no filter for this goal and
+    /// this number of keys.
+    pub fn for_goal(variant: Variant, num_keys: u64, goal: Goal) -> Result<Self> {
+        let max_bits = match goal {
+            Goal::FalsePositiveRate(rate) => return Self::new(variant, num_keys, rate),
+            Goal::BitsPerKey(bits) => millibits(num_keys, bits) / 1000,
+            Goal::LenBytes(len) => u128::from(len) * 8,
+        };
+        let found = Self::largest(variant, num_keys, u64::try_from(max_bits).unwrap_or(u64::MAX))?;
+        found.ok_or_else(|| refused(variant, num_keys, SMALLEST_IS_LARGER))
+    }
+}
+
+const SMALLEST_IS_LARGER: &str = "its smallest filter is larger; give more space";
+
+fn refused(filter: impl std::fmt::Display, num_keys: u64, reason: &'static str) -> Error {
+    Error::invalid("filter", format!("{filter} for {num_keys} keys"), reason)
+}
+
+/// Returns thousandths of a bit for all keys, with the bits per key rounded to a thousandth.
+fn millibits(num_keys: u64, bits_per_key: f64) -> u128 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+    let of_key = (bits_per_key * 1000.0).round() as u64;
+    u128::from(num_keys) * u128::from(of_key)
+}
+
+/// Returns the specification of a kind for an FPR. The error names the lowest FPR of the kind.
+fn spec_of_rate(kind: FilterKind, rate: f64) -> Result<FilterSpec> {
+    FilterSpec::false_positive_rate(kind, rate).map_err(|error| match FilterSpec::of_lowest_rate(kind) {
+        Some(spec) if rate > 0.0 && rate < 1.0 => {
+            let reason = format!("its lowest FPR is {:.1e}, with {spec}; use a higher FPR", spec.expected_rate());
+            Error::invalid("filter", format!("{kind}:fpr={rate}"), reason)
+        }
+        _ => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_keys_is_the_inverse_of_the_smallest_block() {
+        for kind in [FilterKind::Bloom, FilterKind::BlockedBloom, FilterKind::SplitBlock, FilterKind::BinaryFuse] {
+            for (rate, len) in [(0.1, 200), (0.01, 65_536), (0.004, 1 << 30), (0.0001, 1 << 45)] {
+                let Ok(Some(most)) = BlockPlan::most_keys(kind, rate, len) else {
+                    assert!(matches!(kind, FilterKind::SplitBlock | FilterKind::BinaryFuse), "{kind} {rate} {len}");
+                    continue;
+                };
+                let of = |keys| BlockPlan::new(kind, keys, Goal::FalsePositiveRate(rate));
+                assert_eq!(of(most.plan().num_keys()).unwrap(), most);
+                assert!(most.len_bytes() <= len);
+                let next = of(most.plan().num_keys() + 1);
+                assert!(next.is_err() || next.unwrap().len_bytes() > len, "{kind} {rate} {len}");
+            }
+            assert_eq!(BlockPlan::most_keys(kind, 0.01, 60).unwrap(), None);
+            for rate in [0.0, 1.0, f64::NAN] {
+                let error = BlockPlan::most_keys(kind, rate, 1000).unwrap_err().to_string();
+                assert!(error.contains("above 0 and below 1"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_goal_out_of_reach_is_refused_with_its_reason() {
+        let reason = |kind, goal| BlockPlan::new(kind, 1000, goal).unwrap_err().to_string();
+        let lowest = reason(FilterKind::SplitBlock, Goal::FalsePositiveRate(1e-9));
+        assert!(lowest.contains("its lowest FPR is") && lowest.contains("with split-block:100"), "{lowest}");
+        assert!(reason(FilterKind::Ribbon, Goal::BitsPerKey(33.0)).contains("at most 32 bits per key"));
+        assert!(reason(FilterKind::BinaryFuse, Goal::BitsPerKey(8.0)).contains(SMALLEST_IS_LARGER));
+        assert!(reason(FilterKind::Bloom, Goal::LenBytes(99)).contains(SMALLEST_IS_LARGER));
+        let variant = VariantPlan::for_goal(Variant::DLeft, 1000, Goal::LenBytes(99)).unwrap_err();
+        assert!(variant.to_string().contains(SMALLEST_IS_LARGER));
+    }
+}

@@ -1,0 +1,35 @@
+//! Public types may move between threads and be shared by them. The compiler checks it.
+
+use filterblock::{
+    AlignedBytes, ByLevel, DamageHandler, Error, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot,
+    FilterSpec, FilterView, HashIdentity, KeyHash, KeyHasher, LockedBlock, MemoryBudget, Metadata, Monkey,
+    PartitionIndex, PartitionedBuilder, PrefixExtractor, Secret, SharedBytes, TableFilter, VerifiedFilter,
+    VerifiedTrailer,
+};
+
+const fn is_send_and_sync<T: Send + Sync>() {}
+
+#[test]
+fn public_types_are_send_and_sync() {
+    const {
+        is_send_and_sync::<(AlignedBytes, SharedBytes, LockedBlock<SharedBytes>, FilterBlock<SharedBytes>)>();
+        is_send_and_sync::<(FilterView<'_>, TableFilter<SharedBytes>, VerifiedFilter<'_>, VerifiedTrailer)>();
+        is_send_and_sync::<(FilterSet, FilterSlot, PartitionIndex<SharedBytes>, Metadata, Error, DamageHandler)>();
+        is_send_and_sync::<(FilterBuilder, PartitionedBuilder, FilterSpec, Expected<'_>, PrefixExtractor)>();
+        is_send_and_sync::<(KeyHash, KeyHasher, Secret, HashIdentity)>();
+        is_send_and_sync::<(ByLevel, MemoryBudget, Monkey)>();
+    }
+}
+
+#[test]
+#[cfg(feature = "mmap")]
+fn memory_maps_are_send_and_sync() {
+    const { is_send_and_sync::<filterblock::Mapped>() }
+}
+
+#[test]
+#[cfg(feature = "variants")]
+fn filters_in_memory_are_send_and_sync() {
+    use filterblock::variants::{Bloom, Bloomier, Counting, DLeft, DynamicCounting, FileFilter};
+    const { is_send_and_sync::<(Bloom, Bloomier, Counting, DLeft, DynamicCounting, FileFilter)>() }
+}

@@ -1,0 +1,338 @@
+//! Looks up typed keys in the opened file, as `query` does. Doubt answers "maybe" and says why.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use filterblock::Added;
+use filterblock::foreign::leveldb::LevelDbBloom;
+use filterblock::foreign::parquet::{ParquetBloom, ParquetColumnChunk, PhysicalType};
+use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterLayout};
+use filterblock_parquet::footer::Leaf;
+use filterblock_parquet::index::{Answer, IndexReader, KeyType, ReadAt, hash};
+use filterblock_parquet::written::{ColumnType, Encoding, ValueType};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::file::{Block, Content, Opened, Parquet, Raw};
+use crate::text;
+
+/// The numbers of the logical types of fixed length, in the format's specification.
+const LOGICAL: [(i16, &str); 3] = [(5, "decimal"), (14, "uuid"), (15, "float16")];
+
+/// Keys as a person has typed them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Question {
+    keys: Vec<String>,
+    /// The keys are hexadecimal digits.
+    hex: bool,
+    /// The keys are prefixes, as the extractor of the filter takes them from whole keys.
+    prefixes: bool,
+    /// The column of a Parquet file. It may be left out if only one has filters.
+    column: Option<String>,
+    row_group: Option<usize>,
+    /// The type of Parquet values.
+    value_type: Option<String>,
+}
+
+/// The answer for one key.
+#[derive(Debug, Default)]
+struct Found {
+    maybe: bool,
+    /// The files or row groups that may hold the key.
+    places: Option<Vec<String>>,
+    doubt: Option<String>,
+}
+
+impl Found {
+    fn new(maybe: bool) -> Self {
+        Self { maybe, ..Self::default() }
+    }
+}
+
+type Ask<'a> = Box<dyn Fn(&[u8]) -> Result<Found, String> + 'a>;
+
+/// Answers each key with `maybe` or `absent`, or with an error if it is no value of the column.
+/// `remark` says why every key may be present, if so.
+pub(crate) fn answer(opened: &Opened, question: &Question) -> Result<Value, String> {
+    if question.value_type.is_some() && question.hex {
+        return Err(
+            "a type is for keys that are written in it; omit the type, or write no hexadecimal digits".to_owned()
+        );
+    }
+    let (ask, remark) = asker(opened, question)?;
+    let answers = question.keys.iter().map(|written| match bytes_of(written, question.hex).and_then(|key| ask(&key)) {
+        Ok(found) => json!({
+            "key": written,
+            "answer": if found.maybe { "maybe" } else { "absent" },
+            "places": found.places,
+            "doubt": found.doubt,
+        }),
+        Err(why) => json!({ "key": written, "error": why }),
+    });
+    Ok(json!({ "answers": answers.collect::<Vec<_>>(), "remark": remark }))
+}
+
+fn bytes_of(written: &str, hex: bool) -> Result<Vec<u8>, String> {
+    if !hex {
+        return Ok(written.as_bytes().to_vec());
+    }
+    let mut bytes = Vec::new();
+    let bad = |at| format!("no hexadecimal digit at position {at}; give two digits for each byte");
+    text::unhex(written.trim().as_bytes(), &mut bytes).map(|()| bytes).map_err(bad)
+}
+
+const HOLDS_NONE: &str =
+    "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to every key, so check the file";
+const NO_FILTER: &str = "the table has no known filter, so every key may be present";
+
+/// Returns how to ask the file, and a remark.
+fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option<String>), String> {
+    let prefixes = question.prefixes;
+    let value_type = question.value_type.as_deref().map(|name| {
+        ValueType::from_name(name).ok_or_else(|| format!("unknown type {name:?}; expected int64, utf8 or another type"))
+    });
+    let value_type = value_type.transpose()?;
+    let is_typed = matches!(opened.content, Content::Parquet(_) | Content::Index(_) | Content::Raw(Raw::Parquet, _));
+    if value_type.is_some() && !is_typed {
+        return Err(format!("a type is for Parquet values, and this is a {}; omit the type", opened.kind()));
+    }
+    let has_prefixes = match &opened.content {
+        Content::RocksDb(table) => table.properties().extractor().is_some(),
+        Content::Raw(format, _) => *format == Raw::RocksDb,
+        Content::Block(_) => true,
+        _ => false,
+    };
+    if prefixes && !has_prefixes {
+        return Err("this filter holds no prefixes; ask whole keys".to_owned());
+    }
+    Ok(match &opened.content {
+        Content::Block(block) => of_block(block, prefixes)?,
+        Content::LevelDb(table) => {
+            let remark = (!table.has_known_filters()).then(|| NO_FILTER.to_owned());
+            (Box::new(|key| Ok(Found::new(table.may_contain(key)))), remark)
+        }
+        Content::RocksDb(table) => {
+            let is_known =
+                matches!(table.filter_layout(), RocksDbFilterLayout::Full | RocksDbFilterLayout::Partitioned(1..));
+            let remark = match (is_known, table.properties().knows_no_entry(), table.native_hash()) {
+                (false, ..) => Some(NO_FILTER),
+                (_, true, _) => Some("the filters hold prefixes of an unknown extractor, so every key may be present"),
+                (_, _, Some(hash)) if hash.fingerprint.is_some() => Some(
+                    "the keys were hashed with a secret, which the page does not take, so every key may be present",
+                ),
+                _ => None,
+            };
+            let ask = move |key: &[u8]| match prefixes {
+                true => table.prefix_may_match(key),
+                false => table.may_contain(key),
+            };
+            (Box::new(move |key| Ok(Found::new(ask(key)))), remark.map(str::to_owned))
+        }
+        Content::Raw(Raw::LevelDb, bytes) => {
+            let filter = LevelDbBloom::new(bytes);
+            let holds_none = filter.info().payload_len_bytes == 0 && !filter.may_contain(b"");
+            (Box::new(move |key| Ok(Found::new(filter.may_contain(key)))), holds_none.then(|| HOLDS_NONE.to_owned()))
+        }
+        Content::Raw(Raw::RocksDb, bytes) => {
+            let filter = RocksDbFilter::new(bytes);
+            let holds_none = filter.kind().is_none() && !filter.may_contain(b"");
+            (Box::new(move |key| Ok(Found::new(filter.may_contain(key)))), holds_none.then(|| HOLDS_NONE.to_owned()))
+        }
+        Content::Raw(Raw::Parquet, bytes) => {
+            let encoding = match (question.hex, value_type) {
+                (true, _) => Encoding::Plain(None),
+                (false, Some(kind)) => Encoding::Typed(kind),
+                (false, None) => {
+                    return Err("a bare filter does not record the type of its values; choose the type, or give the \
+                                plain encoding in hexadecimal digits"
+                        .to_owned());
+                }
+            };
+            let filter = ParquetBloom::parse(bytes).map_err(|error| error.to_string())?;
+            let ask = move |key: &[u8]| encoding.ask(key, |value| filter.may_contain(value)).map(Found::new);
+            (Box::new(ask), None)
+        }
+        Content::Parquet(file) => of_column(file, question, value_type)?,
+        Content::Index(index) => of_index(index, question.hex, value_type)?,
+    })
+}
+
+fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), String> {
+    let filter = match &block.asked {
+        Ok(filter) => filter,
+        Err(why) => {
+            let remark = format!("{why}; the page takes no secret, so every key may be present");
+            return Ok((Box::new(|_| Ok(Found::new(true))), Some(remark)));
+        }
+    };
+    let found = filter.metadata();
+    match (prefixes, found.added) {
+        (false, Added::Prefixes) => return Err("this filter holds prefixes of keys only; ask prefixes".to_owned()),
+        (true, Added::WholeKeys | Added::Ranges) => {
+            return Err("this filter holds whole keys only; ask whole keys".to_owned());
+        }
+        _ => {}
+    }
+    let extractor = found.extractor.unwrap_or_default().to_owned();
+    let is_of_ranges = found.added == Added::Ranges;
+    // As the command, which asks by hash: partitions are not chosen by the order of keys, because the
+    // page does not know the order of the writer.
+    let ask = move |key: &[u8]| match prefixes {
+        true => filter.may_contain_hashed_prefix(&extractor, filter.hasher().of(key)),
+        // A range filter needs the bytes of a key.
+        false if is_of_ranges => filter.may_contain(key),
+        false => filter.may_contain_hash(filter.hasher().of(key)),
+    };
+    Ok((Box::new(move |key| Ok(Found::new(ask(key)))), None))
+}
+
+/// A chunk of the asked column with the bytes of its filter. `Ok(None)` is a chunk without a filter,
+/// and an error is a filter that cannot be read; both answer "maybe".
+type Chunk = (usize, Result<Option<Rc<[u8]>>, String>);
+
+fn of_column<'a>(
+    file: &'a Parquet,
+    question: &Question,
+    value_type: Option<ValueType>,
+) -> Result<(Ask<'a>, Option<String>), String> {
+    let chunks = chunks_of(file, question)?;
+    let column = chunks.first().map_or("", |chunk| chunk.path.as_str());
+    let refused = |why: String| format!("column {column:?} {why}");
+    let physical = chunks.first().and_then(|chunk| chunk.physical_type);
+    let (len_bytes, logical) = match physical {
+        Some(PhysicalType::FixedLenByteArray) => fixed_type(file, column)?,
+        _ => (None, ""),
+    };
+    let encoding = match physical {
+        Some(physical) => {
+            ColumnType { physical, len_bytes, logical }.encoding(question.hex, value_type).map_err(refused)?
+        }
+        None if question.hex => Encoding::Plain(None),
+        None => return Err(refused("has an unknown type; give values in plain encoding".to_owned())),
+    };
+    let filters: Vec<Chunk> = chunks.iter().map(|chunk| (chunk.row_group, file.filter(chunk))).collect();
+    let remark = filters.iter().find_map(|(_, filter)| match filter {
+        Ok(Some(_)) => None,
+        Ok(None) => Some("a chunk of the column has no filter, so every value may be present".to_owned()),
+        Err(why) => Some(format!("{why}; so every value may be present")),
+    });
+    let ask = move |key: &[u8]| {
+        let places = RefCell::new(Vec::new());
+        encoding.ask(key, |value| {
+            for (row_group, filter) in &filters {
+                let bytes = filter.as_ref().ok().and_then(Option::as_deref);
+                // A filter that cannot be read denies no value.
+                let parsed = bytes.and_then(|bytes| ParquetBloom::parse(bytes).ok());
+                if parsed.is_none_or(|filter| filter.may_contain(value)) {
+                    places.borrow_mut().push(*row_group);
+                }
+            }
+            // Zero has two encodings. Both are asked, so that no row group is left out.
+            false
+        })?;
+        let mut places = places.into_inner();
+        places.sort_unstable();
+        places.dedup();
+        let maybe = !places.is_empty();
+        let places = places.into_iter().map(|row_group| format!("row group {row_group}")).collect();
+        Ok(Found { maybe, places: Some(places), doubt: None })
+    };
+    Ok((Box::new(ask), remark))
+}
+
+/// Returns the chunks of the asked column: the chosen one, or the only one with a filter.
+fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a ParquetColumnChunk>, String> {
+    let groups = file.metadata.num_row_groups();
+    if question.row_group.is_some_and(|number| number >= groups) {
+        return Err(format!(
+            "no such row group: the file has {}; give a number from 0",
+            text::count(groups as u64, "row group")
+        ));
+    }
+    let is_group = |chunk: &&ParquetColumnChunk| question.row_group.is_none_or(|number| number == chunk.row_group);
+    let chunks = || file.metadata.column_chunks().iter().filter(is_group);
+    let path = match &question.column {
+        Some(column) => column.as_str(),
+        None => {
+            let with_filter = || chunks().filter(|chunk| chunk.filter.is_some());
+            let first = with_filter().next().ok_or("no column has a filter, so every value may be present")?;
+            if with_filter().any(|chunk| chunk.path != first.path) {
+                return Err("several columns have filters; choose one".to_owned());
+            }
+            &first.path
+        }
+    };
+    let chunks: Vec<_> = chunks().filter(|chunk| chunk.path == path).collect();
+    if chunks.is_empty() {
+        return Err(format!("no column {path:?}; choose one of the file"));
+    }
+    // Column names may contain dots. The filter of another column with the same path would deny
+    // present values.
+    if chunks.windows(2).any(|pair| matches!(pair, [one, next] if one.row_group == next.row_group)) {
+        return Err(format!(
+            "several columns have the path {path:?}, so every value may be present; rename one of them"
+        ));
+    }
+    Ok(chunks)
+}
+
+/// Returns the length and the logical type of a column of FIXED_LEN_BYTE_ARRAY.
+fn fixed_type(file: &Parquet, column: &str) -> Result<(Option<usize>, &'static str), String> {
+    let unknown =
+        |why: &str| format!("the length of the values of column {column:?} is unknown: {why}; search the file");
+    let schema = file.schema.as_ref().map_err(|why| unknown(why))?;
+    let leaf = schema.leaves().iter().find(|leaf| leaf.path == column).ok_or_else(|| unknown("not in the schema"))?;
+    let len_bytes = leaf.type_len_bytes.ok_or_else(|| unknown("the schema has none"))?;
+    Ok((Some(len_bytes), logical_of(leaf)))
+}
+
+fn logical_of(leaf: &Leaf) -> &'static str {
+    let by_number =
+        |number| LOGICAL.iter().find(|(known, _)| *known == number).map_or("of an unknown number", |found| found.1);
+    match (leaf.logical_type, leaf.converted_type) {
+        (Some(number), _) => by_number(number),
+        (None, Some(5)) => "decimal",
+        (None, Some(21)) => "interval",
+        (None, Some(_)) => "of an unknown number",
+        (None, None) => "",
+    }
+}
+
+fn of_index<'a, R: ReadAt>(
+    index: &'a IndexReader<R>,
+    hex: bool,
+    value_type: Option<ValueType>,
+) -> Result<(Ask<'a>, Option<String>), String> {
+    let settings = index.settings();
+    let encoding = match settings.key_type {
+        KeyType::Parquet { physical_type, type_len_bytes } => {
+            let is_fixed = physical_type == PhysicalType::FixedLenByteArray;
+            let len_bytes = usize::try_from(type_len_bytes).ok().filter(|_| is_fixed);
+            let column = ColumnType { physical: physical_type, len_bytes, logical: &settings.logical_type };
+            column.encoding(hex, value_type).map_err(|why| format!("column {:?} {why}", settings.column))?
+        }
+        _ if value_type.is_some() => return Err("a type is for Parquet values; omit the type".to_owned()),
+        _ => Encoding::Plain(None),
+    };
+    let ask = move |key: &[u8]| {
+        let (all, doubt) = (RefCell::new(Vec::new()), RefCell::new(None));
+        encoding.ask(key, |value| {
+            let (mut buffer, mut files) = (Vec::new(), Vec::new());
+            if index.candidates(hash(value), &mut buffer, &mut files) == Answer::Degraded {
+                let why = "the row of this key is damaged or cannot be read, so every file may hold the key";
+                *doubt.borrow_mut() = Some(why.to_owned());
+            }
+            all.borrow_mut().extend(files);
+            // Every encoding of the value is asked.
+            false
+        })?;
+        let mut files = all.into_inner();
+        files.sort_unstable();
+        files.dedup();
+        let names = files.iter().filter_map(|&file| index.files().get(file));
+        let places = names.map(|file| file.identity.path.display().to_string()).collect();
+        Ok(Found { maybe: !files.is_empty(), places: Some(places), doubt: doubt.into_inner() })
+    };
+    Ok((Box::new(ask), None))
+}

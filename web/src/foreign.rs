@@ -1,0 +1,4 @@
+//! The command's reports about files of other engines.
+
+#[path = "../../crates/cli/src/foreign/report.rs"]
+pub(crate) mod report;

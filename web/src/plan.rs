@@ -1,0 +1,206 @@
+//! The calculator over all kinds: the plans of `filterblock plan`, the formula of each kind with
+//! its numbers, and the curves of the plots.
+
+use filterblock::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
+use filterblock::{BlockPlan, Error, FilterKind, FilterSpec, Goal};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The planned kinds, in the order of the command.
+const KINDS: [FilterKind; 7] = [
+    FilterKind::Bloom,
+    FilterKind::BlockedBloom,
+    FilterKind::SplitBlock,
+    FilterKind::SplitBlock512,
+    FilterKind::BumpedRibbon,
+    FilterKind::Ribbon,
+    FilterKind::BinaryFuse,
+];
+
+/// What is known. Numbers come as text, because a script has no integers above 2^53.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Question {
+    /// The number of keys, or `None` to solve for it.
+    keys: Option<String>,
+    fpr: Option<String>,
+    bits_per_key: Option<String>,
+    memory_bytes: Option<String>,
+}
+
+/// Returns a number, or the reason why it is none.
+pub(crate) fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
+    text.trim().parse().map_err(|_| format!("{name}: {text:?} is not a number of this kind; try another"))
+}
+
+/// Answers with the fields of `filterblock plan --json`, without measured times, and for each kind
+/// with probes and formula.
+pub(crate) fn answer(question: &Question) -> Result<Value, String> {
+    let given = |name, text: &Option<String>| text.as_deref().map(|text| number::<f64>(name, text)).transpose();
+    let memory = question.memory_bytes.as_deref().map(|text| number::<u64>("memory", text)).transpose()?;
+    let (fpr, bits) = (given("FPR", &question.fpr)?, given("bits per key", &question.bits_per_key)?);
+    if fpr.is_some_and(|rate| !(rate > 0.0 && rate < 1.0)) {
+        return Err("FPR: expected a rate above 0 and below 1; try 0.01".to_owned());
+    }
+    if bits.is_some_and(|bits| !(1.0..=100.0).contains(&bits)) {
+        return Err("bits per key: expected 1 to 100; try 10".to_owned());
+    }
+    let Some(keys) = question.keys.as_deref().map(|text| number::<u64>("keys", text)).transpose()? else {
+        return match (fpr, memory) {
+            (Some(rate), Some(memory)) => Ok(most_keys(rate, memory)),
+            _ => Err("to solve for keys, give the FPR and the memory".to_owned()),
+        };
+    };
+    if keys == 0 {
+        return Err("keys: a plan needs at least one key; try 1000000".to_owned());
+    }
+    if keys > MAX_KEYS {
+        return Err("keys: at most 2^56 keys are possible; try 1000000".to_owned());
+    }
+    let (goal, budget) = match (fpr, bits, memory) {
+        (Some(rate), None, None) => (Goal::FalsePositiveRate(rate), json!({ "false_positive_rate": rate })),
+        (None, Some(bits), None) => (Goal::BitsPerKey(bits), json!({ "bits_per_key": bits })),
+        (None, None, Some(bytes)) => (Goal::LenBytes(bytes), json!({ "memory_bytes": bytes })),
+        _ => return Err("give the FPR, the bits per key or the memory, and only one of them".to_owned()),
+    };
+    let mut filters: Vec<Value> = KINDS.iter().map(|&kind| of_kind(kind, BlockPlan::new(kind, keys, goal))).collect();
+    if filters.iter().all(|row| row["refused"].is_string()) {
+        return Err(refusal_of_all(goal));
+    }
+    filters.extend(Variant::ALL.map(|variant| of_variant(variant, VariantPlan::for_goal(variant, keys, goal))));
+    Ok(json!({ "keys": keys, "budget": budget, "filters": filters }))
+}
+
+/// Returns the message if no kind has a filter for the goal.
+fn refusal_of_all(goal: Goal) -> String {
+    match goal {
+        Goal::FalsePositiveRate(_) => "no kind of filter reaches this FPR; try 0.01",
+        Goal::BitsPerKey(_) => "too few bits for every kind of filter; try 10",
+        Goal::LenBytes(_) => "too little memory for so many keys: at least 1 bit per key, checksums and trailer",
+    }
+    .to_owned()
+}
+
+/// Answers with the plan of each kind that has the most keys.
+fn most_keys(rate: f64, memory: u64) -> Value {
+    let filters = KINDS.map(|kind: FilterKind| match BlockPlan::most_keys(kind, rate, memory).transpose() {
+        Some(plan) => of_kind(kind, plan),
+        None => refused(kind.name(), false, "the block of one key is longer; give more memory".to_owned()),
+    });
+    json!({ "keys": null, "budget": { "false_positive_rate": rate, "memory_bytes": memory }, "filters": filters })
+}
+
+fn of_kind(kind: FilterKind, plan: Result<BlockPlan, Error>) -> Value {
+    let block = match plan {
+        Ok(block) => block,
+        Err(why) => return refused(kind.name(), false, reason(why)),
+    };
+    let plan = block.plan();
+    json!({
+        "filter": plan.spec().to_string(),
+        "in_memory_only": false,
+        "len_bytes": block.len_bytes(),
+        "bits_per_key": block.bits_per_key(),
+        "expected_false_positive_rate": plan.expected_rate(),
+        "lines_if_absent": plan.lines_if_absent(),
+        "lines_if_present": plan.lines_if_present(),
+        "memory_len_bytes": null,
+        "refused": null,
+        "keys": plan.num_keys(),
+        "probes": plan.probes(),
+        "formula": formula(plan),
+    })
+}
+
+fn of_variant(variant: Variant, plan: Result<VariantPlan, Error>) -> Value {
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(why) => return refused(variant.name(), true, reason(why)),
+    };
+    json!({
+        "filter": variant.name(),
+        "in_memory_only": true,
+        "len_bytes": plan.bits().div_ceil(8),
+        "bits_per_key": plan.bits() as f64 / plan.num_keys as f64,
+        "expected_false_positive_rate": plan.expected_rate,
+        "lines_if_absent": plan.lines_if_absent,
+        "lines_if_present": plan.lines_if_present,
+        "memory_len_bytes": plan.sent_bits.map(|_| plan.memory_bits.div_ceil(8)),
+        "refused": null,
+        "keys": plan.num_keys,
+        "probes": null,
+        "formula": null,
+    })
+}
+
+/// Returns the reason of an error without the name of the filter.
+fn reason(error: Error) -> String {
+    match error {
+        Error::Invalid { what: "filter", reason, .. } => reason.into_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn refused(name: &str, in_memory_only: bool, why: String) -> Value {
+    json!({ "filter": name, "in_memory_only": in_memory_only, "refused": why })
+}
+
+/// Returns the formula of a kind's FPR, and the same with the numbers of the plan.
+fn formula(plan: &Plan) -> Value {
+    let (n, k, len) = (plan.num_keys(), plan.probes(), plan.payload_len_bytes());
+    let rate = plan.expected_rate();
+    let (text, filled, words) = match plan.spec().kind() {
+        FilterKind::Bloom => (
+            "(1 − (1 − 1/m)^(k·n))^k",
+            format!("(1 − (1 − 1/{m})^({k}·{n}))^{k}", m = u128::from(len) * 8),
+            "m bits, n keys, k probes",
+        ),
+        FilterKind::BlockedBloom => (
+            "Σᵢ C(n,i)·(1/L)^i·(1 − 1/L)^(n−i) · f(i),  f(i) = FPR of 512 bits with i keys and k probes",
+            format!("n = {n}, L = {}, k = {k}, mean of i = {:.3}", len / 64, n as f64 / (len / 64) as f64),
+            "L lines of 512 bits; each key sets k bits of one line",
+        ),
+        kind @ (FilterKind::SplitBlock | FilterKind::SplitBlock512) => {
+            let (block, lane) = if kind == FilterKind::SplitBlock { (32, 32) } else { (64, 64) };
+            (
+                "Σᵢ C(n,i)·(1/B)^i·(1 − 1/B)^(n−i) · (1 − (1 − 1/w)^i)^8",
+                format!("n = {n}, B = {}, w = {lane}, mean of i = {:.3}", len / block, n as f64 / (len / block) as f64),
+                "B blocks of 8 lanes of w bits; each key sets one bit of each lane",
+            )
+        }
+        FilterKind::BumpedRibbon | FilterKind::Ribbon => {
+            let share = (rate * f64::from(k).exp2() - 1.0).max(0.0);
+            (
+                "2^−r · (1 + s)",
+                format!("2^−{k} · (1 + {share:.4}),  {:.4} bits per key", plan.bits_per_key()),
+                "r columns; a share s of the hashes meets one column less",
+            )
+        }
+        FilterKind::BinaryFuse => {
+            ("2^−w", format!("2^−{k}"), "w bits of fingerprint, in each of 3 slots that are added without carry")
+        }
+        _ => return Value::Null,
+    };
+    json!({ "text": text, "filled": format!("{filled} = {rate:.6e}"), "words": words })
+}
+
+/// The plots for a number of keys.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CurvesQuestion {
+    keys: String,
+}
+
+/// Answers with the FPR of each kind by bits per key of the whole block: `[[bits, FPR], …]`.
+pub(crate) fn curves(question: &CurvesQuestion) -> Result<Value, String> {
+    let keys = number::<u64>("keys", &question.keys)?.clamp(1, MAX_KEYS);
+    let curve = |kind: FilterKind| {
+        let points = (8..=80).step_by(2).filter_map(|quarters| {
+            let spec = FilterSpec::bits_per_key(kind, f64::from(quarters) / 4.0).ok()?;
+            let plan = Plan::new(spec, keys).ok()?;
+            Some(json!([plan.bits_per_key(), plan.expected_rate()]))
+        });
+        json!({ "filter": kind.name(), "points": points.collect::<Vec<_>>() })
+    };
+    Ok(json!({ "keys": keys, "curves": KINDS.map(curve) }))
+}

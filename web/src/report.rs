@@ -1,0 +1,195 @@
+//! What `inspect` and `verify` say about the opened file.
+
+use filterblock::LockedBlock;
+use filterblock::foreign::leveldb::LevelDbTable;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::fields::fields;
+use crate::file::{Content, Opened, Parquet};
+use crate::foreign::report::FileReport;
+use crate::text::{count, hex, thousands};
+
+/// The most damaged rows of an index that are named.
+const NAMED_MAX: usize = 10;
+
+/// Reports what `inspect --json` prints. Field `columns` lists the columns of a Parquet file with
+/// filters, and `doubt` says why every key may be present, if so.
+pub(crate) fn inspect(opened: &Opened) -> Value {
+    let name = &opened.name;
+    let mut report = match &opened.content {
+        Content::Block(block) => of_block(name, &block.locked),
+        Content::Index(index) => of_index(name, index),
+        _ => of_foreign(opened),
+    };
+    report["type"] = json!(opened.kind());
+    if let Content::Block(block) = &opened.content {
+        report["doubt"] = json!(block.asked.as_ref().err());
+    }
+    report
+}
+
+fn value(report: &impl Serialize) -> Value {
+    serde_json::to_value(report).unwrap_or_else(|error| json!({ "error": error.to_string() }))
+}
+
+fn of_block<D: AsRef<[u8]>>(name: &str, block: &LockedBlock<D>) -> Value {
+    let (info, found) = (block.metadata(), block.statistics());
+    let fields = match fields(block, &info) {
+        Ok(fields) => value(&fields),
+        Err(error) => return json!({ "error": format!("{name}: {error}") }),
+    };
+    let mut report = json!({
+        "file": name,
+        "kind": info.kind.to_string(),
+        "keys": info.num_keys,
+        "estimated_keys": found.estimated_keys,
+        "bits_per_key": info.bits_per_key(),
+        "probes": info.probes,
+        "fill": found.fill_ratio,
+        "expected_false_positive_rate": block.expected_false_positive_rate(),
+        "payload_len_bytes": info.payload_len_bytes,
+        "block_len_bytes": info.block_len_bytes,
+        "partitions": info.num_partitions,
+        "hash": info.hash.kind.to_string(),
+        "hash_seed": info.hash.seed.0,
+        "table_id": hex(&info.table_id),
+        "fields": fields,
+    });
+    if let Some(fingerprint) = info.hash.fingerprint {
+        report["secret_fingerprint"] = json!(fingerprint.to_string());
+    }
+    report
+}
+
+fn of_index<R: crate::ReadAt>(name: &str, index: &filterblock_parquet::index::IndexReader<R>) -> Value {
+    let settings = index.settings();
+    let files = index.files().iter().map(|file| {
+        json!({
+            "path": file.identity.path.display().to_string(),
+            "source": file.identity.source.name(),
+            "keys": file.num_keys,
+        })
+    });
+    json!({
+        "file": name,
+        "column": settings.column,
+        "key_type": settings.key_type.to_string(),
+        "logical_type": settings.logical_type,
+        "fpr": settings.fpr,
+        "generation": index.generation(),
+        "rows": index.rows(),
+        "cells": index.cells(),
+        "index_len_bytes": index.len_bytes(),
+        "keys": index.files().iter().map(|file| file.num_keys).sum::<u64>(),
+        "files": files.collect::<Vec<_>>(),
+        "notes": ["the page cannot check whether the files have changed since they were indexed; the command can"],
+    })
+}
+
+fn of_foreign(opened: &Opened) -> Value {
+    let mut report = FileReport::new(opened.name.clone(), opened.kind(), opened.len_bytes);
+    let mut columns = Value::Null;
+    match &opened.content {
+        Content::LevelDb(table) => {
+            report.add_leveldb(table);
+            report.notes.extend(unusable_filters(table));
+        }
+        Content::RocksDb(table) => report.add_rocksdb(table),
+        Content::Parquet(file) => {
+            add_parquet(&mut report, file);
+            columns = columns_of(file);
+        }
+        Content::Raw(format, bytes) => report.add_raw(&format.info(bytes)),
+        Content::Block(_) | Content::Index(_) => {}
+    }
+    report.summarise();
+    let mut report = value(&report);
+    if !columns.is_null() {
+        report["columns"] = columns;
+    }
+    report
+}
+
+fn unusable_filters(table: &LevelDbTable<Vec<u8>>) -> Option<String> {
+    let (all, unusable @ 1..) = table.count_unusable_filters() else { return None };
+    Some(format!(
+        "{} of {} cannot be used, and answer \"maybe\": the filters are damaged, or of another seed, hash function or \
+         secret, which the page does not take",
+        thousands(unusable),
+        count(all, "filter"),
+    ))
+}
+
+/// Adds all filters. A filter that cannot be read becomes a note, because the others still answer.
+fn add_parquet(report: &mut FileReport, file: &Parquet) {
+    let chunks = file.metadata.column_chunks();
+    let mut notes = Vec::new();
+    for chunk in chunks {
+        let bytes = file.filter(chunk).unwrap_or_else(|why| {
+            notes.push(format!("{why}; its values may all be present"));
+            None
+        });
+        let filter = bytes.as_ref().and_then(|bytes| filterblock::foreign::parquet::ParquetBloom::parse(bytes).ok());
+        if !report.add_chunk(chunk, filter.as_ref()) {
+            break;
+        }
+    }
+    report.end_parquet(file.metadata.num_row_groups(), chunks.len());
+    let many = notes.len().saturating_sub(NAMED_MAX);
+    report.notes.extend(notes.into_iter().take(NAMED_MAX));
+    if many > 0 {
+        report.notes.push(format!("and {} more cannot be read", count(many as u64, "filter")));
+    }
+}
+
+/// Returns the distinct paths of columns with a filter.
+fn columns_of(file: &Parquet) -> Value {
+    let mut columns: Vec<&str> = Vec::new();
+    for chunk in file.metadata.column_chunks().iter().filter(|chunk| chunk.filter.is_some()) {
+        if !columns.contains(&chunk.path.as_str()) {
+            columns.push(&chunk.path);
+        }
+    }
+    json!(columns)
+}
+
+/// Checks the whole file, as `verify --json` does.
+pub(crate) fn verify(opened: &Opened) -> Value {
+    let sound = |walked: Value| json!({ "sound": true, "damage": null, "walked": walked });
+    let damaged = |why: String| json!({ "sound": false, "damage": why });
+    let walked = |result: Result<filterblock::foreign::Verified, filterblock::foreign::Error>| match result {
+        Ok(found) => sound(json!({ "blocks": found.blocks, "keys": found.keys, "denied_keys": found.denied_keys })),
+        Err(error) => damaged(error.to_string()),
+    };
+    match &opened.content {
+        // All checksums were verified at open.
+        Content::Block(_) => sound(json!({})),
+        Content::LevelDb(table) => walked(table.verify()),
+        Content::RocksDb(table) => walked(table.verify()),
+        Content::Raw(..) => sound(json!({ "note": "a bare filter has no checksums, so its bytes were not verified" })),
+        Content::Parquet(file) => {
+            let mut filters = 0;
+            for chunk in file.metadata.column_chunks() {
+                match file.filter(chunk) {
+                    Ok(found) => filters += u64::from(found.is_some()),
+                    Err(why) => return damaged(why),
+                }
+            }
+            sound(json!({ "filters": filters, "note": "Parquet has no checksums for filters" }))
+        }
+        Content::Index(index) => {
+            let (mut rows, mut first) = (0u64, None);
+            index.verify(|_, error| {
+                if let Some(error) = error {
+                    rows += 1;
+                    first.get_or_insert_with(|| error.to_string());
+                }
+            });
+            match first {
+                None => sound(json!({ "rows": index.rows() })),
+                Some(first) => damaged(format!("{} damaged: {first}", count(rows, "row"))),
+            }
+        }
+    }
+}

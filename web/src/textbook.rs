@@ -1,0 +1,145 @@
+//! The textbook Bloom filter of `m` bits, `n` keys and `k` probes: solves for any of keys, FPR,
+//! memory and probes, and shows the formula with its numbers.
+
+use filterblock::planning::{best_probes, bits_for, exact_rate, ideal_probes, least_rate, shortest};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::plan::number;
+
+/// The most probes that are tried.
+const MAX_PROBES: u32 = 100;
+/// The most probes in the plot.
+const PLOTTED_PROBES: u32 = 24;
+
+/// What is known, as text. Without `probes`, the best number is taken.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Question {
+    solve: Unknown,
+    keys: Option<String>,
+    fpr: Option<String>,
+    bits: Option<String>,
+    probes: Option<String>,
+}
+
+/// The number to solve for.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Unknown {
+    Keys,
+    Fpr,
+    Memory,
+    Probes,
+}
+
+/// The four numbers.
+struct Found {
+    keys: u64,
+    bits: u64,
+    probes: u32,
+    text: &'static str,
+    filled: String,
+}
+
+/// Answers with all four numbers, and the formula that gave the unknown one.
+pub(crate) fn answer(question: &Question) -> Result<Value, String> {
+    let needed = |name: &str, text: &Option<String>| text.clone().ok_or_else(|| format!("{name} is missing; give it"));
+    let keys = || number::<u64>("keys", &needed("keys", &question.keys)?).and_then(|keys| positive("keys", keys));
+    let bits = || number::<u64>("memory", &needed("memory", &question.bits)?).and_then(|bits| positive("memory", bits));
+    let fpr = || number::<f64>("FPR", &needed("FPR", &question.fpr)?).and_then(rate);
+    let probes = question.probes.as_deref().map(|text| number::<u32>("probes", text)).transpose()?;
+    if probes.is_some_and(|probes| !(1..=MAX_PROBES).contains(&probes)) {
+        return Err(format!("probes: expected 1 to {MAX_PROBES}; try 7"));
+    }
+    let found = match question.solve {
+        Unknown::Memory => memory(keys()?, fpr()?, probes)?,
+        Unknown::Fpr => fpr_of(keys()?, bits()?, probes),
+        Unknown::Keys => most_keys(bits()?, fpr()?, probes)?,
+        Unknown::Probes => best(keys()?, bits()?, question.fpr.is_some().then(fpr).transpose()?),
+    };
+    let Found { keys, bits, probes, text, filled } = found;
+    let bits_per_key = bits as f64 / keys as f64;
+    let points = (1..=PLOTTED_PROBES).map(|k| json!([k, exact_rate(keys, bits, k)]));
+    Ok(json!({
+        "keys": keys, "bits": bits, "probes": probes, "fpr": exact_rate(keys, bits, probes),
+        "bits_per_key": bits_per_key, "ideal_probes": ideal_probes(bits_per_key), "least_fpr": least_rate(bits_per_key),
+        "formula": { "text": text, "filled": filled }, "by_probes": points.collect::<Vec<_>>(),
+    }))
+}
+
+fn positive(name: &str, value: u64) -> Result<u64, String> {
+    if value > 0 { Ok(value) } else { Err(format!("{name}: expected at least 1; try 1000000")) }
+}
+
+fn rate(rate: f64) -> Result<f64, String> {
+    match rate > 0.0 && rate < 1.0 {
+        true => Ok(rate),
+        false => Err("FPR: expected a rate above 0 and below 1; try 0.01".to_owned()),
+    }
+}
+
+fn memory(keys: u64, fpr: f64, probes: Option<u32>) -> Result<Found, String> {
+    let (bits, probes) = match probes {
+        Some(probes) => (bits_for(keys, fpr, probes).ceil(), probes),
+        None => {
+            let shortest = shortest(keys, fpr).map_err(|error| error.to_string())?;
+            (shortest.bits as f64, shortest.probes)
+        }
+    };
+    if bits >= 9e18 {
+        return Err("memory: more than 2^63 bits; give a higher FPR, fewer keys or other probes".to_owned());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 9e18")]
+    let bits = bits.max(1.0) as u64;
+    let filled = format!("−{probes}·{keys} / ln(1 − {fpr}^(1/{probes})) = {bits} bits");
+    Ok(Found { keys, bits, probes, text: "m = −k·n / ln(1 − p^(1/k))", filled })
+}
+
+fn fpr_of(keys: u64, bits: u64, probes: Option<u32>) -> Found {
+    let probes = probes.unwrap_or_else(|| best_probes(keys, bits).min(MAX_PROBES));
+    let rate = exact_rate(keys, bits, probes);
+    let filled = format!("(1 − (1 − 1/{bits})^({probes}·{keys}))^{probes} = {rate:.6e}");
+    Found { keys, bits, probes, text: "p = (1 − (1 − 1/m)^(k·n))^k", filled }
+}
+
+fn most_keys(bits: u64, fpr: f64, probes: Option<u32>) -> Result<Found, String> {
+    let keys_of = |probes: u32| {
+        let set_share = fpr.powf(1.0 / f64::from(probes));
+        -(bits as f64) * (-set_share).ln_1p() / f64::from(probes)
+    };
+    let tried = probes.map_or(1..=MAX_PROBES, |probes| probes..=probes);
+    let most = tried.map(|probes| (keys_of(probes), probes)).max_by(|one, other| one.0.total_cmp(&other.0));
+    let (keys, probes) = most.filter(|(keys, _)| *keys >= 1.0).ok_or("keys: not even one; give more memory")?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the number of bits")]
+    let keys = keys as u64;
+    let filled = format!("−{bits}·ln(1 − {fpr}^(1/{probes})) / {probes} = {keys} keys");
+    Ok(Found { keys, bits, probes, text: "n = −m·ln(1 − p^(1/k)) / k", filled })
+}
+
+/// Returns the best number of probes, or the least that reaches the FPR.
+fn best(keys: u64, bits: u64, fpr: Option<f64>) -> Found {
+    let best = best_probes(keys, bits).min(MAX_PROBES);
+    let reaches = |&probes: &u32| fpr.is_some_and(|fpr| exact_rate(keys, bits, probes) <= fpr);
+    let ideal = ideal_probes(bits as f64 / keys as f64);
+    let filled = format!("({bits} / {keys})·ln 2 = {ideal:.4}");
+    match ((1..=best).find(reaches), fpr) {
+        (Some(probes), Some(fpr)) => Found {
+            keys,
+            bits,
+            probes,
+            text: "the least k with (1 − (1 − 1/m)^(k·n))^k ≤ p; lowest FPR at k = (m/n)·ln 2",
+            filled: format!("{probes} probes reach {fpr}; {filled}, so {best} are best"),
+        },
+        (None, Some(fpr)) => Found {
+            keys,
+            bits,
+            probes: best,
+            text: "k = (m/n)·ln 2",
+            filled: format!("{filled}; no number of probes reaches {fpr}, and {best} come closest"),
+        },
+        _ => {
+            Found { keys, bits, probes: best, text: "k = (m/n)·ln 2", filled: format!("{filled}, so {best} are best") }
+        }
+    }
+}
