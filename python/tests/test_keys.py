@@ -286,6 +286,12 @@ def test_numpy_void_keeps_all_bytes():
     same(list(values), [b"ab\0\0", b"abcd"])
 
 
+def test_numpy_texts_lose_nuls_at_the_end_as_numpy_says():
+    values = np.array(["ab\0", "\0", "a\0b"])
+    assert values.tolist() == ["ab", "", "a\0b"]
+    same(values, values.tolist())
+
+
 @pytest.mark.parametrize("order", "<>")
 def test_numpy_texts_are_utf8(order):
     values = np.array(["a", "", "käse", "\N{SNOWMAN}", "😀", "a\0b"], dtype=f"{order}U5")
