@@ -49,6 +49,9 @@ impl Bloom {
     }
 }
 
+/// The parts of a pickle: compressed bits, their number, capacity and error rate.
+type Parts<'py> = (Bound<'py, PyBytes>, u64, u64, f64);
+
 #[pymethods]
 impl Bloom {
     #[new]
@@ -216,7 +219,7 @@ impl Bloom {
         bits_of(py, &py.detach(|| self.read().clone()))
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, u64, u64, f64))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Parts<'py>)> {
         let (py, this) = (slf.py(), slf.get());
         let bytes = py.detach(|| this.read().compress());
         let arguments = (PyBytes::new(py, &bytes), this.num_bits(), this.capacity, this.error_rate);

@@ -1,16 +1,18 @@
 //! A Bloom filter in a file, with the names of the package `pybloomfiltermmap3`.
 
 use std::ffi::OsString;
+#[cfg(unix)]
 use std::fs;
 use std::mem;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use filterblock::variants::{self, Membership};
 use filterblock::{HashSeed, KeyHash, KeyHasher};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::bloom::bits_of;
 use crate::errors::{locked, of_io, of_variant};
@@ -30,14 +32,39 @@ pub struct FileFilter {
     filter: RwLock<Option<variants::FileFilter>>,
     hasher: KeyHasher,
     path: PathBuf,
-    /// The process that opened the file. A child that was forked from it shares its lock.
-    process: u32,
+    /// The process that opened the file, and the number of forks that led to it. A child that was forked
+    /// from it shares its lock.
+    process: (u32, u32),
+}
+
+/// The number of forks between the process that loaded the module and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+fn this_process() -> (u32, u32) {
+    (std::process::id(), FORKS.load(Ordering::Relaxed))
+}
+
+/// Counts a fork. Python calls it in each child.
+#[pyfunction]
+fn _forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Makes Python call [`_forked`], where processes can fork.
+pub fn count_forks(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let os = module.py().import("os")?;
+    if os.hasattr("register_at_fork")? {
+        let arguments = PyDict::new(module.py());
+        arguments.set_item("after_in_child", wrap_pyfunction!(_forked, module)?)?;
+        os.call_method("register_at_fork", (), Some(&arguments))?;
+    }
+    Ok(())
 }
 
 impl FileFilter {
     fn of(filter: variants::FileFilter) -> Self {
         let (hasher, path) = (KeyHasher::xxh3(filter.seed()), filter.path().to_path_buf());
-        Self { filter: RwLock::new(Some(filter)), hasher, path, process: std::process::id() }
+        Self { filter: RwLock::new(Some(filter)), hasher, path, process: this_process() }
     }
 
     /// Gives a new file its mode.
@@ -87,8 +114,14 @@ impl FileFilter {
         ))
     }
 
+    /// Does what [`check_process`](Self::check_process) does without a system call. It does not know of a
+    /// fork that Python did not make. Only `sync` and the like matter then, and they check everything.
+    fn check_forks(&self) -> PyResult<()> {
+        if self.process.1 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { self.check_process() }
+    }
+
     fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.process == this_process()
     }
 
     fn hash(&self, key: &Bound<'_, PyAny>) -> PyResult<KeyHash> {
@@ -158,7 +191,7 @@ impl FileFilter {
     /// `sync`.
     fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let hash = self.hash(key)?;
-        self.check_process()?;
+        self.check_forks()?;
         let added = self.read_here(|filter| filter.insert_hash(hash));
         added.ok_or_else(closed)?.map(|is_new| !is_new).map_err(of_variant)
     }

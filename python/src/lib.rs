@@ -47,6 +47,7 @@ mod _filterblock {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::file_filter::count_forks(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -49,7 +49,11 @@ def test_copies_and_pickles_are_equal_and_apart():
         other.clear()
         assert "key-1" not in other and "key-1" in bloom and len(other) == 0 and other
     template = bloom.copy_template()
-    assert template.bit_count == 0 and (template.union(bloom) is template) and template.data_array == bloom.data_array
+    assert (
+        template.bit_count == 0
+        and (template.union(bloom) is template)
+        and template.data_array == bloom.data_array
+    )
 
 
 def test_damaged_pickles_raise():

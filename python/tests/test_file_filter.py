@@ -45,7 +45,9 @@ def test_properties(path):
     assert filter.filename == str(path) and filter.num_bits == 8 * len(filter.data_array) and filter
     assert repr(filter) == f"<FileFilter capacity: 1000, error: 0.010, num_hashes: {filter.num_hashes}>"
     filter.add("a")
-    assert filter.bit_count == filter.num_hashes and filter.approx_len == 1 and filter.expected_error_rate < 1e-6
+    assert (
+        filter.bit_count == filter.num_hashes and filter.approx_len == 1 and filter.expected_error_rate < 1e-6
+    )
     for seeds in ([], [1, 2], ["a"], [-1], [2**64], [1.5]):
         with pytest.raises(ValueError):
             FileFilter(10, 0.1, path.with_name("other"), hash_seeds=seeds)
@@ -77,7 +79,13 @@ def test_a_reader_changes_nothing(path):
     reader = FileFilter.open(path, "r")
     other = reader.copy(path.with_name("other"))
     assert reader.read_only
-    changes = [lambda: reader.add("a"), lambda: reader.update(["a"]), lambda: reader.update([]), reader.sync, reader.clear]
+    changes = [
+        lambda: reader.add("a"),
+        lambda: reader.update(["a"]),
+        lambda: reader.update([]),
+        reader.sync,
+        reader.clear,
+    ]
     changes += [lambda: reader.union(other), lambda: reader.intersection(other), reader.clear_all]
     for change in changes:
         with pytest.raises(ReadOnlyError):
@@ -90,24 +98,45 @@ def test_a_closed_filter_raises(path):
     filter = full(path)
     filter.close()
     filter.close()
-    for call in (lambda: "a" in filter, lambda: filter.add("a"), lambda: filter.update(["a"]), filter.sync, filter.clear):
+    for call in (
+        lambda: "a" in filter,
+        lambda: filter.add("a"),
+        lambda: filter.update(["a"]),
+        filter.sync,
+        filter.clear,
+    ):
         with pytest.raises(ValueError, match="closed"):
             call()
-    for call in (lambda: filter.contains_many(["a"]), lambda: len(filter), lambda: filter.capacity, filter.to_base64):
+    for call in (
+        lambda: filter.contains_many(["a"]),
+        lambda: len(filter),
+        lambda: filter.capacity,
+        filter.to_base64,
+    ):
         with pytest.raises(ValueError, match="closed"):
             call()
 
 
 def test_copies_templates_and_texts(path):
     filter = full(path)
-    for other in (filter.copy(path.with_name("copy")), FileFilter.from_base64(path.with_name("text"), filter.to_base64())):
+    for other in (
+        filter.copy(path.with_name("copy")),
+        FileFilter.from_base64(path.with_name("text"), filter.to_base64()),
+    ):
         assert other.data_array == filter.data_array and len(other) == len(filter) and not other.read_only
     template = filter.copy_template(path.with_name("template"))
-    assert template.bit_count == 0 and template.union(filter) is template and template.contains_many(KEYS).all()
+    assert (
+        template.bit_count == 0 and template.union(filter) is template and template.contains_many(KEYS).all()
+    )
     with pytest.raises(FileExistsError):
         filter.copy(path.with_name("copy"))
     text = filter.to_base64()
-    for wrong in (text[:-8], "A" + text[1:], "", text[:1000] + ("A" if text[1000] != "A" else "B") + text[1001:]):
+    for wrong in (
+        text[:-8],
+        "A" + text[1:],
+        "",
+        text[:1000] + ("A" if text[1000] != "A" else "B") + text[1001:],
+    ):
         with pytest.raises(DamagedError):
             FileFilter.from_base64(path.with_name("wrong"), wrong)
     assert not path.with_name("wrong").exists()
@@ -127,7 +156,10 @@ def test_set_algebra(path):
     right.clear()
     assert right.bit_count == 0 and len(right) == 0
     assert FileFilter.open(path.with_name("right"), "r").bit_count == 0
-    for other in (FileFilter(900, 0.001, path.with_name("1")), FileFilter(1000, 0.001, path.with_name("2"), hash_seeds=[1])):
+    for other in (
+        FileFilter(900, 0.001, path.with_name("1")),
+        FileFilter(1000, 0.001, path.with_name("2"), hash_seeds=[1]),
+    ):
         for combine in (left.union, left.intersection):
             with pytest.raises(ValueError):
                 combine(other)
@@ -165,11 +197,19 @@ def test_a_file_that_another_program_changes_is_not_written(path):
 
 # Processes ----------------------------------------------------------------------------------------------
 
-TRY_TO_OPEN = "import sys, filterblock\ntry: filterblock.FileFilter.open(sys.argv[1])\nexcept filterblock.LockedError: print('locked')\n"
+TRY_TO_OPEN = """
+import sys, filterblock
+try:
+    filterblock.FileFilter.open(sys.argv[1])
+except filterblock.LockedError:
+    print("locked")
+"""
 
 
 def other_process(path):
-    done = subprocess.run([sys.executable, "-c", TRY_TO_OPEN, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", TRY_TO_OPEN, str(path)], capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -229,7 +269,10 @@ def read_until_full(path, count):
 
 def test_readers_see_every_synced_key_while_a_writer_adds(path):
     filter = FileFilter(20_000, 0.01, path)
-    readers = [multiprocessing.get_context("spawn").Process(target=read_until_full, args=(path, 20_000)) for _ in range(2)]
+    readers = [
+        multiprocessing.get_context("spawn").Process(target=read_until_full, args=(path, 20_000))
+        for _ in range(2)
+    ]
     for reader in readers:
         reader.start()
     for start in range(0, 20_000, 500):

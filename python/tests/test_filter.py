@@ -14,7 +14,14 @@ import pytest
 from filterblock import DamagedError, Filter, SecretError, UnexpectedError, UnsupportedError
 
 KEYS = [f"key-{number}" for number in range(2000)]
-SPECS = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "ribbon:8", "bumped-ribbon:8"]
+SPECS = [
+    "bloom:10",
+    "blocked-bloom:10",
+    "split-block:10",
+    "split-block-512:10",
+    "ribbon:8",
+    "bumped-ribbon:8",
+]
 SPECS += ["binary-fuse:8", "full", "grafite:fpr=0.01"]
 GOLDEN = pathlib.Path(__file__).parents[2] / "tests/golden"
 
@@ -23,7 +30,12 @@ GOLDEN = pathlib.Path(__file__).parents[2] / "tests/golden"
 def test_every_kind_holds_its_keys_in_memory_and_in_a_file(spec, tmp_path):
     built = Filter.build(KEYS, spec)
     built.save(tmp_path / "filter")
-    filters = [built, Filter.from_bytes(built.to_bytes()), pickle.loads(pickle.dumps(built)), copy.deepcopy(built)]
+    filters = [
+        built,
+        Filter.from_bytes(built.to_bytes()),
+        pickle.loads(pickle.dumps(built)),
+        copy.deepcopy(built),
+    ]
     filters += [Filter.open(tmp_path / "filter", mapped=mapped) for mapped in (True, False)]
     absent = [f"no-{number}" for number in range(5000)]
     for filter in filters:
@@ -167,7 +179,11 @@ def test_cut_and_foreign_files_raise(tmp_path):
         Filter.open(tmp_path / "text")
     assert raised.value.path == tmp_path / "text" and isinstance(raised.value, ValueError)
     again = pickle.loads(pickle.dumps(raised.value))
-    assert (str(again), again.offset, again.field) == (str(raised.value), raised.value.offset, raised.value.field)
+    assert (str(again), again.offset, again.field) == (
+        str(raised.value),
+        raised.value.offset,
+        raised.value.field,
+    )
 
 
 def test_verify_finds_damage_that_came_after_the_open(tmp_path):
@@ -239,7 +255,11 @@ def test_merged_filters_hold_the_keys_of_all(spec):
 
 def test_filters_that_are_not_alike_are_not_merged():
     one = alike(range(1000), "bloom:10")
-    for other in (alike(range(1000), "bloom:10", seed=1), alike(range(5000), "bloom:10"), alike(range(1000), "bloom:12")):
+    for other in (
+        alike(range(1000), "bloom:10", seed=1),
+        alike(range(5000), "bloom:10"),
+        alike(range(1000), "bloom:12"),
+    ):
         with pytest.raises(ValueError):
             Filter.merge([one, other])
         with pytest.raises(ValueError):
@@ -255,7 +275,9 @@ def test_filters_that_are_not_alike_are_not_merged():
 def test_ranges_are_asked_by_bytes_in_order():
     keys = [f"user{number:04}" for number in range(0, 1000, 100)]
     for filter in (Filter.build(keys, "grafite:fpr=0.001"), Filter.build(keys, ranges="grafite:fpr=0.001")):
-        assert filter.may_contain_range("user0100", "user0150") and filter.may_contain_range(b"user0050", "user0100")
+        assert filter.may_contain_range("user0100", "user0150") and filter.may_contain_range(
+            b"user0050", "user0100"
+        )
         assert filter.may_contain_range() and filter.may_contain_range(low="user0900")
         assert not filter.may_contain_range("user0901", "user0950") and not filter.may_contain_range(low="v")
         with pytest.raises(ValueError):

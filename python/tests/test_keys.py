@@ -22,11 +22,26 @@ import pyarrow as pa
 import pytest
 from filterblock import Bloom, Filter, key_bytes
 
-INTEGERS = [0, 1, -1, 127, -128, 255, 256, 2**31 - 1, -(2**31), 2**32 - 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1]
+INTEGERS = [
+    0,
+    1,
+    -1,
+    127,
+    -128,
+    255,
+    256,
+    2**31 - 1,
+    -(2**31),
+    2**32 - 1,
+    2**63 - 1,
+    -(2**63),
+    2**63,
+    2**64 - 1,
+]
 
 
 def added(keys):
-    """The bytes that `keys` add, seen from outside: a filter of them, which is the same for the same bytes."""
+    """A filter of the keys. It has the same bytes for the same bytes of keys."""
     return Filter.build(keys, "binary-fuse:16").to_bytes()
 
 
@@ -233,7 +248,14 @@ def test_numpy_integers_of_every_width_and_byte_order(code, order):
 
 def test_numpy_arrays_of_any_stride():
     numbers = np.arange(100)
-    for view in (numbers[::2], numbers[::-1], numbers[::-3], numbers[10:20], numbers[:0], numbers.reshape(10, 10)[:, 3]):
+    for view in (
+        numbers[::2],
+        numbers[::-1],
+        numbers[::-3],
+        numbers[10:20],
+        numbers[:0],
+        numbers.reshape(10, 10)[:, 3],
+    ):
         same(view, [int(number) for number in view])
     field = np.zeros(5, dtype=[("a", "u1"), ("b", ">i4")])
     field["b"] = range(5)
@@ -325,7 +347,17 @@ def test_memoryviews_of_numbers():
 
 def test_one_key_is_not_taken_for_many():
     filter = Filter.build(["a"])
-    for keys in ("abc", b"abc", bytearray(b"abc"), memoryview(b"abc"), np.str_("abc"), np.bytes_(b"abc"), 5, None, 1.5):
+    for keys in (
+        "abc",
+        b"abc",
+        bytearray(b"abc"),
+        memoryview(b"abc"),
+        np.str_("abc"),
+        np.bytes_(b"abc"),
+        5,
+        None,
+        1.5,
+    ):
         for many in (filter.contains_many, Filter.build, Bloom(10).update):
             with pytest.raises(TypeError):
                 many(keys)
@@ -333,7 +365,12 @@ def test_one_key_is_not_taken_for_many():
 
 def test_bytes_of_keys_of_one_width():
     keys = [struct.pack(">Q", number) for number in range(100)]
-    for data in (b"".join(keys), bytearray(b"".join(keys)), memoryview(b"".join(keys)), np.frombuffer(b"".join(keys), "u1")):
+    for data in (
+        b"".join(keys),
+        bytearray(b"".join(keys)),
+        memoryview(b"".join(keys)),
+        np.frombuffer(b"".join(keys), "u1"),
+    ):
         assert Filter.build(data, "binary-fuse:16", width=8).to_bytes() == added(keys)
     for data, width in ((b"abc", 2), (b"abc", 0), (b"abc", 2**62)):
         with pytest.raises(ValueError):
@@ -349,7 +386,14 @@ def test_bytes_of_keys_of_one_width():
 
 def test_iterables_of_every_kind():
     keys = ["a", b"b", 3]
-    for many in (tuple(keys), set(keys), dict.fromkeys(keys), iter(keys), (key for key in keys), dict.fromkeys(keys).keys()):
+    for many in (
+        tuple(keys),
+        set(keys),
+        dict.fromkeys(keys),
+        iter(keys),
+        (key for key in keys),
+        dict.fromkeys(keys).keys(),
+    ):
         same(many, keys)
     same(range(1000), np.arange(1000))
 
@@ -374,7 +418,16 @@ def test_an_exception_of_an_iterable_passes_through():
 
 # Arrow --------------------------------------------------------------------------------------------------
 
-ARROW_INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+ARROW_INTEGERS = [
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.uint32(),
+    pa.uint64(),
+]
 TEXTS = ["a", "", "käse", "a longer text than twelve bytes", "a\0b"]
 BINARIES = [text.encode() for text in TEXTS]
 
@@ -417,7 +470,9 @@ def test_arrow_bytes_of_one_width_and_truth_values():
 
 
 @pytest.mark.parametrize("index", [pa.int8(), pa.uint8(), pa.int32(), pa.int64(), pa.uint64()], ids=str)
-@pytest.mark.parametrize("values", [TEXTS, BINARIES, [1, 2, -1, 4, 5], [True, False] * 3], ids=["str", "bytes", "int", "bool"])
+@pytest.mark.parametrize(
+    "values", [TEXTS, BINARIES, [1, 2, -1, 4, 5], [True, False] * 3], ids=["str", "bytes", "int", "bool"]
+)
 def test_arrow_dictionaries(index, values):
     indices = pa.array([1, 0, 1, 2 % len(set(values)), 0, 1], index)
     for array_ in variants(pa.DictionaryArray.from_arrays(indices, pa.array(list(dict.fromkeys(values))))):
@@ -509,8 +564,53 @@ def test_arrays_of_every_length_are_answered_in_order():
     for length in [0, 1, 2, 1023, 1024, 1025, 2048, 5000]:
         numbers = np.arange(length)
         expected = [number in present for number in numbers.tolist()]
-        for keys in (numbers, numbers.tolist(), pa.array(numbers), numbers.astype(">i4"), (int(n) for n in numbers)):
+        for keys in (
+            numbers,
+            numbers.tolist(),
+            pa.array(numbers),
+            numbers.astype(">i4"),
+            (int(n) for n in numbers),
+        ):
             answers = present.contains_many(keys)
             assert answers.dtype == np.bool_ and answers.shape == (length,) and answers.flags.writeable
             assert answers.tolist() == expected
             assert all(expected[::3])
+
+
+# Other libraries ----------------------------------------------------------------------------------------
+
+
+def test_series_of_polars():
+    import polars
+
+    same(polars.Series(["a", "käse"]), ["a", "käse"])
+    same(polars.Series([1, -1, 2**40]), [1, -1, 2**40])
+    same(polars.Series(["a", "b", "a"], dtype=polars.Categorical), ["a", "b"])
+    same(polars.Series([b"a\0"]), [b"a\0"])
+    same(polars.Series([True, False]), [1, 0])
+    for values in (
+        polars.Series([1.0]),
+        polars.Series([1, None]),
+        polars.Series([datetime.date(2020, 1, 1)]),
+    ):
+        with pytest.raises(TypeError):
+            Filter.build(values)
+    with pytest.raises(TypeError):
+        Filter.build(polars.DataFrame({"a": [1]}))
+
+
+def test_series_of_pandas():
+    import pandas
+
+    same(pandas.Series([1, -1, 2**40]), [1, -1, 2**40])
+    same(pandas.Series([True, False]), [1, 0])
+    same(pandas.Index(["a", "b"]), ["a", "b"])
+    for dtype in (object, "str", "category", "string"):
+        same(pandas.Series(["a", "käse", "a"], dtype=dtype), ["a", "käse"])
+    same(pandas.Series([1, 2], dtype="Int64"), [1, 2])
+    same(pandas.Series([1, 2, 3])[::-2], [3, 1])
+    missing = [pandas.Series(["a", None], dtype=dtype) for dtype in (object, "str", "string", "category")]
+    missing += [pandas.Series([1, None]), pandas.Series([1, None], dtype="Int64")]
+    for values in [*missing, pandas.Series([1.0]), pandas.Series(pandas.to_datetime(["2020-01-01"]))]:
+        with pytest.raises(TypeError):
+            Filter.build(values)

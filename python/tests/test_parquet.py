@@ -36,7 +36,9 @@ COLUMNS = {
 def plain(tmp_path_factory):
     """A file without filters."""
     path = tmp_path_factory.mktemp("parquet") / "plain.parquet"
-    columns = {name: pa.array([value(i) for i in range(ROWS)], kind) for name, (kind, value) in COLUMNS.items()}
+    columns = {
+        name: pa.array([value(i) for i in range(ROWS)], kind) for name, (kind, value) in COLUMNS.items()
+    }
     columns["bool"] = pa.array([i % 2 == 0 for i in range(ROWS)])
     pq.write_table(pa.table(columns), path, row_group_size=GROUP)
     return path
@@ -60,7 +62,11 @@ def test_added_filters_keep_the_data_and_deny_no_value(plain, filtered):
         if chunk["column"] == "bool":
             assert chunk["state"] == "missing"
             continue
-        assert chunk["false_negatives"] == 0 and chunk["state"] in ("right", "oversized") and chunk["unread"] is None
+        assert (
+            chunk["false_negatives"] == 0
+            and chunk["state"] in ("right", "oversized")
+            and chunk["unread"] is None
+        )
     assert {chunk["state"] for chunk in parquet.check(plain, ["i64"])} == {"missing"}
     assert sorted(parquet.ParquetFile.open(filtered).columns) == sorted(COLUMNS)
 
@@ -80,7 +86,12 @@ def test_row_groups_that_may_hold_a_value(name, filtered):
 def test_values_of_times_and_decimals_are_given_as_stored_bytes(filtered):
     file = parquet.ParquetFile.open(filtered)
     assert 1 in file.row_groups("date", struct.pack("<i", 1500))
-    for column, value in (("date", 1500), ("date", datetime.date(2020, 1, 1)), ("dec", 5), ("dec", decimal.Decimal(5))):
+    for column, value in (
+        ("date", 1500),
+        ("date", datetime.date(2020, 1, 1)),
+        ("dec", 5),
+        ("dec", decimal.Decimal(5)),
+    ):
         with pytest.raises(TypeError):
             file.row_groups(column, value)
 
@@ -167,7 +178,10 @@ def test_outputs_are_complete_or_absent(plain, tmp_path):
     assert len(parquet.add(plain, out, ["i64", "i64"], overwrite=True)) == 3
     assert parquet.add(out, tmp_path / "same", ["i64"]) == []
     assert (tmp_path / "same").read_bytes() == out.read_bytes()
-    assert len(parquet.add(out, tmp_path / "again", ["i64"], replace=True, bits_per_value=20, exact_size=True)) == 3
+    assert (
+        len(parquet.add(out, tmp_path / "again", ["i64"], replace=True, bits_per_value=20, exact_size=True))
+        == 3
+    )
 
 
 def test_damage_raises_with_field_and_offset(filtered, tmp_path):
@@ -188,7 +202,11 @@ def test_damage_raises_with_field_and_offset(filtered, tmp_path):
     assert parquet.check(damaged, ["i64"], values=True)[0]["false_negatives"] > 0
     for wrong in (data[:-1], data[:100], b"", b"PAR1" * 5):
         damaged.write_bytes(wrong)
-        for call in (parquet.ParquetFile.open, parquet.check, lambda path: parquet.add(path, tmp_path / "new", ["i64"])):
+        for call in (
+            parquet.ParquetFile.open,
+            parquet.check,
+            lambda path: parquet.add(path, tmp_path / "new", ["i64"]),
+        ):
             with pytest.raises((filterblock.Error, OSError)):
                 call(damaged)
     assert os.listdir(tmp_path) == ["damaged"]

@@ -1,4 +1,4 @@
-"""Tables of LevelDB and RocksDB answer as their engines do. The files and answers are those of tests/golden."""
+"""Tables of LevelDB and RocksDB answer as their engines do: the files and answers of tests/golden."""
 
 import json
 import pathlib
@@ -10,7 +10,12 @@ import pytest
 from filterblock import DamagedError, LevelDbTable, RocksDbTable, SecretError
 
 FOREIGN = pathlib.Path(__file__).parents[2] / "tests/golden/foreign"
-FOLDERS = {"leveldb": LevelDbTable, "rocksdb-7.8.3": RocksDbTable, "rocksdb-9.8.4": RocksDbTable, "rocksdb-11.8.1": RocksDbTable}
+FOLDERS = {
+    "leveldb": LevelDbTable,
+    "rocksdb-7.8.3": RocksDbTable,
+    "rocksdb-9.8.4": RocksDbTable,
+    "rocksdb-11.8.1": RocksDbTable,
+}
 
 
 def cases():
@@ -31,7 +36,7 @@ def read_answers(path):
     return "".join(line for line in lines if not line.startswith("#"))
 
 
-@pytest.mark.parametrize(("table", "folder", "case"), cases())
+@pytest.mark.parametrize(("table", "folder", "case"), list(cases()))
 def test_answers_are_those_of_the_engine(table, folder, case):
     opened = table.open(folder / case["file"], mapped=False)
     keys = [key(case["keys"], number) for number in range(case["n"])]
@@ -45,7 +50,9 @@ def test_answers_are_those_of_the_engine(table, folder, case):
     absent = [key(case["keys"], base) + b"~%d" % number for number, base in enumerate(bases)]
     expected = read_answers(answers)
     found = opened.contains_many(absent).tolist()
-    assert all(known == "-" or (known == "1") == answer for known, answer in zip(expected, found, strict=True))
+    assert all(
+        known == "-" or (known == "1") == answer for known, answer in zip(expected, found, strict=True)
+    )
 
 
 def test_a_table_of_a_database_and_its_key_form():
@@ -66,10 +73,21 @@ def test_integers_are_refused_because_no_file_says_how_they_are_stored():
                 wrong in table  # noqa: B015
             with pytest.raises(TypeError):
                 table.contains_many([wrong])
-        for many in (np.arange(3), pa.array([1]), pa.array([True]), pa.array([1]).dictionary_encode(), range(3)):
+        for many in (
+            np.arange(3),
+            pa.array([1]),
+            pa.array([True]),
+            pa.array([1]).dictionary_encode(),
+            range(3),
+        ):
             with pytest.raises(TypeError):
                 table.contains_many(many)
-        for many in (np.array(["key-00000001"]), np.array([b"key"]), pa.array(["key"]), [bytearray(b"key"), "key"]):
+        for many in (
+            np.array(["key-00000001"]),
+            np.array([b"key"]),
+            pa.array(["key"]),
+            [bytearray(b"key"), "key"],
+        ):
             assert table.contains_many(many).shape == (len(many),)
 
 
@@ -81,7 +99,10 @@ def test_filters_of_filterblock_in_tables_of_rocksdb():
     for path in tables:
         secret = b"0123456789abcdef" if "secret" in path.name else None
         opened = RocksDbTable.open(path, secret=secret)
-        assert opened.contains_many(keys).all() and opened.contains_many([f"no-{key}" for key in keys]).mean() < 0.1
+        assert (
+            opened.contains_many(keys).all()
+            and opened.contains_many([f"no-{key}" for key in keys]).mean() < 0.1
+        )
         if secret:
             assert RocksDbTable.open(path).contains_many(["no"]).all()  # "maybe" without the secret
             with pytest.raises(SecretError):

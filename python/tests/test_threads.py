@@ -4,6 +4,7 @@ import sys
 import threading
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from filterblock import Bloom, FileFilter, Filter
 
@@ -111,3 +112,36 @@ def test_a_filter_that_is_closed_by_another_thread_never_denies(tmp_path):
                 assert "closed" in str(error)
 
         run(ask)
+
+
+@pytest.mark.parametrize("kind", ["buffer", "arrow", "add"])
+def test_arrays_are_read_without_the_gil(kind):
+    """A thread that waits for the GIL runs while the main thread is inside of one call.
+
+    With this switch interval no thread gives the GIL up by itself.
+    """
+    numbers = np.arange(3_000_000)
+    filter, bloom = Filter.build(numbers[:10]), Bloom(len(numbers))
+    keys = pa.array(numbers) if kind == "arrow" else numbers
+    work = bloom.update if kind == "add" else filter.contains_many
+    for _ in range(20):
+        seen, go, ready = [], threading.Event(), threading.Event()
+
+        def wait(seen=seen, go=go, ready=ready):
+            ready.set()
+            go.wait()
+            seen.append(1)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        ready.wait()
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1000)
+        go.set()
+        work(keys)
+        ran = bool(seen)
+        sys.setswitchinterval(before)
+        thread.join()
+        if ran:
+            return
+    pytest.fail("no thread ran during the call")

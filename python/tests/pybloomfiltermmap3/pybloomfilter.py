@@ -112,7 +112,9 @@ class BloomFilter:
         if type(self._filter) is not type(other._filter):
             if getattr(self._filter, "read_only", False):
                 self._filter.sync()  # raises
-            raise ValueError("a filter in a file and a filter in memory are not united; use copies of one template")
+            raise ValueError(
+                "a filter in a file and a filter in memory are not united; use copies of one template"
+            )
         getattr(self._filter, name)(other._filter)
 
     __ior__, __iand__ = union, intersection
@@ -153,6 +155,14 @@ class BloomFilter:
         return int.from_bytes(self._filter.data_array, "big")
 
     def __getattr__(self, name):
-        if name in ("capacity", "error_rate", "num_hashes", "num_bits", "bit_count", "data_array", "approx_len"):
+        if name in (
+            "capacity",
+            "error_rate",
+            "num_hashes",
+            "num_bits",
+            "bit_count",
+            "data_array",
+            "approx_len",
+        ):
             return getattr(self._filter, name)
         raise AttributeError(name)
