@@ -183,9 +183,9 @@ impl FilterSpec {
     }
 }
 
-/// Why no filter of so many keys reaches the rate, even with more bits.
+/// The reason why no filter of this number of keys reaches the FPR, even with more bits.
 pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so n keys have a false-positive rate of at least n / 2^64; \
-                                       use a higher rate, or filters of fewer keys";
+                                       use a higher FPR, or filters of fewer keys";
 
 /// Returns the error of a filter of `spec` that does not fit in memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {

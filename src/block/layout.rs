@@ -105,7 +105,7 @@ const _: () = assert!(PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BY
 /// the first byte of the 17th page.
 const _: () = assert!((17 * PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES) * 500 <= 16 * PAGE_LEN_BYTES + 1);
 
-/// What was hashed into a filter.
+/// The parts of keys that were added to a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Added {
     /// Whole keys. The filter may be asked for keys.

@@ -7,7 +7,7 @@ use super::reader::FilterBlock;
 use crate::error::Error;
 use crate::hash::KeyHash;
 
-/// What the filter of a table says about a key.
+/// The answer of a table's filter for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The key is not in the table.

@@ -122,7 +122,7 @@ impl DLeft {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`DLeft::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`DLeft::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`DLeft::insert`].

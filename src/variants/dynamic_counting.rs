@@ -83,7 +83,7 @@ impl DynamicCounting {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`DynamicCounting::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`DynamicCounting::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`DynamicCounting::insert`].

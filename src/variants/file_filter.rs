@@ -200,7 +200,7 @@ impl FileFilter {
         self.insert_hash(KeyHash::of(key, self.header.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`FileFilter::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`FileFilter::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::insert`].

@@ -70,7 +70,7 @@ impl Partitioned {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Partitioned::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Partitioned::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> bool {
         let before = self.ones;
         for bit in positions(hash, self.slice_bits, self.slices) {

@@ -24,7 +24,7 @@ use super::{Membership, Partitioned};
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::error::{Error, Result};
 
-/// How the stages of a [`Scalable`] filter grow.
+/// The growth of the stages of a [`Scalable`] filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Growth {
     /// `s`: the capacity of each stage as a multiple of the previous stage, 1 to 1024. Usual values
@@ -84,7 +84,7 @@ impl Scalable {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Scalable::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Scalable::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`Scalable::insert`].

@@ -115,7 +115,7 @@ impl Stable {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Stable::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Stable::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> bool {
         let is_new = !self.may_contain_hash(hash);
         let mut cell = reduce(self.next_random(), self.shape.cells);

@@ -52,7 +52,7 @@ impl Random {
     }
 }
 
-/// Which share of the queries asks for present keys.
+/// The share of queries that ask for present keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mix {
     /// Absent keys.

@@ -91,11 +91,11 @@ pub struct Report {
 /// How the entries of a store lie on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// As automatic compaction left them.
+    /// Automatic compaction placed the entries. No manual compaction follows.
     AsFallen,
-    /// Compacted into one run.
+    /// A manual compaction made one run of all entries.
     Compacted,
-    /// This number of overlapping runs, without compaction.
+    /// The store has this number of overlapping runs, and compaction is off.
     Runs(usize),
 }
 

@@ -12,7 +12,7 @@ use librocksdb_sys::rocksdb_block_based_table_options_t;
 /// The longest message of an error, with the zero byte at its end.
 const MESSAGE_LEN: usize = 1024;
 
-/// Which filter each SST gets, and how keys are hashed. A spec is text such as `blocked-bloom:10`
+/// The filter of each SST, and the hash function of keys. A spec is text such as `blocked-bloom:10`
 /// (bits per key) or `bumped-ribbon:fpr=0.01`. The spec `none` makes no filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -50,7 +50,7 @@ impl Default for Settings {
     }
 }
 
-/// What a policy did.
+/// The counts of a policy.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {

@@ -84,7 +84,7 @@ fn all_set(simd: impl Simd, blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool
 /// A split-block Bloom filter, read in place.
 #[derive(Debug, Clone, Copy)]
 pub struct ParquetBloom<'a> {
-    /// Empty if every value must pass.
+    /// The blocks of the filter. Without blocks, every answer is "maybe".
     blocks: &'a [[u8; BLOCK_LEN_BYTES]],
     len: usize,
     kernel: Kernel,
@@ -242,8 +242,8 @@ impl ParquetBloomBuilder {
         self.add_hashes(&[hash]);
     }
 
-    /// Adds the values with these [`ParquetBloom::hash`]es. Many hashes at once take a third of the
-    /// time.
+    /// Adds the values with these [`ParquetBloom::hash`]es. One call with many hashes takes a third
+    /// of the time of one call per hash.
     pub fn add_hashes(&mut self, hashes: &[u64]) {
         Kernel::new(Isa::detect()).set(self.bits.as_chunks_mut().0, hashes);
     }
@@ -273,8 +273,8 @@ impl ParquetBloomBuilder {
         self.join(1 << halvings);
     }
 
-    /// Folds the filter to `num_blocks` blocks: the filter that a builder of so many blocks would
-    /// have made. It needs no further memory.
+    /// Folds the filter to `num_blocks` blocks: the filter that a builder of `num_blocks` blocks
+    /// would have made. It needs no further memory.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the present number of blocks is no multiple of `num_blocks`.

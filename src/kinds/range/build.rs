@@ -69,7 +69,8 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
 struct Spread {
     first: u128,
     last: u128,
-    /// For each number of bits, the neighbours whose integers differ in exactly so many low bits.
+    /// For each number of bits, the neighbours whose integers differ in exactly that number of low
+    /// bits.
     differing_bits: [u64; 129],
 }
 
@@ -140,7 +141,7 @@ pub(super) fn range_len(budget: Budget) -> u64 {
     if budget.range_len == 0 { SCAN_CELLS } else { budget.range_len }
 }
 
-/// Returns the largest universe whose codes take at most so many bits.
+/// Returns the largest universe whose codes take at most `max_len_bits` bits.
 pub(super) fn largest_universe(num_codes: u64, max_len_bits: u128) -> u64 {
     let len = |universe| len_bits(num_codes, universe, EliasFano::best_low_bits(num_codes, universe));
     let (mut low, mut high) = (1, MAX_CODES);

@@ -45,7 +45,7 @@ fn filters(rows: &[Row]) -> Vec<&str> {
     names
 }
 
-/// Which rows a cell comes from.
+/// The rows whose measurements a cell shows.
 #[derive(Clone, Copy)]
 struct At<'a> {
     filter: &'a str,

@@ -95,7 +95,7 @@ fn kind(column: &Leaf) -> Option<Kind> {
     Some(kind)
 }
 
-/// What the logical type, or the converted type of an older writer, says.
+/// The logical type of a column, or the converted type of an older writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Annotation {
     Nothing,

@@ -7,7 +7,7 @@ use parquet::schema::types::ColumnDescriptor;
 /// The number of hashes that the caller gets at once.
 const BATCH: usize = 1024;
 
-/// How the values of a column become hashes.
+/// The method that hashes the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Values of this length, hashed as they are.

@@ -34,7 +34,7 @@ const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 /// length.
 const SEARCH_BUDGET_BYTES: u64 = 16 << 20;
 
-/// What to do about damage in the middle of a log.
+/// The behaviour of recovery if the middle of a log is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LogRecovery {
     /// Damage is an error.

@@ -36,7 +36,7 @@ const ENGINE_MAGICS: [(u64, &str); 6] = [
     (0xb3aa_9ff0_b3aa_9ff0, "an SST file of Pebble"),
 ];
 
-/// How the content of every `CURRENT` begins.
+/// The first bytes of every `CURRENT`.
 const CURRENT_PREFIX: &[u8] = b"MANIFEST-";
 
 const TEXT: &str = "a text file";

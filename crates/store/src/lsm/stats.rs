@@ -81,7 +81,7 @@ counters! {
     }
 }
 counters! {
-    /// What gets did on one level, apart from the queries of filters.
+    /// The reads of gets on one level, without the queries of filters.
     ReadTally, ReadCounters {
         block_reads,
         block_read_bytes,
@@ -209,7 +209,7 @@ pub(super) struct Stall<'a>(&'a Counters, Instant);
 impl Drop for Stall<'_> {
     fn drop(&mut self) {
         let mut stalls = lock(&self.0.stalls);
-        // Of two stalls with equal beginnings, either may go.
+        // If two stalls began at the same time, either entry may be removed.
         if let Some(place) = stalls.iter().position(|start| *start == self.1) {
             stalls.swap_remove(place);
         }

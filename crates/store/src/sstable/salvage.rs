@@ -130,8 +130,7 @@ pub(crate) struct Peek {
     pub(crate) table_id: Option<TableId>,
     /// The properties, if they match the checksum in the footer. The footer itself may be damaged.
     pub(crate) properties: Option<Properties>,
-    /// How the keys of the filter were hashed, if the filter is sound and has the footer's table
-    /// id.
+    /// The hash identity of the filter, if the filter is sound and has the footer's table id.
     pub(crate) hash: Option<HashIdentity>,
 }
 
