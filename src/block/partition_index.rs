@@ -423,7 +423,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
 
     /// Returns `false` if no added key lies between the bounds: see
     /// [`FilterBlock::may_contain_range`]. Returns `true` if one may, if keys of other partitions
-    /// may lie there, or if the partition is no range filter.
+    /// may lie there, or if the partition is not a range filter.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         if is_empty_range(lower, upper) {

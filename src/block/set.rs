@@ -84,7 +84,7 @@ impl FilterSlot {
     }
 
     /// Returns the slot of two integers of [`to_raw`](Self::to_raw). A set answers
-    /// [`Answer::Unfiltered`] for integers that are no slot of it.
+    /// [`Answer::Unfiltered`] for integers that are not a slot of this set.
     #[must_use]
     pub fn from_raw([set, index]: [u64; 2]) -> Self {
         // No set has as many slots as the fallback, which stands for an index beyond memory.

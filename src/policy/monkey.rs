@@ -34,7 +34,7 @@ impl Kinds {
     pub(super) fn new(upper: FilterKind, bottom: FilterKind) -> Result<Self> {
         for kind in [upper, bottom] {
             if kind == FilterKind::Grafite {
-                let reason = "a policy spreads memory for point reads, and a range filter answers none by hash; try bumped-ribbon";
+                let reason = "a policy spreads memory for point reads, and a range filter answers no query by hash; try bumped-ribbon";
                 return Err(Error::invalid("filter kind", kind, reason));
             }
             // This only checks that the kind takes a budget. Any rate would do.

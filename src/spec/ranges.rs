@@ -27,8 +27,8 @@ impl FilterSpec {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the kind is not [`FilterKind::Grafite`], if `range_len` is 0 or
-    /// more than 2^40, or if no budget reaches the rate.
+    /// Returns [`Error::Invalid`] if the kind is not [`FilterKind::Grafite`], if `range_len` is 0
+    /// or more than 2^40, or if no budget reaches the FPR.
     pub fn with_range_len(self, range_len: u64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{self} with L={range_len}"), reason);
         if self.kind != FilterKind::Grafite {

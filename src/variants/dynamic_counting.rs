@@ -47,7 +47,7 @@ impl DynamicCounting {
     /// bits.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for a rate below
     /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
     /// filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {

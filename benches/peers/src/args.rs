@@ -94,7 +94,7 @@ pub struct Measure {
     #[arg(long, requires = "out")]
     pub append: bool,
     /// A quick measurement: 10k and 1M keys, queries by hash, absent and present keys, no chains,
-    /// no set of many filters, at most 2M absent keys for the rate. Overrides the options of these
+    /// no set of many filters, at most 2M absent keys for the FPR. Overrides the options of these
     /// settings.
     #[arg(long)]
     pub quick: bool,

@@ -103,8 +103,8 @@ pub struct CheckedChunk {
 /// number of bytes of each chunk that is done.
 ///
 /// # Errors
-/// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read. Damage is no error; see
-/// [`State::Damaged`] and [`CheckedChunk::unread`].
+/// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read. Damage is not an error;
+/// see [`State::Damaged`] and [`CheckedChunk::unread`].
 ///
 /// # Examples
 /// ```no_run

@@ -89,7 +89,7 @@ fn fpr_at(load: f64) -> f64 {
     rate.clamp(0.0, 1.0)
 }
 
-/// Returns the load of a block at which the rate is reached.
+/// Returns the number of values per block at which the FPR is `rate`.
 fn values_per_block(rate: f64) -> f64 {
     let (mut low, mut high) = (1e-6, 1e4);
     for _ in 0..80 {

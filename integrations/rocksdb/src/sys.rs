@@ -75,14 +75,14 @@ pub struct Counts {
 /// The counters of a policy. They stay valid after the database is closed.
 pub struct Counters(*mut c_void);
 
-// SAFETY: the handle is a pointer to a shared pointer that nobody changes. The counters behind it
+// SAFETY: the handle is a pointer to a shared pointer that does not change. The counters behind it
 // are atomic, and a mutex guards the message.
 unsafe impl Send for Counters {}
 // SAFETY: as above.
 unsafe impl Sync for Counters {}
 
 impl Counters {
-    /// Returns what the policy did so far.
+    /// Returns the counts of the policy so far.
     #[must_use]
     pub fn read(&self) -> Counts {
         let mut counts = Counts::default();

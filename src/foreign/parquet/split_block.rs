@@ -214,10 +214,10 @@ impl ParquetBloomBuilder {
 
     /// Starts a filter for `num_values` distinct values with a false-positive rate of about `rate`.
     /// Its length is rounded up to a power of two, 32 bytes to 128 MiB. If the values need more
-    /// than 128 MiB, the rate is higher.
+    /// than 128 MiB, the FPR is higher.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless the rate is above 0 and below 1.
+    /// Returns [`Error::Invalid`] unless `rate` is above 0 and below 1.
     pub fn for_values(num_values: u64, rate: f64) -> Result<Self> {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"));
@@ -277,7 +277,8 @@ impl ParquetBloomBuilder {
     /// would have made. It needs no further memory.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the present number of blocks is no multiple of `num_blocks`.
+    /// Returns [`Error::Invalid`] if the present number of blocks is not a multiple of
+    /// `num_blocks`.
     pub fn fold_to(&mut self, num_blocks: usize) -> Result<()> {
         if num_blocks == 0 || !self.num_blocks().is_multiple_of(num_blocks) {
             let reason = format!("expected a divisor of {}; fold by a power of two", self.num_blocks());

@@ -148,8 +148,8 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Makes gets until the store has settled. Gets are spread evenly over time; a late get is made
-    /// at once.
+    /// Makes gets until the store has settled. Gets are spread evenly over time; a late get starts
+    /// immediately.
     fn read(&self, shared: &Shared) -> Outcome<Seen> {
         let mut seen = Seen { latencies: new_histogram()?, wrong_answers: 0, peak_dir_bytes: 0 };
         let mut random = Random::new(self.plan.seed.wrapping_add(1));

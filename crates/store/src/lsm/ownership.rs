@@ -172,9 +172,9 @@ pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the reason to keep an unneeded file: another program wrote it, or nobody can tell who
-/// wrote it. `None` means that the file may be removed: it belongs to a store, is blank, or is a
-/// temporary file of unknown origin.
+/// Returns the reason to keep an unneeded file: another program wrote it, or its content does not
+/// show which program wrote it. `None` means that the file may be removed: it belongs to a store,
+/// is blank, or is a temporary file of unknown origin.
 ///
 /// # Errors
 /// Returns I/O errors.

@@ -159,7 +159,7 @@ pub(super) struct Counters {
     pub(super) write_delay_nanos: AtomicU64,
     /// The time of the stalls that have ended.
     ended_stall_nanos: AtomicU64,
-    /// The beginnings of the stalls that go on.
+    /// The start times of the stalls that have not ended.
     stalls: Mutex<Vec<Instant>>,
     pub(super) scans: AtomicU64,
     pub(super) scan_reads: Arc<ScanReads>,
@@ -319,7 +319,7 @@ impl Counters {
         Delay(self, Instant::now())
     }
 
-    /// Returns the total time of all stalls in ns, including those that go on.
+    /// Returns the total time of all stalls in ns, including stalls that have not ended.
     pub(super) fn write_stall_nanos(&self) -> u64 {
         let stalls = lock(&self.stalls);
         let ended = self.ended_stall_nanos.load(Ordering::Relaxed);

@@ -117,7 +117,7 @@ impl<'s> TableWriter<'s> {
     ///
     /// # Errors
     /// Returns an error if `NAME.tmp` exists or cannot be created, and
-    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is no range filter.
+    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is not a range filter.
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
         let specs = FilterSpecs::of(options.filter, options.range_filter)?;
         let extractor = options.prefix_extractor.as_ref().filter(|_| specs.holds_prefixes());

@@ -176,7 +176,7 @@ fn prefixes_answer_prefix_queries_and_points() {
             std::ops::Bound::Unbounded,
             std::ops::Bound::Excluded(Bytes::from_static(b"0"))
         )));
-        // The range is no query for this policy.
+        // This policy does not answer queries of ranges.
         assert!(filters.counts().unfiltered == 1, "{:?}", filters.counts());
     }
     assert!(!policy(&filters("bloom:10")).supports_prefix_queries());
