@@ -111,7 +111,7 @@ pub enum Added {
     /// Whole keys. The filter may be asked for keys.
     #[default]
     WholeKeys,
-    /// Prefixes only. The filter would deny whole keys that were in the table, so every query for a
+    /// Prefixes only. The filter would deny whole keys that were in the SST, so every query for a
     /// whole key is answered "maybe".
     Prefixes,
     /// Whole keys and prefixes.
@@ -193,7 +193,7 @@ pub(crate) fn page_count(payload_len: usize) -> usize {
 }
 
 /// Returns the running checksum with which the checksum of each page of a block begins. It binds
-/// the page to the table and the partition number.
+/// the page to the SST and the partition number.
 pub(crate) fn page_identity(table_id: &[u8; 16], place: u32) -> Crc32 {
     let mut place_bytes = Vec::with_capacity(4);
     codec::put_u32(&mut place_bytes, place);

@@ -303,7 +303,7 @@ fn filters_of_others_are_counted_as_unexpected() {
     assert_eq!(prefixed.counts().unexpected, 1);
 }
 
-/// A sound block with the id of some other table.
+/// A sound block with the id of another SST.
 fn of_another_program() -> Vec<u8> {
     let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(0)).with_table_id(*b"table 0000000012");
     (0..1_000).for_each(|i| builder.add(&key(i)));
