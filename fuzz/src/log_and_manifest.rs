@@ -62,7 +62,7 @@ pub fn log_and_manifest(data: &[u8]) {
 }
 
 /// Reads files from the input: a name, a length and bytes for each. If the input asks for it, the
-/// checksums of a file are repaired as those of a log.
+/// checksums of a file are repaired like the checksums of a log.
 fn raw_files(input: &mut Input<'_>) -> Files {
     let mut files = Files::new();
     while !input.is_empty() {

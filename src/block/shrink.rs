@@ -114,8 +114,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns a copy with as many columns as fit in `max_len_bytes`, and at least one column.
     ///
     /// The copy is a whole block on the heap: payload, page checksums and trailer. Its checksum
-    /// differs from that of the original. Keep the original in the SST: dropped columns cannot be
-    /// computed again, and [`Expected::with_checksum`] refuses the copy.
+    /// differs from the checksum of the original. Keep the original in the SST: dropped columns
+    /// cannot be computed again, and [`Expected::with_checksum`] refuses the copy.
     ///
     /// Reads only the pages that hold kept columns, and a column group of eight as a whole. Pages
     /// that were not verified at open are verified now. To load a part of a filter from a file,

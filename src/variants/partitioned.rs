@@ -8,7 +8,7 @@
 //! ```
 //!
 //! * When: the FPR must follow from the number of keys exactly. The stages of `Scalable` are such
-//!   filters, because its FPR bound is that of half-full slices.
+//!   filters, because its FPR bound is the FPR of half-full slices.
 //! * When not: `Bloom` has a slightly lower FPR, because a key sets up to `k` arbitrary bits there.
 //!   Only `Bloom` takes keys from many threads at once, and only `Bloom` can be frozen to a block.
 //!   For one cache miss per query use a `blocked-bloom` block.

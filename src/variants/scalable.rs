@@ -107,7 +107,7 @@ impl Scalable {
         };
         let rate = self.first_rate * self.growth.tightening.powi(number.cast_signed());
         // More than 64 slices do not help, because a hash has 64 bits. The FPR of so late a stage
-        // is negligible next to that of the first.
+        // is negligible compared with the FPR of the first.
         let slices = (-rate.log2()).ceil().clamp(1.0, 64.0);
         // `b ln 2` keys set half of the bits of a slice of `b` bits. The two extra bits leave space
         // for one more key.

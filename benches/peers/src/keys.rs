@@ -75,7 +75,7 @@ impl Mix {
     }
 }
 
-/// The keys of several filters: those of filter `i` have the numbers from `starts[i]` to below
+/// The keys of several filters: the keys of filter `i` have the numbers from `starts[i]` to below
 /// `starts[i + 1]`.
 pub struct Ranges {
     starts: Vec<u64>,

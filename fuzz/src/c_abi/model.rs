@@ -22,7 +22,7 @@ pub(super) struct Blob {
     pub(super) prefixes: Rc<Vec<Vec<u8>>>,
     pub(super) form: Form,
     pub(super) has_whole_keys: bool,
-    /// Whether the bytes are not those that the library returned.
+    /// Whether the bytes differ from the bytes that the library returned.
     pub(super) is_edited: bool,
 }
 

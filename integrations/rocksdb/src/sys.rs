@@ -60,7 +60,8 @@ pub struct Counts {
     pub filters_failed: u64,
     /// Filters that were opened.
     pub filters_opened: u64,
-    /// Filters that are damaged. They answer "maybe" to every key, as do those of the next three.
+    /// Filters that are damaged. They answer "maybe" to every key. So do the filters that the next
+    /// three fields count.
     pub filters_damaged: u64,
     /// Filters of a newer format.
     pub filters_of_newer_version: u64,
@@ -78,7 +79,7 @@ pub struct Counters(*mut c_void);
 // SAFETY: the handle is a pointer to a shared pointer that does not change. The counters behind it
 // are atomic, and a mutex guards the message.
 unsafe impl Send for Counters {}
-// SAFETY: as above.
+// SAFETY: the argument for `Send` holds for shared references, too.
 unsafe impl Sync for Counters {}
 
 impl Counters {

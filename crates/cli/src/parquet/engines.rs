@@ -109,7 +109,7 @@ enum Annotation {
     Other,
 }
 
-/// Returns the annotation. The numbers are those of the format's specification.
+/// Returns the annotation. The format's specification defines the numbers.
 fn annotation(column: &Leaf) -> Annotation {
     match (column.logical_type, column.converted_type) {
         (Some(1), _) | (None, Some(0)) => Annotation::Text,

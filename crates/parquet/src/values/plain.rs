@@ -19,7 +19,8 @@ enum Form {
     Double,
 }
 
-/// Whether a zero gives the hashes of both zeros, and a NaN those of the default NaNs.
+/// Whether a zero gives the hashes of both zeros, and a NaN also gives the hashes of the default
+/// NaNs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Companions {
     Added,

@@ -152,7 +152,7 @@ pub fn read_log(
 /// bytes.
 ///
 /// # Errors
-/// Returns the errors of [`read_log`], except those of the storage.
+/// Returns the errors of [`read_log`], except errors of the storage.
 pub fn read_log_in<'a>(
     bytes: &'a [u8],
     path: &Path,

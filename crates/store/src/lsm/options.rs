@@ -181,10 +181,10 @@ pub struct Options {
     /// The kind of memory that holds filters: the heap or a memory map.
     pub filter_memory: FilterMemory,
     /// The maximum number of bytes of the filters that reads ask. Above it, bumped ribbons lose
-    /// columns, first those of SSTs that are seldom read: each lost column saves one bit per key
-    /// and doubles the false-positive rate. Each flush and compaction divides the budget anew, and
-    /// [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters of
-    /// other kinds stay whole, so only bumped ribbons keep the limit.
+    /// columns, first in filters of SSTs that are seldom read: each lost column saves one bit per
+    /// key and doubles the false-positive rate. Each flush and compaction divides the budget anew,
+    /// and [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters
+    /// of other kinds stay whole, so only bumped ribbons keep the limit.
     ///
     /// The SSTs keep all columns. Whole filters are mapped, as by [`FilterMemory::Mapped`], whose
     /// conditions then hold; filters that have lost columns are copies on the heap. While a version

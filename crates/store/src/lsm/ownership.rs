@@ -1,5 +1,5 @@
-//! Determines who wrote the files of a directory. It judges each file by its content, never by its
-//! name alone.
+//! Determines which program wrote the files of a directory. It judges each file by its content,
+//! never by its name alone.
 //!
 //! LevelDB, RocksDB and Pebble use the same names (`CURRENT`, `MANIFEST-000001`, `000002.log`,
 //! `000003.sst`), and people may use them, too. A directory is a store only if one of its files
@@ -234,9 +234,9 @@ fn owner_of(storage: &dyn Storage, path: &Path, name: FileName) -> Result<Owner>
     })
 }
 
-/// Returns who wrote a `CURRENT`. A `CURRENT` of LevelDB or RocksDB consists of the first line
-/// alone. A truncated `CURRENT` of this crate can look the same. The manifest that `CURRENT` names
-/// decides.
+/// Returns which program wrote a `CURRENT`. A `CURRENT` of LevelDB or RocksDB consists of the first
+/// line alone. A truncated `CURRENT` of this crate can look the same. The manifest that `CURRENT`
+/// names decides.
 fn owner_of_current(storage: &dyn Storage, path: &Path, file: &dyn ReadAt) -> Result<Owner> {
     let dir = path.parent().unwrap_or(Path::new(""));
     match read_current(storage, dir) {

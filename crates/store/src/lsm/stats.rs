@@ -239,7 +239,8 @@ thread_local! {
 
 /// Assigns shards to threads: first the shards that ended threads returned, then unused ones.
 ///
-/// The mutex orders the plain accesses of a thread before those of the next owner of its shard.
+/// The mutex orders the plain accesses of a thread before the accesses of the next owner of its
+/// shard.
 #[derive(Debug, Default)]
 struct Slots(Mutex<(Vec<usize>, usize)>);
 

@@ -1,6 +1,6 @@
 //! Reads the sound parts of a damaged SST file.
 //!
-//! If the index is sound, the sound blocks are those that the index lists and whose checksums
+//! If the index is sound, the sound blocks are the blocks that the index lists and whose checksums
 //! match.
 //!
 //! Without a sound index, a search finds the blocks by their checksums. Blocks follow one another

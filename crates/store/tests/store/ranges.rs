@@ -99,7 +99,7 @@ fn scans_of_empty_ranges_read_hardly_a_block() {
     // neighbours are five times as close, and bounds lie in the cells of keys more often.
     assert!(total.false_positive_rate().unwrap() < 0.03, "{total:?}");
     assert!((0.005..0.011).contains(&total.expected_false_positive_rate().unwrap()), "{total:?}");
-    // Points, prefixes and ranges are counted apart.
+    // Points, prefixes and ranges are counted separately.
     assert_eq!((stats.total.points, stats.total.prefixes), (ProbeStats::default(), ProbeStats::default()));
     assert_eq!((stats.scans, stats.total.tables_with_ranges), (ranges.len() as u64 * 2, 5));
     db.reset_stats();

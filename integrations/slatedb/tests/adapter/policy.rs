@@ -58,7 +58,7 @@ fn has_prefix(filter: &dyn Filter, prefix: &'static [u8]) -> bool {
     filter.might_match(&FilterQuery::prefix(Bytes::from_static(prefix)))
 }
 
-/// The keys that a filter denies, of those that were added.
+/// The added keys that a filter denies.
 fn lost(filter: &dyn Filter, keys: u64) -> usize {
     (0..keys).filter(|&i| !has(filter, &key(i))).count()
 }
