@@ -56,8 +56,8 @@ pub enum Error {
         /// The unknown value. For [`Field::Extension`], the tag of the record.
         found: u64,
     },
-    /// The bytes are sound, but not the expected block. They are of another table, an older state
-    /// of the table, another kind or another hasher, or the filter lacks the expected keys or
+    /// The bytes are sound, but not the expected block. They are of another SST, an older state
+    /// of the SST, another kind or another hasher, or the filter lacks the expected keys or
     /// prefixes.
     Unexpected {
         /// The field that differs.

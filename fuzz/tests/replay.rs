@@ -95,7 +95,7 @@ fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
     replay_within(ALWAYS_BYTES, target, function, mutations);
 }
 
-/// As [`replay`], with another bound on a single allocation.
+/// Like [`replay`], but with another bound on a single allocation.
 fn replay_within(always_bytes: usize, target: &str, function: fn(&[u8]), mutations: usize) {
     let seeds = corpus(target);
     let call = |data: &[u8]| {

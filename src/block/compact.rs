@@ -69,7 +69,7 @@ pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
 ///
 /// # Errors
 /// - Returns [`Error::ChecksumMismatch`] if the bytes are damaged, or if the keys were hashed by
-///   another hasher. The bytes do not tell which.
+///   another hasher. The bytes do not show which of the two happened.
 /// - Returns [`Error::Unsupported`] if a newer version wrote the bytes.
 /// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum is right and the
 ///   shape is impossible.

@@ -12,7 +12,7 @@ use super::shrink::Drop;
 use super::table_filter::TableFilter;
 use crate::error::Result;
 
-/// How [`FilterSet::shrink_to`] drops columns of filters in memory maps.
+/// The method by which [`FilterSet::shrink_to`] drops columns of filters in memory maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IfMapped {
     /// The filter keeps its map and whole groups of eight columns: see

@@ -72,9 +72,9 @@ impl FilterBuilder {
         }
     }
 
-    /// Binds the block and each of its pages to a table. A page of another table's filter fails its
+    /// Binds the block and each of its pages to an SST. A page of another SST's filter fails its
     /// checksum, except by a chance of 2^-32. [`FilterBlock::open`](super::FilterBlock::open)
-    /// detects a whole block of another table.
+    /// detects a whole block of another SST.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.table_id = table_id;
@@ -333,18 +333,18 @@ impl FilterBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the keys or the filter do not fit in memory, or if no filter
-    /// of so many keys has the requested FPR. Returns [`Error::SelfCheckFailed`] if the filter
-    /// denies a key.
+    /// of this number of keys has the requested FPR. Returns [`Error::SelfCheckFailed`] if the
+    /// filter denies a key.
     pub fn finish(self) -> Result<Vec<u8>> {
         self.finish_with(&[])
     }
 
-    /// Adds keys by their hashes and encodes the block. Otherwise like
-    /// [`add_hash`](FilterBuilder::add_hash) for each hash and [`finish`](FilterBuilder::finish),
-    /// with the same bytes.
+    /// Adds keys by their hashes and encodes the block. The bytes are the same as after
+    /// [`add_hash`](FilterBuilder::add_hash) for each hash and [`finish`](FilterBuilder::finish).
     ///
-    /// It is for hosts that have collected the hashes themselves. If no key was added before, Bloom
-    /// kinds read the hashes where they are, and the builder needs no memory for them.
+    /// This method is for hosts that have collected the hashes themselves. If no key was added
+    /// before, Bloom kinds read the hashes where they are, and the builder needs no memory for
+    /// them.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBuilder::finish`].

@@ -34,7 +34,7 @@ impl Geometry {
     }
 
     /// Returns the geometry of the first `columns` columns alone. Returns `None` if the kind cannot
-    /// drop columns, if the filter has no more columns than that, or if `columns` is 0.
+    /// drop columns, if the filter has at most `columns` columns, or if `columns` is 0.
     ///
     /// If `columns` is a multiple of eight, the geometry is also valid for the present payload.
     pub(crate) fn with_columns(&self, columns: u32) -> Option<Self> {

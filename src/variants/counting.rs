@@ -91,7 +91,7 @@ impl Counting {
         self.insert_hash(KeyHash::of(key, self.seed));
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Counting::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Counting::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) {
         let places = self.counters.places(hash);
         self.counters.add(&places);

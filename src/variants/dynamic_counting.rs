@@ -47,7 +47,7 @@ impl DynamicCounting {
     /// bits.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for a rate below
     /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
     /// filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
@@ -83,7 +83,7 @@ impl DynamicCounting {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`DynamicCounting::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`DynamicCounting::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`DynamicCounting::insert`].

@@ -14,7 +14,7 @@ pub const BATCH: usize = 32;
 
 /// A filter that answers queries.
 pub trait Probe {
-    /// Whether the filter takes ready hashes.
+    /// Whether the filter takes hashes that the caller has computed.
     const TAKES_HASHES: bool = true;
     /// Whether the filter answers batches.
     const BATCHED: bool = false;
@@ -129,7 +129,7 @@ pub struct Contender {
     pub name: String,
     /// The crate of the filter.
     pub krate: &'static str,
-    /// Whether the filter takes ready hashes.
+    /// Whether the filter takes hashes that the caller has computed.
     pub takes_hashes: bool,
     /// Whether the filter answers batches.
     pub batched: bool,

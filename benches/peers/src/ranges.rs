@@ -135,7 +135,8 @@ impl Work {
         };
         let uniform = drawn(&|random| random.below((1 << KEY_BITS) - range_len), false);
         let present = drawn(&|random| any_key(random).saturating_sub(random.below(range_len)), true);
-        // Each key once, because ranges that repeat would make the rate look more certain than it is.
+        // Each key once, because ranges that repeat would make the FPR look more certain than it
+        // is.
         let mut beside: Vec<u64> = (0..sorted.len() as u64).collect();
         beside.sort_unstable_by_key(|&number| mix(!number));
         let beside =

@@ -1,5 +1,5 @@
 //! RocksDB's own filters, built and asked by the `foreign` feature of filterblock. The bytes are
-//! RocksDB's, bit for bit, but the code is ours, so the times are not those of RocksDB.
+//! RocksDB's, bit for bit, but the code is ours, so RocksDB itself may have other times.
 
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 

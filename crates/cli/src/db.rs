@@ -220,7 +220,7 @@ fn report_doubts(db: &Db) {
     db.stats().reports.iter().for_each(message);
 }
 
-/// What a command does if the store does not exist.
+/// The behaviour of a command if the store does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IfMissing {
     Create,

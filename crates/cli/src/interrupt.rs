@@ -53,7 +53,7 @@ fn status() -> u8 {
 }
 
 /// Runs `work`, which polls for signals by [`check`] and removes its own files. A second signal
-/// ends the command at once.
+/// ends the command immediately.
 pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     watch(&mut made()).map_err(|error| {
         Failure::Message(format!(
@@ -63,7 +63,7 @@ pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     GRACEFUL.store(true, Ordering::SeqCst);
     let done = work();
     GRACEFUL.store(false, Ordering::SeqCst);
-    // From now on a signal ends the command at once. The check below sees a signal that arrived
+    // From now on a signal ends the command immediately. The check below sees a signal that arrived
     // earlier.
     let done = done?;
     check().map(|()| done)

@@ -160,7 +160,7 @@ typedef uint32_t filterblock_code;
 #endif // __cplusplus
 
 /**
- * What a filter says about a key. Only `FILTERBLOCK_ANSWER_NO` allows to skip the SST.
+ * What a filter says about a key. Skip the SST only after `FILTERBLOCK_ANSWER_NO`.
  */
 enum filterblock_answer
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L

@@ -374,6 +374,6 @@ unsafe fn finish_with(
     finish: fn(FilterBuilder) -> filterblock::Result<Vec<u8>>,
     error: *mut ErrorInfo,
 ) -> Option<Box<Bytes>> {
-    // SAFETY: as for this function.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { border::report(error, || builder.ok_or(Failure::Null("builder"))?.finish(finish)) }.ok()
 }

@@ -23,7 +23,7 @@ const HEADER_LEN_BYTES: u64 = 17;
 /// The new locations of filters, by row group and leaf column.
 type Ranges = BTreeMap<(usize, usize), FilterRange>;
 
-/// What to add.
+/// The filters to add, and their options.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The leaf columns, in the order in which their filters are written.

@@ -24,7 +24,7 @@ pub enum Error {
         /// The error.
         source: Box<Error>,
     },
-    /// The bytes are not those of a Parquet file, or they are damaged.
+    /// The bytes are not a Parquet file, or they are damaged.
     Corrupt {
         /// The part that is not valid.
         part: &'static str,

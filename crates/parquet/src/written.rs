@@ -121,7 +121,7 @@ pub enum Encoding {
     PlainFloat(usize),
     /// The given bytes are text, which is parsed as a value of this type.
     Typed(ValueType),
-    /// As `Typed`, for a column whose values all have this number of bytes.
+    /// Like `Typed`, for a column whose values all have this number of bytes.
     Sized(ValueType, usize),
 }
 

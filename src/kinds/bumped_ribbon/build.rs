@@ -55,14 +55,14 @@ pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
 /// The same limit from [`NEAR_BORDER_KEYS`] on, where 97 of 100 first tries reach it. A limit of
 /// 160 would make a build 10 % slower.
 const MORE_KEYS_A_SPARE_SLOT: usize = 128;
-/// If a try has more spare slots than this, the tries end. Random hashes never have so many spare
-/// slots, and other hashes have them with any number of blocks.
+/// The tries end if a try has more than one spare slot per this number of keys. A try with random
+/// hashes never exceeds this limit. Hashes that exceed it do so with every number of blocks.
 const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// Up to this number of keys there is only one try. A single system takes 1 % more slots than keys
 /// here, which is within 0.14 % of what layers take.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
-/// Each bumped key costs a mispredicted branch, so the density is as high as the space allows. With
-/// fewer than [`MANY_KEYS`] keys, 3.2 % are bumped.
+/// A layer has as many slots as the space allows, because each bumped key costs a mispredicted
+/// branch. With fewer than [`MANY_KEYS`] keys, 3.2 % are bumped.
 const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
 /// From [`MANY_KEYS`] on, 4.1 % are bumped, which keeps the filter within 0.5 % of the FPR lower
 /// bound.

@@ -15,7 +15,7 @@ use crate::hash::KeyHasher;
 
 /// The Mersenne prime 2^61 - 1.
 const PRIME: u64 = (1 << 61) - 1;
-/// The hash takes integers in pieces of so many bits, all below the prime.
+/// The hash splits an integer into pieces of this number of bits. Each piece is below the prime.
 const PIECE_BITS: u32 = 60;
 const PIECE: u64 = (1 << PIECE_BITS) - 1;
 

@@ -28,7 +28,7 @@ pub(super) const FLAG_END: u8 = 1;
 /// and the highest byte of an interval follow.
 pub(super) const FLAG_SET: u8 = 2;
 
-/// Up to so many positions, comparing two bounds takes longer than mapping both.
+/// Up to this number of positions, comparing two bounds takes longer than mapping both.
 const FEW_POSITIONS: usize = 2;
 
 /// The lengths of the parts of a mapping at the start of a payload.

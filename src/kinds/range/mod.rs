@@ -36,7 +36,8 @@ pub(crate) use query::{RangeKernel, is_empty as is_empty_range};
 
 pub(super) use record::Geometry;
 
-/// The most bytes that a prefix of all keys has. Further common bytes are positions with one symbol.
+/// The maximum length of the common prefix of all keys. Further common bytes are positions with one
+/// symbol.
 const MAX_PREFIX_LEN_BYTES: usize = 255;
 /// The most positions of a mapping.
 const MAX_POSITIONS: usize = 255;

@@ -29,8 +29,8 @@ const TWINS: [&str; 9] = [
     "pleat Ribbon<7>",
     "pleat StdRibbon<8>",
 ];
-/// Filters with nearly the rate and the space of another one. The picture of rates leaves them out,
-/// that of times does not.
+/// Filters whose FPR and space nearly equal those of another filter. The picture of FPRs leaves
+/// them out, and the picture of times shows them.
 const SAME_DESIGN: [&str; 7] = [
     "ribbon:fpr=0.00390625",
     "fastbloom:10",

@@ -45,7 +45,7 @@ fn filters(rows: &[Row]) -> Vec<&str> {
     names
 }
 
-/// Which rows a cell comes from.
+/// The rows whose measurements a cell shows.
 #[derive(Clone, Copy)]
 struct At<'a> {
     filter: &'a str,
@@ -141,7 +141,7 @@ fn space_and_rate(row: &Row) -> [String; 3] {
     [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
 }
 
-/// Times as shares of those of a fastbloom with the same measured rate.
+/// The ratio of each time to the time of a fastbloom filter with the same measured FPR.
 fn same_rate(rows: &[Row]) -> String {
     let ours = filters(rows).into_iter().filter(|filter| rows.iter().any(|row| rival_of(row) == Some(filter)));
     let mut lines = Vec::new();

@@ -89,12 +89,12 @@ pub fn contenders() -> Vec<Contender> {
 }
 
 fn open_bloom(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    // SAFETY: returns a handle that `open` gives to the options of a table.
+    // SAFETY: the call returns a handle. `open` gives the handle to the options of a table.
     open(dir, settings, unsafe { rocksdb_filterpolicy_create_bloom_full(BITS_PER_KEY.into()) })
 }
 
 fn open_ribbon(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    // SAFETY: returns a handle that `open` gives to the options of a table.
+    // SAFETY: the call returns a handle. `open` gives the handle to the options of a table.
     open(dir, settings, unsafe { rocksdb_filterpolicy_create_ribbon(BITS_PER_KEY.into()) })
 }
 

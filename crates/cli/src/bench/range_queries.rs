@@ -8,7 +8,7 @@ pub const COLUMNS: u64 = 10;
 /// The most attempts to find a range without a key.
 const TRIES_MAX: u32 = 10_000;
 
-/// Where the empty ranges lie.
+/// The positions of the empty ranges among the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Anywhere between the smallest and the largest key.

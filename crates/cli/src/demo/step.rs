@@ -45,7 +45,7 @@ enum Shown {
     Output,
 }
 
-/// What a step must do.
+/// The expected result of a step.
 #[derive(Debug, Default)]
 struct Expected {
     status: i32,

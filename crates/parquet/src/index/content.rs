@@ -51,8 +51,8 @@ impl<S: Read + Write + Seek> Spill<S> {
     /// Calls `each` with every hash of a run, in their order.
     ///
     /// # Errors
-    /// Returns an error if the storage returns other hashes than those that were pushed. The index
-    /// would deny the missing keys.
+    /// Returns an error if the storage does not return the hashes that were pushed. The index would
+    /// deny the missing keys.
     pub fn for_each(&mut self, run: Run, mut each: impl FnMut(u64)) -> io::Result<()> {
         self.storage.flush()?;
         self.storage.seek(SeekFrom::Start(run.offset))?;

@@ -28,7 +28,7 @@ pub struct Stamp {
     pub tail_checksum: u32,
 }
 
-/// How a file differs from its stamp.
+/// The difference between a file and its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
     /// The file does not exist.

@@ -14,7 +14,7 @@ const RECORD_LEN_BYTES: usize = 40;
 /// The most blocks of a filter. Block numbers are scaled from the 32 high bits of a hash.
 const MAX_BLOCKS: u64 = 1 << 32;
 
-/// What all files of an index share.
+/// The settings that all files of an index share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The name of the column, empty for key lists and SST files.
@@ -42,7 +42,7 @@ pub fn logical_name(logical_type: &str) -> &str {
     if logical_type.is_empty() { "none" } else { logical_type }
 }
 
-/// Where the keys of a file come from.
+/// The source of the keys of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceKind {
@@ -86,7 +86,7 @@ impl SourceKind {
 pub struct FileIdentity {
     /// The path as the user gave it. A relative path is not resolved.
     pub path: PathBuf,
-    /// Where the keys come from.
+    /// The source of the keys.
     pub source: SourceKind,
     /// The state of the file when its keys were read.
     pub stamp: Stamp,

@@ -191,7 +191,7 @@ impl Shared {
             .add(format!("{error}; background compactions skip the damaged SSTs until the store is reopened"));
     }
 
-    /// Returns whether the background compacts level 0 when it is full. The answer is no without
+    /// Returns whether the background compacts level 0 when it is full. It returns `false` without
     /// automatic compaction, while compactions fail, and if a damaged SST blocks level 0. Writers
     /// must not wait for level 0 then: perhaps only their deletions can release the space that the
     /// compaction needs.

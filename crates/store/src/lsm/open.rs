@@ -175,7 +175,8 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     if create_if_missing { Ok(()) } else { Err(missing()) }
 }
 
-/// Draws 64 bits of entropy from the operating system. Earlier draws do not help to guess them.
+/// Draws 64 bits of entropy from the operating system. Earlier draws do not help an attacker to
+/// guess the bits.
 pub(crate) fn random_u64() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;

@@ -165,26 +165,26 @@ pub struct Options {
     /// or to three quarters of [`Options::l0_stall_trigger`].
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
-    /// `l0_compaction_trigger` counts as that trigger. From three quarters of it on, each 64 KiB of
-    /// writes (or each batch, if it is longer) wait for a quarter of a millisecond to 32 ms, longer
-    /// with each further SST. Without a compaction that is due, no write waits.
+    /// `l0_compaction_trigger` counts as that trigger. From three quarters of this number on, each
+    /// 64 KiB of writes (or each batch, if it is longer) wait for 0.25 to 32 ms, and each further
+    /// SST makes the wait longer. Writes wait only while a compaction is due.
     pub l0_stall_trigger: usize,
     /// The maximum size of level 1. If level 1 is larger, a compaction moves entries to level 2.
     pub level_base_bytes: u64,
     /// The ratio between the maximum sizes of a level and of the level above it. A ratio below 2
     /// counts as 2.
     pub level_size_ratio: u64,
-    /// How data blocks are read.
+    /// The method that reads data blocks: through the page cache, or by direct I/O.
     pub io: IoMode,
     /// When the pages of filters are verified against their checksums.
     pub verify: Verify,
-    /// Where filters are kept in memory.
+    /// The kind of memory that holds filters: the heap or a memory map.
     pub filter_memory: FilterMemory,
     /// The maximum number of bytes of the filters that reads ask. Above it, bumped ribbons lose
-    /// columns, first those of SSTs that are seldom read: each lost column saves one bit per key
-    /// and doubles the false-positive rate. Each flush and compaction divides the budget anew, and
-    /// [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters of
-    /// other kinds stay whole, so only bumped ribbons keep the limit.
+    /// columns, first in filters of SSTs that are seldom read: each lost column saves one bit per
+    /// key and doubles the false-positive rate. Each flush and compaction divides the budget anew,
+    /// and [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters
+    /// of other kinds stay whole, so only bumped ribbons keep the limit.
     ///
     /// The SSTs keep all columns. Whole filters are mapped, as by [`FilterMemory::Mapped`], whose
     /// conditions then hold; filters that have lost columns are copies on the heap. While a version
@@ -193,13 +193,13 @@ pub struct Options {
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
     /// is counted and reported.
     pub strict_filters: bool,
-    /// How data blocks are compressed.
+    /// The compression of data blocks.
     pub compression: Compression,
     /// The maximum size of a data block before compression. A larger entry gets a block of its own.
     pub block_size_bytes: usize,
     /// The size of the cache for data blocks; 0 disables the cache.
     pub block_cache_bytes: u64,
-    /// What to do about damage in the middle of a write-ahead log.
+    /// The behaviour of recovery if the middle of a write-ahead log is damaged.
     pub recovery: LogRecovery,
 }
 

@@ -67,7 +67,7 @@ pub(super) struct RunCursor {
     cache: Option<Arc<BlockCache>>,
     place: usize,
     cursor: Option<TableCursor>,
-    /// Where a scan counts the blocks that it reads. Compactions count bytes instead.
+    /// The counters of the blocks that a scan reads. Compactions count bytes instead.
     counter: Option<Arc<ScanReads>>,
     /// The reads of `cursor` that are counted.
     counted: BlockReads,

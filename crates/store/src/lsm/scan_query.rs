@@ -61,7 +61,8 @@ impl<'a> ScanQuery<'a> {
         if range == Some(Answer::No) {
             tally.ranges.true_negatives += 1;
             tally.ranges.expected += slot.stored.expected_of_ranges;
-            // Whether the prefix is there is known only if the range has all its keys.
+            // The answer about the prefix is a known false positive only if the range has all keys
+            // of the prefix.
             if prefix == Some(Answer::Maybe) && self.is_whole_prefix() {
                 tally.prefixes.false_positives += 1;
                 tally.prefixes.expected += slot.expected;

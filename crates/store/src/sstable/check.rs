@@ -121,8 +121,8 @@ impl Table {
         }
     }
 
-    /// Returns the extractor of the filter's prefixes. `None` if the filter holds no prefixes, or if
-    /// nobody gave the extractor and it is not built in.
+    /// Returns the extractor of the filter's prefixes. `None` if the filter holds no prefixes, or
+    /// if the options do not give the extractor and it is not built in.
     fn extractor(&self) -> Option<PrefixExtractor> {
         let name = self.properties().prefix_extractor.as_str();
         let given = self.options.prefix_extractor.as_ref().filter(|given| given.name() == name);

@@ -20,14 +20,14 @@ use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
 use filterblock::{FilterBlock, KeyHasher, PrefixExtractor, Reclaimer, Verify};
 
-/// How to read an SST file.
+/// The options for reading an SST file.
 #[derive(Debug, Clone, Default)]
 pub struct TableReadOptions {
-    /// How data blocks are read.
+    /// The method that reads data blocks.
     pub io: IoMode,
     /// When the filter's pages are verified.
     pub verify: Verify,
-    /// Where the filter lies in memory.
+    /// The kind of memory that holds the filter.
     pub filter_memory: FilterMemory,
     /// Whether an unusable filter makes [`Table::open`] fail. Otherwise such a filter is
     /// [`filterblock::TableFilter::Degraded`] and denies no key.

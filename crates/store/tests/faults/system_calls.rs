@@ -299,8 +299,8 @@ fn kill(_: &str) -> Vec<(&'static str, &'static str)> {
     vec![("signal=KILL", "")]
 }
 
-/// Returns the failures of a call, once and permanently. The result of `close` is ignored, and its
-/// failure would only keep the descriptor open.
+/// Returns the failures to inject into a call: each error once, and each error permanently. The
+/// result of `close` is ignored, and its failure would only keep the descriptor open.
 fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
     match call {
         "close" | "execve" => vec![],

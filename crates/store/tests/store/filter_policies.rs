@@ -79,7 +79,7 @@ proptest! {
         // 2^-30.
         let slack = |reads: f64| reads * 1.001 + 1e-7;
         prop_assert!(reads(&levels, &specs) <= slack(reads(&levels, &uniform)), "{:?}", specs);
-        // Mixed kinds stay within the memory, too.
+        // Filters of two kinds stay within the budget, too.
         let specs = monkey.with_bottom(KINDS[bottom]).unwrap().specs(&levels);
         prop_assert!(bits(&levels, &specs) <= keys(&levels) * bits_per_key * (1.0 + 1e-9));
     }
