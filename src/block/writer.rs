@@ -27,7 +27,8 @@ pub enum SelfCheck {
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
 /// takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the number of
 /// keys. For a range filter it takes 10 bytes and the bytes in which a key differs from the key
-/// before it. Keys out of order then take their length three times at [`finish`](FilterBuilder::finish).
+/// before it. Keys out of order then take their length three times at
+/// [`finish`](FilterBuilder::finish).
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,

@@ -1,5 +1,5 @@
-//! The measurement of filters that are built once. For each size it builds all filters, counts
-//! their rates, and asks all filters by turns in each setting.
+//! The measurement of filters that are built once. For each size it builds all filters, measures
+//! their FPRs, and asks all filters by turns in each setting.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -100,7 +100,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Builds contenders, and counts their rates.
+    /// Builds contenders, and measures their FPRs.
     fn add(&mut self, mut contenders: Vec<Contender>) -> Result<(), String> {
         let start = Instant::now();
         let built = build(&mut contenders, &self.ranges)?;

@@ -256,7 +256,7 @@ impl ParquetBloomBuilder {
 
     /// Halves the filter repeatedly, as long as its estimated false-positive rate stays at most
     /// `rate`. A filter with an odd number of blocks cannot be halved. The estimate takes all
-    /// blocks as equally full. At small rates the true rate is somewhat higher, because some blocks
+    /// blocks as equally full. At a low FPR the true FPR is somewhat higher, because some blocks
     /// are fuller than others.
     ///
     /// Halving joins neighbouring blocks, because the block number is the high half of the hash

@@ -257,8 +257,8 @@ fn rate_picture(rows: &[Row]) -> String {
     picture.finish()
 }
 
-/// Returns where the line of rates `2^-(efficiency * bits)` enters and leaves the frame, or `None`
-/// if it passes outside. The line is straight, because one axis is logarithmic.
+/// Returns the points at which the line of FPRs `2^-(efficiency * bits)` enters and leaves the
+/// frame, or `None` if it passes outside. The line is straight, because one axis is logarithmic.
 fn curve(frame: &Frame, efficiency: f64) -> Option<[(f64, f64); 2]> {
     let rate = |bits: f64| 100.0 * (-bits * efficiency).exp2();
     let bits = |rate: f64| -(rate / 100.0).log2() / efficiency;

@@ -35,7 +35,7 @@ pub struct Integers(Vec<u64>);
 impl Integers {
     /// Draws `count` integers. The same seed gives the same ones.
     pub fn new(count: u64, seed: u64) -> Self {
-        // `mix` is a bijection, so all are distinct.
+        // `mix` is a bijection, so all numbers are distinct.
         let mut all: Vec<u64> = (0..count).map(|i| mix(i ^ mix(seed))).collect();
         all.sort_unstable();
         Self(all)
