@@ -128,7 +128,7 @@ pub struct StoreArguments {
     #[arg(long)]
     salvage: bool,
     /// The prefixes of keys that filters hold beside the keys: fixed:N, capped:N, delimiter:BYTE,
-    /// row-column:BYTE, none, or keep (those that the store was last opened with)
+    /// row-column:BYTE, none, or keep (the prefixes that the store was last opened with)
     ///
     /// Scans within one prefix skip SST files whose filter denies it. BYTE is a character or 0xNN.
     /// After a change, older SST files answer "maybe" until they are compacted.

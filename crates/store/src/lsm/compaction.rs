@@ -282,7 +282,8 @@ impl Shared {
         };
         let written = if is_move { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
         self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {
-            // Count before the state changes: whoever sees the new SSTs also sees them counted.
+            // Count before the state changes: a thread that sees the new SSTs also sees them
+            // counted.
             self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
             self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
         })?;

@@ -260,7 +260,7 @@ impl Db {
 
     /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
     /// It does not flush the current memtable. Level 0 is then compacted from
-    /// [`Options::l0_compaction_trigger`] on, although it might grow cheaper to compact later.
+    /// [`Options::l0_compaction_trigger`] on, although a later compaction might be cheaper.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if

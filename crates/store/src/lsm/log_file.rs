@@ -142,7 +142,7 @@ impl LogWriter {
     /// Returns [`Error::InvalidArgument`], before anything is written, for:
     ///
     /// * an empty payload, or a payload of 4 GiB or more;
-    /// * a `sequence` that does not exceed that of the record before;
+    /// * a `sequence` that is already used;
     /// * a `sequence` below the log's first sequence number.
     ///
     /// Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
@@ -265,8 +265,8 @@ impl WriteFile for NoFile {
     }
 }
 
-/// Removes a file whose creation failed, because the file may exist all the same. Keeps the file
-/// if the error says that it existed before.
+/// Removes a file whose creation failed, because the file may exist nevertheless. Keeps the file if
+/// the error says that it existed before.
 fn remove_unless_found(storage: &dyn Storage, path: &Path, error: &Error) {
     let is_found = matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists);
     if !is_found {

@@ -160,9 +160,9 @@ pub struct Options {
     /// compaction finds a damaged SST, it reports the damage. It then skips this SST, and every SST
     /// that would have to be merged with it, until the store is reopened.
     pub auto_compaction: bool,
-    /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. While writes come
-    /// faster than level 0 could be compacted each time, level 0 first grows to the size of level 1,
-    /// or to three quarters of [`Options::l0_stall_trigger`].
+    /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. Under a fast load,
+    /// compactions of level 0 wait: level 0 first grows to the size of level 1, or to three
+    /// quarters of [`Options::l0_stall_trigger`].
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
     /// `l0_compaction_trigger` counts as that trigger. From three quarters of this number on, each
