@@ -115,7 +115,7 @@ impl LogWriter {
         Ok(Self { file, path, id_checksum: id.checksum(), buffer, synced_len_bytes: 0, next_sequence, failure: None })
     }
 
-    /// Returns a placeholder that refuses every call. It stands in until the log is created.
+    /// Returns a placeholder that refuses every call. It is used until the log is created.
     pub(super) fn none() -> Self {
         let id_checksum = Crc32::new();
         let (path, failure) = (PathBuf::new(), Some(Cow::Borrowed("the log is not created yet")));
