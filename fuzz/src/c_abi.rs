@@ -16,10 +16,17 @@ use crate::Input;
 
 const MAX_STEPS: usize = 200;
 const EXTRACTOR: &std::ffi::CStr = c"first-3";
+/// No filter has prefixes of this extractor.
+const OTHER_EXTRACTOR: &std::ffi::CStr = c"first-4";
 const TABLE: [u8; 16] = *b"table 0000000012";
 
 /// Runs the calls that the input describes.
 pub fn c_abi(data: &[u8]) {
+    c_abi_opened(data);
+}
+
+/// Runs the calls that the input describes. Returns how many filters they open.
+pub fn c_abi_opened(data: &[u8]) -> usize {
     let mut input = Input(data);
     let mut world = World::new(&mut input);
     for _ in 0..MAX_STEPS {
@@ -29,7 +36,9 @@ pub fn c_abi(data: &[u8]) {
         world.step(&mut input);
     }
     world.ask_all_keys();
+    let opened = world.opened;
     world.free();
+    opened
 }
 
 struct World {
@@ -39,6 +48,8 @@ struct World {
     blobs: Vec<Rc<Blob>>,
     /// Filters are freed before the bytes that they borrow.
     filters: Vec<Open>,
+    /// The number of filters that were opened so far.
+    opened: usize,
     set: Option<Box<Set>>,
     slots: Vec<(Slot, Option<Rc<Blob>>)>,
 }
@@ -57,6 +68,7 @@ impl World {
             model: Model::default(),
             blobs: Vec::new(),
             filters: Vec::new(),
+            opened: 0,
             set,
             slots: Vec::new(),
         };
@@ -73,11 +85,13 @@ impl World {
         unsafe { filterblock_hasher_hash(self.hasher(), pointer(key), key.len()) }
     }
 
-    /// Replaces the builder. Every fourth specification is text of the input.
+    /// Replaces the builder. Every fourth specification is text of the input, and every fourth builder
+    /// has no table id.
     fn new_builder(&mut self, input: &mut Input<'_>) {
         filterblock_builder_free(self.builder.take());
-        self.model = Model::default();
-        let text = match input.byte().is_multiple_of(4) {
+        let choice = input.byte();
+        self.model = Model { has_table_id: choice < 192, ..Model::default() };
+        let text = match choice.is_multiple_of(4) {
             true => String::from_utf8_lossy(input.take(12)).replace('\0', ""),
             false => input.spec().to_string(),
         };
@@ -88,8 +102,17 @@ impl World {
         let (builder, code) = with_error(input, new);
         assert!(code.is_none_or(|code| (code == Code::Ok) == builder.is_some()));
         self.builder = builder;
-        // SAFETY: the pointers are valid.
-        unsafe { filterblock_builder_set_table_id(self.builder.as_deref_mut(), pointer(&TABLE), ptr::null_mut()) };
+        if self.model.has_table_id {
+            let builder = self.builder.as_deref_mut();
+            // SAFETY: the pointers are valid.
+            unsafe { filterblock_builder_set_table_id(builder, pointer(&TABLE), ptr::null_mut()) };
+        }
+        if choice % 8 == 7 {
+            let builder = self.builder.as_deref_mut();
+            // SAFETY: the pointers are valid.
+            let code = unsafe { filterblock_builder_set_ranges(builder, c"grafite:9".as_ptr(), ptr::null_mut()) };
+            self.model.has_ranges = code == Code::Ok;
+        }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -124,7 +147,7 @@ impl World {
                 _ => filterblock_builder_add(Some(builder), at, len),
             }
         }
-        self.model.must_fail |= is_lost || way == 0 && !self.model.has_prefixes;
+        self.model.must_fail |= is_lost || way == 0 && !self.model.has_prefixes || way == 1 && self.model.has_ranges;
         if way == 0 { self.model.prefixes.push(key.to_vec()) } else { self.model.keys.push(key.to_vec()) }
     }
 
@@ -146,7 +169,9 @@ impl World {
                 _ => filterblock_builder_add_hashes(Some(builder), hashes.as_ptr(), count),
             }
         }
-        self.model.must_fail |= keys.iter().any(is_lost) || null <= 1 && count > 0;
+        let is_by_hash = null == 0 || null >= 128;
+        self.model.must_fail |=
+            keys.iter().any(is_lost) || (null <= 1 || is_by_hash && self.model.has_ranges) && count > 0;
         self.model.keys.extend(keys.iter().map(|(key, _, _)| key.to_vec()));
     }
 
@@ -160,18 +185,20 @@ impl World {
             1 => filterblock_builder_set_self_check(builder, choice >= 128),
             2 => {
                 filterblock_builder_clear(builder);
-                let Model { has_prefixes, is_of_prefixes_only, .. } = self.model;
-                self.model = Model { has_prefixes, is_of_prefixes_only, ..Model::default() };
+                self.model = self.model.without_keys();
             }
             _ => {
                 let names: [*const c_char; 4] = [EXTRACTOR.as_ptr(), ptr::null(), c"".as_ptr(), c"\xff".as_ptr()];
                 let name = names[usize::from(choice / 4 % 4)];
                 let whole_keys_too = choice < 200;
                 let is_there = builder.is_some();
+                let is_refused = self.model.has_ranges && !whole_keys_too;
+                let is_again = self.model.has_prefixes && filterblock_builder_len(builder.as_deref()) > 0;
                 // SAFETY: the pointers are NULL or valid.
                 let set = |error| unsafe { filterblock_builder_set_prefixes(builder, name, whole_keys_too, error) };
                 let (code, _) = with_error(input, set);
-                assert_eq!(code == Code::Ok, is_there && name == EXTRACTOR.as_ptr());
+                assert_eq!(code == Code::Ok, is_there && name == EXTRACTOR.as_ptr() && !is_again && !is_refused);
+                self.model.must_fail |= is_again && code == Code::Invalid;
                 if code == Code::Ok {
                     self.model.has_prefixes = true;
                     self.model.is_of_prefixes_only = !whole_keys_too;
@@ -194,10 +221,9 @@ impl World {
         let (bytes, code) = with_error(input, finish);
         assert!(code.is_none_or(|code| (code == Code::Ok) == bytes.is_some()));
         assert!(!(bytes.is_some() && (self.model.must_fail || !is_there)), "a filter without a key was built");
-        let model = std::mem::take(&mut self.model);
         // The keys are gone, so finishing again must fail.
-        self.model = Model { must_fail: true, has_prefixes: model.has_prefixes, ..Model::default() };
-        self.model.is_of_prefixes_only = model.is_of_prefixes_only;
+        let emptied = Model { must_fail: true, ..self.model.without_keys() };
+        let model = std::mem::replace(&mut self.model, emptied);
         let has_whole_keys = form == Form::Compact || !model.is_of_prefixes_only;
         self.keep(bytes, model, form, has_whole_keys);
     }
@@ -208,8 +234,15 @@ impl World {
         // SAFETY: the handle has the length that its function returns.
         let copy = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec();
         filterblock_bytes_free(Some(bytes));
-        let (keys, prefixes) = (Rc::new(model.keys), Rc::new(model.prefixes));
-        self.blobs.push(Rc::new(Blob { bytes: copy, keys, prefixes, form, has_whole_keys, is_edited: false }));
+        self.blobs.push(Rc::new(Blob {
+            bytes: copy,
+            keys: Rc::new(model.keys),
+            prefixes: Rc::new(model.prefixes),
+            form,
+            has_whole_keys,
+            has_table_id: model.has_table_id,
+            is_edited: false,
+        }));
     }
 
     /// Damages a copy of a filter.
@@ -224,15 +257,7 @@ impl World {
             _ => bytes.iter_mut().skip(at).take(3).for_each(|byte| *byte ^= input.byte()),
         }
         let is_edited = blob.is_edited || bytes != blob.bytes;
-        let (keys, prefixes) = (blob.keys.clone(), blob.prefixes.clone());
-        self.blobs.push(Rc::new(Blob {
-            bytes,
-            keys,
-            prefixes,
-            form: blob.form,
-            has_whole_keys: blob.has_whole_keys,
-            is_edited,
-        }));
+        self.blobs.push(Rc::new(Blob { bytes, is_edited, ..Blob::clone(&blob) }));
     }
 
     /// Expectations that the block meets, unless the second value is `false`.
@@ -252,6 +277,11 @@ impl World {
         };
         if !blob.has_whole_keys {
             expected.flags |= FILTERBLOCK_EXPECT_PREFIXES;
+        }
+        if !blob.has_table_id {
+            expected.table_id = [0; 16];
+            // Zeros name no table, so the host must accept any table, or expect the checksum.
+            expected.flags |= if choice & 5 == 0 { FILTERBLOCK_EXPECT_ANY_TABLE } else { 0 };
         }
         match choice >> 4 {
             0 => expected.hasher = ptr::null(),
@@ -289,6 +319,7 @@ impl World {
             let open = Open { filter, blob };
             self.assert_no_key_is_denied(&open);
             self.filters.push(open);
+            self.opened += 1;
         }
     }
 
@@ -310,6 +341,12 @@ impl World {
                 assert!(filterblock_filter_may_contain(filter, at, len), "a key is denied");
                 assert!(filterblock_filter_may_contain_hash(filter, hash), "a hash is denied");
                 assert!(filterblock_filter_may_contain_hashed_key(filter, at, len, hash), "a hashed key is denied");
+                let upper = [key, &[0][..]].concat();
+                let maybe = filterblock_filter_may_contain_range(filter, at, len, pointer(&upper), upper.len());
+                assert!(
+                    maybe && filterblock_filter_may_contain_range(filter, at, len, ptr::null(), 0),
+                    "a range is denied"
+                );
             }
             for prefix in blob.prefixes.iter() {
                 let (at, len) = (pointer(prefix), prefix.len());
@@ -340,6 +377,8 @@ impl World {
             let none = FILTERBLOCK_NO_HASH;
             assert!(filterblock_filter_may_contain_hash(filter, none));
             assert!(filterblock_filter_may_contain_prefix(filter, ptr::null(), at, len));
+            let other = OTHER_EXTRACTOR.as_ptr();
+            assert!(filterblock_filter_may_contain_prefix(filter, other, at, len), "a prefix was asked as a key");
             filterblock_filter_may_contain_hashes(filter, ptr::null(), 1, &raw mut answers[0]);
             filterblock_filter_may_contain_hashes(filter, &raw const none, usize::MAX, &raw mut answers[0]);
             filterblock_filter_may_contain_keys(filter, ptr::null(), &raw const len, 1, &raw mut answers[1]);
@@ -384,6 +423,11 @@ impl World {
             let _ = filterblock_verified_may_contain_hash(data, data_len, expected, self.hash(absent));
             let prefix = EXTRACTOR.as_ptr();
             let _ = filterblock_verified_may_contain_prefix(data, data_len, expected, prefix, at, len);
+            let range = filterblock_verified_may_contain_range(data, data_len, expected, at, len, ptr::null(), 1);
+            assert!(range, "doubt became absent");
+            let prefix = OTHER_EXTRACTOR.as_ptr();
+            let maybe = filterblock_verified_may_contain_prefix(data, data_len, expected, prefix, at, len);
+            assert!(maybe, "a prefix was asked as a key");
             let check = |error| filterblock_verified_check(data, data_len, expected, error);
             let (code, reported) = with_error(input, check);
             assert!(reported.is_none_or(|reported| reported == code));
@@ -424,7 +468,12 @@ impl World {
             filterblock_set_ask_pairs(set, slots.as_ptr(), hashes.as_ptr(), slots.len(), pairs.as_mut_ptr());
         }
         assert!(all == pairs, "the ways to ask a set differ");
+        let is_unfiltered = |answer: &AnswerCode| *answer == AnswerCode::Unfiltered;
+        assert!(hash != FILTERBLOCK_NO_HASH || all.iter().all(is_unfiltered), "a set was asked for no hash");
         for (slot, blob) in &self.slots {
+            // SAFETY: the pointers are valid.
+            let other = unsafe { filterblock_set_ask_prefix(set, *slot, OTHER_EXTRACTOR.as_ptr(), pointer(b"x"), 1) };
+            assert!(is_unfiltered(&other), "a prefix was asked as a key");
             filterblock_set_prefetch(set, *slot, hash);
             let Some(blob) = blob else { continue };
             for key in blob.keys.iter().take(20) {
@@ -460,7 +509,7 @@ impl World {
         // SAFETY: the pointers are NULL or valid, or the lengths are impossible.
         let (bytes, model) = unsafe {
             let mut builder = filterblock_partitioned_new(spec.as_ptr(), hasher, partition_keys, ptr::null_mut());
-            let mut model = Model { has_prefixes, ..Model::default() };
+            let mut model = Model { has_prefixes, has_table_id: true, ..Model::default() };
             filterblock_partitioned_set_table_id(builder.as_deref_mut(), pointer(&TABLE), ptr::null_mut());
             if has_prefixes {
                 let name = EXTRACTOR.as_ptr();
@@ -508,10 +557,7 @@ impl World {
             assert_eq!(hasher.is_some(), [16, 32].contains(&bytes.len()));
             filterblock_hasher_free(hasher);
         }
-        let (keys, prefixes) = (Rc::default(), Rc::default());
-        let bytes = bytes.to_vec();
-        let form = Form::Block;
-        self.blobs.push(Rc::new(Blob { bytes, keys, prefixes, form, has_whole_keys: true, is_edited: true }));
+        self.blobs.push(Rc::new(Blob::of_any_bytes(bytes)));
     }
 
     fn free_one(&mut self, input: &mut Input<'_>) {
@@ -526,6 +572,7 @@ impl World {
     fn ask_all_keys(&self) {
         self.filters.iter().for_each(|open| self.assert_no_key_is_denied(open));
         self.ask_set(7);
+        self.ask_set(FILTERBLOCK_NO_HASH);
     }
 
     fn free(mut self) {

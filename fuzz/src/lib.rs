@@ -20,7 +20,7 @@ mod store_ops;
 mod table;
 mod table_parts;
 
-pub use c_abi::c_abi;
+pub use c_abi::{c_abi, c_abi_opened};
 pub use foreign_filter::foreign_filter;
 pub use foreign_table::foreign_table;
 pub use index_file::index_file;

@@ -14,6 +14,7 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, Write
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
+use filterblock_fuzz::c_abi_opened;
 use filterblock_fuzz::store_files::{Log, STORE_ID, batch, current, first_edit, put_numbers};
 
 fn write(target: &str, name: &str, parts: &[&[u8]]) {
@@ -101,16 +102,19 @@ fn seeds_of_open_block() {
 #[test]
 #[ignore = "writes seed files to fuzz/corpus"]
 fn seeds_of_c_abi() {
-    let bloom: &[u8] = &[42, 0, 1, 3, 0x29, 0x23];
-    let ribbon: &[u8] = &[42, 0, 1, 8, 0x29, 0x23];
+    let bloom: &[u8] = &[42, 0, 1, 3, 0x29, 0x23, 1];
+    let ribbon: &[u8] = &[42, 0, 1, 8, 0x29, 0x23, 1];
+    let without_id: &[u8] = &[42, 0, 193, 3, 0x29, 0x23, 1];
+    let with_ranges: &[u8] = &[42, 0, 7, 3, 0x29, 0x23, 1];
     // Steps: keys; prefixes; finish; open and ask; a set.
     let keys: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x00\x01\x05lemon\x03\x03\x02ab\x02cd\x02ef\x40";
+    let keys_in_full: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x03\x03\x02ab\x02cd\x02ef\x40";
     let prefixes: &[u8] = b"\x04\x03\x01\x00\x00\x03app\x00\x00\x03pea";
     let finish: &[u8] = &[5, 1, 1];
     let compact: &[u8] = &[5, 0, 1];
     let open: &[u8] = &[8, 0, 0xf0, 0, 0, 5, 0, 1];
     let touch: &[u8] = &[8, 0, 0xf1, 9, 0, 7, 1, 1];
-    let ask: &[u8] = b"\x0a\x00\x00\x03abc\x00\x00\x00\x00\x00\x00\x00\x01\x01\x0b\x00\xf0\x00\x00\x04pear\x01\x01";
+    let ask: &[u8] = b"\x0a\x00\x00\x03abc\x00\x00\x00\x00\x00\x00\x00\x01\x01\x0b\x00\xf0\x00\x00\x04pear\x01\x01\x01";
     let set: &[u8] = b"\x0c\x50\x00\x00abc\x0c\x05\x00\x00abc\x0c\xf0\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00abc";
     let damage: &[u8] = &[7, 0, 20, 0, 3, 1, 2, 4];
     let partitions: &[u8] = b"\x0d\x03\x29\x23\x02\x00\x04\x05apple\x04pear\x05lemon\x03abc\x01\x01";
@@ -121,7 +125,18 @@ fn seeds_of_c_abi() {
     write("c_abi", "damage", &[bloom, keys, finish, damage, touch, ask, open, damage, touch, set]);
     write("c_abi", "partitions", &[bloom, partitions, open, touch, ask, set]);
     write("c_abi", "lost-key", &[bloom, keys, b"\x00\x02\xfaabcdefghij", finish, finish, &[4, 2], keys, finish, open]);
+    write("c_abi", "without-table-id", &[without_id, keys, finish, open, touch, ask, set]);
+    write("c_abi", "ranges", &[with_ranges, keys_in_full, finish, open, touch, ask, damage, touch, set]);
     write("c_abi", "anything", &[ribbon, anything, open, ask, set]);
+}
+
+#[test]
+fn seeds_of_c_abi_open_filters() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/c_abi");
+    for name in ["bloom", "ribbon-prefixes", "damage", "partitions", "lost-key", "without-table-id", "ranges"] {
+        let opened = c_abi_opened(&std::fs::read(corpus.join(name)).unwrap());
+        assert!(opened > 0, "{name}: the calls are out of step with the target; correct the seed and write it again");
+    }
 }
 
 #[test]

@@ -25,10 +25,10 @@ pub enum Goal {
 /// use filterblock::{BlockPlan, FilterKind, Goal};
 ///
 /// let smallest = BlockPlan::new(FilterKind::BumpedRibbon, 1_000_000, Goal::FalsePositiveRate(0.01))?;
-/// assert_eq!(smallest.len_bytes(), 840_001);
+/// assert_eq!(smallest.len_bytes(), 843_746);
 /// // The other way round: the keys that such a block holds.
-/// let most = BlockPlan::most_keys(FilterKind::BumpedRibbon, 0.01, 840_001)?.expect("it holds a key");
-/// assert_eq!(most.plan().num_keys(), 1_000_000);
+/// let most = BlockPlan::most_keys(FilterKind::BumpedRibbon, 0.01, 843_746)?.expect("it holds a key");
+/// assert!(most.plan().num_keys() >= 1_000_000);
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -159,6 +159,7 @@ async function large(tab, command, root, scratch) {
 // Damages files in every 64th byte and asks for their keys: the page may refuse or answer "maybe".
 async function damaged(tab, root, scratch) {
     let [opened, refused] = [0, 0];
+    const unnoticed = [];
     for (const name of ['foreign/rocksdb-9.8.4/fv6-bloom-n100.sst', 'foreign/leveldb/tbl-n100.ldb', 'v1-bloom-1000.fb', 'v1-bumped-ribbon-1000.fb']) {
         const sound = readFileSync(join(root, 'tests/golden', name));
         for (let at = createHash('sha256').update(name).digest()[0] % 64; at < sound.length; at += Math.max(64, Math.floor(sound.length / 60))) {
@@ -174,12 +175,13 @@ async function damaged(tab, root, scratch) {
             } else {
                 opened += 1;
                 const verified = await tab.evaluate(() => filterblock.files.ask({ do: 'verify' }));
-                // Only the data blocks of tables are checked later than at open.
-                if (verified.sound && name.endsWith('.fb')) throw new Error(`${name}: byte ${at} is damaged, and the page says sound`);
+                // Only the padding of a footer has no checksum.
+                if (verified.sound && at < sound.length - 53) throw new Error(`${name}: byte ${at} is damaged, and the page says sound`);
+                if (verified.sound) unnoticed.push(at - sound.length);
             }
         }
     }
-    console.log(`${refused + opened} damaged files: ${refused} refused, ${opened} opened (damage in data blocks)`);
+    console.log(`${refused + opened} damaged files: ${refused} refused, ${opened} opened, of which ${opened - unnoticed.length} fail to verify, and ${unnoticed.length} have damage in the padding of the footer`);
 }
 
 async function index(tab, command, root, scratch, counts) {

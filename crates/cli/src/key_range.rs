@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_message_says_what_is_wrong() {
         assert!(parsed("plum", false).unwrap_err().contains("LOWER..UPPER"));
-        assert!(parsed("61..6", true).unwrap_err().starts_with("column 5: "));
+        assert!(parsed("61..6", true).unwrap_err().starts_with("column 6: "));
         assert!(parsed("6x..61", true).unwrap_err().contains("hexadecimal"));
     }
 }

@@ -94,6 +94,29 @@ size_t Found(const filterblock_filter *filter, const std::vector<std::string> &k
     return found;
 }
 
+// Whether a filter of these keys may have a key from `lower` on and below `upper`.
+bool MayContainRange(const Hasher &hasher, const std::vector<std::string> &keys, std::string_view lower,
+                     std::string_view upper) {
+    filterblock_error error;
+    auto builder = Checked<Builder>(filterblock_builder_new("blocked-bloom:10", hasher.get(), &error), error);
+    filterblock_builder_set_table_id(builder.get(), kTableId.data(), nullptr);
+    if (filterblock_builder_set_ranges(builder.get(), "grafite:fpr=0.001", &error) != FILTERBLOCK_CODE_OK) {
+        throw std::runtime_error(error.message);
+    }
+    for (const std::string &key : keys) {
+        filterblock_builder_add(builder.get(), key.data(), key.size());
+    }
+    const auto bytes = Checked<Bytes>(filterblock_builder_finish(builder.get(), &error), error);
+    filterblock_expected expected{};
+    expected.hasher = hasher.get();
+    std::memcpy(expected.table_id, kTableId.data(), sizeof expected.table_id);
+    const auto filter = Checked<Filter>(
+        filterblock_filter_open_borrowed(filterblock_bytes_data(bytes.get()), filterblock_bytes_len(bytes.get()),
+                                         &expected, FILTERBLOCK_VERIFY_AT_OPEN, &error),
+        error);
+    return filterblock_filter_may_contain_range(filter.get(), lower.data(), lower.size(), upper.data(), upper.size());
+}
+
 }  // namespace
 
 int main() {
@@ -122,6 +145,9 @@ int main() {
     std::printf("prefixes: user %d, item %d\n",
                 filterblock_filter_may_contain_prefix(filter.get(), kExtractor, "user", 4),
                 filterblock_filter_may_contain_prefix(filter.get(), kExtractor, "item", 4));
+
+    std::printf("ranges: user5 to user6 %d, item to user %d\n", MayContainRange(hasher, present, "user5", "user6"),
+                MayContainRange(hasher, present, "item", "user"));
 
     // A damaged page answers "maybe", and is counted.
     const auto *first = static_cast<const unsigned char *>(filterblock_bytes_data(bytes.get()));

@@ -93,7 +93,11 @@ fn check_output(source: &str, printed: &str) {
             "plum  table 0000000012: skip\nplum  table 0000000013: skip\n",
             "table 0000000012: no filter: table id is 7461",
         ],
-        "examples/embed.cc" => &["40000 of 40000; false positives: below 0.5 %", "damaged pages 1, keys lost: none"],
+        "examples/embed.cc" => &[
+            "40000 of 40000; false positives: below 0.5 %",
+            "prefixes: user 1, item 0\nranges: user5 to user6 1, item to user 0\n",
+            "damaged pages 1, keys lost: none",
+        ],
         _ => &["ABI 1 works"],
     };
     for part in expected {

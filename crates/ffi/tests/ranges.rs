@@ -114,6 +114,39 @@ fn ranges_are_built_and_answered_as_in_rust() {
 }
 
 #[test]
+fn ranges_are_answered_by_partitions() {
+    let hasher = hasher();
+    // SAFETY: the pointers are valid.
+    let bytes = unsafe {
+        let spec = c"grafite:L=64:fpr=0.01".as_ptr();
+        let mut builder = filterblock_partitioned_new(spec, Some(&hasher), 100, ptr::null_mut()).unwrap();
+        filterblock_partitioned_set_table_id(Some(&mut builder), pointer(&TABLE), ptr::null_mut());
+        for key in (0..N).map(key) {
+            filterblock_partitioned_add(Some(&mut builder), pointer(&key), key.len());
+        }
+        let bytes = take(filterblock_partitioned_finish(Some(&mut builder), ptr::null_mut()).unwrap());
+        filterblock_partitioned_free(Some(builder));
+        bytes
+    };
+    let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+    let may_contain = |lower: &[u8], upper: &[u8]| {
+        // SAFETY: the slices are valid.
+        unsafe {
+            let (from, to) = (pointer(lower), pointer(upper));
+            filterblock_filter_may_contain_range(filter.get(), from, lower.len(), to, upper.len())
+        }
+    };
+    let mut denied = 0;
+    for i in 0..N {
+        assert!(filter.may_contain(&key(i)) && may_contain(&key(i), &[&key(i)[..], b"\0"].concat()));
+        assert!(may_contain(&key(i), b"") && may_contain(b"", &key(i + 1)));
+        let (lower, upper) = (format!("key {:08}", i * 1_000 + 1), format!("key {:08}", i * 1_000 + 40));
+        denied += u32::from(!may_contain(lower.as_bytes(), upper.as_bytes()));
+    }
+    assert!(denied > N / 2 && !may_contain(b"l", b""), "{denied}");
+}
+
+#[test]
 fn misused_ranges_answer_maybe() {
     let hasher = hasher();
     let bytes = block(SPECS[1], &hasher);

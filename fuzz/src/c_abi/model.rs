@@ -16,14 +16,31 @@ pub(super) enum Form {
 }
 
 /// Bytes of a filter, and the keys that it must not deny.
+#[derive(Clone)]
 pub(super) struct Blob {
     pub(super) bytes: Vec<u8>,
     pub(super) keys: Rc<Vec<Vec<u8>>>,
     pub(super) prefixes: Rc<Vec<Vec<u8>>>,
     pub(super) form: Form,
     pub(super) has_whole_keys: bool,
-    /// Whether the bytes differ from the bytes that the library returned.
+    pub(super) has_table_id: bool,
+    /// Whether the bytes are not those that the library returned.
     pub(super) is_edited: bool,
+}
+
+impl Blob {
+    /// Bytes that the library did not return.
+    pub(super) fn of_any_bytes(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.to_vec(),
+            keys: Rc::default(),
+            prefixes: Rc::default(),
+            form: Form::Block,
+            has_whole_keys: true,
+            has_table_id: true,
+            is_edited: true,
+        }
+    }
 }
 
 pub(super) struct Open {
@@ -38,8 +55,19 @@ pub(super) struct Model {
     pub(super) prefixes: Vec<Vec<u8>>,
     pub(super) has_prefixes: bool,
     pub(super) is_of_prefixes_only: bool,
+    pub(super) has_table_id: bool,
+    /// Whether the builder has a range filter, which needs the bytes of keys.
+    pub(super) has_ranges: bool,
     /// Whether a key was lost, so that finishing must fail.
     pub(super) must_fail: bool,
+}
+
+impl Model {
+    /// Returns the settings, without keys and without a failure.
+    pub(super) fn without_keys(&self) -> Self {
+        let Self { has_prefixes, is_of_prefixes_only, has_table_id, has_ranges, .. } = *self;
+        Self { has_prefixes, is_of_prefixes_only, has_table_id, has_ranges, ..Self::default() }
+    }
 }
 
 pub(super) fn pointer(bytes: &[u8]) -> *const c_void {

@@ -166,7 +166,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
     const uint64_t alt_hash = HashOf(alt);
     // The builder skips a hash that equals the one before. A run of keys with one prefix would
     // take twice the memory without this check.
-    if (alt_hash != last_alt_ || filterblock_builder_len(builder_.get()) == 0) {
+    const bool is_last = alt_hash == last_alt_ && alt_hash != FILTERBLOCK_NO_HASH;
+    if (!is_last || filterblock_builder_len(builder_.get()) == 0) {
       AddHash(alt_hash);
       last_alt_ = alt_hash;
     }
@@ -456,7 +457,16 @@ inline engine::Status NewFilterPolicy(const Options& options,
   };
   for (const std::string* spec : {&options.upper, &options.lower, &options.bottommost}) {
     const bool is_optional = spec == &options.bottommost && spec->empty();
-    if (!is_optional && *spec != "none" && builder_of(*spec) == nullptr) {
+    if (is_optional || *spec == "none") {
+      continue;
+    }
+    const auto builder = builder_of(*spec);
+    // A range filter cannot be built from hashes, so it is refused here and not at each flush.
+    if (builder != nullptr) {
+      filterblock_builder_add_hash(builder.get(), 1);
+    }
+    if (builder == nullptr ||
+        internal::Handle<filterblock_bytes>(filterblock_builder_finish(builder.get(), &error)) == nullptr) {
       return internal::Invalid("filterblock: spec", error);
     }
   }

@@ -70,13 +70,16 @@ impl Policy {
     /// files answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
-    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys.
+    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys, and [`Error::Invalid`] if the
+    /// kind cannot be built from hashes.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let plan = Plan::new(spec, USUAL_KEYS)?;
         let usual_len_bytes = layout::block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes())
             .ok_or(Error::TooLarge { what: "a filter" })?;
         let always_maybe = FilterBuilder::new("full".parse()?, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
+        // A range filter needs the bytes of keys, and SurrealKV gives hashes.
+        FilterBuilder::new(spec, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Relaxed);
         Ok(Self { spec, hasher, always_maybe, usual_len_bytes, counters: Counters::default(), number })

@@ -1,0 +1,217 @@
+//! Keys in arrays of Apache Arrow, taken through the Arrow C data interface and read in place.
+#![expect(unsafe_code, reason = "the structs of the interface come as pointers in capsules")]
+
+use std::ffi::CStr;
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
+use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::types::{
+    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, make_array};
+use arrow_schema::{ArrowError, DataType, Field};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+/// The name under which a schema states an extension type.
+const EXTENSION: &str = "ARROW:extension:name";
+
+/// The arrays of one array, chunked array or stream.
+#[derive(Debug)]
+pub struct ArrowKeys(Vec<ArrayRef>);
+
+impl ArrowKeys {
+    /// Takes the arrays of an object with `__arrow_c_array__` or `__arrow_c_stream__`. Returns `None` if
+    /// it has neither.
+    ///
+    /// # Errors
+    /// Raises `TypeError` for a type of items that are no keys, and for nulls.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = object.py();
+        let arrays = if object.hasattr(intern!(py, "__arrow_c_array__"))? {
+            vec![of_array(&object.call_method0(intern!(py, "__arrow_c_array__"))?)?]
+        } else if object.hasattr(intern!(py, "__arrow_c_stream__"))? {
+            of_stream(&object.call_method0(intern!(py, "__arrow_c_stream__"))?)?
+        } else {
+            return Ok(None);
+        };
+        let mut before = 0;
+        for array in &arrays {
+            refuse_nulls(array, before)?;
+            before += array.len();
+        }
+        Ok(Some(Self(arrays)))
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|array| array.len()).sum()
+    }
+
+    /// Returns whether the keys are integers.
+    pub fn is_of_integers(&self) -> bool {
+        self.0.iter().any(|array| is_integer(values_type(array.data_type())))
+    }
+
+    /// Calls `each` with the bytes of every key, without the GIL.
+    ///
+    /// # Errors
+    /// Raises `ValueError` for an array whose dictionary lacks a value.
+    pub fn for_each(&self, py: Python<'_>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
+        let done = py.detach(move || self.0.iter().try_for_each(|array| of_items(array, &mut each)));
+        done.map_err(|text| PyValueError::new_err(format!("the Arrow array is not valid: {text}")))
+    }
+}
+
+fn of_arrow(error: &ArrowError) -> PyErr {
+    PyValueError::new_err(format!("the Arrow data cannot be read: {error}"))
+}
+
+/// Returns the pointer of a capsule with this name.
+fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<*mut T> {
+    let capsule =
+        capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("the Arrow interface gave no capsule"))?;
+    Ok(capsule.pointer_checked(Some(name))?.cast::<T>().as_ptr())
+}
+
+fn of_array(pair: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let pair = pair.cast::<PyTuple>().map_err(|_| PyTypeError::new_err("__arrow_c_array__ gave no pair"))?;
+    let schema = pointer::<FFI_ArrowSchema>(&pair.get_item(0)?, c"arrow_schema")?;
+    let array = pointer::<FFI_ArrowArray>(&pair.get_item(1)?, c"arrow_array")?;
+    // SAFETY: a capsule of this name holds a valid struct of the Arrow C data interface. `from_raw` moves the
+    // struct out and leaves a released one, which the capsule then does not release again.
+    let (schema, array) = unsafe { (FFI_ArrowSchema::from_raw(schema), FFI_ArrowArray::from_raw(array)) };
+    let field = Field::try_from(&schema).map_err(|error| of_arrow(&error))?;
+    check_type(&field)?;
+    // SAFETY: the producer promises that the array has the type of the schema.
+    let data = unsafe { from_ffi_and_data_type(array, field.data_type().clone()) };
+    data.map(make_array).map_err(|error| of_arrow(&error))
+}
+
+fn of_stream(capsule: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
+    let stream = pointer::<FFI_ArrowArrayStream>(capsule, c"arrow_array_stream")?;
+    // SAFETY: as in `of_array`.
+    let reader = unsafe { ArrayStreamReader::from_raw(stream) }.map_err(|error| of_arrow(&error))?;
+    check_type(arrow_array::ArrayReader::field(&reader))?;
+    reader.map(|array| array.map_err(|error| of_arrow(&error))).collect()
+}
+
+/// Returns the type of the values of a dictionary, and every other type as it is.
+fn values_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    }
+}
+
+fn is_integer(data_type: &DataType) -> bool {
+    data_type.is_integer() || *data_type == DataType::Boolean
+}
+
+fn check_type(field: &Field) -> PyResult<()> {
+    use DataType as D;
+    if let Some(name) = field.metadata().get(EXTENSION) {
+        return Err(PyTypeError::new_err(format!(
+            "values of the Arrow extension type {name:?} are no keys; pass the storage, for example array.storage"
+        )));
+    }
+    let found = values_type(field.data_type());
+    let is_bytes = matches!(
+        found,
+        D::Utf8 | D::LargeUtf8 | D::Utf8View | D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_)
+    );
+    if is_bytes || is_integer(found) {
+        return Ok(());
+    }
+    let next = match found {
+        D::Struct(_) => "pass one column",
+        D::RunEndEncoded(..) => "decode the array first",
+        D::Null => "leave missing values out",
+        D::Date32 | D::Date64 | D::Timestamp(..) | D::Time32(_) | D::Time64(_) | D::Duration(_) => {
+            "cast the array to integers of the unit that you mean"
+        }
+        _ => "cast the array to integers, texts or bytes",
+    };
+    Err(PyTypeError::new_err(format!("Arrow values of the type {found} are no keys; {next}")))
+}
+
+fn refuse_nulls(array: &ArrayRef, before: usize) -> PyResult<()> {
+    let nulls = array.logical_nulls();
+    let first =
+        nulls.as_ref().filter(|nulls| nulls.null_count() > 0).map(|nulls| nulls.iter().position(|valid| !valid));
+    match first.flatten() {
+        None => Ok(()),
+        Some(index) => Err(PyTypeError::new_err(format!(
+            "key {}: a null is no key; leave nulls out, for example array.drop_null()",
+            before + index
+        ))),
+    }
+}
+
+/// Calls `each` with the bytes of every item of an array without nulls.
+fn of_items(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
+    if matches!(array.data_type(), DataType::Dictionary(..)) {
+        return of_dictionary(array, each);
+    }
+    of_plain(array, each)
+}
+
+/// Does the same for every type but dictionaries. Nulls are left out.
+fn of_plain(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
+    use DataType as D;
+    fn ints<T: ArrowPrimitiveType>(array: &ArrayRef, each: &mut impl FnMut(&[u8]), of: impl Fn(T::Native) -> [u8; 8]) {
+        array.as_primitive::<T>().values().iter().for_each(|&value| each(&of(value)));
+    }
+    match array.data_type() {
+        D::Int8 => ints::<Int8Type>(array, each, |value| i64::from(value).to_le_bytes()),
+        D::Int16 => ints::<Int16Type>(array, each, |value| i64::from(value).to_le_bytes()),
+        D::Int32 => ints::<Int32Type>(array, each, |value| i64::from(value).to_le_bytes()),
+        D::Int64 => ints::<Int64Type>(array, each, i64::to_le_bytes),
+        D::UInt8 => ints::<UInt8Type>(array, each, |value| i64::from(value).to_le_bytes()),
+        D::UInt16 => ints::<UInt16Type>(array, each, |value| i64::from(value).to_le_bytes()),
+        D::UInt32 => ints::<UInt32Type>(array, each, |value| i64::from(value).to_le_bytes()),
+        D::UInt64 => ints::<UInt64Type>(array, each, u64::to_le_bytes),
+        D::Boolean => {
+            let values = array.as_boolean().values();
+            values.iter().for_each(|value| each(&i64::from(value).to_le_bytes()));
+        }
+        D::Utf8 => array.as_string::<i32>().iter().flatten().for_each(|value| each(value.as_bytes())),
+        D::LargeUtf8 => array.as_string::<i64>().iter().flatten().for_each(|value| each(value.as_bytes())),
+        D::Utf8View => array.as_string_view().iter().flatten().for_each(|value| each(value.as_bytes())),
+        D::Binary => array.as_binary::<i32>().iter().flatten().for_each(each),
+        D::LargeBinary => array.as_binary::<i64>().iter().flatten().for_each(each),
+        D::BinaryView => array.as_binary_view().iter().flatten().for_each(each),
+        D::FixedSizeBinary(_) => array.as_fixed_size_binary().iter().flatten().for_each(each),
+        other => return Err(format!("items of the type {other}")),
+    }
+    Ok(())
+}
+
+/// Calls `each` with the bytes of the value of every item.
+fn of_dictionary(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
+    let dictionary = array.as_any_dictionary();
+    if dictionary.is_empty() {
+        return Ok(());
+    }
+    // A null in the dictionary that no item uses has no bytes. It keeps its place.
+    let values = dictionary.values();
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(values.len()));
+    for index in 0..values.len() {
+        if values.is_valid(index) {
+            of_plain(&values.slice(index, 1), &mut |value| bytes.extend_from_slice(value))?;
+        }
+        ends.push(bytes.len());
+    }
+    if values.is_empty() {
+        return Err("the dictionary is empty".to_owned());
+    }
+    for key in dictionary.normalized_keys() {
+        let start = key.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied());
+        let value = start.zip(ends.get(key).copied()).and_then(|(start, end)| bytes.get(start..end));
+        each(value.ok_or("the dictionary lacks a value")?);
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! A Bloom filter in memory that takes keys one by one, from any number of threads.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use filterblock::variants::{self, Membership};
+use filterblock::{AlignedBytes, HashSeed, KeyHash, KeyHasher};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::errors::{of_block, of_variant};
+use crate::filter::{self, Filter};
+use crate::key::{self, Accepts};
+use crate::keys::{self, Keys};
+
+/// A Bloom filter in memory. It takes keys one by one, also from several threads at once.
+///
+/// It holds at most `capacity` keys at the given error rate, and takes more at a higher rate. Keys are
+/// never removed, except all of them by `clear`.
+#[pyclass(frozen, module = "filterblock")]
+#[derive(Debug)]
+pub struct Bloom {
+    /// Locked for writing by the two operations that clear bits.
+    bits: RwLock<variants::Bloom>,
+    hasher: KeyHasher,
+    capacity: u64,
+    error_rate: f64,
+}
+
+impl Bloom {
+    fn of(bits: variants::Bloom, capacity: u64, error_rate: f64) -> Self {
+        Self { hasher: KeyHasher::xxh3(bits.seed()), bits: RwLock::new(bits), capacity, error_rate }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, variants::Bloom> {
+        self.bits.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, variants::Bloom> {
+        self.bits.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a filter of the same capacity with other bits.
+    fn like(&self, bits: variants::Bloom) -> Self {
+        Self::of(bits, self.capacity, self.error_rate)
+    }
+
+    fn hash(&self, key: &Bound<'_, PyAny>) -> PyResult<KeyHash> {
+        key::with(key, Accepts::All, |key| self.hasher.of(key))
+    }
+}
+
+/// The parts of a pickle: compressed bits, their number, capacity and error rate.
+type Parts<'py> = (Bound<'py, PyBytes>, u64, u64, f64);
+
+#[pymethods]
+impl Bloom {
+    #[new]
+    #[pyo3(signature = (capacity, error_rate=0.01, *, seed=0))]
+    fn new(capacity: u64, error_rate: f64, seed: u64) -> PyResult<Self> {
+        let bits = variants::Bloom::with_rate(capacity, error_rate, HashSeed(seed)).map_err(of_variant)?;
+        Ok(Self::of(bits, capacity, error_rate))
+    }
+
+    /// Add a key. Returns True if the key may have been in the filter before.
+    fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let hash = self.hash(key)?;
+        Ok(!self.read().insert_hash(hash))
+    }
+
+    /// Add many keys: a NumPy or Arrow array, any iterable of keys, or with `width` bytes of keys of one
+    /// width. If a key is refused, none is added.
+    #[pyo3(signature = (keys, *, width=None))]
+    fn update<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<()> {
+        let hashes = keys::hashes(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher)?;
+        py.detach(|| {
+            let bits = self.read();
+            for &hash in &hashes {
+                bits.insert_hash(hash);
+            }
+        });
+        Ok(())
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let hash = self.hash(key)?;
+        Ok(self.read().may_contain_hash(hash))
+    }
+
+    /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
+    #[pyo3(signature = (keys, *, width=None))]
+    fn contains_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        width: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        keys::ask(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes, answers| {
+            let bits = self.read();
+            hashes.iter().zip(answers).for_each(|(&hash, answer)| *answer = bits.may_contain_hash(hash));
+        })
+    }
+
+    /// Return a Filter with the answers of this moment, to save it or send it.
+    fn freeze(&self, py: Python<'_>) -> PyResult<Filter> {
+        let bytes = py.detach(|| self.read().freeze()).map_err(of_variant)?;
+        Filter::of_own(AlignedBytes::copy_of(&bytes).map_err(of_block)?.into())
+    }
+
+    /// Remove all keys.
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| self.write().clear());
+    }
+
+    /// Return a copy.
+    fn copy(&self, py: Python<'_>) -> Self {
+        self.like(py.detach(|| self.read().clone()))
+    }
+
+    /// Return a filter without keys that can be united with this one.
+    fn copy_template(&self) -> PyResult<Self> {
+        let (bits, probes) = (self.num_bits(), self.num_hashes());
+        let empty = variants::Bloom::with_shape(bits, probes, self.hasher.seed()).map_err(of_variant)?;
+        Ok(self.like(empty))
+    }
+
+    /// Add the keys of `other`. Raises ValueError if size, number of hashes or seed differ.
+    fn union<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
+        slf.unite(slf.py(), other)?;
+        Ok(slf)
+    }
+
+    /// Keep only the keys that `other` holds too. Raises ValueError as `union` does.
+    fn intersection<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
+        slf.intersect(slf.py(), other)?;
+        Ok(slf)
+    }
+
+    fn __ior__(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        self.unite(py, other)
+    }
+
+    fn __iand__(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        self.intersect(py, other)
+    }
+
+    fn __or__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        let union = self.copy(py);
+        union.unite(py, other).map(|()| union)
+    }
+
+    fn __and__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        let intersection = self.copy(py);
+        intersection.intersect(py, other).map(|()| intersection)
+    }
+
+    /// Estimate how many keys two filters of the same shape share.
+    fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
+        let (left, right) = py.detach(|| (self.read().clone(), other.read().clone()));
+        filter::comparison(py, &left.compare(&right).map_err(of_variant)?)
+    }
+
+    /// The number of distinct keys, estimated from the bits that are set.
+    fn __len__(&self) -> usize {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
+        let keys = self.read().estimated_keys().round() as usize;
+        keys
+    }
+
+    /// A filter is true even without keys, so that `if filter:` does not depend on an estimate.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// The number of keys that the filter was made for.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The error rate that the filter was made for.
+    #[getter]
+    fn error_rate(&self) -> f64 {
+        self.error_rate
+    }
+
+    /// The error rate at the present number of set bits.
+    #[getter]
+    fn expected_error_rate(&self) -> f64 {
+        self.read().expected_rate()
+    }
+
+    /// The number of bits.
+    #[getter]
+    fn num_bits(&self) -> u64 {
+        self.read().num_bits()
+    }
+
+    /// The number of bits that a key sets.
+    #[getter]
+    fn num_hashes(&self) -> u32 {
+        self.read().num_probes()
+    }
+
+    /// The number of bits that are set.
+    #[getter]
+    fn bit_count(&self) -> u64 {
+        self.read().count_ones()
+    }
+
+    /// The seed under which keys are hashed, in a list: all hashes of a key follow from one seed.
+    #[getter]
+    fn hash_seeds(&self) -> Vec<u64> {
+        vec![self.hasher.seed().0]
+    }
+
+    /// The bits, as bytes: bit `i` is bit `i % 8` of byte `i // 8`.
+    #[getter]
+    fn data_array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        bits_of(py, &py.detach(|| self.read().clone()))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Parts<'py>)> {
+        let (py, this) = (slf.py(), slf.get());
+        let bytes = py.detach(|| this.read().compress());
+        let arguments = (PyBytes::new(py, &bytes), this.num_bits(), this.capacity, this.error_rate);
+        Ok((slf.get_type().getattr("_unpickle")?, arguments))
+    }
+
+    /// Make a filter from the parts of a pickle.
+    #[staticmethod]
+    fn _unpickle(py: Python<'_>, bytes: &[u8], num_bits: u64, capacity: u64, error_rate: f64) -> PyResult<Self> {
+        let bits = py.detach(|| variants::Bloom::decompress(bytes, num_bits)).map_err(of_variant)?;
+        Ok(Self::of(bits, capacity, error_rate))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Bloom capacity: {}, error: {:.3}, num_hashes: {}>", self.capacity, self.error_rate, self.num_hashes())
+    }
+}
+
+impl Bloom {
+    fn unite(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        // A copy, because a thread that holds two locks could wait for a thread that waits for it.
+        py.detach(|| {
+            let other = other.read().clone();
+            self.read().union_with(&other)
+        })
+        .map_err(of_variant)
+    }
+
+    fn intersect(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        py.detach(|| {
+            let other = other.read().clone();
+            self.write().intersect_with(&other)
+        })
+        .map_err(of_variant)
+    }
+}
+
+/// Returns the bits of a filter.
+pub fn bits_of<'py>(py: Python<'py>, bloom: &variants::Bloom) -> PyResult<Bound<'py, PyBytes>> {
+    let len = usize::try_from(bloom.num_bits() / 8).unwrap_or(usize::MAX);
+    if bloom.count_ones() == 0 {
+        return PyBytes::new_with(py, len, |_| Ok(()));
+    }
+    let block = bloom.freeze().map_err(of_variant)?;
+    let block = filterblock::LockedBlock::open(block, filterblock::Verify::OnFirstTouch).map_err(of_block)?;
+    Ok(PyBytes::new(py, block.payload()))
+}

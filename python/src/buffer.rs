@@ -1,0 +1,263 @@
+//! Keys in a buffer: NumPy arrays, `array.array`, and bytes of keys of one width. The items are read in
+//! place, and the buffer stays exported meanwhile, so its owner can neither free nor resize it.
+#![expect(unsafe_code, reason = "the items are read through the pointers of the buffer protocol")]
+
+use std::marker::PhantomData;
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyUnicodeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
+
+/// Why bytes alone are not many keys.
+pub const ONE_KEY: &str =
+    "bytes are one key, not many; give a list of keys, or the width of each key in bytes (width=16)";
+
+/// One item of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Item {
+    /// An integer or a truth value of 1, 2, 4 or 8 bytes.
+    Int { is_signed: bool, is_swapped: bool },
+    /// A truth value of one byte.
+    Bool,
+    /// Bytes that NumPy pads with NULs. The key is what NumPy returns for the item: without them.
+    Padded,
+    /// Bytes as they are.
+    Bytes,
+    /// UTF-32 that NumPy pads with NULs. The key is UTF-8.
+    Text { is_swapped: bool },
+}
+
+/// The items of a buffer with one dimension.
+#[derive(Debug)]
+pub struct BufferKeys {
+    buffer: PyUntypedBuffer,
+    item: Item,
+    item_len_bytes: usize,
+    len: usize,
+    stride: isize,
+}
+
+impl BufferKeys {
+    /// Takes a buffer whose items are keys. Returns `None` if its items are Python objects.
+    ///
+    /// `is_array` says that the owner is an array of numbers: then items of one byte are integers.
+    /// The bytes of `bytes`, `bytearray` and `memoryview` are no keys without a width.
+    pub fn of_items(buffer: PyUntypedBuffer, is_array: bool) -> PyResult<Option<Self>> {
+        let format = buffer.format().to_string_lossy().into_owned();
+        if format == "O" {
+            return Ok(None);
+        }
+        if !is_array && ["B", "b", "c", ""].contains(&format.as_str()) {
+            return Err(PyTypeError::new_err(ONE_KEY));
+        }
+        check_shape(&buffer)?;
+        let item_len_bytes = buffer.item_size();
+        let item = Item::of_format(&format, item_len_bytes).ok_or_else(|| {
+            PyTypeError::new_err(format!(
+                "items of the type {format:?} are no keys; keys are integers, truth values, bytes and texts. Convert \
+                 the array, for example array.view('i8') or array.astype(object)"
+            ))
+        })?;
+        let (len, stride) = shape(&buffer);
+        Ok(Some(Self { buffer, item, item_len_bytes, len, stride }))
+    }
+
+    /// Takes the bytes of keys that all have the same width and lie side by side.
+    pub fn of_width(buffer: PyUntypedBuffer, width: usize) -> PyResult<Self> {
+        check_shape(&buffer)?;
+        let len_bytes = buffer.len_bytes();
+        if buffer.item_size() != 1 || !buffer.is_c_contiguous() {
+            return Err(PyTypeError::new_err("width= needs bytes that lie side by side; pass bytes(data)"));
+        }
+        if width == 0 || !len_bytes.is_multiple_of(width) {
+            return Err(PyValueError::new_err(format!(
+                "{len_bytes} bytes are not a whole number of keys of width {width}; pass whole keys"
+            )));
+        }
+        let stride = isize::try_from(width).map_err(|_| PyValueError::new_err("the width is too large; use a list"))?;
+        Ok(Self { buffer, item: Item::Bytes, item_len_bytes: width, len: len_bytes / width, stride })
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether the keys are integers.
+    pub fn is_of_integers(&self) -> bool {
+        matches!(self.item, Item::Int { .. } | Item::Bool)
+    }
+
+    /// Calls `each` with the bytes of every key, without the GIL.
+    ///
+    /// # Errors
+    /// Raises `UnicodeError` for a text that has no UTF-8 form.
+    pub fn for_each(&self, py: Python<'_>, each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
+        let items = Items { start: self.buffer.buf_ptr().cast(), of: PhantomData, keys: self };
+        match py.detach(move || items.for_each(each)) {
+            Ok(()) => Ok(()),
+            Err(index) => Err(PyUnicodeError::new_err(format!(
+                "key {index}: the text has a surrogate or a number that is no character, so it has no UTF-8 form"
+            ))),
+        }
+    }
+}
+
+impl Item {
+    /// Reads a format of the module `struct`, with the additions `w` (UTF-32) and `Nx` (bytes) of NumPy.
+    fn of_format(format: &str, len_bytes: usize) -> Option<Self> {
+        let (order, code) = match format.as_bytes() {
+            [order @ (b'<' | b'>' | b'!' | b'=' | b'@' | b'^'), code @ ..] => (*order, code),
+            code => (b'@', code),
+        };
+        let is_big = match order {
+            b'<' => false,
+            b'>' | b'!' => true,
+            _ => cfg!(target_endian = "big"),
+        };
+        let digits = code.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (count, code) = code.split_at(digits);
+        let is_int = count.is_empty() && [1, 2, 4, 8].contains(&len_bytes);
+        match code {
+            b"?" if count.is_empty() && len_bytes == 1 => Some(Self::Bool),
+            b"b" | b"h" | b"i" | b"l" | b"q" | b"n" if is_int => {
+                Some(Self::Int { is_signed: true, is_swapped: is_big })
+            }
+            b"B" | b"H" | b"I" | b"L" | b"Q" | b"N" if is_int => {
+                Some(Self::Int { is_signed: false, is_swapped: is_big })
+            }
+            b"s" => Some(Self::Padded),
+            b"x" => Some(Self::Bytes),
+            b"w" if len_bytes.is_multiple_of(4) => Some(Self::Text { is_swapped: is_big }),
+            _ => None,
+        }
+    }
+}
+
+fn check_shape(buffer: &PyUntypedBuffer) -> PyResult<()> {
+    if buffer.dimensions() != 1 {
+        return Err(PyValueError::new_err(format!(
+            "the array has {} dimensions; pass an array of one dimension, for example array.ravel()",
+            buffer.dimensions()
+        )));
+    }
+    if buffer.suboffsets().is_some_and(|offsets| offsets.iter().any(|&offset| offset >= 0)) {
+        return Err(PyTypeError::new_err("the items of the buffer lie behind pointers; pass a copy of it"));
+    }
+    Ok(())
+}
+
+fn shape(buffer: &PyUntypedBuffer) -> (usize, isize) {
+    (buffer.shape().first().copied().unwrap_or(0), buffer.strides().first().copied().unwrap_or(0))
+}
+
+/// The items of an exported buffer, to be read without the GIL.
+struct Items<'a> {
+    start: *const u8,
+    keys: &'a BufferKeys,
+    of: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: the pointer is only read, and the borrowed `BufferKeys` keeps the buffer exported.
+unsafe impl Send for Items<'_> {}
+
+impl Items<'_> {
+    /// Copies the first `out.len()` bytes of item `index`.
+    #[inline]
+    fn read(&self, index: usize, out: &mut [u8]) {
+        debug_assert!(index < self.keys.len && out.len() <= self.keys.item_len_bytes);
+        // SAFETY: the exporter of a buffer promises that `len` items of `item_len_bytes` lie `stride` bytes
+        // apart from the start (`of_width` divides one contiguous item range), and that they stay until the
+        // buffer is released. If another thread writes the items meanwhile, which the documentation
+        // forbids, the copy has some of its bytes. They are bytes of any value, so this is a wrong key and
+        // not an invalid value.
+        unsafe {
+            let at = self.start.offset((index as isize).wrapping_mul(self.keys.stride));
+            std::ptr::copy_nonoverlapping(at, out.as_mut_ptr(), out.len());
+        }
+    }
+
+    /// Calls `each` with the bytes of every key. Returns the number of the first key without bytes.
+    fn for_each(&self, mut each: impl FnMut(&[u8])) -> Result<(), usize> {
+        match self.keys.item {
+            Item::Int { is_signed, is_swapped } => match self.keys.item_len_bytes {
+                1 => self.integers::<1>(is_signed, is_swapped, each),
+                2 => self.integers::<2>(is_signed, is_swapped, each),
+                4 => self.integers::<4>(is_signed, is_swapped, each),
+                _ => self.integers::<8>(is_signed, is_swapped, each),
+            },
+            Item::Bool => {
+                let mut byte = [0];
+                for index in 0..self.keys.len {
+                    self.read(index, &mut byte);
+                    each(&i64::from(byte != [0]).to_le_bytes());
+                }
+            }
+            Item::Padded | Item::Bytes => self.bytes(self.keys.item == Item::Padded, each),
+            Item::Text { is_swapped } => return self.texts(is_swapped, each),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn integers<const N: usize>(&self, is_signed: bool, is_swapped: bool, mut each: impl FnMut(&[u8])) {
+        let mut raw = [0; N];
+        for index in 0..self.keys.len {
+            self.read(index, &mut raw);
+            if is_swapped {
+                raw.reverse();
+            }
+            let is_negative = is_signed && raw.last().is_some_and(|&last| last >= 0x80);
+            let mut key = if is_negative { [0xff; 8] } else { [0; 8] };
+            key.iter_mut().zip(raw).for_each(|(byte, of_raw)| *byte = of_raw);
+            each(&key);
+        }
+    }
+
+    fn bytes(&self, is_padded: bool, mut each: impl FnMut(&[u8])) {
+        let mut key = vec![0; self.keys.item_len_bytes];
+        for index in 0..self.keys.len {
+            self.read(index, &mut key);
+            let padding = if is_padded { key.iter().rev().take_while(|&&byte| byte == 0).count() } else { 0 };
+            each(key.get(..key.len() - padding).unwrap_or_default());
+        }
+    }
+
+    fn texts(&self, is_swapped: bool, mut each: impl FnMut(&[u8])) -> Result<(), usize> {
+        let mut raw = vec![0; self.keys.item_len_bytes];
+        let mut text = String::new();
+        for index in 0..self.keys.len {
+            self.read(index, &mut raw);
+            text.clear();
+            let padding = raw.as_chunks::<4>().0.iter().rev().take_while(|word| **word == [0; 4]).count();
+            let words = raw.as_chunks::<4>().0;
+            for word in words.iter().take(words.len() - padding) {
+                let mut word = *word;
+                if is_swapped {
+                    word.reverse();
+                }
+                text.push(char::from_u32(u32::from_le_bytes(word)).ok_or(index)?);
+            }
+            each(text.as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Returns the bytes of a `memoryview` that is one key.
+///
+/// # Errors
+/// Raises `TypeError` unless its items are bytes in one dimension.
+pub fn bytes_of_view(view: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let buffer = PyUntypedBuffer::get(view)?;
+    let format = buffer.format().to_string_lossy().into_owned();
+    if !["B", "b", "c", ""].contains(&format.as_str()) || buffer.dimensions() != 1 {
+        return Err(PyTypeError::new_err(format!(
+            "a memoryview is a key only if its items are bytes in one dimension, not {format:?}; use view.cast('B'), or \
+             contains_many for many keys"
+        )));
+    }
+    drop(buffer);
+    PyByteArray::from(view).map(|bytes| bytes.to_vec())
+}

@@ -1,0 +1,161 @@
+//! Turns the errors of the crates into exceptions. `lib/filterblock/_errors.py` defines the classes.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use filterblock::{foreign, variants};
+use filterblock_parquet as parquet;
+use pyo3::PyErr;
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
+
+/// The classes that Python defines.
+mod classes {
+    use pyo3::import_exception;
+
+    import_exception!(filterblock._errors, Error);
+    import_exception!(filterblock._errors, DamagedError);
+    import_exception!(filterblock._errors, UnsupportedError);
+    import_exception!(filterblock._errors, UnexpectedError);
+    import_exception!(filterblock._errors, SecretError);
+    import_exception!(filterblock._errors, LockedError);
+    import_exception!(filterblock._errors, DisplacedError);
+    import_exception!(filterblock._errors, ReadOnlyError);
+}
+
+/// Returns the exception for a file that another writer, or a parent process, holds.
+pub fn locked(message: String) -> PyErr {
+    classes::LockedError::new_err(message)
+}
+
+/// Returns the exception of an I/O error. Python chooses the subclass of `OSError` by the number.
+pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
+    let path = path.map(Path::to_path_buf);
+    match (number_of(error), path) {
+        (Some(number), Some(path)) => PyOSError::new_err((number, text_of(number), path)),
+        (Some(number), None) => PyOSError::new_err((number, text_of(number))),
+        (None, Some(path)) => PyOSError::new_err(format!("{}: {error}", path.display())),
+        (None, None) => PyOSError::new_err(error.to_string()),
+    }
+}
+
+/// Returns the number of the operating system, also if Rust code made the error.
+fn number_of(error: &io::Error) -> Option<i32> {
+    error.raw_os_error().or_else(|| {
+        let by_kind = |number: &i32| io::Error::from_raw_os_error(*number).kind() == error.kind();
+        // These have a text of their own.
+        let is_told = matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::InvalidInput);
+        if is_told { None } else { (1..=133).find(by_kind) }
+    })
+}
+
+/// Returns the text of the operating system without the number, which Python adds.
+fn text_of(number: i32) -> String {
+    let text = io::Error::from_raw_os_error(number).to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
+}
+
+fn damaged(message: String, path: Option<&Path>, field: impl Display, offset: u64) -> PyErr {
+    classes::DamagedError::new_err((message, path.map(Path::to_path_buf), field.to_string(), offset))
+}
+
+/// Returns the exception of an error of a filter block.
+pub fn of_block(error: filterblock::Error) -> PyErr {
+    use filterblock::Error as E;
+    let path = match &error {
+        E::InFile { path, .. } => Some(path.clone()),
+        _ => None,
+    };
+    let (path, message) = (path.as_deref(), error.to_string());
+    match error.root() {
+        E::Io(error) => of_io(error, path),
+        E::Corrupt { field, offset } | E::ChecksumMismatch { field, offset, .. } => {
+            damaged(message, path, field, *offset)
+        }
+        E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
+        E::Secret { .. } => classes::SecretError::new_err(message),
+        E::Unexpected { .. } => classes::UnexpectedError::new_err(message),
+        E::Invalid { .. } => PyValueError::new_err(message),
+        E::TooLarge { .. } => PyMemoryError::new_err(message),
+        _ => classes::Error::new_err(message),
+    }
+}
+
+/// Returns the exception of an error of a filter in memory or in a file.
+pub fn of_variant(error: variants::Error) -> PyErr {
+    use variants::Error as E;
+    let path = match &error {
+        E::InFile { path, .. } => Some(path.clone()),
+        _ => None,
+    };
+    let (path, message) = (path.as_deref(), error.to_string());
+    match error.root() {
+        E::Io(error) => of_io(error, path),
+        E::Corrupt { field, offset } | E::ChecksumMismatch { field, offset, .. } => {
+            damaged(message, path, field, *offset)
+        }
+        E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
+        E::Locked => locked(message),
+        E::Displaced { .. } | E::Poisoned { .. } => classes::DisplacedError::new_err(message),
+        E::ReadOnly => classes::ReadOnlyError::new_err(message),
+        E::Invalid { .. } | E::Unlike { .. } => PyValueError::new_err(message),
+        E::TooLarge { .. } => PyMemoryError::new_err(message),
+        E::Filter(_) => match into_root(error) {
+            E::Filter(error) => of_block(error),
+            _ => classes::Error::new_err(message),
+        },
+        _ => classes::Error::new_err(message),
+    }
+}
+
+fn into_root(error: variants::Error) -> variants::Error {
+    match error {
+        variants::Error::InFile { source, .. } => into_root(*source),
+        other => other,
+    }
+}
+
+/// Returns the exception of an error of a LevelDB, RocksDB or Parquet file.
+pub fn of_foreign(error: foreign::Error) -> PyErr {
+    let path = match &error {
+        foreign::Error::InFile { path, .. } => Some(path.clone()),
+        _ => None,
+    };
+    let message = error.to_string();
+    foreign_at(error.root(), path.as_deref(), message)
+}
+
+fn foreign_at(error: &foreign::Error, path: Option<&Path>, message: String) -> PyErr {
+    use foreign::Error as E;
+    match error {
+        E::Io(error) => of_io(error, path),
+        E::Corrupt { field, offset } | E::ChecksumMismatch { field, offset, .. } => {
+            damaged(message, path, field, *offset)
+        }
+        E::Unsupported { .. } => classes::UnsupportedError::new_err(message),
+        E::Invalid { .. } => PyValueError::new_err(message),
+        E::Filter(filterblock::Error::Secret { .. }) => classes::SecretError::new_err(message),
+        E::Filter(
+            filterblock::Error::Corrupt { field, offset } | filterblock::Error::ChecksumMismatch { field, offset, .. },
+        ) => damaged(message, path, field, *offset),
+        _ => classes::Error::new_err(message),
+    }
+}
+
+/// Returns the exception of an error of adding to a Parquet file, or of checking one.
+pub fn of_parquet(error: parquet::Error) -> PyErr {
+    use parquet::Error as E;
+    let path = match &error {
+        E::InFile { path, .. } => Some(path.clone()),
+        _ => None,
+    };
+    let (path, message) = (path.as_deref(), error.to_string());
+    match error.root() {
+        E::Io(error) => of_io(error, path),
+        E::Corrupt { part, offset } => damaged(message, path, part, *offset),
+        E::Unsupported { .. } | E::NotCanonical { .. } => classes::UnsupportedError::new_err(message),
+        E::Invalid { .. } => PyValueError::new_err(message),
+        E::Filter(error) => foreign_at(error.root(), path, message),
+        _ => classes::Error::new_err(message),
+    }
+}

@@ -1,0 +1,472 @@
+//! A Bloom filter in a file, with the names of the package `pybloomfiltermmap3`.
+
+use std::ffi::OsString;
+#[cfg(unix)]
+use std::fs;
+use std::mem;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use filterblock::variants::{self, Membership};
+use filterblock::{HashSeed, KeyHash, KeyHasher};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::bloom::bits_of;
+use crate::errors::{locked, of_io, of_variant};
+use crate::key::{self, Accepts};
+use crate::keys::{self, Keys};
+
+/// A Bloom filter in a file that takes keys one by one. `sync` makes them durable.
+///
+/// FileFilter(capacity, error_rate, filename) creates a file, which must not exist. One process writes a
+/// file at a time: a second writer gets LockedError. Any number of processes may open it with mode "r";
+/// they see the keys that were synced before they opened it. A damaged page answers True; a damaged
+/// header raises DamagedError.
+#[pyclass(frozen, module = "filterblock")]
+#[derive(Debug)]
+pub struct FileFilter {
+    /// `None` after `close`. Locked for writing by the operations that replace the file, and by `close`.
+    filter: RwLock<Option<variants::FileFilter>>,
+    hasher: KeyHasher,
+    path: PathBuf,
+    /// The process that opened the file, and the number of forks that led to it. A child that was forked
+    /// from it shares its lock.
+    process: (u32, u32),
+}
+
+/// The number of forks between the process that loaded the module and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+fn this_process() -> (u32, u32) {
+    (std::process::id(), FORKS.load(Ordering::Relaxed))
+}
+
+/// Counts a fork. Python calls it in each child.
+#[pyfunction]
+fn _forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Makes Python call [`_forked`], where processes can fork.
+pub fn count_forks(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let os = module.py().import("os")?;
+    if os.hasattr("register_at_fork")? {
+        let arguments = PyDict::new(module.py());
+        arguments.set_item("after_in_child", wrap_pyfunction!(_forked, module)?)?;
+        os.call_method("register_at_fork", (), Some(&arguments))?;
+    }
+    Ok(())
+}
+
+impl FileFilter {
+    fn of(filter: variants::FileFilter) -> Self {
+        let (hasher, path) = (KeyHasher::xxh3(filter.seed()), filter.path().to_path_buf());
+        Self { filter: RwLock::new(Some(filter)), hasher, path, process: this_process() }
+    }
+
+    /// Gives a new file its mode.
+    fn made(filter: variants::FileFilter, perm: Option<u32>) -> PyResult<Self> {
+        #[cfg(unix)]
+        if let Some(perm) = perm {
+            use std::os::unix::fs::PermissionsExt;
+            let set = fs::set_permissions(filter.path(), fs::Permissions::from_mode(perm));
+            set.map_err(|error| of_io(&error, Some(filter.path())))?;
+        }
+        #[cfg(not(unix))]
+        let _ = perm;
+        Ok(Self::of(filter))
+    }
+
+    /// Runs `read` on the open filter, without the GIL.
+    fn read<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&variants::FileFilter) -> T + Send) -> PyResult<T> {
+        py.detach(|| self.read_here(read)).ok_or_else(closed)
+    }
+
+    /// Runs `read` on the open filter. Returns `None` if it is closed.
+    fn read_here<T>(&self, read: impl FnOnce(&variants::FileFilter) -> T) -> Option<T> {
+        self.lock_to_read().as_ref().map(read)
+    }
+
+    /// Runs a change on the open filter, without the GIL.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut variants::FileFilter) -> variants::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.check_process()?;
+        let changed = py.detach(|| self.lock_to_change().as_mut().map(change));
+        changed.ok_or_else(closed)?.map_err(of_variant)
+    }
+
+    /// Refuses to write in a child process. Parent and child hold the same lock, so nothing would keep
+    /// them from writing over each other's keys.
+    fn check_process(&self) -> PyResult<()> {
+        if self.is_ours() {
+            return Ok(());
+        }
+        Err(locked(
+            "the file was opened by the parent process, which still writes it; open it in this process with mode 'r', \
+             or close it before the fork"
+                .to_owned(),
+        ))
+    }
+
+    /// Does what [`check_process`](Self::check_process) does without a system call. It does not know of a
+    /// fork that Python did not make. Only `sync` and the like matter then, and they check everything.
+    fn check_forks(&self) -> PyResult<()> {
+        if self.process.1 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { self.check_process() }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.process == this_process()
+    }
+
+    fn hash(&self, key: &Bound<'_, PyAny>) -> PyResult<KeyHash> {
+        key::with(key, Accepts::All, |key| self.hasher.of(key))
+    }
+}
+
+impl Drop for FileFilter {
+    fn drop(&mut self) {
+        let filter = self.filter.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if !self.is_ours() {
+            // Closing would write over the keys of the parent process, and release its lock.
+            mem::forget(filter);
+        }
+    }
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("the filter is closed; open its file again")
+}
+
+/// Returns the one seed of `hash_seeds`.
+fn seed_of(hash_seeds: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<HashSeed> {
+    let Some(seeds) = hash_seeds else { return Ok(HashSeed(0)) };
+    let invalid = || {
+        PyValueError::new_err(
+            "hash_seeds must be one integer from 0 to 2**64 - 1: all hashes of a key follow from one seed, and their \
+             number follows from the error rate",
+        )
+    };
+    match seeds.as_slice() {
+        [seed] => seed.extract().map(HashSeed).map_err(|_| invalid()),
+        _ => Err(invalid()),
+    }
+}
+
+#[pymethods]
+impl FileFilter {
+    #[new]
+    #[pyo3(signature = (capacity, error_rate, filename, perm=None, hash_seeds=None))]
+    fn new(
+        py: Python<'_>,
+        capacity: u64,
+        error_rate: f64,
+        filename: PathBuf,
+        perm: Option<u32>,
+        hash_seeds: Option<Vec<Bound<'_, PyAny>>>,
+    ) -> PyResult<Self> {
+        let seed = seed_of(hash_seeds)?;
+        let made = py.detach(|| variants::FileFilter::create(&filename, capacity, error_rate, seed));
+        Self::made(made.map_err(of_variant)?, perm)
+    }
+
+    /// Open a file: mode "rw" to add keys, or "r" to ask only.
+    #[staticmethod]
+    #[pyo3(signature = (filename, mode="rw"))]
+    fn open(py: Python<'_>, filename: PathBuf, mode: &str) -> PyResult<Self> {
+        let opened = match mode {
+            "rw" => py.detach(|| variants::FileFilter::open(&filename)),
+            "r" => py.detach(|| variants::FileFilter::open_read_only(&filename)),
+            _ => return Err(PyValueError::new_err(format!("there is no mode {mode:?}; use \"r\" or \"rw\""))),
+        };
+        opened.map(Self::of).map_err(of_variant)
+    }
+
+    /// Add a key. Returns True if the key may have been in the filter before. It is in memory until
+    /// `sync`.
+    fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let hash = self.hash(key)?;
+        self.check_forks()?;
+        let added = self.read_here(|filter| filter.insert_hash(hash));
+        added.ok_or_else(closed)?.map(|is_new| !is_new).map_err(of_variant)
+    }
+
+    /// Add many keys: a NumPy or Arrow array, any iterable of keys, or with `width` bytes of keys of one
+    /// width. If a key is refused, none is added.
+    #[pyo3(signature = (keys, *, width=None))]
+    fn update<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<()> {
+        self.check_process()?;
+        self.read(py, |_| ())?;
+        let hashes = keys::hashes(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher)?;
+        let added = self.read(py, |filter| {
+            // Also refuses no keys if the filter was opened for reading only.
+            let first = if filter.is_read_only() { filter.sync() } else { Ok(()) };
+            first.and_then(|()| hashes.iter().try_for_each(|&hash| filter.insert_hash(hash).map(drop)))
+        })?;
+        added.map_err(of_variant)
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let hash = self.hash(key)?;
+        self.read_here(|filter| filter.may_contain_hash(hash)).ok_or_else(closed)
+    }
+
+    /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
+    #[pyo3(signature = (keys, *, width=None))]
+    fn contains_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        width: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.read(py, |_| ())?;
+        keys::ask(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes, answers| {
+            // A filter that another thread closes meanwhile leaves the answer True.
+            self.read_here(|filter| {
+                hashes.iter().zip(answers).for_each(|(&hash, answer)| *answer = filter.may_contain_hash(hash));
+            });
+        })
+    }
+
+    /// Write added keys to the file, and make them durable. Raises DisplacedError if another program has
+    /// moved or changed the file.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_process()?;
+        self.read(py, variants::FileFilter::sync)?.map_err(of_variant)
+    }
+
+    /// Sync and close the filter. Later calls raise ValueError; a second `close` does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let filter = py.detach(|| self.lock_to_change().take());
+        match filter {
+            Some(filter) if !self.is_ours() => {
+                mem::forget(filter);
+                Ok(())
+            }
+            Some(filter) => py.detach(|| filter.close()).map_err(of_variant),
+            None => Ok(()),
+        }
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    /// Remove all keys. A new file replaces the old one.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, variants::FileFilter::clear)
+    }
+
+    /// Remove all keys, as `clear` does.
+    fn clear_all(&self, py: Python<'_>) -> PyResult<()> {
+        self.clear(py)
+    }
+
+    /// Create a file with the same keys, and return its filter, open for writing.
+    #[pyo3(signature = (filename, perm=None))]
+    fn copy(&self, py: Python<'_>, filename: PathBuf, perm: Option<u32>) -> PyResult<Self> {
+        Self::made(self.read(py, |filter| filter.copy(&filename))?.map_err(of_variant)?, perm)
+    }
+
+    /// Create a file without keys whose filter can be united with this one, and return that filter.
+    #[pyo3(signature = (filename, perm=None))]
+    fn copy_template(&self, py: Python<'_>, filename: PathBuf, perm: Option<u32>) -> PyResult<Self> {
+        Self::made(self.read(py, |filter| filter.copy_template(&filename))?.map_err(of_variant)?, perm)
+    }
+
+    /// Add the keys of `other`. Raises ValueError if size, number of hashes or seed differ.
+    fn union<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
+        slf.unite(slf.py(), other)?;
+        Ok(slf)
+    }
+
+    /// Keep only the keys that `other` holds too. A new file replaces the old one.
+    fn intersection<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
+        slf.intersect(slf.py(), other)?;
+        Ok(slf)
+    }
+
+    fn __ior__(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        self.unite(py, other)
+    }
+
+    fn __iand__(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        self.intersect(py, other)
+    }
+
+    /// The whole filter as text, for `from_base64`.
+    fn to_base64(&self, py: Python<'_>) -> PyResult<String> {
+        self.read(py, variants::FileFilter::to_base64)
+    }
+
+    /// Create a file from the text of `to_base64`, and return its filter, open for writing.
+    #[staticmethod]
+    #[pyo3(signature = (filename, text, perm=None))]
+    fn from_base64(py: Python<'_>, filename: PathBuf, text: &str, perm: Option<u32>) -> PyResult<Self> {
+        let made = py.detach(|| variants::FileFilter::from_base64(&filename, text)).map_err(of_variant)?;
+        Self::made(made, perm)
+    }
+
+    /// The number of added keys that were certainly absent before. After a union, an intersection or
+    /// damage it is `approx_len`.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        match self.read(py, variants::FileFilter::len)? {
+            Ok(len) => Ok(usize::try_from(len).unwrap_or(usize::MAX)),
+            Err(_) => self.approx_len(py),
+        }
+    }
+
+    /// A filter is true even without keys.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// The number of distinct keys, estimated from the bits that are set.
+    #[getter]
+    fn approx_len(&self, py: Python<'_>) -> PyResult<usize> {
+        let keys = self.read(py, |filter| filter.to_bloom().estimated_keys())?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
+        let keys = keys.round() as usize;
+        Ok(keys)
+    }
+
+    /// The number of keys that the filter was made for.
+    #[getter]
+    fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
+        self.read(py, variants::FileFilter::capacity)
+    }
+
+    /// The error rate that the filter was made for.
+    #[getter]
+    fn error_rate(&self, py: Python<'_>) -> PyResult<f64> {
+        self.read(py, variants::FileFilter::false_positive_rate)
+    }
+
+    /// The error rate at the present number of set bits.
+    #[getter]
+    fn expected_error_rate(&self, py: Python<'_>) -> PyResult<f64> {
+        self.read(py, variants::FileFilter::expected_rate)
+    }
+
+    /// The number of bits.
+    #[getter]
+    fn num_bits(&self, py: Python<'_>) -> PyResult<u64> {
+        self.read(py, variants::FileFilter::num_bits)
+    }
+
+    /// The number of bits that a key sets.
+    #[getter]
+    fn num_hashes(&self, py: Python<'_>) -> PyResult<u32> {
+        self.read(py, variants::FileFilter::num_probes)
+    }
+
+    /// The number of bits that are set.
+    #[getter]
+    fn bit_count(&self, py: Python<'_>) -> PyResult<u64> {
+        self.read(py, |filter| filter.to_bloom().count_ones())
+    }
+
+    /// The seed under which keys are hashed, in a list: all hashes of a key follow from one seed.
+    #[getter]
+    fn hash_seeds(&self) -> Vec<u64> {
+        vec![self.hasher.seed().0]
+    }
+
+    /// The bits, as bytes: bit `i` is bit `i % 8` of byte `i // 8`.
+    #[getter]
+    fn data_array<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        bits_of(py, &self.read(py, variants::FileFilter::to_bloom)?)
+    }
+
+    /// The number of pages that were damaged when the file was opened. Their bits all count as set.
+    #[getter]
+    fn damaged_pages(&self, py: Python<'_>) -> PyResult<u64> {
+        self.read(py, variants::FileFilter::damaged_pages)
+    }
+
+    /// Whether the file was opened for reading only.
+    #[getter]
+    fn read_only(&self, py: Python<'_>) -> PyResult<bool> {
+        self.read(py, variants::FileFilter::is_read_only)
+    }
+
+    /// The path of the file, also after `close`.
+    #[getter]
+    fn filename(&self) -> OsString {
+        self.path.as_os_str().to_owned()
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a FileFilter is not pickled: a file has one writer; send its filename, or the text of to_base64",
+        ))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        self.read(py, |filter| {
+            let (capacity, error, probes) = (filter.capacity(), filter.false_positive_rate(), filter.num_probes());
+            format!("<FileFilter capacity: {capacity}, error: {error:.3}, num_hashes: {probes}>")
+        })
+    }
+}
+
+impl FileFilter {
+    fn unite(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        self.check_process()?;
+        if std::ptr::eq(self, other) {
+            return self.read(py, |_| ());
+        }
+        let united = py.detach(|| {
+            let (filter, other) = in_order(self, other, || self.lock_to_read(), || other.lock_to_read());
+            filter.as_ref().zip(other.as_ref()).map(|(filter, other)| filter.union_with(other))
+        });
+        united.ok_or_else(closed)?.map_err(of_variant)
+    }
+
+    fn intersect(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
+        self.check_process()?;
+        if std::ptr::eq(self, other) {
+            return self.read(py, |_| ());
+        }
+        let intersected = py.detach(|| {
+            let (mut filter, other) = in_order(self, other, || self.lock_to_change(), || other.lock_to_read());
+            filter.as_mut().zip(other.as_ref()).map(|(filter, other)| filter.intersect_with(other))
+        });
+        intersected.ok_or_else(closed)?.map_err(of_variant)
+    }
+
+    fn lock_to_read(&self) -> RwLockReadGuard<'_, Option<variants::FileFilter>> {
+        self.filter.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_to_change(&self) -> RwLockWriteGuard<'_, Option<variants::FileFilter>> {
+        self.filter.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the locks of two filters in the order of their addresses. All threads use this order, so no two
+/// of them wait for each other.
+fn in_order<A, B>(
+    left: &FileFilter,
+    right: &FileFilter,
+    lock_left: impl FnOnce() -> A,
+    lock_right: impl FnOnce() -> B,
+) -> (A, B) {
+    if std::ptr::from_ref(left) < std::ptr::from_ref(right) {
+        let left = lock_left();
+        (left, lock_right())
+    } else {
+        let right = lock_right();
+        (lock_left(), right)
+    }
+}

@@ -1,0 +1,380 @@
+//! Filters that are built once from all keys: filter blocks in memory or in a file.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::ops::Bound as End;
+use std::path::{Path, PathBuf};
+
+use filterblock::variants::{Comparison, compare_blocks, merge_blocks};
+use filterblock::{
+    AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, LockedBlock, Mapped, Secret, SharedBytes,
+    Verify, layout,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyInt};
+
+use crate::errors::{of_block, of_io, of_variant};
+use crate::key::{self, Accepts};
+use crate::keys::{self, Keys};
+use crate::save;
+
+const STATIC: &str = "a Filter is built once from all of its keys and takes no more; build a new one with Filter.build, \
+                      or use Bloom (in memory) or FileFilter (in a file), which take keys one by one";
+
+/// A filter of a fixed set of keys, built by `Filter.build` or opened by `Filter.open`.
+///
+/// `key in filter` is False if the key was certainly not added, and True if it may have been. A damaged
+/// file raises DamagedError when it is opened; it never answers False for a key that was added.
+#[pyclass(frozen, module = "filterblock")]
+#[derive(Debug)]
+pub struct Filter {
+    block: FilterBlock<SharedBytes>,
+    bytes: SharedBytes,
+    path: Option<PathBuf>,
+}
+
+/// What a caller knows of a block.
+struct Known<'a> {
+    secret: Option<&'a [u8]>,
+    table_id: Option<[u8; 16]>,
+    checksum: Option<u32>,
+}
+
+impl Filter {
+    /// Opens a block, and verifies all of it.
+    fn of_bytes(bytes: SharedBytes, path: Option<&Path>, known: &Known<'_>) -> PyResult<Self> {
+        let open = || {
+            let secret = known.secret.map(Secret::new).transpose()?;
+            let locked = LockedBlock::open(bytes.clone(), Verify::AtOpen)?;
+            let hasher = locked.metadata().hash.hasher(secret.as_ref())?;
+            let block = match (known.table_id, known.checksum) {
+                (None, None) => locked.unlock_with(&hasher)?,
+                (table_id, checksum) => {
+                    let table_id = table_id.unwrap_or(locked.metadata().table_id);
+                    let expected = Expected::of_table(table_id, &hasher);
+                    let expected = checksum.map_or(expected, |checksum| expected.with_checksum(checksum));
+                    locked.unlock_expecting(&expected)?
+                }
+            };
+            // A damaged range filter beside the filter would only answer "maybe", and nobody would know.
+            match block.ranges_error() {
+                Some(filterblock::Error::Corrupt { field, offset }) => {
+                    Err(filterblock::Error::Corrupt { field: *field, offset: *offset })
+                }
+                Some(filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => {
+                    let (field, offset, stored, computed) = (*field, *offset, *stored, *computed);
+                    Err(filterblock::Error::ChecksumMismatch { field, offset, stored, computed })
+                }
+                _ => Ok(block),
+            }
+        };
+        let opened = open().map_err(|error: filterblock::Error| match path {
+            Some(path) => error.in_file(path),
+            None => error,
+        });
+        Ok(Self { block: opened.map_err(of_block)?, bytes, path: path.map(Path::to_path_buf) })
+    }
+
+    /// Opens a block that this process has just made without a secret.
+    pub fn of_own(bytes: SharedBytes) -> PyResult<Self> {
+        Self::of_bytes(bytes, None, &Known { secret: None, table_id: None, checksum: None })
+    }
+
+    fn locked(&self) -> PyResult<LockedBlock<SharedBytes>> {
+        LockedBlock::open(self.bytes.clone(), Verify::OnFirstTouch).map_err(of_block)
+    }
+}
+
+#[pymethods]
+impl Filter {
+    /// Build a filter of keys: a list or another iterable, a NumPy or Arrow array, or bytes of keys of
+    /// one width.
+    ///
+    /// The same keys, spec, seed and secret give the same bytes. With a secret of 16 or 32 random bytes,
+    /// nobody without it can find keys that collide. `ranges` adds a range filter, such as
+    /// "grafite:fpr=0.01", for `may_contain_range`.
+    #[staticmethod]
+    #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
+    fn build(
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        spec: &str,
+        width: Option<usize>,
+        seed: u64,
+        secret: Option<&[u8]>,
+        table_id: Option<[u8; 16]>,
+        ranges: Option<&str>,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let hasher = match secret {
+            Some(secret) => KeyHasher::sip13(HashSeed(seed), &Secret::new(secret).map_err(of_block)?),
+            None => KeyHasher::xxh3(HashSeed(seed)),
+        };
+        let threads = NonZeroUsize::new(threads).ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
+        let mut builder = FilterBuilder::new(spec.parse().map_err(of_block)?, &hasher).with_threads(threads);
+        if let Some(table_id) = table_id {
+            builder = builder.with_table_id(table_id);
+        }
+        if let Some(ranges) = ranges {
+            builder = builder.with_ranges(ranges.parse().map_err(of_block)?).map_err(of_block)?;
+        }
+        let keys = Keys::of(keys, width, Accepts::All)?;
+        builder.reserve(keys.len().unwrap_or(0));
+        keys.for_each(py, |key| builder.add(key))?;
+        let bytes: SharedBytes = py.detach(|| AlignedBytes::copy_of(&builder.finish()?)).map_err(of_block)?.into();
+        let block = LockedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.unlock_with(&hasher));
+        Ok(Self { block: block.map_err(of_block)?, bytes, path: None })
+    }
+
+    /// Open a file that `save` or the command `filterblock` wrote, and verify every checksum in it.
+    ///
+    /// The file is mapped; nobody may change it meanwhile (`save` replaces a file, which is safe). With
+    /// mapped=False it is read into memory. `table_id` and `checksum` state which filter you expect.
+    /// Raises DamagedError, UnsupportedError (a newer version), UnexpectedError, SecretError or OSError.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, secret=None, table_id=None, checksum=None, mapped=true))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        secret: Option<&[u8]>,
+        table_id: Option<[u8; 16]>,
+        checksum: Option<u32>,
+        mapped: bool,
+    ) -> PyResult<Self> {
+        py.detach(|| {
+            let found = path.metadata().map_err(|error| of_io(&error, Some(&path)))?;
+            if !found.is_file() {
+                return Err(PyValueError::new_err(format!("{}: not a regular file; give a file", path.display())));
+            }
+            let bytes = match mapped {
+                true => Mapped::open(&path).map(SharedBytes::from),
+                false => AlignedBytes::read(&path).map(SharedBytes::from),
+            };
+            Self::of_bytes(bytes.map_err(of_block)?, Some(&path), &Known { secret, table_id, checksum })
+        })
+    }
+
+    /// Open the bytes of a filter, as `to_bytes` returns them, and verify every checksum in them.
+    #[staticmethod]
+    #[pyo3(signature = (data, *, secret=None, table_id=None, checksum=None))]
+    fn from_bytes(
+        data: &[u8],
+        secret: Option<&[u8]>,
+        table_id: Option<[u8; 16]>,
+        checksum: Option<u32>,
+    ) -> PyResult<Self> {
+        let bytes = AlignedBytes::copy_of(data).map_err(of_block)?.into();
+        Self::of_bytes(bytes, None, &Known { secret, table_id, checksum })
+    }
+
+    /// Unite filters of one kind, size, seed and secret: bloom, blocked-bloom, split-block and
+    /// split-block-512. Raises ValueError, and names the difference, if they are not alike.
+    #[staticmethod]
+    fn merge(py: Python<'_>, filters: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let blocks = filters.iter().map(|filter| filter.locked()).collect::<PyResult<Vec<_>>>()?;
+        let merged = py.detach(|| merge_blocks(&blocks)).map_err(of_variant)?;
+        let hasher = filters.first().map(|filter| filter.block.hasher().clone());
+        let hasher = hasher.ok_or_else(|| PyValueError::new_err("merge needs at least one filter"))?;
+        let bytes: SharedBytes = AlignedBytes::copy_of(&merged).map_err(of_block)?.into();
+        let block = LockedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.unlock_with(&hasher));
+        Ok(Self { block: block.map_err(of_block)?, bytes, path: None })
+    }
+
+    fn __or__(slf: PyRef<'_, Self>, other: PyRef<'_, Self>) -> PyResult<Self> {
+        let py = slf.py();
+        Self::merge(py, vec![slf, other])
+    }
+
+    /// Estimate how many keys two filters of the same shape share.
+    fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
+        let found = compare_blocks(&self.locked()?, &other.locked()?).map_err(of_variant)?;
+        comparison(py, &found)
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        key::with(key, Accepts::All, |key| self.block.may_contain(key))
+    }
+
+    /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
+    ///
+    /// `keys` is a NumPy or Arrow array of one dimension, which is read in place and without the GIL, or
+    /// any iterable of keys. With `width`, it is bytes of keys that all have this width.
+    #[pyo3(signature = (keys, *, width=None))]
+    fn contains_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        width: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let keys = Keys::of(keys, width, Accepts::All)?;
+        match self.block.view() {
+            Some(_) => keys::ask(py, &keys, self.block.hasher(), |hashes, answers| {
+                self.block.may_contain_batch(hashes, answers);
+            }),
+            // Partitions and range filters need the key itself.
+            None => keys::ask_each(py, &keys, |key| self.block.may_contain(key)),
+        }
+    }
+
+    /// Whether the filter may hold a key from `low` to `high`, both included. None means no bound.
+    ///
+    /// Bounds are compared as bytes, so integers are refused: their bytes are not in their order. Without
+    /// a range filter the answer is True.
+    #[pyo3(signature = (low=None, high=None))]
+    fn may_contain_range(&self, low: Option<&Bound<'_, PyAny>>, high: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+        let bound = |bound: Option<&Bound<'_, PyAny>>| match bound {
+            Some(number) if number.is_instance_of::<PyInt>() => Err(PyTypeError::new_err(
+                "a bound is bytes or str, not int: add and ask with bytes in the order of the numbers, for example \
+                 key.to_bytes(8, 'big')",
+            )),
+            Some(key) => key::with(key, Accepts::BytesOnly, <[u8]>::to_vec).map(Some),
+            None => Ok(None),
+        };
+        let (low, high) = (bound(low)?, bound(high)?);
+        if low.as_ref().zip(high.as_ref()).is_some_and(|(low, high)| low > high) {
+            return Err(PyValueError::new_err("the lower bound is above the upper bound; exchange them"));
+        }
+        let end = |bound: &'_ Option<Vec<u8>>| bound.clone().map_or(End::Unbounded, End::Included);
+        let (low, high) = (end(&low), end(&high));
+        Ok(self.block.may_contain_range(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice)))
+    }
+
+    /// Not possible: raises TypeError. Use Bloom or FileFilter, which take keys one by one.
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn add(&self, _args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        Err(PyTypeError::new_err(STATIC))
+    }
+
+    /// Not possible: raises TypeError. Use Bloom or FileFilter, which take keys one by one.
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn update(&self, _args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        Err(PyTypeError::new_err(STATIC))
+    }
+
+    /// Write the filter to a file, complete or not at all, and sync it. An existing file is replaced, and
+    /// filters that are open on it keep the old one.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| save::write(&path, self.block.as_bytes())).map_err(|error| of_io(&error, Some(&path)))
+    }
+
+    /// The bytes of the filter, as `save` writes them.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.block.as_bytes())
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        self.to_bytes(py)
+    }
+
+    /// Verify every checksum again. Raises DamagedError with field and offset.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        let verified = py.detach(|| {
+            LockedBlock::open(self.bytes.clone(), Verify::AtOpen)?;
+            self.block.verify_pages()
+        });
+        verified.map_err(|error| match &self.path {
+            Some(path) => of_block(error.in_file(path)),
+            None => of_block(error),
+        })
+    }
+
+    /// What the filter is: kind, size, error rate, hashing, and the share of bits that are set.
+    fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = self.block.metadata();
+        let statistics = py.detach(|| self.block.statistics());
+        let told = PyDict::new(py);
+        told.set_item("kind", found.kind.name())?;
+        told.set_item("num_keys", found.num_keys)?;
+        told.set_item("error_rate", self.error_rate())?;
+        told.set_item("len_bytes", found.block_len_bytes)?;
+        told.set_item("payload_len_bytes", found.payload_len_bytes)?;
+        told.set_item("ranges_len_bytes", found.ranges_len_bytes)?;
+        told.set_item("bits_per_key", found.bits_per_key())?;
+        told.set_item("num_hashes", found.probes)?;
+        told.set_item("num_partitions", found.num_partitions)?;
+        told.set_item("hash", found.hash.kind.to_string())?;
+        told.set_item("seed", found.hash.seed.0)?;
+        told.set_item("table_id", PyBytes::new(py, &found.table_id))?;
+        told.set_item("checksum", self.checksum())?;
+        told.set_item("fill_ratio", statistics.fill_ratio)?;
+        told.set_item("estimated_keys", statistics.estimated_keys)?;
+        Ok(told)
+    }
+
+    /// The number of distinct keys. After `merge` it is an upper bound.
+    fn __len__(&self) -> usize {
+        usize::try_from(self.block.metadata().num_keys).unwrap_or(usize::MAX)
+    }
+
+    /// A filter is true even without keys.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// The kind of the filter, such as "blocked-bloom".
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.block.metadata().kind.name()
+    }
+
+    /// The length in bytes.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.block.metadata().block_len_bytes
+    }
+
+    /// The expected share of absent keys that get the answer True.
+    #[getter]
+    fn error_rate(&self) -> f64 {
+        self.block.expected_false_positive_rate()
+    }
+
+    /// The checksum that names this filter; give it to `open` to detect another one.
+    #[getter]
+    fn checksum(&self) -> Option<u32> {
+        layout::checksum_of(self.block.as_bytes())
+    }
+
+    /// The path that the filter was opened from, or None.
+    #[getter]
+    fn filename(&self) -> Option<OsString> {
+        self.path.as_ref().map(|path| path.as_os_str().to_owned())
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let this = slf.get();
+        if this.block.hasher().identity().fingerprint.is_some() {
+            return Err(PyTypeError::new_err(
+                "a filter under a secret is not pickled, because the secret would be in the pickle; use to_bytes and \
+                 from_bytes(data, secret=...)",
+            ));
+        }
+        Ok((slf.get_type().getattr("from_bytes")?, (this.to_bytes(slf.py()),)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<Filter {}: {} keys, {} bytes, error rate {:.3e}>",
+            self.kind(),
+            self.__len__(),
+            self.nbytes(),
+            self.error_rate()
+        )
+    }
+}
+
+/// Returns the estimates of a comparison as a dict.
+pub fn comparison<'py>(py: Python<'py>, found: &Comparison) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    told.set_item("is_equal", found.is_equal())?;
+    told.set_item("bit_similarity", found.bit_similarity())?;
+    told.set_item("key_similarity", found.key_similarity())?;
+    for (name, estimate) in
+        [("left", &found.left), ("right", &found.right), ("union", &found.union), ("intersection", &found.intersection)]
+    {
+        told.set_item(name, estimate.keys())?;
+    }
+    Ok(told)
+}

@@ -1,0 +1,117 @@
+//! The bytes of one key. README.md has the table of types.
+//!
+//! One rule decides every case: keys that Python calls equal have equal bytes, in every process, and a
+//! type for which we cannot promise it is a `TypeError`. Otherwise a key could be added under one type,
+//! asked under another, and be denied. Python's `hash` is never used: it differs between processes.
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
+
+use crate::buffer;
+
+/// Which keys a caller accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepts {
+    /// Every type of the table.
+    All,
+    /// Texts and bytes. A file of another engine does not say how the engine's user stores integers,
+    /// so an integer would be looked up under bytes that the file may not use.
+    BytesOnly,
+}
+
+/// Calls `with` with the bytes of a key.
+///
+/// # Errors
+/// Raises `TypeError` for other types, `UnicodeEncodeError` for a text with surrogates, and
+/// `OverflowError` for an integer that does not fit in 64 bits.
+#[inline]
+pub fn with<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
+    if let Ok(text) = key.cast::<PyString>() {
+        return Ok(with(text.to_str()?.as_bytes()));
+    }
+    if let Ok(bytes) = key.cast::<PyBytes>() {
+        return Ok(with(bytes.as_bytes()));
+    }
+    if accepts == Accepts::All
+        && let Ok(number) = key.cast::<PyInt>()
+    {
+        return Ok(with(&of_int(number)?));
+    }
+    of_other(key, accepts).map(|bytes| with(&bytes))
+}
+
+/// Returns the bytes of an integer: 64 bits, little-endian, two's complement.
+fn of_int(number: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
+    if let Ok(number) = number.extract::<i64>() {
+        return Ok(number.to_le_bytes());
+    }
+    let of_unsigned = number.extract::<u64>().map(u64::to_le_bytes);
+    of_unsigned.map_err(|_| {
+        PyOverflowError::new_err(
+            "an integer key must be at least -2**63 and below 2**64; turn larger numbers into bytes yourself, for \
+             example with int.to_bytes",
+        )
+    })
+}
+
+/// Returns the bytes of a key that is neither text, bytes nor a Python integer.
+#[cold]
+fn of_other(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyResult<Vec<u8>> {
+    if let Ok(bytes) = key.cast::<PyByteArray>() {
+        return Ok(bytes.to_vec());
+    }
+    if key.cast::<PyMemoryView>().is_ok() {
+        return buffer::bytes_of_view(key);
+    }
+    let kind = key.get_type();
+    let is_of_numpy = kind.module().is_ok_and(|module| module == "numpy");
+    let name = kind.name().map(|name| name.to_string()).unwrap_or_default();
+    if is_of_numpy && name == "void" && key.getattr("dtype")?.getattr("fields")?.is_none() {
+        return key.call_method0("tobytes")?.extract();
+    }
+    if accepts == Accepts::All {
+        if is_of_numpy && (name == "bool" || name == "bool_") {
+            return Ok(i64::from(key.is_truthy()?).to_le_bytes().to_vec());
+        }
+        // The integers of NumPy, and every other type that Python can use as an index. Floats are not.
+        if let Ok(index) = key.call_method0("__index__")
+            && index.is_instance_of::<PyInt>()
+        {
+            return of_int(&index).map(|bytes| bytes.to_vec());
+        }
+    }
+    Err(refused(key, accepts))
+}
+
+/// Returns the `TypeError` of a key, and what to do instead.
+fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
+    let kind = key.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let next = match kind.as_str() {
+        "NoneType" => "leave missing values out",
+        "float" | "numpy.float64" | "numpy.float32" | "numpy.float16" => {
+            "choose the bytes yourself, for example int(key) or struct.pack('<d', key)"
+        }
+        "uuid.UUID" => "use key.bytes",
+        "numpy.ndarray" | "pyarrow.lib.ChunkedArray" => "an array holds many keys: use contains_many or update",
+        _ if kind.starts_with("pyarrow.lib.") && kind.ends_with("Array") => {
+            "an array holds many keys: use contains_many or update"
+        }
+        _ if kind.starts_with("pyarrow.") => "use key.as_py()",
+        "int" | "bool" => "the file does not say how its writer stores integers: give the bytes that it stores",
+        _ => "turn it into bytes yourself, the same way in every process",
+    };
+    let accepted = if accepts == Accepts::All { "str, bytes or int" } else { "str or bytes" };
+    PyTypeError::new_err(format!("a key is {accepted}, not {kind}; {next}"))
+}
+
+/// Returns the bytes under which a key is added and asked.
+///
+/// The bytes are the same in every process, version and machine. Raises TypeError for a type that is no
+/// key, UnicodeEncodeError for a str with surrogates, and OverflowError for an integer below -2**63 or
+/// from 2**64 on.
+#[pyfunction]
+#[pyo3(signature = (key, /))]
+pub fn key_bytes<'py>(key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    with(key, Accepts::All, |bytes| PyBytes::new(key.py(), bytes))
+}

@@ -1,0 +1,236 @@
+//! Many keys at once: arrays that are read in place without the GIL, and iterables of keys.
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple};
+
+use filterblock::{KeyHash, KeyHasher};
+
+use crate::answers;
+use crate::arrow::ArrowKeys;
+use crate::buffer::{self, BufferKeys};
+use crate::key::{self, Accepts};
+
+/// Keys that a caller gave.
+#[derive(Debug)]
+pub enum Keys<'py> {
+    /// The items of a buffer.
+    Buffer(BufferKeys),
+    /// The items of Arrow arrays.
+    Arrow(ArrowKeys),
+    /// The elements of any iterable.
+    Objects(Bound<'py, PyAny>, Accepts),
+}
+
+impl<'py> Keys<'py> {
+    /// Finds out what `keys` are. `width` is the length of each key in bytes, for keys side by side.
+    ///
+    /// # Errors
+    /// Raises `TypeError` for a single key, and for arrays whose items are no keys.
+    pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
+        let found = Self::find(keys, width, accepts)?;
+        let is_of_integers = match &found {
+            Self::Buffer(keys) => keys.is_of_integers(),
+            Self::Arrow(keys) => keys.is_of_integers(),
+            Self::Objects(..) => false,
+        };
+        if accepts == Accepts::BytesOnly && is_of_integers {
+            return Err(PyTypeError::new_err(
+                "the file does not say how its writer stores integers: give the bytes that it stores",
+            ));
+        }
+        Ok(found)
+    }
+
+    fn find(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
+        let py = keys.py();
+        if keys.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("a str is one key, not many; give a list of keys"));
+        }
+        if let Some(width) = width {
+            return BufferKeys::of_width(PyUntypedBuffer::get(keys)?, width).map(Self::Buffer);
+        }
+        if keys.is_instance_of::<PyBytes>() || keys.is_instance_of::<PyByteArray>() {
+            return Err(PyTypeError::new_err(buffer::ONE_KEY));
+        }
+        if keys.is_instance_of::<PyList>() || keys.is_instance_of::<PyTuple>() {
+            return Ok(Self::Objects(keys.clone(), accepts));
+        }
+        if let Some(keys) = ArrowKeys::of(keys)? {
+            return Ok(Self::Arrow(keys));
+        }
+        if !has_buffer(keys) {
+            return Ok(Self::Objects(keys.clone(), accepts));
+        }
+        let is_numpy = keys.hasattr(intern!(py, "__array_interface__"))?;
+        if is_numpy && keys.hasattr(intern!(py, "mask"))? {
+            return Err(PyTypeError::new_err(
+                "a masked array is no array of keys, because its masked items still have bytes; pass array.compressed()",
+            ));
+        }
+        if is_numpy && keys.getattr(intern!(py, "ndim"))?.extract::<usize>()? != 1 {
+            return Err(PyValueError::new_err("pass an array of one dimension, for example array.ravel()"));
+        }
+        let is_array = is_numpy || is_of_module_array(keys)?;
+        let items = match PyUntypedBuffer::get(keys) {
+            Ok(buffer) => BufferKeys::of_items(buffer, is_array)?,
+            // NumPy has no buffer for variable-length texts, which are keys, and for times, which are not.
+            Err(_) if is_numpy && kind_of_numpy(keys)? == "T" => None,
+            Err(error) if is_numpy => {
+                let dtype = keys.getattr(intern!(py, "dtype"))?;
+                let refused = PyTypeError::new_err(format!(
+                    "items of the type {dtype} are no keys; convert the array, for example array.view('i8')"
+                ));
+                refused.set_cause(py, Some(error));
+                return Err(refused);
+            }
+            Err(error) => return Err(error),
+        };
+        match items {
+            Some(items) => Ok(Self::Buffer(items)),
+            None => Ok(Self::Objects(keys.call_method0(intern!(py, "tolist"))?, accepts)),
+        }
+    }
+
+    /// Returns the number of keys if it is known.
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            Self::Buffer(keys) => Some(keys.len()),
+            Self::Arrow(keys) => Some(keys.len()),
+            Self::Objects(keys, _) => keys.len().ok(),
+        }
+    }
+
+    /// Calls `each` with the bytes of every key, in order. For arrays it does so without the GIL, so
+    /// `each` must not use Python.
+    ///
+    /// # Errors
+    /// Raises the exception of the first object that is no key. `each` has then seen the keys before it.
+    pub fn for_each(&self, py: Python<'py>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
+        match self {
+            Self::Buffer(keys) => keys.for_each(py, each),
+            Self::Arrow(keys) => keys.for_each(py, each),
+            Self::Objects(keys, accepts) => {
+                for (index, object) in keys.try_iter()?.enumerate() {
+                    key::with(&object?, *accepts, &mut each).map_err(|error| at(py, error, index))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Adds the number of a key to a `TypeError` or an `OverflowError`.
+#[cold]
+fn at(py: Python<'_>, error: PyErr, index: usize) -> PyErr {
+    let kind = error.get_type(py);
+    let is_ours = kind.is(py.get_type::<PyTypeError>()) || kind.is(py.get_type::<pyo3::exceptions::PyOverflowError>());
+    if !is_ours {
+        return error;
+    }
+    PyErr::from_type(kind, format!("key {index}: {}", error.value(py)))
+}
+
+#[expect(unsafe_code, reason = "PyO3 has no safe form of this check")]
+fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the pointer is that of a live object, and the GIL is held.
+    unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
+}
+
+fn is_of_module_array(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let kind = object.get_type();
+    Ok(kind.module()? == "array" && kind.name()? == "array")
+}
+
+fn kind_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    object.getattr("dtype")?.getattr("kind")?.extract()
+}
+
+/// The number of keys that are hashed before they are asked, so that their hashes stay in the cache.
+const BATCH: usize = 1024;
+
+/// Hashes all keys. After an exception nothing was done with any of them.
+///
+/// # Errors
+/// Raises the exceptions of [`Keys::for_each`].
+pub fn hashes(py: Python<'_>, keys: &Keys<'_>, hasher: &KeyHasher) -> PyResult<Vec<KeyHash>> {
+    let mut hashes = Vec::with_capacity(keys.len().unwrap_or(0));
+    keys.for_each(py, |key| hashes.push(hasher.of(key)))?;
+    Ok(hashes)
+}
+
+/// Returns the answers of `ask` for the hashes of all keys, in order, as a NumPy array of `bool`.
+///
+/// # Errors
+/// Raises the exceptions of [`Keys::for_each`].
+pub fn ask<'py>(
+    py: Python<'py>,
+    keys: &Keys<'py>,
+    hasher: &KeyHasher,
+    ask: impl Fn(&[KeyHash], &mut [bool]) + Send + Sync,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut hashes = Vec::with_capacity(BATCH);
+    let mut answers = [true; BATCH];
+    let mut flush = |hashes: &mut Vec<KeyHash>, put: &mut dyn FnMut(&[bool])| {
+        let answers = answers.get_mut(..hashes.len()).unwrap_or_default();
+        // The answers of the batch before must not stay.
+        answers.fill(true);
+        ask(hashes, answers);
+        put(answers);
+        hashes.clear();
+    };
+    collect(py, keys, |put| {
+        keys.for_each(py, |key| {
+            hashes.push(hasher.of(key));
+            if hashes.len() == BATCH {
+                flush(&mut hashes, put);
+            }
+        })?;
+        flush(&mut hashes, put);
+        Ok(())
+    })
+}
+
+/// Returns the answers of `ask` for all keys, in order, as a NumPy array of `bool`.
+///
+/// # Errors
+/// Raises the exceptions of [`Keys::for_each`].
+pub fn ask_each<'py>(
+    py: Python<'py>,
+    keys: &Keys<'py>,
+    ask: impl Fn(&[u8]) -> bool + Send + Sync,
+) -> PyResult<Bound<'py, PyAny>> {
+    collect(py, keys, |put| keys.for_each(py, |key| put(&[ask(key)])))
+}
+
+/// Where answers go, in the order of the keys.
+type Put<'a> = &'a mut (dyn FnMut(&[bool]) + Send);
+
+/// Collects the answers that `answer` puts. For arrays they go to their place at once; an iterable may
+/// have another number of keys than it says.
+fn collect<'py>(
+    py: Python<'py>,
+    keys: &Keys<'py>,
+    answer: impl FnOnce(Put<'_>) -> PyResult<()>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let copy = |to: &mut [u8], from: &[bool]| to.iter_mut().zip(from).for_each(|(to, from)| *to = u8::from(*from));
+    if let Keys::Objects(..) = keys {
+        let mut answers = Vec::with_capacity(keys.len().unwrap_or(0));
+        answer(&mut |batch| answers.extend_from_slice(batch))?;
+        return answers::filled(py, answers.len(), |bytes| {
+            copy(bytes, &answers);
+            Ok(())
+        });
+    }
+    answers::filled(py, keys.len().unwrap_or(0), |bytes| {
+        let mut rest = bytes;
+        answer(&mut |batch| {
+            let (now, later) = std::mem::take(&mut rest).split_at_mut_checked(batch.len()).unwrap_or_default();
+            copy(now, batch);
+            rest = later;
+        })
+    })
+}

@@ -1,0 +1,53 @@
+//! The Python module `filterblock._filterblock`: classes and functions over the crates `filterblock` and
+//! `filterblock-parquet`.
+//!
+//! ```text
+//! filter   bloom   file_filter   tables   parquet   planning     the classes of Python
+//!                    keys                                        many keys at once: buffers, Arrow, iterables
+//!               buffer   arrow                                   arrays in place, without the GIL
+//!                key   answers   save   errors                   one key; NumPy results; new files; exceptions
+//! ```
+//! A module imports only modules of lower lines. Code that runs without the GIL takes locks, and code
+//! that holds a lock never takes the GIL, so the two cannot wait for each other.
+
+mod answers;
+mod arrow;
+mod bloom;
+mod buffer;
+mod errors;
+mod file_filter;
+mod filter;
+mod key;
+mod keys;
+mod parquet;
+mod planning;
+mod save;
+mod tables;
+
+use pyo3::prelude::*;
+
+/// filterblock: checksummed filters of keys. Import `filterblock`, which re-exports these names.
+#[pymodule]
+mod _filterblock {
+    #[pymodule_export]
+    use super::bloom::Bloom;
+    #[pymodule_export]
+    use super::file_filter::FileFilter;
+    #[pymodule_export]
+    use super::filter::Filter;
+    #[pymodule_export]
+    use super::key::key_bytes;
+    #[pymodule_export]
+    use super::parquet::{ParquetFile, parquet_add, parquet_check};
+    #[pymodule_export]
+    use super::planning::{Plan, instruction_set, kinds, plan, plan_largest};
+    #[pymodule_export]
+    use super::tables::{LevelDbTable, RocksDbTable};
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::file_filter::count_forks(module)?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,336 @@
+//! Filters in Parquet files: ask them, add them, and check them.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use filterblock::SharedBytes;
+use filterblock::foreign::parquet::ParquetFile as Parquet;
+use filterblock_parquet::append::{self, Request};
+use filterblock_parquet::check::{self, Size, State};
+use filterblock_parquet::filters::{Budget, Sizing};
+use filterblock_parquet::footer::PhysicalType;
+use filterblock_parquet::index::{KeyType, ParquetColumn};
+use filterblock_parquet::source::FileStart;
+use filterblock_parquet::values::ParquetValues;
+use filterblock_parquet::{Error, Footer};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyString};
+
+use crate::errors::{of_foreign, of_io, of_parquet};
+use crate::save::NewFile;
+use crate::tables::bytes_of;
+
+/// A Parquet file whose filters say which row groups may hold a value.
+#[pyclass(frozen, module = "filterblock")]
+#[derive(Debug)]
+pub struct ParquetFile {
+    file: Parquet<SharedBytes>,
+    values: ParquetValues<FileStart>,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl ParquetFile {
+    /// Open a file, and read its metadata.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, mapped=true))]
+    fn open(py: Python<'_>, path: PathBuf, mapped: bool) -> PyResult<Self> {
+        py.detach(|| {
+            let file = Parquet::open(bytes_of(&path, mapped)?).map_err(|error| of_foreign(error.in_file(&path)))?;
+            let source = File::open(&path).map_err(|error| of_io(&error, Some(&path)))?;
+            let values = values(source, file.as_bytes().len() as u64);
+            Ok(Self { values: values.map_err(|error| of_parquet(error.in_file(&path)))?, file, path })
+        })
+    }
+
+    /// The number of row groups.
+    #[getter]
+    fn num_row_groups(&self) -> usize {
+        self.file.num_row_groups()
+    }
+
+    /// The columns that have a filter in at least one row group.
+    #[getter]
+    fn columns(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for chunk in self.file.column_chunks().iter().filter(|chunk| chunk.filter.is_some()) {
+            if !names.contains(&chunk.path) {
+                names.push(chunk.path.clone());
+            }
+        }
+        names
+    }
+
+    /// The row groups that may hold the value. A row group without a readable filter may hold it.
+    ///
+    /// The value is an int, float, str, bytes or UUID, as the column's type says. For dates, times and
+    /// decimals give the stored bytes, because a number does not say its unit.
+    fn row_groups(&self, py: Python<'_>, column: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+        let found = ParquetColumn::find(&self.values, column)
+            .map_err(|error| PyValueError::new_err(format!("{}: {error}", self.path.display())))?;
+        let Some(encoded) = plain(&found, value)? else { return Ok((0..self.num_row_groups()).collect()) };
+        let may_contain = |group: &usize| match self.file.column_chunk(*group, column) {
+            Some(chunk) => encoded.iter().any(|value| self.file.may_contain(chunk, value)),
+            None => true,
+        };
+        Ok(py.detach(|| (0..self.num_row_groups()).filter(may_contain).collect()))
+    }
+
+    /// Read the header of every filter. Returns their number. Raises DamagedError. Filters of Parquet
+    /// have no checksums: `check` with values=True finds damaged bits.
+    fn verify(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.file.verify()).map_err(|error| of_foreign(error.in_file(&self.path)))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<ParquetFile {}>", self.path.display())
+    }
+}
+
+/// Returns the plain encodings of a value: several for zero, which has two signs. Returns `None` for a
+/// value that no filter can deny.
+fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Vec<u8>>>> {
+    let KeyType::Parquet { physical_type, type_len_bytes } = column.key_type else { return Ok(None) };
+    let (logical, one) = (column.logical_type.as_str(), |bytes: Vec<u8>| Ok(Some(vec![bytes])));
+    if let Some(bytes) = bytes_of_value(value)? {
+        let len = match physical_type {
+            PhysicalType::Int32 | PhysicalType::Float => Some(4),
+            PhysicalType::Int64 | PhysicalType::Double => Some(8),
+            PhysicalType::Int96 => Some(12),
+            PhysicalType::FixedLenByteArray => Some(type_len_bytes as usize),
+            _ => None,
+        };
+        if len.is_some_and(|len| len != bytes.len()) {
+            return Err(PyValueError::new_err(format!("a value of this column has {} bytes", len.unwrap_or(0))));
+        }
+        return one(bytes);
+    }
+    let is_plain = logical.is_empty();
+    let is_int = value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>();
+    match physical_type {
+        PhysicalType::Int32 if is_int && is_plain => one(int::<i32>(value)?.to_le_bytes().to_vec()),
+        PhysicalType::Int64 if is_int && is_plain => one(int::<i64>(value)?.to_le_bytes().to_vec()),
+        PhysicalType::Int32 if is_int && logical.starts_with("uint") => one(int::<u32>(value)?.to_le_bytes().to_vec()),
+        PhysicalType::Int64 if is_int && logical.starts_with("uint") => one(int::<u64>(value)?.to_le_bytes().to_vec()),
+        PhysicalType::Float | PhysicalType::Double if is_plain && value.is_instance_of::<PyFloat>() => {
+            let number: f64 = value.extract()?;
+            #[expect(clippy::cast_possible_truncation, reason = "the column stores the nearest 32-bit number")]
+            let encode = |number: f64| match physical_type {
+                PhysicalType::Float => (number as f32).to_le_bytes().to_vec(),
+                _ => number.to_le_bytes().to_vec(),
+            };
+            // A NaN has many encodings.
+            if number.is_nan() {
+                return Ok(None);
+            }
+            let both = encode(number) == encode(0.0) || encode(number) == encode(-0.0);
+            Ok(Some(if both { vec![encode(0.0), encode(-0.0)] } else { vec![encode(number)] }))
+        }
+        PhysicalType::ByteArray
+            if value.is_instance_of::<PyString>() && ["", "string", "enum", "json"].contains(&logical) =>
+        {
+            one(value.cast::<PyString>()?.to_str()?.as_bytes().to_vec())
+        }
+        _ => {
+            let logical = if is_plain { String::new() } else { format!(" ({logical})") };
+            Err(PyTypeError::new_err(format!(
+                "a value of a column of type {}{logical} is not {}; give a value of its type, or its stored bytes",
+                physical_type.name(),
+                value.get_type().name()?
+            )))
+        }
+    }
+}
+
+fn int<'py, T: FromPyObject<'py, 'py>>(value: &'py Bound<'py, PyAny>) -> PyResult<T> {
+    value.extract::<T>().map_err(|_| PyOverflowError::new_err("the integer is out of the range of the column's type"))
+}
+
+/// Returns the bytes of a value that is bytes or a UUID.
+fn bytes_of_value(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(Some(bytes.as_bytes().to_vec()));
+    }
+    if let Ok(bytes) = value.cast::<PyByteArray>() {
+        return Ok(Some(bytes.to_vec()));
+    }
+    if value.get_type().fully_qualified_name()? == "uuid.UUID" {
+        return value.getattr("bytes")?.extract().map(Some);
+    }
+    Ok(None)
+}
+
+fn values(file: File, len_bytes: u64) -> Result<ParquetValues<FileStart>, Error> {
+    ParquetValues::open(FileStart::new(file, len_bytes))
+}
+
+/// Returns the leaf columns with these names, each once.
+fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
+    let mut found = Vec::new();
+    for name in names {
+        let mut same = footer.leaves().iter().enumerate().filter(|(_, leaf)| leaf.path == *name);
+        let Some((number, leaf)) = same.next() else {
+            let columns: Vec<&str> = footer.leaves().iter().take(20).map(|leaf| leaf.path.as_str()).collect();
+            return Err(PyValueError::new_err(format!("no column {name:?}; the file has: {}", columns.join(", "))));
+        };
+        if same.next().is_some() {
+            return Err(PyValueError::new_err(format!(
+                "several columns have the path {name:?}, because names contain dots; rename one of them"
+            )));
+        }
+        if leaf.physical_type == PhysicalType::Boolean {
+            return Err(PyValueError::new_err(format!(
+                "column {name:?} is Boolean: engines use no filter for two values; leave it out"
+            )));
+        }
+        if !found.contains(&number) {
+            found.push(number);
+        }
+    }
+    Ok(found)
+}
+
+/// What tells one version of a file from another.
+fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
+    (found.len(), found.modified().ok())
+}
+
+/// Add Bloom filters for columns to a copy of a Parquet file. The data pages are not rewritten.
+///
+/// The new file `out` appears complete or not at all, after every value of the columns was looked up in
+/// its filter. Returns a dict for each filter. `fpr` is the error rate, or `bits_per_value` the size;
+/// `exact_size` does not round to a power of two, which some readers refuse; `replace` replaces filters
+/// that exist; `overwrite` allows `out` to exist.
+#[pyfunction]
+#[pyo3(signature = (path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=false, replace=false, overwrite=false))]
+#[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
+pub fn parquet_add<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    out: PathBuf,
+    columns: Vec<String>,
+    fpr: f64,
+    bits_per_value: Option<f64>,
+    exact_size: bool,
+    replace: bool,
+    overwrite: bool,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let budget = bits_per_value.map_or(Budget::Fpr(fpr), Budget::BitsPerValue);
+    let sizing = Sizing::new(budget, exact_size).map_err(of_parquet)?;
+    let (footer, added) = py.detach(|| {
+        let failed = |error: io::Error| of_io(&error, Some(&path));
+        let file = File::open(&path).map_err(failed)?;
+        let before = version(&file.metadata().map_err(failed)?);
+        let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
+        let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace };
+        let mut new = NewFile::beside(&out, overwrite).map_err(|error| of_io(&error, Some(&out)))?;
+        let added = fill(&file, &footer, &request, new.file()).map_err(|error| of_parquet(error.in_file(&path)))?;
+        // The copy is sound, but the file may have changed under the reader meanwhile.
+        if path.metadata().map(|found| version(&found)).ok() != Some(before) {
+            return Err(of_parquet(Error::Changed.in_file(&path)));
+        }
+        new.publish().map_err(|error| of_io(&error, Some(&out)))?;
+        Ok((footer, added))
+    })?;
+    let told = |filter: &append::Added| {
+        let told = PyDict::new(py);
+        told.set_item("row_group", filter.row_group)?;
+        told.set_item("column", footer.leaves().get(filter.leaf).map(|leaf| leaf.path.as_str()))?;
+        told.set_item("offset", filter.range.offset)?;
+        told.set_item("len_bytes", filter.range.len_bytes)?;
+        told.set_item("distinct", filter.distinct)?;
+        told.set_item("error_rate", filter.fpr)?;
+        Ok(told)
+    };
+    added.iter().map(told).collect()
+}
+
+/// Copies the file and appends its filters. The values are read from the copy, so the filters fit it even
+/// if the file changes meanwhile.
+fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) -> Result<Vec<append::Added>, Error> {
+    file.seek(SeekFrom::Start(0)).map_err(Error::Io)?;
+    io::copy(&mut file.take(footer.file_len_bytes()), &mut copy).map_err(Error::Io)?;
+    let copied = Footer::read(&mut copy)?;
+    if copied.metadata() != footer.metadata() || copied.file_len_bytes() != footer.file_len_bytes() {
+        return Err(Error::Changed);
+    }
+    if request.chunks(footer).next().is_none() {
+        return Ok(Vec::new());
+    }
+    let values = values(copy.try_clone().map_err(Error::Io)?, footer.file_len_bytes())?;
+    append::add(footer, &values, request, &mut copy, &mut |_| {})
+}
+
+/// Check the Bloom filters of a Parquet file. Returns a dict for each chunk of each column.
+///
+/// "state" is "missing", "damaged", "undersized" (an error rate above `max_fpr`), "oversized" or "right".
+/// With values=True every value is looked up: a number of "false_negatives" above 0 means that readers
+/// lose rows.
+#[pyfunction]
+#[pyo3(signature = (path, columns=None, *, fpr=0.01, max_fpr=0.06, values=false))]
+pub fn parquet_check<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    columns: Option<Vec<String>>,
+    fpr: f64,
+    max_fpr: f64,
+    values: bool,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let sizing = Sizing::new(Budget::Fpr(fpr), false).map_err(of_parquet)?;
+    let (footer, checked) = py.detach(|| {
+        let file = File::open(&path).map_err(|error| of_io(&error, Some(&path)))?;
+        let footer = Footer::read(&mut &file).map_err(|error| of_parquet(error.in_file(&path)))?;
+        let leaves = match &columns {
+            Some(names) => leaves_of(&footer, names)?,
+            None => (0..footer.leaves().len()).collect(),
+        };
+        let request = check::Request { leaves, sizing, max_fpr, looks_up_values: values };
+        let checked = run_check(&file, &footer, &request).map_err(|error| of_parquet(error.in_file(&path)))?;
+        Ok::<_, PyErr>((footer, checked))
+    })?;
+    checked.iter().map(|chunk| told_of_chunk(py, &footer, chunk, &path)).collect()
+}
+
+fn run_check(file: &File, footer: &Footer, request: &check::Request) -> Result<Vec<check::CheckedChunk>, Error> {
+    let source = values(file.try_clone().map_err(Error::Io)?, footer.file_len_bytes());
+    let source = if request.looks_up_values { Some(source?) } else { source.ok() };
+    let mut file = file;
+    check::check(footer, source.as_ref(), request, &mut file, &mut |_| {})
+}
+
+fn told_of_chunk<'py>(
+    py: Python<'py>,
+    footer: &Footer,
+    chunk: &check::CheckedChunk,
+    path: &Path,
+) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    told.set_item("path", path.as_os_str())?;
+    told.set_item("row_group", chunk.row_group)?;
+    told.set_item("column", footer.leaves().get(chunk.leaf).map(|leaf| leaf.path.as_str()))?;
+    told.set_item("distinct", chunk.distinct)?;
+    told.set_item("unread", chunk.unread.as_ref().map(ToString::to_string))?;
+    let state = match &chunk.state {
+        State::Missing => "missing",
+        State::Damaged { range, error } => {
+            told.set_item("offset", range.offset)?;
+            told.set_item("error", error.to_string())?;
+            "damaged"
+        }
+        State::Sound(filter) => {
+            told.set_item("offset", filter.offset)?;
+            told.set_item("len_bytes", filter.len_bytes)?;
+            told.set_item("error_rate", filter.fpr)?;
+            told.set_item("false_negatives", filter.false_negatives)?;
+            match filter.size {
+                Size::Right => "right",
+                Size::Oversized => "oversized",
+                Size::Undersized => "undersized",
+            }
+        }
+    };
+    told.set_item("state", state)?;
+    Ok(told)
+}

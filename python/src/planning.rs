@@ -1,0 +1,96 @@
+//! Sizes and false-positive rates before a filter is built.
+
+use filterblock::{FilterKind, planning};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::errors::of_block;
+
+/// What a filter will take and how often it will err, before it is built.
+#[pyclass(frozen, module = "filterblock")]
+#[derive(Debug)]
+pub struct Plan(planning::Plan);
+
+#[pymethods]
+impl Plan {
+    /// The specification of the filter, as `Filter.build` takes it.
+    #[getter]
+    fn spec(&self) -> String {
+        self.0.spec().to_string()
+    }
+
+    /// The number of distinct keys.
+    #[getter]
+    fn num_keys(&self) -> u64 {
+        self.0.num_keys()
+    }
+
+    /// The length of the payload in bytes. Checksums and trailer take about 0.1 % more.
+    #[getter]
+    fn payload_len_bytes(&self) -> u64 {
+        self.0.payload_len_bytes()
+    }
+
+    /// The bits of the payload for each key.
+    #[getter]
+    fn bits_per_key(&self) -> f64 {
+        self.0.bits_per_key()
+    }
+
+    /// The expected false-positive rate.
+    #[getter]
+    fn error_rate(&self) -> f64 {
+        self.0.expected_rate()
+    }
+
+    /// The mean number of cache lines that a query of an absent key reads.
+    #[getter]
+    fn lines_if_absent(&self) -> f64 {
+        self.0.lines_if_absent()
+    }
+
+    /// The mean number of cache lines that a query of a present key reads.
+    #[getter]
+    fn lines_if_present(&self) -> f64 {
+        self.0.lines_if_present()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<Plan {}: {} keys, {} bytes, error rate {:.3e}>",
+            self.spec(),
+            self.num_keys(),
+            self.payload_len_bytes(),
+            self.error_rate()
+        )
+    }
+}
+
+/// Plan a filter for a number of distinct keys. Raises ValueError if no such filter can be built.
+#[pyfunction]
+pub fn plan(spec: &str, num_keys: u64) -> PyResult<Plan> {
+    let spec = spec.parse().map_err(of_block)?;
+    planning::Plan::new(spec, num_keys).map(Plan).map_err(of_block)
+}
+
+/// Plan the filter of a kind with the lowest error rate whose payload has at most `max_len_bytes`.
+/// Returns None if the smallest filter is larger.
+#[pyfunction]
+pub fn plan_largest(kind: &str, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
+    let found = FilterKind::from_name(kind).ok_or_else(|| {
+        PyValueError::new_err(format!("there is no kind {kind:?}; the kinds are {}", kinds().join(", ")))
+    })?;
+    planning::Plan::largest(found, num_keys, max_len_bytes).map(|plan| plan.map(Plan)).map_err(of_block)
+}
+
+/// The names of the kinds of filter.
+#[pyfunction]
+pub fn kinds() -> Vec<&'static str> {
+    FilterKind::ALL.iter().map(|kind| kind.name()).collect()
+}
+
+/// The name of the instruction set that queries use on this processor, such as "avx2".
+#[pyfunction]
+pub fn instruction_set() -> &'static str {
+    filterblock::instruction_set()
+}

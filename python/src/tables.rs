@@ -1,0 +1,207 @@
+//! Tables of LevelDB and RocksDB: their filters answer as in the engine.
+
+use std::path::{Path, PathBuf};
+
+use filterblock::foreign::leveldb::LevelDbTable as LevelDb;
+use filterblock::foreign::rocksdb::RocksDbTable as RocksDb;
+use filterblock::foreign::{self, ForeignFilterInfo, KeyForm, Verified};
+use filterblock::{AlignedBytes, Mapped, Secret, SharedBytes};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::{of_block, of_foreign};
+use crate::key::{self, Accepts};
+use crate::keys::{self, Keys};
+
+/// Maps a file or reads it.
+pub fn bytes_of(path: &Path, mapped: bool) -> PyResult<SharedBytes> {
+    let found = path.metadata().map_err(|error| crate::errors::of_io(&error, Some(path)))?;
+    if !found.is_file() {
+        return Err(PyValueError::new_err(format!("{}: not a regular file; give a file", path.display())));
+    }
+    let bytes = match mapped {
+        true => Mapped::open(path).map(SharedBytes::from),
+        false => AlignedBytes::read(path).map(SharedBytes::from),
+    };
+    bytes.map_err(of_block)
+}
+
+fn in_file(path: &Path) -> impl Fn(foreign::Error) -> PyErr + '_ {
+    |error| of_foreign(error.in_file(path))
+}
+
+fn verified<'py>(py: Python<'py>, found: Verified) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    told.set_item("blocks", found.blocks)?;
+    told.set_item("keys", found.keys)?;
+    told.set_item("denied_keys", found.denied_keys)?;
+    Ok(told)
+}
+
+fn info<'py>(py: Python<'py>, found: &ForeignFilterInfo) -> PyResult<Bound<'py, PyDict>> {
+    let told = PyDict::new(py);
+    told.set_item("kind", found.kind)?;
+    told.set_item("len_bytes", found.len_bytes)?;
+    told.set_item("num_hashes", found.probes)?;
+    told.set_item("estimated_keys", found.estimated_keys)?;
+    told.set_item("error_rate", found.expected_rate)?;
+    Ok(told)
+}
+
+/// A table of LevelDB. Keys are user keys, as bytes or str; integers are refused.
+#[pyclass(frozen, module = "filterblock")]
+#[derive(Debug)]
+pub struct LevelDbTable {
+    table: LevelDb<SharedBytes>,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl LevelDbTable {
+    /// Open a table, and verify everything that an answer depends on.
+    ///
+    /// `key_form` is "user" or "internal" (a database's keys carry eight more bytes). Without it, the
+    /// form is found out, and every form that fits is asked.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, key_form=None, mapped=true))]
+    fn open(py: Python<'_>, path: PathBuf, key_form: Option<&str>, mapped: bool) -> PyResult<Self> {
+        let form = match key_form {
+            None => None,
+            Some("user") => Some(KeyForm::User),
+            Some("internal") => Some(KeyForm::Internal),
+            Some(_) => return Err(PyValueError::new_err("key_form is \"user\", \"internal\" or None")),
+        };
+        py.detach(|| {
+            let bytes = bytes_of(&path, mapped)?;
+            let table = match form {
+                None => LevelDb::open(bytes),
+                Some(form) => LevelDb::open_as(bytes, form),
+            };
+            Ok(Self { table: table.map_err(in_file(&path))?, path })
+        })
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        key::with(key, Accepts::BytesOnly, |key| self.table.may_contain(key))
+    }
+
+    /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
+    #[pyo3(signature = (keys, *, width=None))]
+    fn contains_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        width: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let keys = Keys::of(keys, width, Accepts::BytesOnly)?;
+        keys::ask_each(py, &keys, |key| self.table.may_contain(key))
+    }
+
+    /// Read the whole table, and ask its filters for all of its keys. Returns the numbers of blocks,
+    /// keys and denied keys. Raises DamagedError.
+    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = py.detach(|| self.table.verify()).map_err(in_file(&self.path))?;
+        verified(py, found)
+    }
+
+    /// What the table and its filters are.
+    fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let told = PyDict::new(py);
+        told.set_item("policy", self.table.policy())?;
+        told.set_item("num_data_blocks", self.table.num_data_blocks())?;
+        told.set_item("has_known_filters", self.table.has_known_filters())?;
+        told.set_item(
+            "key_form",
+            self.table.key_form().map(|form| match form {
+                KeyForm::User => "user",
+                KeyForm::Internal => "internal",
+            }),
+        )?;
+        let filters = self.table.filters().map(|place| info(py, &self.table.filter_info(&place)));
+        told.set_item("filters", filters.collect::<PyResult<Vec<_>>>()?)?;
+        Ok(told)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<LevelDbTable {}>", self.path.display())
+    }
+}
+
+/// A block-based table of RocksDB. Keys are user keys, as bytes or str; integers are refused.
+#[pyclass(frozen, module = "filterblock")]
+#[derive(Debug)]
+pub struct RocksDbTable {
+    table: RocksDb<SharedBytes>,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl RocksDbTable {
+    /// Open a table, and verify everything that an answer depends on. `secret` is for filters of
+    /// filterblock that were built under a secret; without it they answer True.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, secret=None, mapped=true))]
+    fn open(py: Python<'_>, path: PathBuf, secret: Option<&[u8]>, mapped: bool) -> PyResult<Self> {
+        py.detach(|| {
+            let bytes = bytes_of(&path, mapped)?;
+            let mut table = RocksDb::open(bytes).map_err(in_file(&path))?;
+            if let Some(secret) = secret {
+                table.unlock(&Secret::new(secret).map_err(of_block)?).map_err(in_file(&path))?;
+            }
+            Ok(Self { table, path })
+        })
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        key::with(key, Accepts::BytesOnly, |key| self.table.may_contain(key))
+    }
+
+    /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
+    #[pyo3(signature = (keys, *, width=None))]
+    fn contains_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        width: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let keys = Keys::of(keys, width, Accepts::BytesOnly)?;
+        keys::ask_each(py, &keys, |key| self.table.may_contain(key))
+    }
+
+    /// Whether a key with the prefix of `seek_key` may be in the table. The table's own extractor takes
+    /// the prefix; without a known one the answer is True.
+    fn prefix_may_match(&self, seek_key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        key::with(seek_key, Accepts::BytesOnly, |key| self.table.prefix_may_match(key))
+    }
+
+    /// Read the whole table, and ask its filters for all of its keys. Returns the numbers of blocks,
+    /// keys and denied keys. Raises DamagedError.
+    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = py.detach(|| self.table.verify()).map_err(in_file(&self.path))?;
+        verified(py, found)
+    }
+
+    /// What the table and its filters are.
+    fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (told, properties) = (PyDict::new(py), self.table.properties());
+        told.set_item("format_version", self.table.format_version())?;
+        told.set_item("policy", &properties.filter_policy)?;
+        told.set_item("comparator", &properties.comparator)?;
+        told.set_item("prefix_extractor", &properties.prefix_extractor)?;
+        told.set_item("whole_key_filtering", properties.whole_key_filtering)?;
+        told.set_item("num_entries", properties.num_entries)?;
+        let mut filters = Vec::new();
+        self.table.for_each_filter(|place| {
+            filters.push(self.table.filter_bytes(&place).map(|bytes| self.table.filter_info(bytes)));
+            true
+        });
+        let filters = filters.iter().flatten().map(|found| info(py, found));
+        told.set_item("filters", filters.collect::<PyResult<Vec<_>>>()?)?;
+        Ok(told)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<RocksDbTable {}>", self.path.display())
+    }
+}

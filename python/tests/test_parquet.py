@@ -1,0 +1,212 @@
+"""Parquet files: filters that pyarrow wrote, filters that we add, and damage."""
+
+import datetime
+import decimal
+import os
+import pathlib
+import struct
+import uuid
+
+import filterblock
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from filterblock import DamagedError, parquet
+
+GOLDEN = pathlib.Path(__file__).parents[2] / "tests/golden/foreign/parquet"
+ROWS, GROUP = 3000, 1000
+COLUMNS = {
+    "i32": (pa.int32(), lambda i: i - 5),
+    "i64": (pa.int64(), lambda i: i * 10**12),
+    "u8": (pa.uint8(), lambda i: i % 256),
+    "u32": (pa.uint32(), lambda i: 2**32 - 1 - i),
+    "u64": (pa.uint64(), lambda i: 2**64 - 1 - i),
+    "f32": (pa.float32(), lambda i: i / 8),
+    "f64": (pa.float64(), lambda i: i / 10),
+    "str": (pa.string(), lambda i: f"käse{i}"),
+    "bin": (pa.binary(), lambda i: b"\xff%d" % i),
+    "flba": (pa.binary(4), lambda i: i.to_bytes(4, "big")),
+    "date": (pa.date32(), lambda i: i),
+    "dec": (pa.decimal128(9, 2), lambda i: decimal.Decimal(i)),
+}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A file without filters."""
+    path = tmp_path_factory.mktemp("parquet") / "plain.parquet"
+    columns = {
+        name: pa.array([value(i) for i in range(ROWS)], kind) for name, (kind, value) in COLUMNS.items()
+    }
+    columns["bool"] = pa.array([i % 2 == 0 for i in range(ROWS)])
+    pq.write_table(pa.table(columns), path, row_group_size=GROUP)
+    return path
+
+
+@pytest.fixture(scope="module")
+def filtered(plain):
+    """The same file with filters of all columns that can have one."""
+    out = plain.with_name("filtered.parquet")
+    added = parquet.add(plain, out, list(COLUMNS), fpr=0.001)
+    assert len(added) == len(COLUMNS) * 3 and added[0]["column"] == "i32" and added[0]["distinct"] == GROUP
+    assert all(0 < filter["error_rate"] <= 0.001 and filter["len_bytes"] > 32 for filter in added)
+    return out
+
+
+def test_added_filters_keep_the_data_and_deny_no_value(plain, filtered):
+    assert filtered.read_bytes()[: plain.stat().st_size - 1000] == plain.read_bytes()[:-1000]
+    assert pq.read_table(filtered).equals(pq.read_table(plain))
+    checked = parquet.check(filtered, values=True)
+    for chunk in checked:
+        if chunk["column"] == "bool":
+            assert chunk["state"] == "missing"
+            continue
+        assert (
+            chunk["false_negatives"] == 0
+            and chunk["state"] in ("right", "oversized")
+            and chunk["unread"] is None
+        )
+    assert {chunk["state"] for chunk in parquet.check(plain, ["i64"])} == {"missing"}
+    assert sorted(parquet.ParquetFile.open(filtered).columns) == sorted(COLUMNS)
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name not in ("date", "dec")])
+def test_row_groups_that_may_hold_a_value(name, filtered):
+    value, file = COLUMNS[name][1], parquet.ParquetFile.open(filtered)
+    assert file.num_row_groups == 3 and file.verify() == 3 * len(COLUMNS)
+    alone = 0
+    for i in range(0, ROWS, 97):
+        found = file.row_groups(name, value(i))
+        assert i // GROUP in found
+        alone += found == [i // GROUP]
+    assert alone > 25 or name == "u8"
+
+
+def test_values_of_times_and_decimals_are_given_as_stored_bytes(filtered):
+    file = parquet.ParquetFile.open(filtered)
+    assert 1 in file.row_groups("date", struct.pack("<i", 1500))
+    for column, value in (
+        ("date", 1500),
+        ("date", datetime.date(2020, 1, 1)),
+        ("dec", 5),
+        ("dec", decimal.Decimal(5)),
+    ):
+        with pytest.raises(TypeError):
+            file.row_groups(column, value)
+
+
+def test_values_of_other_types_raise_and_are_never_absent(filtered):
+    file = parquet.ParquetFile.open(filtered)
+    wrong = {
+        "i32": ["1", 1.0, None, True, np.int32(1)],
+        "f64": [1, "1", None, decimal.Decimal(1)],
+        "str": [1, 1.0, None, ("a",)],
+        "bin": [1, None],
+        "flba": ["abcd", 1, None],
+    }
+    for column, values in wrong.items():
+        for value in values:
+            with pytest.raises(TypeError):
+                file.row_groups(column, value)
+    for column, value in (("i32", 2**31), ("i64", 2**63), ("u8", -1), ("u64", -1), ("i32", -(2**31) - 1)):
+        with pytest.raises(OverflowError):
+            file.row_groups(column, value)
+    for column, value in (("flba", b"abc"), ("i32", b"abc"), ("f64", b"abc"), ("no", 1), ("bool", True)):
+        with pytest.raises(ValueError):
+            file.row_groups(column, value)
+    with pytest.raises(UnicodeEncodeError):
+        file.row_groups("str", "\ud800")
+
+
+def test_zeros_of_both_signs_and_nans_are_never_denied(tmp_path):
+    for value in (0.0, -0.0, float("nan")):
+        table = pa.table({"f64": [value, 1.0], "f32": pa.array([value, 1.0], pa.float32())})
+        options = {"f64": {"ndv": 10}, "f32": {"ndv": 10}}
+        pq.write_table(table, tmp_path / "file", bloom_filter_options=options)
+        file = parquet.ParquetFile.open(tmp_path / "file")
+        assert sorted(file.columns) == ["f32", "f64"]
+        for column in ("f64", "f32"):
+            for asked in (value, -value):
+                assert file.row_groups(column, asked) == [0]
+            assert file.row_groups(column, 7.25) == []
+
+
+def test_uuids_and_row_groups_without_filters(tmp_path, plain):
+    values = [uuid.UUID(int=i) for i in range(100)]
+    storage = pa.array([value.bytes for value in values], pa.binary(16))
+    pq.write_table(pa.table({"id": pa.ExtensionArray.from_storage(pa.uuid(), storage)}), tmp_path / "plain")
+    parquet.add(tmp_path / "plain", tmp_path / "file", ["id"])
+    file = parquet.ParquetFile.open(tmp_path / "file")
+    assert all(file.row_groups("id", value) == [0] == file.row_groups("id", value.bytes) for value in values)
+    assert file.row_groups("id", uuid.UUID(int=10**9)) == []
+    assert parquet.ParquetFile.open(plain).row_groups("i32", 10**9) == [0, 1, 2]
+
+
+def read_answers(path):
+    """One character for each absent key: 1 for "maybe", 0 for "absent", - if the engine did not ask."""
+    lines = path.read_text().splitlines()
+    return "".join(line for line in lines if not line.startswith("#"))
+
+
+def test_files_of_pyarrow_and_parquet_rs_answer_alike():
+    for name in ("pyarrow.parquet", "rs.parquet"):
+        file = parquet.ParquetFile.open(GOLDEN / name)
+        for i in range(1300):
+            number = 5 + 7 * i
+            assert i // 1000 in file.row_groups("i64", number) and i // 1000 in file.row_groups("i32", number)
+            assert i // 1000 in file.row_groups("bytes", f"k{number:08}".encode())
+            assert i // 1000 in file.row_groups("f64", float(number))
+        expected = read_answers(GOLDEN / f"{name.split('.')[0]}-rg0-i64.absent.txt")
+        for j in range(0, 10_000, 11):
+            number = 5 + 7 * (j * 1000 // 10_000) + 1 + j % 6
+            assert (0 in file.row_groups("i64", number)) == (expected[j] == "1")
+
+
+def test_outputs_are_complete_or_absent(plain, tmp_path):
+    out = tmp_path / "out"
+    out.write_text("mine")
+    with pytest.raises(FileExistsError):
+        parquet.add(plain, out, ["i64"])
+    assert out.read_text() == "mine"
+    for arguments in ({"columns": ["no"]}, {"columns": ["bool"]}, {"columns": ["i64"], "fpr": 2.0}):
+        with pytest.raises(ValueError):
+            parquet.add(plain, tmp_path / "new", **arguments)
+    with pytest.raises(FileNotFoundError):
+        parquet.add(tmp_path / "no", tmp_path / "new", ["i64"])
+    assert os.listdir(tmp_path) == ["out"]
+    assert len(parquet.add(plain, out, ["i64", "i64"], overwrite=True)) == 3
+    assert parquet.add(out, tmp_path / "same", ["i64"]) == []
+    assert (tmp_path / "same").read_bytes() == out.read_bytes()
+    assert (
+        len(parquet.add(out, tmp_path / "again", ["i64"], replace=True, bits_per_value=20, exact_size=True))
+        == 3
+    )
+
+
+def test_damage_raises_with_field_and_offset(filtered, tmp_path):
+    data, damaged = filtered.read_bytes(), tmp_path / "damaged"
+    offset = parquet.check(filtered, ["i64"])[0]["offset"]
+    changed = bytearray(data)
+    changed[offset] ^= 0xFF
+    damaged.write_bytes(changed)
+    file = parquet.ParquetFile.open(damaged)
+    assert file.row_groups("i64", -1)[:1] == [0]  # a filter that cannot be read denies nothing
+    with pytest.raises(DamagedError) as raised:
+        file.verify()
+    assert 0 <= raised.value.offset - offset < 32 and raised.value.path == damaged
+    assert parquet.check(damaged, ["i64"])[0]["state"] == "damaged"
+    changed = bytearray(data)
+    changed[offset + 20 : offset + 2000] = bytes(1980)
+    damaged.write_bytes(changed)
+    assert parquet.check(damaged, ["i64"], values=True)[0]["false_negatives"] > 0
+    for wrong in (data[:-1], data[:100], b"", b"PAR1" * 5):
+        damaged.write_bytes(wrong)
+        for call in (
+            parquet.ParquetFile.open,
+            parquet.check,
+            lambda path: parquet.add(path, tmp_path / "new", ["i64"]),
+        ):
+            with pytest.raises((filterblock.Error, OSError)):
+                call(damaged)
+    assert os.listdir(tmp_path) == ["damaged"]
