@@ -1,5 +1,5 @@
-//! Tests of builds without enough memory. Whichever allocation fails, a build returns an error or
-//! the same filter as with enough memory, and never aborts the process. Only a RocksDB ribbon may
+//! Tests of builds without enough memory. If any allocation fails, a build returns an error or the
+//! same filter as with enough memory, and never aborts the process. Only a RocksDB ribbon may
 //! become a Bloom filter.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

@@ -367,8 +367,8 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     Ok(groups)
 }
 
-/// Builds one layer. It moves the bumped keys behind the other keys, replaces their hashes by those
-/// for the next layer, and sorts them. Returns the position of the first bumped key.
+/// Builds one layer. It moves the bumped keys behind the other keys, replaces their hashes by the
+/// hashes for the next layer, and sorts them. Returns the position of the first bumped key.
 #[expect(clippy::indexing_slicing, reason = "the vector has two bits for every bucket")]
 fn build_layer(
     (columns, density): (Columns, Density),

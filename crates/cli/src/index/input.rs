@@ -229,7 +229,7 @@ impl Input<'_> {
             IndexError::Invalid { what: "filter", why } => {
                 Failure::Message(format!("{}: a filter is {why}, without --from-filters", path.display()))
             }
-            // The hashes wait beside the index.
+            // The spilled hashes are in a file beside the index, so the error names the index.
             IndexError::Io(error) => Failure::file(index, error),
             error => failure(path, error),
         })

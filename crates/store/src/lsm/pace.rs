@@ -12,8 +12,8 @@ const FREE_BYTES: u64 = 16 << 20;
 /// The assumed speed until a compaction has been measured.
 const FIRST_BYTES_PER_SECOND: f64 = 200e6;
 
-/// The least speed that is believed. After a compaction during which the machine slept, level 0 would
-/// wait for hours.
+/// The lowest speed that a measurement can give. Without this limit, level 0 would wait for hours
+/// after a compaction during which the machine slept.
 const LEAST_BYTES_PER_SECOND: f64 = 5e6;
 
 /// A compaction that writes fewer bytes says nothing about the speed.
