@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The most characters of a name in a message.
+/// The maximum number of characters of a name in a message.
 const SHOWN_CHARACTERS: usize = 100;
 
 /// An error of a Parquet file.

@@ -80,7 +80,7 @@ pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
 const NEARLY_WHOLE_PER_MILLE: u32 = 15;
 /// The number of seeds to try before a slot is added.
 const SEEDS: u8 = 8;
-/// The most spare slots that a shape can express. This is more than was ever needed.
+/// The maximum number of spare slots that a shape can express. This is more than was ever needed.
 const MAX_SPARE: usize = 255;
 
 /// Builds the filter over distinct, sorted hashes. The function leaves the hashes in another order.

@@ -116,7 +116,7 @@ fn axis(title: &str, values: impl Iterator<Item = f64>, is_logarithmic: bool) ->
     let (from, to) = match ends {
         (from, to) if from > to => (1.0, 2.0),
         (from, to) if is_logarithmic => (from * 0.7, to * 1.5),
-        // Labels stand on the left, too.
+        // Labels are on the left, too.
         (from, to) => ((from - 3.75).max(0.0), to + 1.0),
     };
     let mut axis = Axis { title: title.into(), from, to, is_logarithmic, labels: Vec::new() };

@@ -5,7 +5,7 @@ use super::source::{Random, Strings, mix};
 
 /// The number of columns of each row.
 pub const COLUMNS: u64 = 10;
-/// The most attempts to find a range without a key.
+/// The maximum number of attempts to find a range without a key.
 const TRIES_MAX: u32 = 10_000;
 
 /// The positions of the empty ranges among the keys.

@@ -12,7 +12,7 @@ use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State}
 use filterblock_parquet::footer::{Leaf, PhysicalType};
 use filterblock_parquet::{Error, Footer};
 
-/// The most row groups that a remark names.
+/// The maximum number of row groups that a remark names.
 const NAMED_MAX: usize = 5;
 
 /// The report of all files.

@@ -11,7 +11,8 @@ use super::stamp::Stamp;
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
 /// The length of a record without its path and its numbers of cells, in bytes.
 const RECORD_LEN_BYTES: usize = 40;
-/// The most blocks of a filter. Block numbers are scaled from the 32 high bits of a hash.
+/// The maximum number of blocks of a filter. Block numbers are scaled from the 32 high bits of a
+/// hash.
 const MAX_BLOCKS: u64 = 1 << 32;
 
 /// The settings that all files of an index share.
