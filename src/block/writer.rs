@@ -495,7 +495,8 @@ impl FilterBuilder {
 }
 
 const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
-const PREFIXES_TWICE: &str = "prefixes were declared and added before; declare them once, before the first one";
+const PREFIXES_TWICE: &str =
+    "prefixes were declared and added before; declare prefixes once, before the first key or prefix";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
 
 /// A payload and the fields that its trailer needs.

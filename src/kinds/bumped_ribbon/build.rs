@@ -50,7 +50,7 @@ const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
 /// The maximum number of tries for fewer keys than [`NEAR_BORDER_KEYS`].
 const NEAR_BORDER_TRIES: usize = 4;
 /// The tries end when there is at most one spare slot per this number of keys. With 4,096 keys, one
-/// try in three reaches that; with 8,000 keys, nearly every try does.
+/// try in three reaches this limit; with 8,000 keys, nearly every try reaches it.
 pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
 /// The same limit from [`NEAR_BORDER_KEYS`] on, where 97 of 100 first tries reach it. A limit of
 /// 160 would make a build 10 % slower.

@@ -157,7 +157,7 @@ impl Codes {
             let Some((from, to)) = part else { return [None; 2] };
             let start = self.code(hash, from);
             let end = start + (self.low(to) - self.low(from));
-            // An interval that wraps around is two.
+            // An interval that wraps around becomes two intervals.
             let wrapped = end.checked_sub(universe).map(|end| (0, end));
             [Some((start, end.min(universe - 1))), wrapped]
         };

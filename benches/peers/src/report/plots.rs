@@ -191,7 +191,7 @@ fn space_picture(rows: &[Row]) -> String {
     let points: Vec<_> = found.iter().map(|row| (*row, row.ns_min, row.overhead_bare.unwrap_or(1.0) * 100.0)).collect();
     let frame = frame(
         axis(
-            "ns of CPU time for an absent key with a ready hash (logarithmic)",
+            "ns of CPU time for an absent key whose hash is known (logarithmic)",
             points.iter().map(|point| point.1),
             true,
         ),

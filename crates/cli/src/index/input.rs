@@ -43,7 +43,7 @@ pub struct FileList {
     format: KeyFormat,
 }
 
-/// A builder whose hashes wait in an unnamed temporary file.
+/// A builder that keeps its hashes in an unnamed temporary file.
 pub type Builder = IndexBuilder<File>;
 
 /// Makes the temporary file for the hashes, in the directory of the index. The file has no name, so

@@ -198,8 +198,8 @@ async fn a_rewrite_by_compaction_repairs_damaged_filters() {
     assert!(filters.counts().unusable() == 0 && filters.counts().opened >= 4, "{:?}", filters.counts());
 }
 
-/// This is a promise that the trait cannot keep. If SlateDB or its store gave one SST the filter of
-/// another, the filter would deny present keys, and so would SlateDB's own.
+/// The trait gives the policy no way to detect this fault. If SlateDB or its store gave one SST the
+/// filter of another, the filter would deny present keys, and so would SlateDB's own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swapped_filter_goes_unnoticed() {
     for (policies, own_filter) in [(ours().policies(), false), (own(), true)] {
