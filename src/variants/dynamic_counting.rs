@@ -176,7 +176,7 @@ impl DynamicCounting {
         self.overflow.as_ref().map_or(0, PackedArray::cell_bits)
     }
 
-    /// Returns how often the overflow was rebuilt since the filter was created.
+    /// Returns the number of rebuilds of the overflow since the filter was created.
     /// [`clear`](Self::clear) does not reset this number.
     #[must_use]
     pub fn num_rebuilds(&self) -> u64 {

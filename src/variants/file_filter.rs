@@ -220,7 +220,7 @@ impl FileFilter {
         Ok(is_new)
     }
 
-    /// Adds all keys. Returns how many of them were certainly absent before.
+    /// Adds all keys. Returns the number of keys that were certainly absent before.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::insert`].

@@ -284,8 +284,8 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Builds a filter of each contender for each range of keys, and asks the filter for all of its
-/// keys. A contender whose builder fails is reported and dropped. Returns the least and the median
-/// build time in ns per key.
+/// keys. A contender whose builder fails is reported and dropped. Returns the minimum and the
+/// median build time in ns per key.
 fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f64)>, String> {
     let mut times = vec![Vec::new(); contenders.len()];
     let (mut keys, mut hashes): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());

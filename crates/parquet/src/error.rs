@@ -70,7 +70,7 @@ pub enum Error {
         what: &'static str,
         /// The value as given.
         given: String,
-        /// Why the value is refused, and which value works.
+        /// The reason why the value is refused, and a value that works.
         reason: String,
     },
     /// An error of a filter.

@@ -190,7 +190,7 @@ fn measure(
     }
 }
 
-/// Returns how many of `keys` a get does not find. Data blocks are cached, to save time.
+/// Returns the number of `keys` that a get does not find. Data blocks are cached, to save time.
 fn lost(runtime: &Runtime, db: &Loaded, keys: &[Vec<u8>]) -> u64 {
     let reader = open(runtime, db, true);
     runtime.block_on(async {

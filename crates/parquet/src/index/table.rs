@@ -30,7 +30,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns what the keys are, for messages. Files of one index agree in this text.
+    /// Returns a description of the keys for messages. Files of one index agree in this text.
     pub(super) fn keys(&self) -> String {
         let Self { column, logical_type, key_type, .. } = self;
         format!("keys of column {column:?}, type {key_type} and logical type {}", logical_name(logical_type))

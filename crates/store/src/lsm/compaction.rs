@@ -165,8 +165,9 @@ impl Shared {
         self.pick_compaction(u64::MAX).is_some()
     }
 
-    /// Returns how long level 0 has yet to wait for its compaction. `None` if it does not wait, or if
-    /// `spare_bytes` suffice but the compaction could not be picked: an SST is left out.
+    /// Returns the remaining time for which level 0 waits for its compaction. `None` if it does not
+    /// wait, or if `spare_bytes` suffice but the compaction could not be picked: an SST is left
+    /// out.
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;

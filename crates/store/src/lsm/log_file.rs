@@ -157,7 +157,7 @@ impl LogWriter {
             return invalid("log record", "its payload is empty; write at least one entry");
         }
         if sequence < self.next_sequence {
-            return invalid("sequence number", "it is used already; take the next one");
+            return invalid("sequence number", "this number is already used; take the next number");
         }
         self.attempt(|log| {
             if log.buffer.len() + RECORD_HEADER_LEN_BYTES + payload_len > BUFFER_LEN_BYTES {

@@ -10,7 +10,7 @@ use crate::sstable::{Compression, FilterMemory, FilterSpecs, check_ranges};
 use crate::storage::{Disk, IoMode, Storage};
 use filterblock::{ByLevel, FilterPolicy, HashKind, PrefixExtractor, Secret, TableShape, Verify};
 
-/// When a write is acknowledged.
+/// The condition under which a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     /// A write is acknowledged when it is in the memtable and in the log's buffer. The buffer goes
@@ -137,7 +137,7 @@ pub struct Options {
     /// The hash seed of a new store; set it to get the same files each time. `None` draws the seed
     /// from the operating system's entropy. An existing store keeps its seed.
     pub hash_seed: Option<u64>,
-    /// When a write is acknowledged.
+    /// The condition under which a write is acknowledged.
     pub durability: Durability,
     /// The size at which the memtable becomes immutable and is written to an SST file.
     pub write_buffer_bytes: usize,
@@ -176,7 +176,7 @@ pub struct Options {
     pub level_size_ratio: u64,
     /// The method that reads data blocks: through the page cache, or by direct I/O.
     pub io: IoMode,
-    /// When the pages of filters are verified against their checksums.
+    /// The time at which the pages of filters are verified: at open, or on first touch.
     pub verify: Verify,
     /// The kind of memory that holds filters: the heap or a memory map.
     pub filter_memory: FilterMemory,

@@ -46,7 +46,7 @@ struct Outcome {
     failed: u64,
 }
 
-/// Gets every key. Returns how many are lost, and how many gets fail.
+/// Gets every key. Returns the number of lost keys, and the number of failed gets.
 async fn read_all(store: &Store, policies: Policies) -> Outcome {
     let reader = reader(store, policies, metadata_cache()).await;
     let mut outcome = Outcome::default();
