@@ -85,7 +85,7 @@ pub enum Error {
         what: &'static str,
         /// The value that the caller gave, or a description of a value that must stay secret.
         given: String,
-        /// Why the value is refused, and which value works.
+        /// The reason why the value is refused, and a value that works.
         reason: Cow<'static, str>,
     },
     /// An object does not fit in the memory of this machine, or its size does not fit in 64 bits.

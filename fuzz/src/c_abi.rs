@@ -25,7 +25,7 @@ pub fn c_abi(data: &[u8]) {
     c_abi_opened(data);
 }
 
-/// Runs the calls that the input describes. Returns how many filters they open.
+/// Runs the calls that the input describes. Returns the number of filters that the calls open.
 pub fn c_abi_opened(data: &[u8]) -> usize {
     let mut input = Input(data);
     let mut world = World::new(&mut input);

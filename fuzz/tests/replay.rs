@@ -42,8 +42,8 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// The largest single allocation allowed whatever the input's length, for example the buffer of a
-/// writer.
+/// The largest single allocation that is allowed for an input of any length, for example the buffer
+/// of a writer.
 const ALWAYS_BYTES: usize = 1 << 20;
 
 /// The largest page of a Parquet file. Its length comes from a header, because codecs expand without

@@ -77,7 +77,7 @@ impl<E> FilterSet<E> {
     }
 
     /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together. It
-    /// drops first the columns that cause the fewest false positives per byte: those of filters
+    /// drops first the columns that cause the fewest false positives per byte: columns of filters
     /// that are seldom asked ([`FilterSet::queries`]), of large filters, and of filters with many
     /// columns. If the set counts no queries, all filters count as asked equally often.
     ///

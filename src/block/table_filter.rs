@@ -117,7 +117,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Returns why the filter cannot be used, or `None` if it is usable or absent.
+    /// Returns the reason why the filter cannot be used, or `None` if it is usable or absent.
     #[must_use]
     pub fn reason(&self) -> Option<&E> {
         match self {

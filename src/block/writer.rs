@@ -27,7 +27,8 @@ pub enum SelfCheck {
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
 /// takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the number of
 /// keys. For a range filter it takes 10 bytes and the bytes in which a key differs from the key
-/// before it. Keys out of order then take their length three times at [`finish`](FilterBuilder::finish).
+/// before it. Keys out of order then take their length three times at
+/// [`finish`](FilterBuilder::finish).
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -494,7 +495,8 @@ impl FilterBuilder {
 }
 
 const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
-const PREFIXES_TWICE: &str = "prefixes were declared and added before; declare them once, before the first one";
+const PREFIXES_TWICE: &str =
+    "prefixes were declared and added before; declare prefixes once, before the first key or prefix";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
 
 /// A payload and the fields that its trailer needs.

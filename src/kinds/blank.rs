@@ -79,7 +79,7 @@ impl Blank {
 #[derive(Debug)]
 pub(super) struct Suspects {
     found: Vec<KeyHash>,
-    /// The most suspects to note; `None` to note none.
+    /// The maximum number of suspects to note. `None`: no suspects are noted.
     most: Option<usize>,
 }
 

@@ -27,8 +27,8 @@ impl Geometry {
         self.ribbon().map(bumped_ribbon::Geometry::columns)
     }
 
-    /// Returns how many bytes of a payload of `len` bytes queries may read. It is less than `len`
-    /// only if this geometry was made by [`Geometry::with_columns`].
+    /// Returns the number of bytes that queries may read of a payload of `len` bytes. It is less
+    /// than `len` only if this geometry was made by [`Geometry::with_columns`].
     pub(crate) fn asked_len(&self, len: usize) -> usize {
         self.ribbon().map_or(len, |ribbon| ribbon.payload_len().min(len))
     }

@@ -9,7 +9,7 @@
 //!
 //! * When: a set changes, and others receive a plain Bloom filter of it from time to time
 //!   ([`Counting::to_bloom`]).
-//! * When not: if nobody needs the plain filter, `DLeft` takes half the memory. For a set that is
+//! * When not: if the plain filter is not needed, `DLeft` takes half the memory. For a set that is
 //!   only read, use a filter block. For counts of a multiset, use `Spectral` or `DynamicCounting`.
 //! * Numbers: the bits of a Bloom filter times the counter width, which is 38 bits per key at 1 %
 //!   with 4 bits. A counter of 4 bits is full at 15 and misses the 16th insertion. With `m`

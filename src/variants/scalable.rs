@@ -58,9 +58,9 @@ impl Scalable {
     /// in memory. Its first stage has space for `initial_capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < false_positive_rate < 1` and the growth is
-    /// within its bounds, and for a rate below about `initial_capacity / 2^63`, the limit of 64-bit
-    /// hashes. Returns [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < false_positive_rate < 1` and
+    /// the growth is within its bounds, and for a rate below about `initial_capacity / 2^63`, the
+    /// limit of 64-bit hashes. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
         check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;

@@ -146,7 +146,7 @@ impl Spectral {
         self.apart.clear();
     }
 
-    /// Returns how the filter counts.
+    /// Returns the mode of the filter.
     #[must_use]
     pub fn mode(&self) -> SpectralMode {
         self.mode

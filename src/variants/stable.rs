@@ -59,8 +59,8 @@ impl Stable {
     /// more cells, the filter would forget it sooner.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `0 < false_positive_rate < 1` and the cells suffice for the rate, and
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `0 < false_positive_rate < 1` and the cells suffice for
+    /// the rate, and [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(cells: u64, cell_bits: u32, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]

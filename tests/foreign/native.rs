@@ -19,7 +19,8 @@ fn rocksdb_table(name: &str) -> RocksDbTable<Vec<u8>> {
     RocksDbTable::open(file(FOLDER, name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns how many of 10,000 absent keys pass, after a check that no present key is denied.
+/// Returns the number of absent keys that pass, of 10,000, after a check that no present key is
+/// denied.
 fn passing(may_contain: impl Fn(&[u8]) -> bool) -> usize {
     assert!((0..KEYS).all(|i| may_contain(&key(i))), "a present key is denied");
     (0..10_000).filter(|i| may_contain(&[key(i % KEYS), format!("x{i}").into_bytes()].concat())).count()

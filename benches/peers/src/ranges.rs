@@ -312,7 +312,8 @@ mod tests {
     fn every_filter_keeps_its_bound_and_denies_no_key() {
         for range_len in LENGTHS {
             for row in measure_all(&Work::new(20_000, range_len, 20_000), 2).unwrap() {
-                // The crate's hash is not pairwise independent, so its rate is above the bound at times.
+                // The crate's hash is not pairwise independent, so its rate is above the bound at
+                // times.
                 let most = if row.package == "filterblock" { FPR } else { 1.5 * FPR };
                 assert!(row.uniform_rate_low <= most && row.correlated_rate_low <= most, "{row:?}");
             }

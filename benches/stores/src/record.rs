@@ -21,7 +21,7 @@ pub struct Row {
     pub spread: String,
     /// The median of the rounds, in the unit of the measure.
     pub median: f64,
-    /// The least of the rounds.
+    /// The minimum over the rounds.
     pub min: f64,
     /// The greatest of the rounds.
     pub max: f64,

@@ -40,8 +40,8 @@ fn made() -> MutexGuard<'static, Made> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends a command that has stopped itself because of a signal. Where the system allows it, the
-/// process dies of that signal. Elsewhere this returns the exit status.
+/// Ends a command that has stopped itself because of a signal. If the system allows it, the process
+/// dies of that signal. Otherwise the function returns the exit status.
 pub fn status_after_signal() -> u8 {
     platform::die_of(SIGNAL.load(Ordering::SeqCst));
     status()

@@ -84,7 +84,8 @@ pub struct Added {
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Changed`] if `out` has another
-/// length than the file, [`Error::Values`] if a chunk cannot be read, and [`Error::Denied`] if a filter denies a value. `out` is then useless.
+/// length than the file, [`Error::Values`] if a chunk cannot be read, and [`Error::Denied`] if a
+/// filter denies a value. `out` is then useless.
 pub fn add<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,

@@ -94,7 +94,7 @@ pub struct CheckedChunk {
     pub is_estimate: bool,
     /// The filter.
     pub state: State,
-    /// Why the values were not looked up although the request says so.
+    /// The reason why the values were not looked up although the request says so.
     pub unread: Option<Error>,
 }
 

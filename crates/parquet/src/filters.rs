@@ -233,7 +233,7 @@ impl Filter {
     }
 }
 
-/// Returns how many of `hashes` the filter denies.
+/// Returns the number of `hashes` that the filter denies.
 #[must_use]
 pub fn denied(filter: &ParquetBloom<'_>, hashes: &[u64]) -> u64 {
     filter.num_denied(hashes) as u64

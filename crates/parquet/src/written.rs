@@ -137,7 +137,8 @@ pub struct ColumnType<'a> {
 }
 
 impl ColumnType<'_> {
-    /// Returns how written keys become stored values. `hex` is --hex, and `given` is --type.
+    /// Returns the rule by which written keys become stored values. `hex` is --hex, and `given` is
+    /// --type.
     ///
     /// # Errors
     /// Returns a message if the type of --type does not fit the column, or if text does not

@@ -50,7 +50,7 @@ pub enum Error {
     InvalidArgument {
         /// The argument.
         what: &'static str,
-        /// Why the value is refused, and which value works.
+        /// The reason why the value is refused, and a value that works.
         reason: String,
     },
     /// A key is longer than the store accepts.

@@ -1,4 +1,4 @@
-//! Counts of what the filters of an engine take and answer, whatever the filter.
+//! Counts the sizes and the answers of an engine's filters. It works with every filter.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};

@@ -80,7 +80,7 @@ impl Config {
         self.prefixes.as_ref().is_none_or(|prefixes| prefixes.whole_keys_too)
     }
 
-    /// Returns what a filter of this policy must be.
+    /// Returns the expectations that a filter of this policy must meet.
     pub(crate) fn expected(&self) -> Expected<'_> {
         if self.ranges.is_some() {
             // A range filter of no keys would deny every range.

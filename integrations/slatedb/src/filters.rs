@@ -167,7 +167,7 @@ impl Filters {
         self.ranges.is_some()
     }
 
-    /// Returns what happened so far to the filters of all lists of this object and of its clones.
+    /// Returns the counts so far for the filters of all lists of this object and of its clones.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.config.counters.snapshot()

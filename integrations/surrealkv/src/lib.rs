@@ -23,7 +23,8 @@
 //! SurrealKV verifies the CRC-32 of a filter partition when it reads the partition into its block
 //! cache. A damaged partition never reaches the policy: SurrealKV answers "maybe" and logs a
 //! warning. The policy therefore opens the bytes at each query without reading all of them
-//! ([`VerifiedFilter`](filterblock::VerifiedFilter)), and verifies only the trailer, which also identifies the hasher.
+//! ([`VerifiedFilter`](filterblock::VerifiedFilter)), and verifies only the trailer, which also
+//! identifies the hasher.
 //!
 //! SurrealKV does not tell the policy which SST file a filter belongs to. A sound filter of another
 //! SST file cannot be detected and denies keys.
@@ -111,7 +112,7 @@ impl FilterPolicy for Policy {
     }
 
     fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
-        // A partition holds at least one key, so a filter of no keys is the wrong one.
+        // A partition holds at least one key, so a filter of no keys belongs to another partition.
         let expected = Expected::of_any_table(&self.hasher).with_num_entries(u64::MAX);
         match memo::ask(filter, self.number, &expected, self.hasher.of(key)) {
             Ok(answer) => answer,

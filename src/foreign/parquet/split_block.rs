@@ -57,7 +57,7 @@ kernels! {
         }
     }
 
-    /// Returns how many of the hashes have a bit that is clear.
+    /// Returns the number of hashes of which a bit is clear.
     fn num_denied(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) -> usize {
         hashes.iter().filter(|&&hash| !all_set(simd, blocks, hash)).count()
     }
@@ -144,8 +144,8 @@ impl<'a> ParquetBloom<'a> {
         self.kernel.may_contain(self.blocks, hash)
     }
 
-    /// Returns how many values with these [`hash`](Self::hash)es the chunk does not contain. It is
-    /// the check of a new filter: a filter denies none of its own values.
+    /// Returns the number of values with these [`hash`](Self::hash)es that the chunk does not
+    /// contain. It is the check of a new filter: a filter denies none of its own values.
     #[must_use]
     pub fn num_denied(&self, hashes: &[u64]) -> usize {
         self.kernel.num_denied(self.blocks, hashes)
@@ -256,7 +256,7 @@ impl ParquetBloomBuilder {
 
     /// Halves the filter repeatedly, as long as its estimated false-positive rate stays at most
     /// `rate`. A filter with an odd number of blocks cannot be halved. The estimate takes all
-    /// blocks as equally full. At small rates the true rate is somewhat higher, because some blocks
+    /// blocks as equally full. At a low FPR the true FPR is somewhat higher, because some blocks
     /// are fuller than others.
     ///
     /// Halving joins neighbouring blocks, because the block number is the high half of the hash

@@ -105,8 +105,8 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
     Ok(None)
 }
 
-/// The most keys that a slot may have, one less than a power of two. More keys come from crowded
-/// hashes, for which another seed fails too.
+/// The maximum number of keys that a slot may have, one less than a power of two. More keys come
+/// from crowded hashes, for which another seed fails too.
 const MAX_COUNT: u8 = 63;
 /// Spare elements at the end of [`Peeling::order`]. One step writes at most two slots beyond the
 /// slots found so far.

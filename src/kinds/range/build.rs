@@ -104,8 +104,8 @@ impl Spread {
         Ok((Self { first: first.unwrap_or_default(), last, differing_bits }, integers))
     }
 
-    /// Returns how many low bits to drop. The cells must distinguish 99.5 % of the neighbours that
-    /// differ. The largest such cells are the best, unless smaller ones still fit into the
+    /// Returns the number of low bits to drop. The cells must distinguish 99.5 % of the neighbours
+    /// that differ. The largest such cells are the best, unless smaller ones still fit into the
     /// universe: then one stretch holds them all, and the only wrong answers are those within a
     /// cell.
     fn droppable_bits(&self, universe: u64) -> u32 {

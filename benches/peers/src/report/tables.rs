@@ -155,7 +155,7 @@ fn same_rate(rows: &[Row]) -> String {
             line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
             line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
             for (mix, mode) in SETTINGS {
-                // fastbloom has no batches. Its single queries stand for them.
+                // fastbloom has no batches, so its single queries are shown.
                 let rival_mode = if mode == "batch" { "single" } else { mode };
                 let pair = find(rows, at, mix, mode).zip(find(rows, rival, mix, rival_mode));
                 line.push(pair.map_or(none(), |(a, b)| format!("{:.2}", a.ns_min / b.ns_min)));

@@ -243,7 +243,8 @@ unsafe fn with_value<R>(value: Handle, answer: impl FnOnce(Option<&[u8]>) -> R) 
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the handles after this. The store goes before what it refers to.
+        // SAFETY: nothing uses the handles after this. The store is destroyed before the objects
+        // that it refers to.
         unsafe {
             if !self.db.is_null() {
                 rocksdb_column_family_handle_destroy(self.family);

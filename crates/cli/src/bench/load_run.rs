@@ -232,7 +232,7 @@ fn reopen_ms(plan: &Plan<'_>, dir: &Path) -> Outcome<f64> {
     Ok(median(times))
 }
 
-/// Looks up loaded keys, and returns how many were not found with their value.
+/// Looks up loaded keys, and returns the number of keys whose value was not found.
 fn wrong_answers(plan: &Plan<'_>, dir: &Path) -> Outcome<u64> {
     let db = Db::open(dir, options(plan))?;
     let bar = progress::bar(Some(plan.checks), "looking up keys");

@@ -177,7 +177,7 @@ impl Step {
     /// Checks the result of the step.
     ///
     /// # Errors
-    /// Returns what differs from the explanation.
+    /// Returns a message that names the difference from the explanation.
     pub fn check(&self, ran: &Ran) -> Result<(), String> {
         let expected = &self.expected;
         if ran.status != expected.status {

@@ -85,8 +85,8 @@ impl<S: Read + Write + Seek> Spill<S> {
 pub(super) struct Blocks(Vec<Cell>);
 
 impl Blocks {
-    /// Copies the bits of a filter, and halves it as long as its FPR stays at most `fpr`. Returns
-    /// the filter and its FPR.
+    /// Copies the bits of a filter, and halves the copy as long as its FPR does not exceed `fpr`.
+    /// Returns the filter and its FPR.
     pub fn shrunk(bits: &[u8], fpr: f64) -> Result<(Self, f64)> {
         let (blocks, rest) = bits.as_chunks();
         if blocks.is_empty() || !rest.is_empty() {

@@ -117,7 +117,7 @@ impl<R: ReadAt> IndexReader<R> {
         })
     }
 
-    /// Returns what all files share: column, key type and FPR.
+    /// Returns the settings of all files: column, key type and FPR.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -160,7 +160,7 @@ impl<R: ReadAt> IndexReader<R> {
         }
     }
 
-    /// Returns how many keys were asked, and how many of them met damage.
+    /// Returns the number of looked-up keys, and the number of keys among them that met damage.
     #[must_use]
     pub fn counts(&self) -> QueryCounts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);

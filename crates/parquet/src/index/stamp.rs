@@ -1,4 +1,4 @@
-//! What the index remembers about a file, to notice that the file has changed.
+//! The stamp of a file: the data by which an index detects that the file has changed.
 
 use std::fmt;
 use std::fs::{File, Metadata};

@@ -11,7 +11,8 @@ use super::stamp::Stamp;
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
 /// The length of a record without its path and its numbers of cells, in bytes.
 const RECORD_LEN_BYTES: usize = 40;
-/// The most blocks of a filter. Block numbers are scaled from the 32 high bits of a hash.
+/// The maximum number of blocks of a filter. Block numbers are scaled from the 32 high bits of a
+/// hash.
 const MAX_BLOCKS: u64 = 1 << 32;
 
 /// The settings that all files of an index share.
@@ -29,7 +30,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns what the keys are, for messages. Files of one index agree in this text.
+    /// Returns a description of the keys for messages. Files of one index agree in this text.
     pub(super) fn keys(&self) -> String {
         let Self { column, logical_type, key_type, .. } = self;
         format!("keys of column {column:?}, type {key_type} and logical type {}", logical_name(logical_type))

@@ -165,8 +165,9 @@ impl Shared {
         self.pick_compaction(u64::MAX).is_some()
     }
 
-    /// Returns how long level 0 has yet to wait for its compaction. `None` if it does not wait, or if
-    /// `spare_bytes` suffice but the compaction could not be picked: an SST is left out.
+    /// Returns the remaining time for which level 0 waits for its compaction. `None` if it does not
+    /// wait, or if `spare_bytes` suffice but the compaction could not be picked: an SST is left
+    /// out.
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;
@@ -282,7 +283,8 @@ impl Shared {
         };
         let written = if is_move { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
         self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {
-            // Count before the state changes: whoever sees the new SSTs also sees them counted.
+            // Count before the state changes: a thread that sees the new SSTs also sees them
+            // counted.
             self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
             self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
         })?;

@@ -207,7 +207,7 @@ struct Found {
     registry: Registry,
     hasher: KeyHasher,
     extractor: Option<PrefixExtractor>,
-    /// Why SSTs may lack the prefixes that reads ask for.
+    /// The reason why SSTs may lack the prefixes that reads ask for.
     doubt: Option<PrefixDoubt>,
     /// Whether the last edits of the manifest may be lost.
     is_torn: bool,

@@ -10,7 +10,7 @@ use crate::sstable::{Compression, FilterMemory, FilterSpecs, check_ranges};
 use crate::storage::{Disk, IoMode, Storage};
 use filterblock::{ByLevel, FilterPolicy, HashKind, PrefixExtractor, Secret, TableShape, Verify};
 
-/// When a write is acknowledged.
+/// The condition under which a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     /// A write is acknowledged when it is in the memtable and in the log's buffer. The buffer goes
@@ -137,7 +137,7 @@ pub struct Options {
     /// The hash seed of a new store; set it to get the same files each time. `None` draws the seed
     /// from the operating system's entropy. An existing store keeps its seed.
     pub hash_seed: Option<u64>,
-    /// When a write is acknowledged.
+    /// The condition under which a write is acknowledged.
     pub durability: Durability,
     /// The size at which the memtable becomes immutable and is written to an SST file.
     pub write_buffer_bytes: usize,
@@ -160,9 +160,9 @@ pub struct Options {
     /// compaction finds a damaged SST, it reports the damage. It then skips this SST, and every SST
     /// that would have to be merged with it, until the store is reopened.
     pub auto_compaction: bool,
-    /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. While writes come
-    /// faster than level 0 could be compacted each time, level 0 first grows to the size of level 1,
-    /// or to three quarters of [`Options::l0_stall_trigger`].
+    /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. Under a fast load,
+    /// compactions of level 0 wait: level 0 first grows to the size of level 1, or to three
+    /// quarters of [`Options::l0_stall_trigger`].
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
     /// `l0_compaction_trigger` counts as that trigger. From three quarters of this number on, each
@@ -176,7 +176,7 @@ pub struct Options {
     pub level_size_ratio: u64,
     /// The method that reads data blocks: through the page cache, or by direct I/O.
     pub io: IoMode,
-    /// When the pages of filters are verified against their checksums.
+    /// The time at which the pages of filters are verified: at open, or on first touch.
     pub verify: Verify,
     /// The kind of memory that holds filters: the heap or a memory map.
     pub filter_memory: FilterMemory,

@@ -46,7 +46,7 @@ const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB
 const UNKNOWN: &str = "a file of neither filterblock nor a program that filterblock recognizes";
 const BLANK: &str = "a file that is empty, all zeros or cut short, so its content does not show who wrote it";
 
-/// Who wrote a file.
+/// The program that wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// A filterblock store: the file has its magic, or a checksum that nothing else has.
@@ -61,7 +61,7 @@ enum Owner {
     Blank,
 }
 
-/// Who wrote the files of a directory that have the name of a store's file.
+/// The program that wrote the files of a directory that have the name of a store's file.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
     has_store: bool,

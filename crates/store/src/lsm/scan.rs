@@ -170,7 +170,7 @@ impl RunCursor {
         } else {
             self.leave_if_done(direction)?
         }
-        // The run has no other SST, so the cursor stands in this one, or nowhere.
+        // The run has no other SST, so the cursor is in this SST or has no position.
         asked.iter().for_each(|asked| asked.judge(at_bound.as_deref(), self.key()));
         Ok(())
     }

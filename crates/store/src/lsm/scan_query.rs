@@ -54,7 +54,7 @@ impl<'a> ScanQuery<'a> {
     }
 
     /// Asks the range filter of an SST whose filter does not deny the prefix. Returns `None` if the
-    /// SST holds no key of the range, and counts the answer that says so.
+    /// SST holds no key of the range, and counts this answer.
     pub(super) fn ask_range(&self, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
         let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
         let range = self.answer_of_range(slot);

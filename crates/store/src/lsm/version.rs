@@ -331,7 +331,7 @@ impl Version {
         Self { levels, hasher: hasher.clone(), filters, filter_budget }
     }
 
-    /// Returns what the next version takes over: see [`Earlier::new`].
+    /// Returns the data that the next version takes from this version: see [`Earlier::new`].
     fn earlier(&self, keeps_columns: bool) -> Earlier {
         if self.filter_budget.is_none() {
             return Earlier::default();

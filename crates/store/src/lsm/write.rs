@@ -224,8 +224,8 @@ impl Shared {
         }
     }
 
-    /// Returns how long a writer waits before each step of its writes: twice as long for each SST
-    /// of level 0 above the limit.
+    /// Returns the time that a writer waits before each step of its writes: twice as long for each
+    /// SST of level 0 above the limit.
     fn delay_of_step(&self) -> Duration {
         let state = self.reading.state.load();
         let num_tables = state.version.tables(0).count();

@@ -106,9 +106,10 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // Opening the SST proved its format version, and whoever gives a hasher knows that it
-            // is the SST's: a store checks its secret before it opens an SST. A part of a newer
-            // version, or a filter under another secret, therefore does not belong to this SST.
+            // The open has checked the format version of the SST. A caller that gives a hasher
+            // gives the hasher of the SST: a store checks its secret before it opens an SST. So a
+            // part of a newer version, or a filter under another secret, does not belong to this
+            // SST.
             Err(error)
                 if error.is_damage()
                     || error.is_unsupported()

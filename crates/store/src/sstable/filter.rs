@@ -56,8 +56,9 @@ pub(super) fn open(
     open_present(file, footer, properties, how).map(Some).map_err(|error| error.in_file(path))
 }
 
-/// Returns why the range filter of an SST with these properties cannot be used. Returns `None` if it
-/// can, or if the SST has none. The filter itself is sound.
+/// Returns the reason why the range filter of an SST with these properties cannot be used. Returns
+/// `None` if the range filter can be used, or if the SST has no range filter. The other filter is
+/// sound.
 pub(super) fn range_damage(
     filter: &FilterBlock<SharedBytes>,
     properties: &Properties,

@@ -252,7 +252,7 @@ impl Workshop {
     }
 }
 
-/// Returns why strace does not work here, or `None` if it works.
+/// Returns the reason why strace does not work here, or `None` if it works.
 fn missing() -> Option<String> {
     match Command::new("strace").args(["-f", "-o", "/dev/null", "-e", "trace=close", "true"]).output() {
         Err(error) => Some(format!("strace cannot be run: {error}")),

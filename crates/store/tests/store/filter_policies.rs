@@ -221,7 +221,7 @@ fn ordered_key(i: u64) -> [u8; 16] {
     *format!("{i:016x}").as_bytes().first_chunk().unwrap()
 }
 
-/// Returns a key of 16 bytes. All keys differ and come in no order.
+/// Returns a key of 16 bytes. All keys differ and are in random order.
 fn mixed_key(i: u64) -> [u8; 16] {
     ordered_key(Random(i).next())
 }

@@ -46,7 +46,7 @@ struct Outcome {
     failed: u64,
 }
 
-/// Gets every key. Returns how many are lost, and how many gets fail.
+/// Gets every key. Returns the number of lost keys, and the number of failed gets.
 async fn read_all(store: &Store, policies: Policies) -> Outcome {
     let reader = reader(store, policies, metadata_cache()).await;
     let mut outcome = Outcome::default();
@@ -198,8 +198,8 @@ async fn a_rewrite_by_compaction_repairs_damaged_filters() {
     assert!(filters.counts().unusable() == 0 && filters.counts().opened >= 4, "{:?}", filters.counts());
 }
 
-/// This is a promise that the trait cannot keep. If SlateDB or its store gave one SST the filter of
-/// another, the filter would deny present keys, and so would SlateDB's own.
+/// The trait gives the policy no way to detect this fault. If SlateDB or its store gave one SST the
+/// filter of another, the filter would deny present keys, and so would SlateDB's own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swapped_filter_goes_unnoticed() {
     for (policies, own_filter) in [(ours().policies(), false), (own(), true)] {
