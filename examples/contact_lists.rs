@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         // He tests his own contacts against the filters he has so far.
         let found = his.iter().filter(|address| sent.may_contain(address, shown)).count() as u64;
         let doubt = sent.expected_rate(shown);
-        // The share of strangers among the matches is known, but not which ones they are.
+        // The share of strangers among the matches is known, but not their names.
         let guess = (found as f64 - his.len() as f64 * doubt) / (1.0 - doubt);
         println!("  {shown} sent: {found} of his match all filters, so about {guess:.0} are common");
         checks.share("strangers among the matches", found - common.len() as u64, strangers, NOISE.powf(shown as f64));

@@ -1,5 +1,5 @@
 //! Proxies tell each other what they cache. Each proxy counts its own documents in a counting
-//! filter and sends the plain bits to the others. A proxy asks only those proxies whose bits say
+//! filter and sends the plain bits to the others. A proxy asks only the proxies whose bits say
 //! "maybe" (Fan, Cao, Almeida, Broder, "Summary cache", 2000).
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! A registration form says at once whether a name is free. A Bloom filter of all taken names in
-//! the browser answers, and only a "maybe" goes to the database.
+//! A registration form says immediately whether a name is free. A Bloom filter of all taken names
+//! in the browser answers, and only a "maybe" goes to the database.
 //!
 //! ```text
 //! cargo run --release --features variants --example user_names -- names.txt

@@ -56,8 +56,8 @@ pub enum Error {
         /// The unknown value. For [`Field::Extension`], the tag of the record.
         found: u64,
     },
-    /// The bytes are sound, but not the expected block. They are of another table, an older state
-    /// of the table, another kind or another hasher, or the filter lacks the expected keys or
+    /// The bytes are sound, but not the expected block. They are of another SST, an older state
+    /// of the SST, another kind or another hasher, or the filter lacks the expected keys or
     /// prefixes.
     Unexpected {
         /// The field that differs.
@@ -85,7 +85,7 @@ pub enum Error {
         what: &'static str,
         /// The value that the caller gave, or a description of a value that must stay secret.
         given: String,
-        /// Why the value is refused, and which value works.
+        /// The reason why the value is refused, and a value that works.
         reason: Cow<'static, str>,
     },
     /// An object does not fit in the memory of this machine, or its size does not fit in 64 bits.

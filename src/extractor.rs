@@ -105,8 +105,8 @@ impl PrefixExtractor {
         Self::new(format!("{ROW_COLUMN}{}", Shown(byte)), Rule::RowColumn(byte))
     }
 
-    /// Takes the prefix whose length `function` returns. For `None`, and for a length above that of
-    /// the key, the key has no prefix.
+    /// Takes the prefix whose length `function` returns. For `None`, and for a length above the
+    /// length of the key, the key has no prefix.
     ///
     /// The function must always return the same length for the same key. If the function changes,
     /// give it another name. Such an extractor answers for no range but one of a single key, until

@@ -31,7 +31,7 @@ pub struct KeyHash {
     made_by: HasherTag,
 }
 
-/// Tells hashers apart in debug builds. The tag 0 means that no [`KeyHasher`] made the hash.
+/// Distinguishes hashers in debug builds. The tag 0 means that no [`KeyHasher`] made the hash.
 #[cfg(debug_assertions)]
 type HasherTag = u64;
 

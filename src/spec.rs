@@ -92,7 +92,7 @@ impl FilterSpec {
     ///
     /// Each kind has a lowest FPR, which more bits do not lower: a kind cannot tell two keys apart
     /// if their hashes agree in the bits that the kind uses. A Bloom filter of a few keys may
-    /// exceed the rate, because its bits are not independent.
+    /// exceed `rate`, because its bits are not independent.
     /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) returns the expected FPR for a
     /// number of keys.
     ///
@@ -149,9 +149,9 @@ impl FilterSpec {
     }
 
     /// Returns a specification of another kind with the same budget, without `:compact`. If that
-    /// kind cannot reach the rate, returns a standard Bloom filter.
+    /// kind cannot reach the FPR, the result specifies a standard Bloom filter.
     fn with_kind(self, kind: FilterKind) -> Self {
-        // A standard Bloom filter reaches every rate that another kind reaches.
+        // A standard Bloom filter reaches every FPR that another kind reaches.
         let of_rate =
             |rate| [kind, FilterKind::Bloom].into_iter().find_map(|kind| Self::false_positive_rate(kind, rate).ok());
         let by_rate = self.budget.rate.and_then(of_rate);
@@ -183,9 +183,9 @@ impl FilterSpec {
     }
 }
 
-/// Why no filter of so many keys reaches the rate, even with more bits.
+/// The reason why no filter of this number of keys reaches the FPR, even with more bits.
 pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so n keys have a false-positive rate of at least n / 2^64; \
-                                       use a higher rate, or filters of fewer keys";
+                                       use a higher FPR, or filters of fewer keys";
 
 /// Returns the error of a filter of `spec` that does not fit in memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {

@@ -1,5 +1,5 @@
-//! Tests of builds without enough memory. Whichever allocation fails, a build returns an error or
-//! the same filter as with enough memory, and never aborts the process. Only a RocksDB ribbon may
+//! Tests of builds without enough memory. If any allocation fails, a build returns an error or the
+//! same filter as with enough memory, and never aborts the process. Only a RocksDB ribbon may
 //! become a Bloom filter.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
@@ -43,7 +43,7 @@ fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
 }
 
 /// Calls the function that `make` returns, once for each of its large allocations. Each run refuses
-/// this allocation: first only this one, then also all later ones. If a run succeeds all the same,
+/// this allocation: first only this one, then also all later ones. If a run succeeds nevertheless,
 /// its bytes must be those of a run with enough memory.
 fn refuse_each(
     what: &str,

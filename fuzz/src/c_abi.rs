@@ -25,7 +25,7 @@ pub fn c_abi(data: &[u8]) {
     c_abi_opened(data);
 }
 
-/// Runs the calls that the input describes. Returns how many filters they open.
+/// Runs the calls that the input describes. Returns the number of filters that the calls open.
 pub fn c_abi_opened(data: &[u8]) -> usize {
     let mut input = Input(data);
     let mut world = World::new(&mut input);
@@ -159,7 +159,7 @@ impl World {
         let null = input.byte();
         let lens_at = if null == 1 { ptr::null() } else { lens.as_ptr() };
         let mut hashes = vec![7; count];
-        // SAFETY: the arrays have so many elements, or are NULL.
+        // SAFETY: each array is NULL or has the length that the call passes.
         unsafe {
             filterblock_hasher_hash_keys(self.hasher(), pointers.as_ptr(), lens_at, count, hashes.as_mut_ptr());
             let Some(builder) = self.builder.as_deref_mut() else { return };
@@ -231,7 +231,7 @@ impl World {
     fn keep(&mut self, bytes: Option<Box<Bytes>>, model: Model, form: Form, has_whole_keys: bool) {
         let Some(bytes) = bytes else { return };
         let (data, len) = (filterblock_bytes_data(Some(&bytes)), filterblock_bytes_len(Some(&bytes)));
-        // SAFETY: the handle has so many bytes.
+        // SAFETY: the handle has the length that its function returns.
         let copy = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec();
         filterblock_bytes_free(Some(bytes));
         self.blobs.push(Rc::new(Blob {
@@ -330,7 +330,7 @@ impl World {
         let (pointers, lens): (Vec<_>, Vec<_>) = blob.keys.iter().map(|key| (pointer(key), key.len())).unzip();
         let count = blob.keys.len();
         let (mut by_key, mut by_hash, mut hashes) = (vec![false; count], vec![false; count], vec![0; count]);
-        // SAFETY: the arrays have so many elements.
+        // SAFETY: each array has the length that the call passes.
         unsafe {
             filterblock_hasher_hash_keys(self.hasher(), pointers.as_ptr(), lens.as_ptr(), count, hashes.as_mut_ptr());
             filterblock_filter_may_contain_hashes(filter, hashes.as_ptr(), count, by_hash.as_mut_ptr());
@@ -462,7 +462,7 @@ impl World {
         let slots: Vec<Slot> = self.slots.iter().map(|(slot, _)| *slot).collect();
         let hashes = vec![hash; slots.len()];
         let (mut all, mut pairs) = (vec![AnswerCode::No; slots.len()], vec![AnswerCode::No; slots.len()]);
-        // SAFETY: the arrays have so many elements.
+        // SAFETY: each array has the length that the call passes.
         unsafe {
             filterblock_set_ask_all(set, hash, slots.as_ptr(), slots.len(), all.as_mut_ptr());
             filterblock_set_ask_pairs(set, slots.as_ptr(), hashes.as_ptr(), slots.len(), pairs.as_mut_ptr());

@@ -62,7 +62,7 @@ pub fn log_and_manifest(data: &[u8]) {
 }
 
 /// Reads files from the input: a name, a length and bytes for each. If the input asks for it, the
-/// checksums of a file are repaired as those of a log.
+/// checksums of a file are repaired like the checksums of a log.
 fn raw_files(input: &mut Input<'_>) -> Files {
     let mut files = Files::new();
     while !input.is_empty() {
@@ -86,12 +86,12 @@ struct Marks {
     is_forged: bool,
 }
 
-/// A store with tables and logs, as a crash could leave it.
+/// A store with SSTs and logs, as a crash could leave it.
 struct Sound {
     files: Files,
     /// The state after each batch.
     states: Vec<State>,
-    /// The number of batches in tables. Recovery must not drop them as a torn tail.
+    /// The number of batches in SSTs. Recovery must not drop them as a torn tail.
     in_tables: usize,
     /// All values that each key ever had.
     history: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
@@ -122,7 +122,7 @@ impl Sound {
         sound
     }
 
-    /// Tables have numbers from 10 on, their deleted logs from 20 on, and the current logs from 30
+    /// SSTs have numbers from 10 on, their deleted logs from 20 on, and the current logs from 30
     /// on.
     fn write_files(&mut self, batches: &[Vec<Write>], tables: usize, num_logs: u64, style: u8) {
         let mut manifest = Log::new(b"fb-man\r\n", 1, [0; 16], 0, true);
@@ -142,7 +142,7 @@ impl Sound {
             sequence += front.iter().map(Vec::len).sum::<usize>() as u64;
             let (summary, bytes) = table_of(10 + number, &entries);
             self.files.insert(format!("{:06}.sst", 10 + number), bytes);
-            // Compactions may have moved the oldest table to a deeper level.
+            // Compactions may have moved the oldest SST to a deeper level.
             let level = if number == 0 { style / 2 % 7 } else { 0 };
             put_added_table(&mut edit, level, 10 + number, &summary, (first, sequence - 1));
             if edits > 0 {
@@ -244,7 +244,7 @@ fn options(storage: &Memory, recovery: LogRecovery, compacts: bool) -> Options {
 }
 
 /// Checks a store that was damaged but not forged. With `Strict`, it opens in a state after some of
-/// its first writes, including at least the writes in tables, or returns an error. With `Salvage`,
+/// its first writes, including at least the writes in SSTs, or returns an error. With `Salvage`,
 /// it returns no value that was not written.
 fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
@@ -299,7 +299,7 @@ fn check_any(files: &Files, compacts: bool) {
         for key in ["", "key01", "key31"] {
             let _ = db.get(key.as_bytes()).map_err(|error| check_error(&error));
         }
-        // The tables that the input describes hold this key. No table may pass for newer than this
+        // The SSTs that the input describes hold this key. No SST may pass for newer than this
         // write.
         let takes_writes = match db.put(b"key01", b"new") {
             Ok(()) => true,

@@ -125,7 +125,7 @@ pub fn put_added_table(edit: &mut Vec<u8>, level: u8, number: u64, table: &Table
     put_varint(edit, sequences.1);
 }
 
-/// Builds the table that a store would write for some entries.
+/// Builds the SST that a store would write for some entries.
 pub fn table_of(number: u64, entries: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> (TableSummary, Vec<u8>) {
     let (storage, path) = (Memory::new(), Path::new("/table.sst"));
     let mut table_id = STORE_ID;

@@ -1,4 +1,4 @@
-//! Takes an SST file apart by docs/STORE_FORMAT.md, and assembles edited parts with valid
+//! Splits an SST file into its parts by docs/STORE_FORMAT.md, and assembles edited parts with valid
 //! checksums. The results resemble files of a hostile or defective writer.
 
 use std::collections::BTreeSet;

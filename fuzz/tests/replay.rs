@@ -42,8 +42,8 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// The largest single allocation allowed whatever the input's length, for example the buffer of a
-/// writer.
+/// The largest single allocation that is allowed for an input of any length, for example the buffer
+/// of a writer.
 const ALWAYS_BYTES: usize = 1 << 20;
 
 /// The largest page of a Parquet file. Its length comes from a header, because codecs expand without
@@ -95,7 +95,7 @@ fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
     replay_within(ALWAYS_BYTES, target, function, mutations);
 }
 
-/// As [`replay`], with another bound on a single allocation.
+/// Like [`replay`], but with another bound on a single allocation.
 fn replay_within(always_bytes: usize, target: &str, function: fn(&[u8]), mutations: usize) {
     let seeds = corpus(target);
     let call = |data: &[u8]| {

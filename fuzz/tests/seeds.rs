@@ -40,7 +40,7 @@ fn seeds_of_golden_tables_are_the_golden_files() {
     }
 }
 
-/// Returns random bytes by SplitMix64 (Steele, Lea, Flood 2014).
+/// Returns random bytes from SplitMix64 (Steele, Lea, Flood 2014).
 fn random(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let words = std::iter::repeat_with(|| {

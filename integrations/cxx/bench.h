@@ -85,7 +85,8 @@ inline double ProcessorTime() {
 // gets that were timed one by one.
 class Times {
  public:
-  // Calls `get` for each key, in one go and then timed one by one.
+  // Calls `get` for each key twice: first with one measurement of all calls, then with one of each
+  // call.
   template <typename Get>
   void Measure(const std::vector<std::string>& keys, const Get& get) {
     const double start = ProcessorTime();

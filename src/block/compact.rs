@@ -38,8 +38,8 @@ const SHAPE_KIND: u8 = 32;
 /// `hasher` is the hasher of the filter's keys, and `hash` is the hash of the key by this hasher;
 /// debug builds check it and panic. `bytes` may have any content and any alignment. The answer is
 /// [`Answer::Unfiltered`] if `bytes` are damaged, are not a compact filter of this version, or hold
-/// keys of another hasher; [`check`] returns the reason. [`Answer::may_contain`] is what the host
-/// needs to know.
+/// keys of another hasher; [`check`] returns the reason. The host must read the SST if
+/// [`Answer::may_contain`] returns `true`.
 ///
 /// ```
 /// use filterblock::{Answer, FilterBuilder, HashSeed, KeyHasher, compact};
@@ -69,7 +69,7 @@ pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
 ///
 /// # Errors
 /// - Returns [`Error::ChecksumMismatch`] if the bytes are damaged, or if the keys were hashed by
-///   another hasher. The bytes do not tell which.
+///   another hasher. The bytes do not show which of the two happened.
 /// - Returns [`Error::Unsupported`] if a newer version wrote the bytes.
 /// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum is right and the
 ///   shape is impossible.

@@ -9,16 +9,16 @@ use crate::hash::{HashIdentity, KeyHasher};
 
 /// A host's expectations of a block. [`FilterBlock::open`](super::FilterBlock::open) checks them.
 ///
-/// A sound block denies present keys if it belongs to another table, to an earlier state of the
-/// table, or to another hasher. Only the host knows which block is the right one. Each expectation
+/// A sound block denies present keys if it belongs to another SST, to an earlier state of the
+/// SST, or to another hasher. Only the host knows which block is the right one. Each expectation
 /// detects one more mistake:
 ///
 /// | Expectation | Detects |
 /// |---|---|
-/// | [`of_table`](Self::of_table) | a block of another table, or under another hash function, seed or secret |
+/// | [`of_table`](Self::of_table) | a block of another SST, or under another hash function, seed or secret |
 /// | [`of_any_table`](Self::of_any_table) | a block under another hash function, seed or secret; for verified bytes only |
-/// | [`with_num_entries`](Self::with_num_entries) | a block with too many keys, or with none for a table with entries |
-/// | [`with_checksum`](Self::with_checksum) | a stale block of the same table, which is sound but outdated |
+/// | [`with_num_entries`](Self::with_num_entries) | a block with too many keys, or with none for an SST with entries |
+/// | [`with_checksum`](Self::with_checksum) | a stale block of the same SST, which is sound but outdated |
 /// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with the prefixes of another extractor |
 /// | [`at_offset`](Self::at_offset) | nothing; errors count offsets from the start of the host's file |
 ///
@@ -44,7 +44,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// `None` accepts the filter of any table.
+    /// `None` accepts the filter of any SST.
     table_id: Option<[u8; 16]>,
     hasher: &'a KeyHasher,
     num_entries: Option<u64>,
@@ -54,23 +54,23 @@ pub struct Expected<'a> {
 }
 
 impl<'a> Expected<'a> {
-    /// Expects the filter of the table `table_id`, whose keys were hashed with the function, seed
+    /// Expects the filter of the SST `table_id`, whose keys were hashed with the function, seed
     /// and secret of `hasher`.
     ///
     /// `table_id` is the id that the writer passed to
     /// [`FilterBuilder::with_table_id`](super::FilterBuilder::with_table_id). A block without a
-    /// table id has an id of zeros, so an expected id of zeros names no table. Opening then returns
+    /// table id has an id of zeros, so an expected id of zeros names no SST. Opening then returns
     /// [`Error::Invalid`], unless [`with_checksum`](Self::with_checksum) identifies the block.
     #[must_use]
     pub fn of_table(table_id: [u8; 16], hasher: &'a KeyHasher) -> Self {
         Self { table_id: Some(table_id), ..Self::of_any_table(hasher) }
     }
 
-    /// Expects a filter of whole keys that were hashed with `hasher`, of a table that the host does
+    /// Expects a filter of whole keys that were hashed with `hasher`, of an SST that the host does
     /// not know.
     ///
     /// This is for hosts that receive bytes without the name of the SST file. Such a host cannot
-    /// detect the filter of another table. So only
+    /// detect the filter of another SST. So only
     /// [`VerifiedFilter::open`](super::VerifiedFilter::open) accepts it; other functions return
     /// [`Error::Invalid`].
     #[must_use]
@@ -78,13 +78,13 @@ impl<'a> Expected<'a> {
         Self { table_id: None, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
     }
 
-    /// Expects at most as many keys as the table has entries, and at least one key if the table has
+    /// Expects at most as many keys as the SST has entries, and at least one key if the SST has
     /// an entry.
     ///
     /// Fewer keys than entries are correct, because several entries may be versions of one key. A
-    /// block with prefixes may hold more hashes than the table has entries, and a block with only
-    /// prefixes may hold none: an extractor may take several prefixes or none from one key. For a
-    /// table without entries, the block must hold neither keys nor prefixes.
+    /// block with prefixes may hold more hashes than the SST has entries, and a block with only
+    /// prefixes may hold none: an extractor may take several prefixes or none from one key. For an
+    /// SST without entries, the block must hold neither keys nor prefixes.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
         Self { num_entries: Some(num_entries), ..self }
@@ -122,28 +122,28 @@ impl<'a> Expected<'a> {
     /// Compares a block with the expectations.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the expectations name no table, [`Error::Unexpected`] with the
+    /// Returns [`Error::Invalid`] if the expectations name no SST, [`Error::Unexpected`] with the
     /// first field that differs, and [`Error::Secret`] if the block has another secret.
     pub(super) fn check(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id.is_none() {
             return Err(no_table(
                 "none".to_owned(),
-                "the expectation names no table, so the filter of any table would pass; use Expected::of_table",
+                "the expectation names no SST, so the filter of any SST would pass; use Expected::of_table",
             ));
         }
         self.check_verified(found)
     }
 
-    /// Like [`check`](Self::check), but accepts expectations that name no table, for bytes that the
+    /// Like [`check`](Self::check), but accepts expectations that name no SST, for bytes that the
     /// host has verified.
     ///
     /// # Errors
-    /// Returns the errors of [`check`](Self::check), except for a missing table.
+    /// Returns the errors of [`check`](Self::check), except for a missing SST.
     pub(super) fn check_verified(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id == Some([0; 16]) && self.checksum.is_none() {
             return Err(no_table(
                 hex([0; 16]),
-                "an id of zeros names no table, so any block without a table id would pass; give the table's id or the \
+                "an id of zeros names no SST, so any block without a table id would pass; give the SST's id or the \
                  block's checksum",
             ));
         }
@@ -252,10 +252,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///   error.
     /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or
     ///   extension.
-    /// * [`Error::Unexpected`] for a sound block of another table, another state of the table,
+    /// * [`Error::Unexpected`] for a sound block of another SST, another state of the SST,
     ///   other keys or another hasher.
     /// * [`Error::Secret`] if the keys were hashed with another secret.
-    /// * [`Error::Invalid`] if the expectations name no table: [`Expected::of_any_table`], or a
+    /// * [`Error::Invalid`] if the expectations name no SST: [`Expected::of_any_table`], or a
     ///   table id of zeros without a checksum.
     /// * [`Error::TooLarge`] if there is no memory for the partition index or the states of pages.
     ///
@@ -269,7 +269,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens any block and trusts its table id and its hasher. This is for tools that inspect
     /// files.
     ///
-    /// A store must use [`FilterBlock::open`]: a sound block of another table denies present keys.
+    /// A store must use [`FilterBlock::open`]: a sound block of another SST denies present keys.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`] that do not depend on expectations, and

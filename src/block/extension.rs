@@ -38,7 +38,7 @@ pub(crate) struct RangesRecord {
 }
 
 impl RangesRecord {
-    /// Returns where the payload behind the range filter begins, or `None` if the length does not
+    /// Returns the offset of the payload behind the range filter, or `None` if the length does not
     /// fit the address space.
     pub(super) fn payload_start(self) -> Option<usize> {
         usize::try_from(self.len_bytes).ok()?.checked_next_multiple_of(ALIGN_BYTES)

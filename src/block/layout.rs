@@ -105,13 +105,13 @@ const _: () = assert!(PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BY
 /// the first byte of the 17th page.
 const _: () = assert!((17 * PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES) * 500 <= 16 * PAGE_LEN_BYTES + 1);
 
-/// What was hashed into a filter.
+/// The parts of keys that were added to a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Added {
     /// Whole keys. The filter may be asked for keys.
     #[default]
     WholeKeys,
-    /// Prefixes only. The filter would deny whole keys that were in the table, so every query for a
+    /// Prefixes only. The filter would deny whole keys that were in the SST, so every query for a
     /// whole key is answered "maybe".
     Prefixes,
     /// Whole keys and prefixes.
@@ -193,7 +193,7 @@ pub(crate) fn page_count(payload_len: usize) -> usize {
 }
 
 /// Returns the running checksum with which the checksum of each page of a block begins. It binds
-/// the page to the table and the partition number.
+/// the page to the SST and the partition number.
 pub(crate) fn page_identity(table_id: &[u8; 16], place: u32) -> Crc32 {
     let mut place_bytes = Vec::with_capacity(4);
     codec::put_u32(&mut place_bytes, place);

@@ -52,9 +52,9 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         FilterBlock::open_at(data, place, verify).map(Self)
     }
 
-    /// Returns the block, ready for queries, without a check of its table. This is for tools that
+    /// Returns the block, ready for queries, without a check of its SST. This is for tools that
     /// inspect files. A store must use [`LockedBlock::unlock_expecting`], because a sound block of
-    /// another table denies present keys.
+    /// another SST denies present keys.
     ///
     /// # Errors
     /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if the
@@ -64,7 +64,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         Ok(self.0.with_hasher(hasher))
     }
 
-    /// Returns the block, ready for queries by hashes of `hasher`, without a check of its table.
+    /// Returns the block, ready for queries by hashes of `hasher`, without a check of its SST.
     /// This is for tools, like [`LockedBlock::unlock`].
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     }
 
     /// Builds a block with another `shape`, number of keys and payload, but otherwise the trailer
-    /// of this block. The new block belongs to no table.
+    /// of this block. The new block belongs to no SST.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] with the invalid field if no reader would accept the block, and

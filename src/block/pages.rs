@@ -33,7 +33,7 @@ pub(super) struct PageStates {
     on_damage: Option<Box<Report>>,
 }
 
-/// Where to report damaged pages.
+/// The receiver of reports about damaged pages.
 struct Report {
     handler: DamageHandler,
     /// The offset of the payload in the host's file, in bytes.

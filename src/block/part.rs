@@ -8,7 +8,7 @@ use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::kinds::{Columns, FilterView, Geometry, Kernel, is_empty_range};
 
-/// When the pages of a filter are compared with their checksums.
+/// The time at which the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Verify {
     /// Verifies all pages at open. A damaged page is an error, and queries need no further checks.

@@ -6,7 +6,7 @@
 //! ```
 //! Each partition is padded with zeros to a multiple of 64 bytes, so that the next payload stays
 //! aligned. A partition can be loaded and checked alone: its pages and its trailer are bound to the
-//! table and to the partition's number.
+//! SST and to the partition's number.
 //!
 //! The index holds the checksum of each partition's trailer. So the checksum of the index
 //! identifies the whole filter, and a stale partition is detected.

@@ -203,12 +203,12 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// Opens partition `number` from the partition's own bytes.
     ///
     /// # Errors
-    /// * The errors of [`FilterBlock::open`], for the table, the hasher and the prefixes of the
+    /// * The errors of [`FilterBlock::open`], for the SST, the hasher and the prefixes of the
     ///   index.
     /// * [`Error::Corrupt`] with [`Field::PartitionNumber`] if `bytes` are another partition.
     /// * [`Error::Unexpected`] with [`Field::Length`] if the index states another length.
     /// * [`Error::Unexpected`] with [`Field::Checksum`] if `bytes` are a stale partition of the
-    ///   same number and table.
+    ///   same number and SST.
     /// * [`Error::Invalid`] if the index has no partition `number`.
     pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
         let Some(entry) = self.get(number) else {
@@ -423,7 +423,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
 
     /// Returns `false` if no added key lies between the bounds: see
     /// [`FilterBlock::may_contain_range`]. Returns `true` if one may, if keys of other partitions
-    /// may lie there, or if the partition is no range filter.
+    /// may lie there, or if the partition is not a range filter.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         if is_empty_range(lower, upper) {

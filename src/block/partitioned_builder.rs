@@ -184,7 +184,8 @@ impl PartitionedBuilder {
         self.add_at(key, hash)
     }
 
-    /// Adds a key and its hash. Otherwise like [`add`](Self::add).
+    /// Adds a key whose hash the caller has computed. In all other respects this method works like
+    /// [`add`](Self::add).
     ///
     /// The hash must be the hash of `key` by the builder's hasher or an equal hasher; debug builds
     /// check it and panic.
@@ -252,7 +253,8 @@ impl PartitionedBuilder {
         self.add_hashed_prefix(prefix, self.current.hasher().of(prefix))
     }
 
-    /// Adds a prefix and its hash. Otherwise like [`add_prefix`](Self::add_prefix).
+    /// Adds a prefix whose hash the caller has computed. In all other respects this method works
+    /// like [`add_prefix`](Self::add_prefix).
     ///
     /// The hash must be the hash of `prefix` by the builder's hasher or an equal hasher; debug
     /// builds check it and panic.
@@ -286,8 +288,8 @@ impl PartitionedBuilder {
         if self.current.is_short_of_memory() { Err(self.no_memory()) } else { Ok(()) }
     }
 
-    /// Returns the number of keys and prefixes added so far. In closed partitions each distinct one
-    /// counts once. The current partition counts as [`FilterBuilder::len`] does.
+    /// Returns the number of keys and prefixes added so far. In closed partitions, each distinct
+    /// key or prefix counts once. The current partition counts as [`FilterBuilder::len`] does.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.num_keys).unwrap_or(usize::MAX).saturating_add(self.current.len())

@@ -21,8 +21,8 @@ thread_local! {
     static UNCOUNTED: Cell<(u32, u32)> = Cell::new(start());
 }
 
-/// Returns the start of a thread: another one for each, so that threads which live for a few queries
-/// do not all count the same filters.
+/// Returns the start of a thread. Each thread gets another start, so that threads which live for a
+/// few queries do not all count the same filters.
 fn start() -> (u32, u32) {
     static THREADS: AtomicU32 = AtomicU32::new(0);
     let state = THREADS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9e37_79b9);

@@ -1,4 +1,4 @@
-//! What a query of a range filter needs besides the filter.
+//! The data that a query of a range filter needs besides the filter.
 
 use std::ops::Bound;
 
@@ -8,7 +8,7 @@ use crate::kinds::{RangeHash, RangeKernel};
 /// The bounds of a query.
 pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// What a query of a range filter needs besides the filter.
+/// The data that a query of a range filter needs besides the filter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RangeQuery {
     pub(super) hash: RangeHash,

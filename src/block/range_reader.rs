@@ -75,8 +75,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Some(self.part_beside().map_or_else(|| self.expected_false_positive_rate(), of_part))
     }
 
-    /// Returns why the range filter beside the block's filter cannot be used. The block's filter
-    /// itself is sound. Returns `None` if the range filter is usable, or if there is none.
+    /// Returns the reason why the range filter beside the block's filter cannot be used. The
+    /// block's filter itself is sound. Returns `None` if the range filter is usable, or if there is
+    /// none.
     #[must_use]
     pub fn ranges_error(&self) -> Option<&Error> {
         match &self.ranges.as_deref()?.filter {

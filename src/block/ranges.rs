@@ -66,7 +66,8 @@ fn beside(bytes: &[u8], outer: &Trailer, record: RangesRecord, verify: Verify) -
 ///
 /// # Errors
 /// Returns the errors of [`Trailer::read`], [`Error::ChecksumMismatch`] if the block is not the
-/// recorded one, and [`Error::Corrupt`] if it is no range filter of the same table and keys.
+/// recorded one, and [`Error::Corrupt`] if the bytes are not a range filter of the same SST and
+/// keys.
 pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord) -> Result<Trailer> {
     let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
     let (trailer, start) = Trailer::read(block)?;

@@ -345,7 +345,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self
     }
 
-    /// Compares all pages with their checksums, also those of a range filter beside the filter.
+    /// Compares all pages with their checksums, also the pages of a range filter beside the filter.
     /// Pages that hold only columns that were dropped in place are not read.
     ///
     /// # Errors
@@ -356,7 +356,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         beside.unwrap_or(Ok(())).map_err(|error| error.moved_by(self.offset))
     }
 
-    /// Compares all pages with their checksums, but not those of a range filter beside the filter.
+    /// Compares all pages with their checksums, but not the pages of a range filter beside the
+    /// filter.
     pub(super) fn verify_own_pages(&self) -> Result<()> {
         let bytes = self.data.as_ref();
         let own = self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.place);

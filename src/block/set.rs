@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{FilterView, Geometry, Kernel};
 
-/// The filters of many tables under one hasher, for one key or for many keys.
+/// The filters of many SSTs under one hasher, for one key or for many keys.
 ///
 /// The set keeps one cache line of 64 bytes for each filter. If the filter holds whole keys in one
 /// piece and was verified at open, the line has everything that a query needs except the payload.
@@ -46,7 +46,7 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// }
 /// slots.push(set.insert(Arc::new(TableFilter::Absent)));
 ///
-/// // One key, all tables: the host need not read a table that answers `No`.
+/// // One key, all SSTs: the host need not read an SST that answers `No`.
 /// let hash = hasher.of(b"apple");
 /// let mut answers = [Answer::Unfiltered; 3];
 /// set.ask_all(hash, &slots, &mut answers);
@@ -84,7 +84,7 @@ impl FilterSlot {
     }
 
     /// Returns the slot of two integers of [`to_raw`](Self::to_raw). A set answers
-    /// [`Answer::Unfiltered`] for integers that are no slot of it.
+    /// [`Answer::Unfiltered`] for integers that are not a slot of this set.
     #[must_use]
     pub fn from_raw([set, index]: [u64; 2]) -> Self {
         // No set has as many slots as the fallback, which stands for an index beyond memory.
@@ -124,7 +124,7 @@ pub struct FilterSetCounts {
     pub ready: usize,
     /// Filters that cannot be used; [`TableFilter::reason`] returns the cause.
     pub degraded: usize,
-    /// Tables without a filter.
+    /// SSTs without a filter.
     pub absent: usize,
     /// Filters under another hasher than the set's. The set never asks them.
     pub other_hasher: usize,
@@ -311,7 +311,7 @@ impl<E> FilterSet<E> {
     }
 
     /// Asks one filter for many keys: `may_contain[i]` is `false` if the key of `hashes[i]` is
-    /// certainly not in the table. If the slices differ in length, the answers beyond the shorter
+    /// certainly not in the SST. If the slices differ in length, the answers beyond the shorter
     /// one do not change.
     ///
     /// Returns `false` if no usable filter was asked. Then all answers are `true`, and each one is

@@ -12,7 +12,7 @@ use super::shrink::Drop;
 use super::table_filter::TableFilter;
 use crate::error::Result;
 
-/// How [`FilterSet::shrink_to`] drops columns of filters in memory maps.
+/// The method by which [`FilterSet::shrink_to`] drops columns of filters in memory maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IfMapped {
     /// The filter keeps its map and whole groups of eight columns: see
@@ -77,7 +77,7 @@ impl<E> FilterSet<E> {
     }
 
     /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together. It
-    /// drops first the columns that cause the fewest false positives per byte: those of filters
+    /// drops first the columns that cause the fewest false positives per byte: columns of filters
     /// that are seldom asked ([`FilterSet::queries`]), of large filters, and of filters with many
     /// columns. If the set counts no queries, all filters count as asked equally often.
     ///

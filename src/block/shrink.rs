@@ -14,7 +14,7 @@ use super::shared_bytes::SharedBytes;
 use crate::bits::NoMemory;
 use crate::error::Result;
 
-/// What [`FilterBlock::shrink_in_place`] or [`FilterBlock::shrunk_to`] did.
+/// The result of [`FilterBlock::shrink_in_place`] or [`FilterBlock::shrunk_to`].
 ///
 /// Only [`Shrunk::Smaller`] is a change. In all other cases the filter stays as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +46,12 @@ impl<T> Shrunk<T> {
     }
 }
 
-/// How columns are dropped.
+/// The method by which columns are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drop {
-    /// Groups of eight columns. The bytes stay where they are.
+    /// Drops groups of eight columns. The bytes stay where they are.
     InPlace,
-    /// Single columns. The others are copied.
+    /// Drops single columns. The other columns are copied.
     ByCopy,
 }
 
@@ -114,8 +114,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns a copy with as many columns as fit in `max_len_bytes`, and at least one column.
     ///
     /// The copy is a whole block on the heap: payload, page checksums and trailer. Its checksum
-    /// differs from that of the original. Keep the original in the SST: dropped columns cannot be
-    /// computed again, and [`Expected::with_checksum`] refuses the copy.
+    /// differs from the checksum of the original. Keep the original in the SST: dropped columns
+    /// cannot be computed again, and [`Expected::with_checksum`] refuses the copy.
     ///
     /// Reads only the pages that hold kept columns, and a column group of eight as a whole. Pages
     /// that were not verified at open are verified now. To load a part of a filter from a file,
@@ -162,8 +162,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if self.partitions().is_some() || self.trailer.place != 0 { None } else { self.filter.geometry.columns() }
     }
 
-    /// Returns the length of the block with only the first `columns` columns. `None` if it has no
-    /// more columns than that.
+    /// Returns the length of the block with only the first `columns` columns. Returns `None` if the
+    /// block has at most `columns` columns.
     pub(super) fn len_with(&self, columns: u32) -> Option<u64> {
         let payload_len = self.filter.geometry.with_columns(columns)?.asked_len(self.filter.len);
         self.len_with_payload(payload_len)
@@ -180,7 +180,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Drops all columns after the first `columns`, which must be a multiple of eight. Returns
-    /// `false` if there are no more columns than that.
+    /// `false` if there are at most `columns` columns.
     fn keep_in_place(&mut self, columns: u32) -> bool {
         debug_assert!(columns.is_multiple_of(8), "only whole groups stay where they are");
         self.filter.geometry.with_columns(columns).is_some_and(|geometry| {
@@ -189,7 +189,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         })
     }
 
-    /// Returns a block with only the first `columns` columns, or `None` if it has no more.
+    /// Returns a block with only the first `columns` columns, or `None` if this block has at most
+    /// `columns` columns.
     pub(super) fn copy_of_columns(&self, columns: u32) -> Result<Option<FilterBlock<SharedBytes>>> {
         let Content::Filter { shape, .. } = &self.trailer.content else { return Ok(None) };
         let Some(geometry) = self.filter.geometry.with_columns(columns) else { return Ok(None) };
@@ -220,7 +221,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 impl FilterBlock<SharedBytes> {
     /// Returns a block with only the first `columns` columns, which shares the bytes of this block
     /// and does not read them. `columns` must be a multiple of eight. Returns `None` if there are
-    /// no more columns than that, or if the block is verified on first touch.
+    /// at most `columns` columns, or if the block is verified on first touch.
     pub(super) fn shared_in_place(&self, columns: u32) -> Result<Option<Self>> {
         if self.filter.states.is_some() || self.droppable_columns().is_none() {
             return Ok(None);

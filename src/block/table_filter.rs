@@ -1,5 +1,5 @@
-//! The filter of one table in any state: ready, degraded or absent. Only a ready filter can answer
-//! that a key is not in the table.
+//! The filter of one SST in any state: ready, degraded or absent. Only a ready filter can answer
+//! that a key is not in the SST.
 
 use std::ops::Bound;
 
@@ -7,20 +7,20 @@ use super::reader::FilterBlock;
 use crate::error::Error;
 use crate::hash::KeyHash;
 
-/// What the filter of a table says about a key.
+/// The answer of an SST's filter for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// The key is not in the table.
+    /// The key is not in the SST.
     No,
-    /// The key may be in the table.
+    /// The key may be in the SST.
     Maybe,
-    /// No usable filter was asked, so the key may be in the table. Count these answers separately:
+    /// No usable filter was asked, so the key may be in the SST. Count these answers separately:
     /// each one costs a read that a usable filter might have saved.
     Unfiltered,
 }
 
 impl Answer {
-    /// Whether the host must read the table. Only [`Answer::No`] returns `false`.
+    /// Whether the host must read the SST. Only [`Answer::No`] returns `false`.
     #[must_use]
     #[inline]
     pub fn may_contain(self) -> bool {
@@ -36,11 +36,11 @@ impl From<bool> for Answer {
     }
 }
 
-/// The filter of a table in any state: usable, unusable or missing. Only [`TableFilter::Ready`]
+/// The filter of an SST in any state: usable, unusable or missing. Only [`TableFilter::Ready`]
 /// ever answers [`Answer::No`].
 ///
 /// A host makes a `TableFilter` from the result of [`FilterBlock::open`]. If opening failed, the
-/// host logs the [`reason`](Self::reason) once and reads the table without a filter. `E` is the
+/// host logs the [`reason`](Self::reason) once and reads the SST without a filter. `E` is the
 /// host's own error type, if [`Error`] does not suffice.
 ///
 /// ```
@@ -56,12 +56,12 @@ impl From<bool> for Answer {
 /// ```
 #[derive(Debug)]
 pub enum TableFilter<D, E = Error> {
-    /// The table has a filter, and the filter meets the host's expectations.
+    /// The SST has a filter, and the filter meets the host's expectations.
     Ready(FilterBlock<D>),
-    /// The table has a filter that cannot be used, for this reason. Every answer is
+    /// The SST has a filter that cannot be used, for this reason. Every answer is
     /// [`Answer::Unfiltered`].
     Degraded(E),
-    /// The host wrote the table without a filter. Every answer is [`Answer::Unfiltered`].
+    /// The host wrote the SST without a filter. Every answer is [`Answer::Unfiltered`].
     Absent,
 }
 
@@ -100,8 +100,8 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Returns `false` if the key is certainly not in the table. Returns `true` if the key may be
-    /// in the table, or if no filter can tell.
+    /// Returns `false` if the key is certainly not in the SST. Returns `true` if the key may be
+    /// in the SST, or if no filter can tell.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -117,7 +117,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Returns why the filter cannot be used, or `None` if it is usable or absent.
+    /// Returns the reason why the filter cannot be used, or `None` if it is usable or absent.
     #[must_use]
     pub fn reason(&self) -> Option<&E> {
         match self {

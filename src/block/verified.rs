@@ -54,7 +54,7 @@ pub struct VerifiedFilter<'a> {
 
 impl<'a> VerifiedFilter<'a> {
     /// Opens a filter and compares it with what the host expects: see [`Expected`]. If the host
-    /// does not know the table of the filter, use [`Expected::of_any_table`]. The hasher is always
+    /// does not know the SST of the filter, use [`Expected::of_any_table`]. The hasher is always
     /// compared.
     ///
     /// Opening takes memory from the heap only for an error, and once in the process to detect the
@@ -178,7 +178,7 @@ fn partition_index() -> Error {
 /// The trailer of a filter, read once, for many queries of the filter's bytes.
 ///
 /// It is for hosts that pass raw bytes to every query and ask the same filters often. The host keeps
-/// the trailers that it has read, for example in a table by [`layout::checksum_of`]. A query then
+/// the trailers that it has read, for example in a map by [`layout::checksum_of`]. A query then
 /// compares the trailer's bytes and does not parse them, which takes a fifth of the time of
 /// [`VerifiedFilter::open`]. The trailer holds no payload: the bytes may move, and may be freed.
 ///

@@ -27,7 +27,8 @@ pub enum SelfCheck {
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
 /// takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the number of
 /// keys. For a range filter it takes 10 bytes and the bytes in which a key differs from the key
-/// before it. Keys out of order then take their length three times at [`finish`](FilterBuilder::finish).
+/// before it. Keys out of order then take their length three times at
+/// [`finish`](FilterBuilder::finish).
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -72,9 +73,9 @@ impl FilterBuilder {
         }
     }
 
-    /// Binds the block and each of its pages to a table. A page of another table's filter fails its
+    /// Binds the block and each of its pages to an SST. A page of another SST's filter fails its
     /// checksum, except by a chance of 2^-32. [`FilterBlock::open`](super::FilterBlock::open)
-    /// detects a whole block of another table.
+    /// detects a whole block of another SST.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.table_id = table_id;
@@ -333,18 +334,18 @@ impl FilterBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the keys or the filter do not fit in memory, or if no filter
-    /// of so many keys has the requested FPR. Returns [`Error::SelfCheckFailed`] if the filter
-    /// denies a key.
+    /// of this number of keys has the requested FPR. Returns [`Error::SelfCheckFailed`] if the
+    /// filter denies a key.
     pub fn finish(self) -> Result<Vec<u8>> {
         self.finish_with(&[])
     }
 
-    /// Adds keys by their hashes and encodes the block. Otherwise like
-    /// [`add_hash`](FilterBuilder::add_hash) for each hash and [`finish`](FilterBuilder::finish),
-    /// with the same bytes.
+    /// Adds keys by their hashes and encodes the block. The bytes are the same as after
+    /// [`add_hash`](FilterBuilder::add_hash) for each hash and [`finish`](FilterBuilder::finish).
     ///
-    /// It is for hosts that have collected the hashes themselves. If no key was added before, Bloom
-    /// kinds read the hashes where they are, and the builder needs no memory for them.
+    /// This method is for hosts that have collected the hashes themselves. If no key was added
+    /// before, Bloom kinds read the hashes where they are, and the builder needs no memory for
+    /// them.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBuilder::finish`].
@@ -494,7 +495,8 @@ impl FilterBuilder {
 }
 
 const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
-const PREFIXES_TWICE: &str = "prefixes were declared and added before; declare them once, before the first one";
+const PREFIXES_TWICE: &str =
+    "prefixes were declared and added before; declare prefixes once, before the first key or prefix";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
 
 /// A payload and the fields that its trailer needs.

@@ -60,7 +60,7 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
     ]
 }
 
-/// Errors whose advice differs from that of the other fields.
+/// Errors whose advice differs from the advice for the other fields.
 fn of_special_fields() -> Vec<ErrorAndMessage> {
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
     vec![

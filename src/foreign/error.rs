@@ -57,7 +57,7 @@ pub enum Error {
         what: &'static str,
         /// The value as given, or the part of it that may be shown.
         given: String,
-        /// Why the value is refused, and which value works.
+        /// The reason why the value is refused, and a value that works.
         reason: Cow<'static, str>,
     },
     /// Keys were added to the writer of a table out of order. Nothing was changed.

@@ -2,8 +2,8 @@
 
 use super::KeyHash;
 
-/// The most hashes that one bucket sort takes: positions are `u16`s, and the scratch memory is 384
-/// KiB.
+/// The maximum number of hashes that one bucket sort takes: positions are `u16`s, and the scratch
+/// memory is 384 KiB.
 const MOST_AT_ONCE: usize = 1 << 15;
 /// Below this number the general sort is as fast.
 const FEW: usize = 64;

@@ -13,7 +13,7 @@ use crate::bits::{try_push, try_zeros};
 use crate::hash::KeyHash;
 use crate::simd::{Isa, RESIDENT_LEN_BYTES, Simd, kernels};
 
-/// How a kind sets the bits of a hash.
+/// The method by which a kind sets the bits of a hash.
 pub(super) trait SetBits {
     /// Sets the bits of a hash in the whole payload. Returns whether all of them were set before.
     fn set(simd: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool;
@@ -79,15 +79,15 @@ impl Blank {
 #[derive(Debug)]
 pub(super) struct Suspects {
     found: Vec<KeyHash>,
-    /// The most suspects to note; `None` to note none.
+    /// The maximum number of suspects to note. `None`: no suspects are noted.
     most: Option<usize>,
 }
 
 impl Suspects {
-    /// With more than one suspect in so many hashes, the hashes repeat often or most bits are set.
-    /// Then a sort takes hardly more time than the second pass.
+    /// With more than one suspect per this number of hashes, the hashes repeat often or most bits
+    /// are set. Then a sort takes hardly more time than the second pass.
     const HASHES_PER_SUSPECT: usize = 16;
-    /// The second pass looks up each hash in a table of so many bits per suspect.
+    /// The second pass looks up each hash in a table with this number of bits per suspect.
     const TABLE_BITS: usize = 128;
 
     pub(super) fn of(hashes: usize) -> Self {

@@ -37,7 +37,7 @@ impl Kind for Bloom {
     type Geometry = u32;
     const BUDGETS: Budgets = Budgets::ALL;
     const LOWEST_RATE: &'static str = "the lowest FPR of bloom is 2.8e-11: with 512 million keys and 64-bit hashes, this share of absent \
-         keys has the hash of a present key; use a higher rate";
+         keys has the hash of a present key; use a higher FPR";
     const HAS_COMPACT: bool = false;
 
     fn rate_of_many(millibits: u32) -> f64 {

@@ -104,7 +104,7 @@ fn bumped_ribbon_bytes_of_crowded_hashes_stay_the_same() {
     let sets = [
         // The crowd lies at the end of the first of two shards, and that shard bumps it.
         crowded(68_500, 1_500, 1 << 63, 1 << 46),
-        // The crowd lies in one place, so that it needs a layer of its own.
+        // The crowded keys have neighbouring hashes, so they need a layer of their own.
         crowded(4_500, 5_500, 1 << 62, 1 << 20),
         crowded(9_000, 1_000, u64::MAX, 1 << 40),
     ];

@@ -13,7 +13,7 @@ use crate::hash::KeyHash;
 /// measured.
 pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 
-/// The number of keys of [`Kind::rate_of_many`]. With so many keys, rounding to granules is
+/// The number of keys of [`Kind::rate_of_many`]. With this number, rounding to granules is
 /// negligible. The lowest FPR of a standard Bloom filter depends on this number, because of equal
 /// hashes.
 pub(super) const MANY_KEYS: u64 = 512_000_000;

@@ -35,7 +35,7 @@ pub(crate) fn fill(
         drop(filled);
         num_keys -= repetitions;
         let Some(blank) = kind.blank(budget, num_keys, rounding)? else { return Ok(None) };
-        // The repetitions set no other bits.
+        // A repeated hash sets the same bits again, so the second filter may get all hashes.
         let Some(again) = blank.filled_by_distinct(hashes) else { return Ok(None) };
         filled = again;
     }

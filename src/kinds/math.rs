@@ -17,10 +17,10 @@
 
 /// Bits in a line of a blocked Bloom filter, which is one cache line.
 pub(crate) const LINE_BITS: u64 = 512;
-/// The most probes of a standard Bloom filter: an FPR of 2^-30 cannot be distinguished from zero in
-/// practice.
+/// The maximum number of probes of a standard Bloom filter: an FPR of 2^-30 cannot be distinguished
+/// from zero in practice.
 pub(crate) const MAX_BLOOM_PROBES: u32 = 30;
-/// The most probes within a line: two vectors of eight lanes.
+/// The maximum number of probes within a line: two vectors of eight lanes.
 pub(crate) const MAX_LINE_PROBES: u32 = 16;
 
 /// The number of lanes of a split block, which is also the number of bits that a key sets.

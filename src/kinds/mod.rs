@@ -36,8 +36,8 @@ macro_rules! kinds {
             7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
                 "one linear equation per key; bumped keys are in further layers";
             /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query has three cache
-            /// misses. The filter takes 13 % more bits than its fingerprints with a million keys,
-            /// up to 35 % more from ten thousand keys on, and relatively more with fewer keys.
+            /// misses. A filter of a million keys takes 13 % more bits than its fingerprints. From
+            /// ten thousand keys on, it takes up to 35 % more; with fewer keys, still more.
             8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
             /// A Bloom filter of 512-bit blocks with eight lanes. Its FPR is at most 3 % higher
             /// than that of [`FilterKind::BlockedBloom`] from 12 to 14 bits per key, 9 % higher at

@@ -27,14 +27,14 @@ impl Geometry {
         self.ribbon().map(bumped_ribbon::Geometry::columns)
     }
 
-    /// Returns how many bytes of a payload of `len` bytes queries may read. It is less than `len`
-    /// only if this geometry was made by [`Geometry::with_columns`].
+    /// Returns the number of bytes that queries may read of a payload of `len` bytes. It is less
+    /// than `len` only if this geometry was made by [`Geometry::with_columns`].
     pub(crate) fn asked_len(&self, len: usize) -> usize {
         self.ribbon().map_or(len, |ribbon| ribbon.payload_len().min(len))
     }
 
     /// Returns the geometry of the first `columns` columns alone. Returns `None` if the kind cannot
-    /// drop columns, if the filter has no more columns than that, or if `columns` is 0.
+    /// drop columns, if the filter has at most `columns` columns, or if `columns` is 0.
     ///
     /// If `columns` is a multiple of eight, the geometry is also valid for the present payload.
     pub(crate) fn with_columns(&self, columns: u32) -> Option<Self> {

@@ -111,7 +111,7 @@ pub(super) fn rank(mut rows: Vec<u128>) -> usize {
 }
 
 /// Returns the chi-square statistic (two degrees of freedom) that compares the ranks of square bit
-/// matrices with those of random matrices. The classes are full rank, one less, and lower. Each
+/// matrices with the ranks of random matrices. The classes are full rank, one less, and lower. Each
 /// matrix consists of `size` successive values, and one of its columns is all ones.
 pub(super) fn ranks(values: impl Iterator<Item = u128>, size: usize) -> f64 {
     let values: Vec<u128> = values.collect();

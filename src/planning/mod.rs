@@ -56,7 +56,9 @@ pub fn simplified_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     math::raised(throws, -1.0 / num_bits as f64, probes)
 }
 
-/// Returns `g(p) = -(m/n) ln p ln(1 - p)`, the natural logarithm of the FPR of a standard Bloom filter with `bits_per_key` bits per key in which a share `p` of the bits, `empty_share`, stays 0. Returns NaN unless `p` is above 0 and below 1.
+/// Returns `g(p) = -(m/n) ln p ln(1 - p)`, the natural logarithm of the FPR of a standard Bloom
+/// filter with `bits_per_key` bits per key in which a share `p` of the bits, `empty_share`, stays
+/// 0. Returns NaN unless `p` is above 0 and below 1.
 ///
 /// The number of probes that leaves this share is `-(m/n) ln p`. The function is symmetric about
 /// its minimum at `p = 1/2` (Mitzenmacher 2002).

@@ -35,10 +35,10 @@ impl Plan {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`]. Returns the same
-    /// error if the kind cannot hold so many keys, or cannot reach the rate with them.
+    /// error if the kind cannot hold this number of keys, or cannot reach the FPR with this number.
     pub fn new(spec: FilterSpec, num_keys: u64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{spec} for {num_keys} keys"), reason);
-        // The rate of a specification was checked when the specification was made.
+        // The FPR of a specification was checked when the specification was made.
         check_keys_and_rate(num_keys, 0.5).map_err(invalid)?;
         if num_keys > MAX_KEYS {
             return Err(invalid(TOO_MANY_KEYS));

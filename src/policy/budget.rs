@@ -18,24 +18,24 @@ const SHARE_OF_BITS: f64 = 0.98;
 /// 15. The rare third seed takes 2 % more.
 const SHARE_OF_FUSE_BITS: f64 = 0.72;
 /// The largest mean of bits per key. More bits save no noticeable reads, and take memory that new
-/// tables need when the store grows.
+/// SSTs need when the store grows.
 const MAX_BITS_PER_KEY: f64 = 20.0;
 
 /// Limits the total size of all filters of the store, and spreads the bytes over the levels as
 /// [`Monkey`](super::Monkey) does.
 ///
 /// The more keys the store has, the fewer bits each key gets. The average is never more than 20
-/// bits per key. The policy computes the share of a new table from the size of the store at that
-/// time. A table keeps its filter until a compaction rewrites the table. So a table that was
+/// bits per key. The policy computes the share of a new SST from the size of the store at that
+/// time. An SST keeps its filter until a compaction rewrites the SST. So an SST that was
 /// written into a smaller store holds more than its share. It follows that:
 ///
 /// - after a full compaction of the store, the filters take no more than the budget. For binary
-///   fuse filters, this holds if tables have ten thousand keys or more; with three thousand keys,
+///   fuse filters, this holds if SSTs have ten thousand keys or more; with three thousand keys,
 ///   the filters take up to 5 % more.
 /// - while the store grows, the filters may exceed the budget (measured with keys in random order:
-///   by at most 10 %). They never exceed twice the budget, except for one table that is being
-///   flushed. Bytes above the budget reduce the share of new tables. At twice the budget, a new
-///   table gets an always-maybe filter.
+///   by at most 10 %). They never exceed twice the budget, except for one SST that is being
+///   flushed. Bytes above the budget reduce the share of new SSTs. At twice the budget, a new
+///   SST gets an always-maybe filter.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterPolicy, LevelShape, MemoryBudget, TableShape};
@@ -56,7 +56,7 @@ pub struct MemoryBudget {
 
 impl MemoryBudget {
     /// Creates a policy for filters of one kind with `total_bytes` bytes in all. With 0 bytes,
-    /// every table gets an always-maybe filter.
+    /// every SST gets an always-maybe filter.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget.
@@ -86,7 +86,7 @@ impl FilterPolicy for MemoryBudget {
         let is_fuse = [self.kinds.upper, self.kinds.bottom].contains(&FilterKind::BinaryFuse);
         let share_of_bits = if is_fuse { SHARE_OF_FUSE_BITS } else { SHARE_OF_BITS };
         let for_bits = (total * share_of_bits - tables * TABLE_OVERHEAD_BYTES).max(0.0) * 8.0;
-        // A table gets its full share while the filters are within the budget, and no share at
+        // An SST gets its full share while the filters are within the budget, and no share at
         // twice the budget.
         let share = (2.0 - in_use / total.max(1.0)).clamp(0.0, 1.0);
         let bits = (for_bits * share).min(keys * MAX_BITS_PER_KEY);

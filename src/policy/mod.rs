@@ -1,11 +1,11 @@
-//! Policies that choose the filter of a table. A [`FilterPolicy`] maps the shape of a table and of
+//! Policies that choose the filter of an SST. A [`FilterPolicy`] maps the shape of an SST and of
 //! its store to a [`FilterSpec`].
 //!
 //! | Policy | Input | Use |
 //! |---|---|---|
-//! | a [`FilterSpec`] | none | the same filter for every table |
-//! | [`ByLevel`] | the table's level | a fast kind above, a small kind at the bottom |
-//! | [`AboveBottom`] | whether a deeper level holds keys of the table's range | range filters for short scans |
+//! | a [`FilterSpec`] | none | the same filter for every SST |
+//! | [`ByLevel`] | the SST's level | a fast kind above, a small kind at the bottom |
+//! | [`AboveBottom`] | whether a deeper level holds keys of the SST's range | range filters for short scans |
 //! | [`Monkey`] | the keys of each level | the fewest block reads for a number of bits per key |
 //! | [`MemoryBudget`] | the keys and the filter bytes of each level | the fewest block reads for a number of bytes |
 
@@ -20,18 +20,18 @@ pub use monkey::Monkey;
 
 use crate::spec::FilterSpec;
 
-/// The facts about a table and its store that a policy uses to choose a filter.
+/// The facts about an SST and its store that a policy uses to choose a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableShape {
-    /// The largest number of keys that the table may have. If one compaction writes several tables,
+    /// The largest number of keys that the SST may have. If one compaction writes several SSTs,
     /// the number is their total.
     pub num_keys: u64,
-    /// The level that the table is written to. Memtables are flushed to level 0.
+    /// The level that the SST is written to. Memtables are flushed to level 0.
     pub level: usize,
-    /// Whether no deeper level holds keys in the range of this table.
+    /// Whether no deeper level holds keys in the range of this SST.
     pub bottommost: bool,
-    /// The levels of the store after the new table has replaced its inputs. Empty if the levels are
+    /// The levels of the store after the new SST has replaced its inputs. Empty if the levels are
     /// not known.
     pub levels: Vec<LevelShape>,
     /// The size limit of a level divided by the size limit of the level above it.
@@ -39,13 +39,13 @@ pub struct TableShape {
 }
 
 impl TableShape {
-    /// Creates the shape of a table in a store whose levels are not known. The size ratio is 10.
+    /// Creates the shape of an SST in a store whose levels are not known. The size ratio is 10.
     #[must_use]
     pub fn new(num_keys: u64, level: usize, bottommost: bool) -> Self {
         Self { num_keys, level, bottommost, levels: Vec::new(), size_ratio: 10 }
     }
 
-    /// Sets the levels of the store, including the new table.
+    /// Sets the levels of the store, including the new SST.
     #[must_use]
     pub fn with_levels(self, levels: Vec<LevelShape>) -> Self {
         Self { levels, ..self }
@@ -57,8 +57,8 @@ impl TableShape {
         Self { size_ratio, ..self }
     }
 
-    /// Returns the levels of the store. If the table's own level is missing or has no keys, it gets
-    /// the keys of this table.
+    /// Returns the levels of the store. If the SST's own level is missing or has no keys, it gets
+    /// the keys of this SST.
     fn known_levels(&self) -> Vec<LevelShape> {
         let mut levels = self.levels.clone();
         // A caller may give any number. No store has a thousand levels, so a larger number
@@ -81,10 +81,10 @@ impl TableShape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LevelShape {
-    /// Entries in the tables of the level, including tombstones. A table that is being written
+    /// Entries in the SSTs of the level, including tombstones. An SST that is being written
     /// counts with its largest possible number.
     pub num_keys: u64,
-    /// Number of tables. In level 0 tables may overlap, so each table is a run. Every other level
+    /// Number of SSTs. In level 0 SSTs may overlap, so each SST is a run. Every other level
     /// is one run.
     pub num_tables: u64,
     /// Bytes of the filters that the level already has and keeps.
@@ -105,14 +105,14 @@ impl LevelShape {
     }
 }
 
-/// Chooses the filter of each table that a store writes. `None` means a table without a filter.
+/// Chooses the filter of each SST that a store writes. `None` means an SST without a filter.
 ///
 /// A [`FilterSpec`] is a policy that always chooses itself. Any function of a [`TableShape`] is a
-/// policy, too. A table written under another policy stays readable, because its filter block
-/// describes itself. A table keeps its filter until a compaction rewrites the table.
+/// policy, too. An SST written under another policy stays readable, because its filter block
+/// describes itself. An SST keeps its filter until a compaction rewrites the SST.
 ///
-/// In `filterblock-store`, the threads that write tables call the policy, and `Db::compact_range`
-/// also rebuilds tables for which the policy now chooses a clearly different filter. If a policy
+/// In `filterblock-store`, the threads that write SSTs call the policy, and `Db::compact_range`
+/// also rebuilds SSTs for which the policy now chooses a clearly different filter. If a policy
 /// panics, the store refuses writes until it is opened again; it loses no acknowledged write.
 ///
 /// ```
@@ -125,7 +125,7 @@ impl LevelShape {
 /// assert!(by_level.choose(&TableShape::new(1000, 0, false)).is_some());
 /// ```
 pub trait FilterPolicy: Send + Sync {
-    /// Chooses the filter of a table of this shape.
+    /// Chooses the filter of an SST of this shape.
     fn choose(&self, table: &TableShape) -> Option<FilterSpec>;
 }
 
@@ -143,22 +143,22 @@ impl<F: Fn(&TableShape) -> Option<FilterSpec> + Send + Sync> FilterPolicy for F 
 
 /// The default policy: one filter for level 0, one for the bottom, and one for the levels between.
 ///
-/// A read may have to ask every table of level 0, but only one table of each deeper level. Level 0
+/// A read may have to ask every SST of level 0, but only one SST of each deeper level. Level 0
 /// is small, so 16 bits per key there take only a few per cent of all filter memory. With 16 bits,
 /// level 0 causes the fewest false positives of all levels; with 10 bits, it would cause the most.
 /// This is the idea of [`Monkey`] in its simplest form.
 ///
-/// At a size ratio of ten, the bottom holds nine tenths of the keys, and its tables live longest. So
+/// At a size ratio of ten, the bottom holds nine tenths of the keys, and its SSTs live longest. So
 /// a kind that takes less space, but more time to build, is worthwhile there: a bumped ribbon of
 /// eight columns denies more absent keys than blocked Bloom with ten bits, in a fifth less memory.
 /// Use [`ByLevel::fast_and_small`] for other kinds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ByLevel {
-    /// The filter of tables in level 0.
+    /// The filter of SSTs in level 0.
     pub level_0: FilterSpec,
-    /// The filter of tables below level 0, if a deeper level holds keys of their range.
+    /// The filter of SSTs below level 0, if a deeper level holds keys of their range.
     pub middle: FilterSpec,
-    /// The filter of tables below level 0, if no deeper level holds keys of their range.
+    /// The filter of SSTs below level 0, if no deeper level holds keys of their range.
     pub bottom: FilterSpec,
 }
 
@@ -196,11 +196,11 @@ impl FilterPolicy for ByLevel {
     }
 }
 
-/// The same filter for every table above the bottom, and none for the bottommost tables. It is meant
+/// The same filter for every SST above the bottom, and none for the bottommost SSTs. It is meant
 /// for range filters.
 ///
 /// At a size ratio of ten, the bottom holds nine tenths of the keys. So a short scan that finds keys
-/// finds them mostly there, and nothing in the tables above: these are the reads to save, and their
+/// finds them mostly there, and nothing in the SSTs above: these are the reads to save, and their
 /// filters take a tenth of the memory.
 ///
 /// ```

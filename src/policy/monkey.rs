@@ -34,7 +34,7 @@ impl Kinds {
     pub(super) fn new(upper: FilterKind, bottom: FilterKind) -> Result<Self> {
         for kind in [upper, bottom] {
             if kind == FilterKind::Grafite {
-                let reason = "a policy spreads memory for point reads, and a range filter answers none by hash; try bumped-ribbon";
+                let reason = "a policy spreads memory for point reads, and a range filter answers no query by hash; try bumped-ribbon";
                 return Err(Error::invalid("filter kind", kind, reason));
             }
             // This only checks that the kind takes a budget. Any rate would do.
@@ -130,10 +130,10 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
 /// Makes the FPRs proportional to the sizes of the runs, with `bits_per_key` bits per key on
 /// average over the whole store.
 ///
-/// Each table gets the best FPR for the store at the time when the table is written. The levels
-/// change later, but tables above the last level are rewritten long before the levels grow by much.
+/// Each SST gets the best FPR for the store at the time when the SST is written. The levels
+/// change later, but SSTs above the last level are rewritten long before the levels grow by much.
 /// The average counts the bits of the filters alone, without checksums and trailers (about 70 bytes
-/// per table, plus a thousandth). Filters that an earlier policy chose do not count.
+/// per SST, plus a thousandth). Filters that an earlier policy chose do not count.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};

@@ -232,9 +232,9 @@ fn products(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_mullo_epi32(_mm256_set1_epi32(factor.cast_signed()), load(multipliers))
 }
 
-/// Folds each word to 32 bits, with all words in one vector, folds each word to four bits, and looks up
-/// the parity of these bits in a table. Adding up table counts per word would take four more
-/// instructions.
+/// Folds each word to 32 bits, with all words in one vector, folds each word to four bits, and
+/// looks up the parity of these bits in a table. Adding up table counts per word would take four
+/// more instructions.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {

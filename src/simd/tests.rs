@@ -106,8 +106,8 @@ fn bit_tests_agree_on_every_instruction_set() {
     assert!(both_answers_occur, "{positives:?} of 28,800 each");
 }
 
-/// The bit tests are the reference: exactly the tested bits are set, and the answer is that of the
-/// test before.
+/// The bit tests are the reference: exactly the tested bits are set, and the returned answer equals
+/// a bit test before the change.
 #[test]
 fn set_bits_are_the_tested_bits_on_every_instruction_set() {
     let (mut state, mut positives) = (13, [0; 3]);

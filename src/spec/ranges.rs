@@ -7,9 +7,9 @@ use crate::kinds::{Budget, FilterKind, MAX_RANGE_LEN, MILLIBITS, math, max_keys_
 const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
 pub(super) const RANGE_LEN_EXPECTED: &str =
     "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
-/// Why a range filter of so many keys cannot have the rate.
+/// The reason why a range filter of this number of keys cannot have the FPR.
 const TOO_MANY_CODES: &str = "the codes of a range filter have 56 bits, so the number of keys times the range length \
-                              is at most 2^56 times the rate; use a higher rate, shorter ranges or filters of fewer keys";
+                              is at most 2^56 times the FPR; use a higher FPR, shorter ranges or filters of fewer keys";
 
 impl FilterSpec {
     /// Returns the specification of a range filter for ranges of at most `range_len` integers: keys
@@ -27,8 +27,8 @@ impl FilterSpec {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the kind is not [`FilterKind::Grafite`], if `range_len` is 0 or
-    /// more than 2^40, or if no budget reaches the rate.
+    /// Returns [`Error::Invalid`] if the kind is not [`FilterKind::Grafite`], if `range_len` is 0
+    /// or more than 2^40, or if no budget reaches the FPR.
     pub fn with_range_len(self, range_len: u64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{self} with L={range_len}"), reason);
         if self.kind != FilterKind::Grafite {
@@ -41,7 +41,7 @@ impl FilterSpec {
             None => Some(self.budget.millibits),
             Some(rate) => math::least_millibits(rate, MILLIBITS, |millibits| range_rate(range_len, millibits)),
         };
-        let millibits = millibits.ok_or_else(|| invalid("no range filter has such a low rate; use a higher rate"))?;
+        let millibits = millibits.ok_or_else(|| invalid("no range filter has such a low FPR; use a higher FPR"))?;
         Ok(Self { budget: Budget { range_len, millibits, ..self.budget }, ..self })
     }
 

@@ -82,7 +82,7 @@ impl Bloom {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Bloom::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Bloom::insert`].
     pub fn insert_hash(&self, hash: KeyHash) -> bool {
         let mut is_new = false;
         for bit in bloom::positions(hash, self.shape.cells, self.shape.probes) {

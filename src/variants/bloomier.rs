@@ -83,7 +83,8 @@ impl Bloomier {
         self.get_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Returns the value of a key by its hash; otherwise the same as [`Bloomier::get`].
+    /// Returns the value of a key by its hash. In all other respects, this method works like
+    /// [`Bloomier::get`].
     #[must_use]
     pub fn get_hash(&self, hash: KeyHash) -> Option<u64> {
         let groups = self.columns.iter().zip(self.widths.column_groups());

@@ -9,7 +9,7 @@
 //!
 //! * When: a set changes, and others receive a plain Bloom filter of it from time to time
 //!   ([`Counting::to_bloom`]).
-//! * When not: if nobody needs the plain filter, `DLeft` takes half the memory. For a set that is
+//! * When not: if the plain filter is not needed, `DLeft` takes half the memory. For a set that is
 //!   only read, use a filter block. For counts of a multiset, use `Spectral` or `DynamicCounting`.
 //! * Numbers: the bits of a Bloom filter times the counter width, which is 38 bits per key at 1 %
 //!   with 4 bits. A counter of 4 bits is full at 15 and misses the 16th insertion. With `m`
@@ -91,7 +91,7 @@ impl Counting {
         self.insert_hash(KeyHash::of(key, self.seed));
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Counting::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Counting::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) {
         let places = self.counters.places(hash);
         self.counters.add(&places);

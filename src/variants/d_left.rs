@@ -68,9 +68,9 @@ impl DLeft {
     /// number of keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0`, `0 < rate < 1` and remainders of 48 bits
-    /// suffice for the rate. Returns [`Error::TooLarge`] if the filter does not fit in memory or
-    /// needs `2^64` or more values `f`.
+    /// Returns [`Error::Invalid`] unless `capacity > 0`, `0 < false_positive_rate < 1` and
+    /// remainders of 48 bits suffice for the rate. Returns [`Error::TooLarge`] if the filter does
+    /// not fit in memory or needs `2^64` or more values `f`.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(false_positive_rate)?;
@@ -122,7 +122,7 @@ impl DLeft {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`DLeft::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`DLeft::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`DLeft::insert`].

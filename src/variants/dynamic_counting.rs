@@ -47,9 +47,9 @@ impl DynamicCounting {
     /// bits.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
-    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
-    /// filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
+    /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         Self::of_shape(shape, mean_count.checked_ilog2().unwrap_or(0).clamp(1, MAX_BASE_BITS), seed)
@@ -83,7 +83,8 @@ impl DynamicCounting {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`DynamicCounting::insert`].
+    /// Adds a key by its hash. In all other respects, this method works like
+    /// [`DynamicCounting::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`DynamicCounting::insert`].
@@ -175,7 +176,7 @@ impl DynamicCounting {
         self.overflow.as_ref().map_or(0, PackedArray::cell_bits)
     }
 
-    /// Returns how often the overflow was rebuilt since the filter was created.
+    /// Returns the number of rebuilds of the overflow since the filter was created.
     /// [`clear`](Self::clear) does not reset this number.
     #[must_use]
     pub fn num_rebuilds(&self) -> u64 {

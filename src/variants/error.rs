@@ -56,7 +56,7 @@ pub enum Error {
         what: &'static str,
         /// The value as given, or a description of it.
         given: String,
-        /// Why the value is refused, and an example that works.
+        /// The reason why the value is refused, and an example that works.
         reason: Cow<'static, str>,
     },
     /// The requested object does not fit in this machine's memory, its size does not fit in 64

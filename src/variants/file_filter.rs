@@ -119,11 +119,11 @@ impl FileFilter {
     /// most `capacity` keys. The filter takes more keys too, at a higher FPR.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
-    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::Locked`] if another
-    /// writer holds the name, and [`Error::TooLarge`] if the filter does not fit in memory. Returns
-    /// an I/O error if the file exists or cannot be created. A call that fails leaves no new filter
-    /// and changes no file.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
+    /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::Locked`]
+    /// if another writer holds the name, and [`Error::TooLarge`] if the filter does not fit in
+    /// memory. Returns an I/O error if the file exists or cannot be created. A call that fails
+    /// leaves no new filter and changes no file.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
@@ -200,7 +200,7 @@ impl FileFilter {
         self.insert_hash(KeyHash::of(key, self.header.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`FileFilter::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`FileFilter::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::insert`].
@@ -220,7 +220,7 @@ impl FileFilter {
         Ok(is_new)
     }
 
-    /// Adds all keys. Returns how many of them were certainly absent before.
+    /// Adds all keys. Returns the number of keys that were certainly absent before.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::insert`].

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! * When: the FPR must follow from the number of keys exactly. The stages of `Scalable` are such
-//!   filters, because its FPR bound is that of half-full slices.
+//!   filters, because its FPR bound is the FPR of half-full slices.
 //! * When not: `Bloom` has a slightly lower FPR, because a key sets up to `k` arbitrary bits there.
 //!   Only `Bloom` takes keys from many threads at once, and only `Bloom` can be frozen to a block.
 //!   For one cache miss per query use a `blocked-bloom` block.
@@ -42,9 +42,9 @@ impl Partitioned {
     /// `capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
-    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
-    /// filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
+    /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
         let (_, slices, slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
@@ -70,7 +70,8 @@ impl Partitioned {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Partitioned::insert`].
+    /// Adds a key by its hash. In all other respects, this method works like
+    /// [`Partitioned::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> bool {
         let before = self.ones;
         for bit in positions(hash, self.slice_bits, self.slices) {

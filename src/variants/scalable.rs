@@ -24,7 +24,7 @@ use super::{Membership, Partitioned};
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::error::{Error, Result};
 
-/// How the stages of a [`Scalable`] filter grow.
+/// The growth of the stages of a [`Scalable`] filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Growth {
     /// `s`: the capacity of each stage as a multiple of the previous stage, 1 to 1024. Usual values
@@ -58,9 +58,9 @@ impl Scalable {
     /// in memory. Its first stage has space for `initial_capacity` keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < rate < 1` and the growth is
-    /// within its bounds, and for a rate below about `initial_capacity / 2^63`, the limit of 64-bit
-    /// hashes. Returns [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < false_positive_rate < 1` and
+    /// the growth is within its bounds, and for a rate below about `initial_capacity / 2^63`, the
+    /// limit of 64-bit hashes. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
         check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;
@@ -84,7 +84,7 @@ impl Scalable {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Scalable::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Scalable::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`Scalable::insert`].
@@ -107,7 +107,7 @@ impl Scalable {
         };
         let rate = self.first_rate * self.growth.tightening.powi(number.cast_signed());
         // More than 64 slices do not help, because a hash has 64 bits. The FPR of so late a stage
-        // is negligible next to that of the first.
+        // is negligible compared with the FPR of the first.
         let slices = (-rate.log2()).ceil().clamp(1.0, 64.0);
         // `b ln 2` keys set half of the bits of a slice of `b` bits. The two extra bits leave space
         // for one more key.

@@ -31,7 +31,7 @@ use super::{Bloom, Frequency, Membership, Removable};
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::error::{Error, Result};
 
-/// How a [`Spectral`] filter counts.
+/// The method by which a [`Spectral`] filter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpectralMode {
     /// Raises all counters of a key. Keys can be removed.
@@ -110,7 +110,7 @@ impl Spectral {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Spectral::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Spectral::insert`].
     ///
     /// # Errors
     /// Returns the errors of [`Spectral::insert`].
@@ -146,7 +146,7 @@ impl Spectral {
         self.apart.clear();
     }
 
-    /// Returns how the filter counts.
+    /// Returns the mode of the filter.
     #[must_use]
     pub fn mode(&self) -> SpectralMode {
         self.mode

@@ -59,8 +59,8 @@ impl Stable {
     /// more cells, the filter would forget it sooner.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `0 < rate < 1` and the cells suffice for the rate, and
-    /// [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `0 < false_positive_rate < 1` and the cells suffice for
+    /// the rate, and [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_rate(cells: u64, cell_bits: u32, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
@@ -115,7 +115,7 @@ impl Stable {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Adds a key by its hash; otherwise the same as [`Stable::insert`].
+    /// Adds a key by its hash. In all other respects this method works like [`Stable::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> bool {
         let is_new = !self.may_contain_hash(hash);
         let mut cell = reduce(self.next_random(), self.shape.cells);

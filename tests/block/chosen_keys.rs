@@ -2,7 +2,7 @@
 //! and without a secret. docs/DESIGN.md, section "Threat model", states the purpose of each hash
 //! function.
 //!
-//! Where an FPR must not change, the test is two-sided at five standard deviations. All seeds are
+//! If an FPR must not change, the test is two-sided at five standard deviations. All seeds are
 //! fixed, so a failure repeats.
 
 use crate::support::{SplitMix, spec};

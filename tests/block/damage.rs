@@ -253,7 +253,7 @@ fn zeroed_swapped_stale_and_foreign_pages_are_detected() {
             }
             assert_eq!(is_detected(&bytes, 0..n, || what.into()), Some(1), "{what}");
         }
-        // The trailer gets the id of another table. All page checksums fail then, but no key is
+        // The trailer gets the id of another SST. All page checksums fail then, but no key is
         // denied.
         let mut bytes = original.clone();
         put_number(&mut bytes, Field::TableId, 7);

@@ -1,5 +1,5 @@
-//! Tests of prefix extractors with filters in partitions: no scan may miss a key, whatever
-//! partitions its prefix spans.
+//! Tests of prefix extractors with filters in partitions: no scan may miss a key, for any
+//! partitions that its prefix spans.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

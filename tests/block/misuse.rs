@@ -1,4 +1,4 @@
-//! A mistake of the caller gives an error or "maybe", never "absent": the filter of another table,
+//! A mistake of the caller gives an error or "maybe", never "absent": the filter of another SST,
 //! prefixes instead of whole keys, another hasher.
 
 use crate::support::{self, SEED, TABLE, key, spec};
@@ -91,7 +91,7 @@ fn blocks_without_the_prefixes_deny_no_prefix() {
 
 fn refused(bytes: &[u8], expected: &Expected<'_>) -> Field {
     match FilterBlock::open(bytes, expected, Verify::AtOpen) {
-        Err(error) if error.is_damage() => panic!("a sound block of another table was reported as damaged: {error}"),
+        Err(error) if error.is_damage() => panic!("a sound block of another SST was reported as damaged: {error}"),
         Err(Error::Unexpected { field, .. }) => field,
         other => panic!("{other:?}"),
     }

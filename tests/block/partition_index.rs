@@ -172,7 +172,7 @@ fn foreign_bytes_do_not_open_as_a_partition() {
         let other = partitioned("blocked-bloom:10", 400, 30);
         let stale = part_of(&other, &self::open(&other), 1);
         assert_eq!(field_of(open(1, stale)), Field::Length);
-        // Partitions of another table and of another seed are refused.
+        // Partitions of another SST and of another seed are refused.
         let mut foreign = part.to_vec();
         put_number(&mut foreign, Field::TableId, 7);
         repair_pages(&mut foreign);

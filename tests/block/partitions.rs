@@ -61,8 +61,8 @@ fn every_key_is_found_at_every_partition_size() {
 fn absent_keys_near_partition_bounds_meet_the_expected_rate() {
     let bytes = partitioned("blocked-bloom:12", 10_000, 100);
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
-    // These keys lie between neighbours, before the first key or beyond the last key. Their
-    // partition is that of a neighbour, but their bits differ.
+    // These keys lie between neighbours, before the first key or beyond the last key. Each key has
+    // the partition of a neighbour, but other bits.
     let absent = (0..10_000).map(|i| [key(i), b"x".to_vec()].concat());
     let outside = (0..1_000).flat_map(|i| [format!("a{i}").into_bytes(), format!("z{i}").into_bytes()]);
     let (mut asked, mut maybe) = (0u32, 0u32);
@@ -83,7 +83,8 @@ fn partitions_of_different_kinds_answer_together() {
     let [mut bytes, other] = ["bloom:10", "blocked-bloom:10"].map(|text| partitioned(text, 102, 51));
     let second = ranges(&bytes)[1].clone();
     assert_eq!(ranges(&other)[1], second);
-    // The index has the checksum of the old partition. The test writes that of the new one instead.
+    // The index has the checksum of the old partition. The test writes the checksum of the new
+    // partition instead.
     let [old, new] = [&bytes, &other].map(|filter| checksum_of(&filter[second.clone()]).unwrap().to_le_bytes());
     let at = (second.end..bytes.len()).find(|&at| bytes[at..].starts_with(&old)).unwrap();
     bytes[at..at + 4].copy_from_slice(&new);

@@ -74,7 +74,7 @@ fn other_bytes_are_not_answered() {
         }
         let mut builder = FilterBuilder::new(spec(text), SEED).with_table_id([9; 16]);
         (0..n).for_each(|i| builder.add_hash(hash(i)));
-        assert!(trailer.filter_in(&builder.finish().unwrap()).is_none(), "{text}, {n} keys, of another table");
+        assert!(trailer.filter_in(&builder.finish().unwrap()).is_none(), "{text}, {n} keys, of another SST");
         assert!(trailer.filter_in(&bytes).is_some());
     }
 }

@@ -19,7 +19,8 @@ fn rocksdb_table(name: &str) -> RocksDbTable<Vec<u8>> {
     RocksDbTable::open(file(FOLDER, name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns how many of 10,000 absent keys pass, after a check that no present key is denied.
+/// Returns the number of absent keys that pass, of 10,000, after a check that no present key is
+/// denied.
 fn passing(may_contain: impl Fn(&[u8]) -> bool) -> usize {
     assert!((0..KEYS).all(|i| may_contain(&key(i))), "a present key is denied");
     (0..10_000).filter(|i| may_contain(&[key(i % KEYS), format!("x{i}").into_bytes()].concat())).count()
@@ -50,7 +51,7 @@ fn native_filters_in_rocksdb_tables_answer() {
             let info = table.filter_info(table.filter_bytes(&place).unwrap());
             assert_eq!((info.kind, info.len_bytes), (kind, place.len_bytes), "{name}");
             assert!(info.expected_rate > 0.0 && info.expected_rate < 0.02, "{name}: {}", info.expected_rate);
-            assert!(table.filter(&place).is_none(), "{name}: the bytes are no filter of RocksDB");
+            assert!(table.filter(&place).is_none(), "{name}: the bytes are not a filter of RocksDB");
             (keys, filters) = (keys + info.estimated_keys.unwrap(), filters + 1);
             true
         });

@@ -78,7 +78,8 @@ fn bumped_ribbons_have_the_planned_size_on_average() {
     }
 }
 
-/// Prints the space of many numbers of keys: `cargo test --test kinds space:: -- --ignored --nocapture`.
+/// Prints the space of many numbers of keys: `cargo test --test kinds space:: -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "prints a table"]
 fn print_bumped_ribbon_space_from_1000_to_40000_keys() {

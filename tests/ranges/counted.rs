@@ -7,7 +7,7 @@ use filterblock::Verify;
 use super::key_sets::mix;
 use super::support::{builder, open};
 
-/// Asks `count` ranges that hold a key of 200,000, and returns how many were denied.
+/// Asks `count` ranges that hold a key of 200,000, and returns the number of denied ranges.
 fn denied(spec: &str, count: u64, key: &dyn Fn(u64) -> u64) -> u64 {
     let mut keys: Vec<u64> = (0..200_000).map(key).collect();
     keys.sort_unstable();

@@ -94,7 +94,7 @@ fn a_range_filter_beside_prefixes_holds_only_whole_keys() {
             assert!(block.may_contain_range(Included(key), Included(key)));
         }
         assert!(block.may_contain_prefix("fixed:4", b"key0") && !block.may_contain_prefix("fixed:4", b"key1"));
-        assert!(!block.may_contain_range(Included(b""), Excluded(b"key00000")), "a prefix is no key");
+        assert!(!block.may_contain_range(Included(b""), Excluded(b"key00000")), "a prefix is not a key");
     }
     // A key that only `add_prefix` gets would be denied.
     let mut misused = both(true);

@@ -1,5 +1,4 @@
-//! The FPR of ranges of `l` integers is at most `l * n / universe`, whatever the keys and the
-//! queries are.
+//! The FPR of ranges of `l` integers is at most `l * n / universe`, for any keys and queries.
 
 use std::ops::Bound::Included;
 

@@ -86,7 +86,8 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
     assert!(FileFilter::open(path.with_extension("none")).is_err());
 }
 
-/// Two writers of one file would lose each other's bits, whatever names they open it by.
+/// Two writers of one file would lose each other's bits, under any names by which they open the
+/// file.
 #[cfg(unix)]
 #[test]
 fn a_file_behind_a_link_is_locked_as_the_same_file() {

@@ -52,8 +52,8 @@ impl Found {
 
 type Ask<'a> = Box<dyn Fn(&[u8]) -> Result<Found, String> + 'a>;
 
-/// Answers each key with `maybe` or `absent`, or with an error if it is no value of the column.
-/// `remark` says why every key may be present, if so.
+/// Answers each key with `maybe` or `absent`, or with an error if the key is not a value of the
+/// column. `remark` says why every key may be present, if so.
 pub(crate) fn answer(opened: &Opened, question: &Question) -> Result<Value, String> {
     if question.value_type.is_some() && question.hex {
         return Err(

@@ -1,4 +1,4 @@
-//! What `inspect` and `verify` say about the opened file.
+//! The reports of `inspect` and `verify` about the opened file.
 
 use filterblock::LockedBlock;
 use filterblock::foreign::leveldb::LevelDbTable;

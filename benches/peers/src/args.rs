@@ -64,7 +64,7 @@ pub struct Measure {
     /// Absent keys asked to count the false-positive rate of a filter.
     #[arg(long, default_value = "10M", value_parser = size)]
     pub rate_queries: usize,
-    /// Whether queries get ready hashes, or keys that they hash.
+    /// Whether queries get hashes, or keys that they hash.
     #[arg(long, value_delimiter = ',', default_value = "hash,key")]
     pub forms: Vec<Form>,
     /// Which keys the queries ask for.
@@ -93,8 +93,8 @@ pub struct Measure {
     /// Appends rows to the CSV, and does not replace it. The first line stays.
     #[arg(long, requires = "out")]
     pub append: bool,
-    /// A quick measurement: 10k and 1M keys, ready hashes, absent and present keys, no chains, no
-    /// set of many filters, at most 2M absent keys for the rate. Overrides the options of these
+    /// A quick measurement: 10k and 1M keys, queries by hash, absent and present keys, no chains,
+    /// no set of many filters, at most 2M absent keys for the FPR. Overrides the options of these
     /// settings.
     #[arg(long)]
     pub quick: bool,
@@ -126,7 +126,7 @@ impl Measure {
 /// The form of the keys in queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// A ready hash.
+    /// The hash of a key. The time of the hash function does not count.
     Hash,
     /// Sixteen bytes, which the query hashes.
     Key,

@@ -14,7 +14,7 @@ pub const BATCH: usize = 32;
 
 /// A filter that answers queries.
 pub trait Probe {
-    /// Whether the filter takes ready hashes.
+    /// Whether the filter takes hashes that the caller has computed.
     const TAKES_HASHES: bool = true;
     /// Whether the filter answers batches.
     const BATCHED: bool = false;
@@ -44,7 +44,7 @@ pub trait Probe {
 pub struct Input<'a> {
     /// The hashes of the keys, all different.
     pub hashes: &'a [u64],
-    /// The same hashes as the filters of this repository take them.
+    /// The same hashes, in the type that the filters of this repository take.
     pub key_hashes: &'a [KeyHash],
     /// The keys, all different.
     pub keys: &'a [Key],
@@ -112,7 +112,8 @@ pub trait Group {
     /// Returns the error of the builder.
     fn build(&mut self, input: Input<'_>) -> Result<f64, String>;
 
-    /// How many of its own keys the newest filter denies. A correct filter denies none.
+    /// Returns the number of its own keys that the newest filter denies. A correct filter denies no
+    /// key.
     fn denied(&self, input: Input<'_>) -> usize;
 
     /// The number of bits of all filters together: with headers of fixed size, and without.
@@ -129,7 +130,7 @@ pub struct Contender {
     pub name: String,
     /// The crate of the filter.
     pub krate: &'static str,
-    /// Whether the filter takes ready hashes.
+    /// Whether the filter takes hashes that the caller has computed.
     pub takes_hashes: bool,
     /// Whether the filter answers batches.
     pub batched: bool,

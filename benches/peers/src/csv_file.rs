@@ -69,7 +69,7 @@ fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> String {
 /// Reads the comment and the rows of a file. The comment is empty if the first line is none.
 ///
 /// # Errors
-/// Returns the error of the operating system, or names the line that is no measurement.
+/// Returns the error of the operating system, or names the line that is not a measurement.
 pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;

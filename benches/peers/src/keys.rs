@@ -52,7 +52,7 @@ impl Random {
     }
 }
 
-/// Which share of the queries asks for present keys.
+/// The share of queries that ask for present keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mix {
     /// Absent keys.
@@ -75,7 +75,7 @@ impl Mix {
     }
 }
 
-/// The keys of several filters: those of filter `i` have the numbers from `starts[i]` to below
+/// The keys of several filters: the keys of filter `i` have the numbers from `starts[i]` to below
 /// `starts[i + 1]`.
 pub struct Ranges {
     starts: Vec<u64>,

@@ -2,8 +2,8 @@
 //! CPU time of the thread.
 //!
 //! `measure` writes a CSV about filters that are built once. `variants` writes a CSV about filters
-//! that take keys one by one. `ranges` writes a CSV about range filters. `report` makes the tables and pictures of docs/BENCHMARKS.md and
-//! docs/VARIANTS.md from the CSV files.
+//! that take keys one by one. `ranges` writes a CSV about range filters. `report` makes the tables
+//! and pictures of docs/BENCHMARKS.md and docs/VARIANTS.md from the CSV files.
 
 pub mod args;
 pub mod clock;

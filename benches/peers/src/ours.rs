@@ -12,8 +12,8 @@ use filterblock::{
 use crate::clock::{process_time, thread_time};
 use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe};
 
-/// The specifications that are measured. The program reports and skips those that this version does
-/// not know.
+/// The specifications that are measured. The program reports and skips specifications that this
+/// version does not know.
 const SPECS: [&str; 13] = [
     "bloom:10",
     "blocked-bloom:10",

@@ -1,9 +1,9 @@
-//! The filters of other crates. A filter gets ready hashes if its interface takes them, and keys
+//! The filters of other crates. A filter gets hashes if its interface takes hashes, and keys
 //! otherwise.
 //!
-//! Some filters hash each integer once more. They get the ready hash as an integer, and the time of
-//! their own hash counts. The size of a filter is its memory on the heap, without descriptors of a
-//! few words.
+//! Some filters hash each integer once more. They get the hash as an integer, and the time of their
+//! own hash counts. The size of a filter is its memory on the heap, without descriptors of a few
+//! words.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -226,7 +226,7 @@ impl Probe for Xor8 {
     }
 }
 
-/// Hashes each key twice with SipHash, and takes no ready hash.
+/// The filter hashes each key twice with SipHash. Its interface takes no hashes.
 impl Probe for Bloom<Key> {
     const TAKES_HASHES: bool = false;
 
@@ -263,8 +263,8 @@ fn quotient_of(input: Input<'_>, rate: f64) -> Result<qfilter::Filter, String> {
     Ok(filter)
 }
 
-/// Passes a ready hash through, and mixes the bytes of a fingerprint, which cuckoofilter hashes
-/// too.
+/// Returns an integer unchanged, because it is a hash. Mixes the bytes of a fingerprint, which
+/// cuckoofilter hashes too.
 #[derive(Default)]
 struct Ready(u64);
 
@@ -363,7 +363,7 @@ fn ribbon_of(input: Input<'_>) -> Result<RibbonFilter<Identity>, String> {
     builder.build(input.hashes).map_err(|error| error.to_string())
 }
 
-/// Hashes the ready hash again with XXH3-128, as it hashes every integer.
+/// The filter hashes every integer with XXH3-128, also an integer that is a hash.
 impl Probe for VFilter<u64, Box<[u8]>> {
     #[inline(always)]
     fn hash(&self, hash: u64) -> bool {
@@ -378,7 +378,7 @@ impl Probe for VFilter<u64, Box<[u8]>> {
 #[cfg(feature = "parquet")]
 use parquet::bloom_filter::Sbbf;
 
-/// Hashes with XXH64, and takes no ready hash.
+/// The filter hashes each key with XXH64. Its interface takes no hashes.
 #[cfg(feature = "parquet")]
 impl Probe for Sbbf {
     const TAKES_HASHES: bool = false;

@@ -135,7 +135,8 @@ impl Work {
         };
         let uniform = drawn(&|random| random.below((1 << KEY_BITS) - range_len), false);
         let present = drawn(&|random| any_key(random).saturating_sub(random.below(range_len)), true);
-        // Each key once, because ranges that repeat would make the rate look more certain than it is.
+        // Each key once, because ranges that repeat would make the FPR look more certain than it
+        // is.
         let mut beside: Vec<u64> = (0..sorted.len() as u64).collect();
         beside.sort_unstable_by_key(|&number| mix(!number));
         let beside =
@@ -311,7 +312,8 @@ mod tests {
     fn every_filter_keeps_its_bound_and_denies_no_key() {
         for range_len in LENGTHS {
             for row in measure_all(&Work::new(20_000, range_len, 20_000), 2).unwrap() {
-                // The crate's hash is not pairwise independent, so its rate is above the bound at times.
+                // The crate's hash is not pairwise independent, so its rate is above the bound at
+                // times.
                 let most = if row.package == "filterblock" { FPR } else { 1.5 * FPR };
                 assert!(row.uniform_rate_low <= most && row.correlated_rate_low <= most, "{row:?}");
             }

@@ -16,7 +16,7 @@ pub struct Row {
     pub n: usize,
     /// Number of filters. If there are many, each query asks a random one.
     pub filters_asked: usize,
-    /// "hash": queries get ready hashes. "key": queries hash keys of 16 bytes.
+    /// "hash": queries get hashes. "key": queries hash keys of 16 bytes.
     pub key_form: String,
     /// "negative", "positive" or "mixed".
     pub mix: String,

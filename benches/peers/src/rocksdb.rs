@@ -1,5 +1,5 @@
 //! RocksDB's own filters, built and asked by the `foreign` feature of filterblock. The bytes are
-//! RocksDB's, bit for bit, but the code is ours, so the times are not those of RocksDB.
+//! RocksDB's, bit for bit, but the code is ours, so RocksDB itself may have other times.
 
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
@@ -11,8 +11,8 @@ pub const READER: &str = "filterblock reader";
 /// Bytes of a filter that do not depend on the number of keys.
 const TRAILER_BYTES: usize = 5;
 
-/// Returns both filters at ten bits per key, as given to RocksDB's policies. The ribbon then has the
-/// rate of the Bloom filter in about seven bits.
+/// Returns both filters at ten bits per key, as given to RocksDB's policies. The ribbon then has
+/// the FPR of the Bloom filter with about seven bits per key.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     vec![

@@ -1,5 +1,5 @@
-//! The measurement of filters that are built once. For each size it builds all filters, counts
-//! their rates, and asks all filters by turns in each setting.
+//! The measurement of filters that are built once. For each size it builds all filters, measures
+//! their FPRs, and asks all filters by turns in each setting.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -100,7 +100,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Builds contenders, and counts their rates.
+    /// Builds contenders, and measures their FPRs.
     fn add(&mut self, mut contenders: Vec<Contender>) -> Result<(), String> {
         let start = Instant::now();
         let built = build(&mut contenders, &self.ranges)?;
@@ -284,8 +284,8 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Builds a filter of each contender for each range of keys, and asks the filter for all of its
-/// keys. A contender whose builder fails is reported and dropped. Returns the least and the median
-/// build time in ns per key.
+/// keys. A contender whose builder fails is reported and dropped. Returns the minimum and the
+/// median build time in ns per key.
 fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f64)>, String> {
     let mut times = vec![Vec::new(); contenders.len()];
     let (mut keys, mut hashes): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());

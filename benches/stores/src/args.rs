@@ -43,7 +43,8 @@ pub struct Measure {
     /// Length of a value in bytes.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(8..))]
     pub value_len: u16,
-    /// Measures only stores with these names. A part that is no name selects all names with it.
+    /// Measures only stores with these names. A part of a name selects all names that contain the
+    /// part.
     #[arg(long, value_delimiter = ',')]
     pub stores: Vec<String>,
     /// The layouts: as-fallen, compacted, and runs-N with N overlapping runs.
@@ -91,11 +92,11 @@ pub struct Report {
 /// How the entries of a store lie on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// As automatic compaction left them.
+    /// Automatic compaction placed the entries. No manual compaction follows.
     AsFallen,
-    /// Compacted into one run.
+    /// A manual compaction made one run of all entries.
     Compacted,
-    /// This number of overlapping runs, without compaction.
+    /// The store has this number of overlapping runs, and compaction is off.
     Runs(usize),
 }
 

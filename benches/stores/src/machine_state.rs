@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::clock;
 use crate::engine::{Outcome, text};
 
-/// How long a process with busy background threads is waited for.
+/// The maximum time to wait until the background threads of a process are idle.
 const MOST_WAITING: Duration = Duration::from_secs(300);
 /// The time between two looks at the process.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -90,7 +90,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Pins the calling thread.
+    /// Pins the calling thread to one processor.
     ///
     /// # Errors
     /// Returns the error of the operating system.

@@ -3,12 +3,12 @@
 
 use crate::keys::{ABSENT, Key, Mix, Random, key, mix};
 
-/// How often questions repeat.
+/// The distribution of the keys that queries ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
     /// Every key is equally likely.
     Uniform,
-    /// The likelihood of a key falls with its rank to the power of -0.99, as in YCSB.
+    /// The probability of a key is proportional to its rank to the power of -0.99, as in YCSB.
     Zipf,
 }
 

@@ -13,7 +13,7 @@ pub struct Row {
     pub n: usize,
     /// "as-fallen", "compacted" or "runs-N".
     pub layout: String,
-    /// What was measured, see the constants of this module.
+    /// The measured quantity: one of the constants of this module.
     pub measure: String,
     /// "negative", "positive" or "mixed", or nothing.
     pub mix: String,
@@ -21,7 +21,7 @@ pub struct Row {
     pub spread: String,
     /// The median of the rounds, in the unit of the measure.
     pub median: f64,
-    /// The least of the rounds.
+    /// The minimum over the rounds.
     pub min: f64,
     /// The greatest of the rounds.
     pub max: f64,
@@ -37,12 +37,12 @@ pub struct Row {
     pub queries: usize,
 }
 
-/// A warm get: ns of CPU time.
+/// The CPU time of a warm get, in ns.
 pub const GET: &str = "get";
-/// A key of a batch: ns of CPU time.
+/// The CPU time of a batch divided by its number of keys, in ns.
 pub const BATCH: &str = "batch";
-/// One of the first gets after opening a store whose files are not in the page cache: ns of wall
-/// time.
+/// The wall time of one of the first gets after an open, in ns. The files of the store are not in
+/// the page cache.
 pub const COLD: &str = "cold";
 /// Puts per second of wall time, until the last put returned.
 pub const LOAD: &str = "load";

@@ -98,7 +98,7 @@ fn layouts(rows: &[Row], n: usize) -> Vec<&str> {
     names(rows, n, |row| &row.layout)
 }
 
-/// Which row a cell comes from.
+/// The row whose measurement a cell shows.
 #[derive(Clone, Copy)]
 struct At<'a> {
     store: &'a str,

@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
         Ok((loading, start.elapsed().saturating_sub(2 * idle_check())))
     }
 
-    /// Opens a store and returns how long opening and the first get took.
+    /// Opens a store, and returns the time of the open and of the first get.
     fn open(&mut self, i: usize) -> Outcome<Duration> {
         let first = [Question::new(0, self.args.value_len)];
         let place = &mut self.places[i];

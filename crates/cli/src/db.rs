@@ -128,7 +128,7 @@ pub struct StoreArguments {
     #[arg(long)]
     salvage: bool,
     /// The prefixes of keys that filters hold beside the keys: fixed:N, capped:N, delimiter:BYTE,
-    /// row-column:BYTE, none, or keep (those that the store was last opened with)
+    /// row-column:BYTE, none, or keep (the prefixes that the store was last opened with)
     ///
     /// Scans within one prefix skip SST files whose filter denies it. BYTE is a character or 0xNN.
     /// After a change, older SST files answer "maybe" until they are compacted.
@@ -166,9 +166,9 @@ pub struct FilterArguments {
     /// (for all filters together)
     #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
-    /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for scans between
-    /// neighbouring keys), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or above-bottom:SPEC
-    /// (none at the bottom, where a short scan finds its keys)
+    /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for scans
+    /// between neighbouring keys), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or
+    /// above-bottom:SPEC (none at the bottom, where a short scan finds its keys)
     ///
     /// Scans skip the SST files that hold no key between their bounds. See docs/CHOOSING.md.
     #[arg(long, value_name = "SPEC", default_value_t)]
@@ -220,7 +220,7 @@ fn report_doubts(db: &Db) {
     db.stats().reports.iter().for_each(message);
 }
 
-/// What a command does if the store does not exist.
+/// The behaviour of a command if the store does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IfMissing {
     Create,

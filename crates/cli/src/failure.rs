@@ -28,7 +28,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a subcommand could not do its work.
+/// The reason why a subcommand could not do its work.
 #[derive(Debug)]
 pub enum Failure {
     /// Ctrl-C or another terminating signal arrived.

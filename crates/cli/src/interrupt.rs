@@ -40,8 +40,8 @@ fn made() -> MutexGuard<'static, Made> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends a command that has stopped itself because of a signal. Where the system allows it, the
-/// process dies of that signal. Elsewhere this returns the exit status.
+/// Ends a command that has stopped itself because of a signal. If the system allows it, the process
+/// dies of that signal. Otherwise the function returns the exit status.
 pub fn status_after_signal() -> u8 {
     platform::die_of(SIGNAL.load(Ordering::SeqCst));
     status()
@@ -53,7 +53,7 @@ fn status() -> u8 {
 }
 
 /// Runs `work`, which polls for signals by [`check`] and removes its own files. A second signal
-/// ends the command at once.
+/// ends the command immediately.
 pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     watch(&mut made()).map_err(|error| {
         Failure::Message(format!(
@@ -63,7 +63,7 @@ pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     GRACEFUL.store(true, Ordering::SeqCst);
     let done = work();
     GRACEFUL.store(false, Ordering::SeqCst);
-    // From now on a signal ends the command at once. The check below sees a signal that arrived
+    // From now on a signal ends the command immediately. The check below sees a signal that arrived
     // earlier.
     let done = done?;
     check().map(|()| done)

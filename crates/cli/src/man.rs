@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments, command: clap::Command) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Writes the page of the command and those of its subcommands. Checks that all files can be
+/// Writes the page of the command and the pages of its subcommands. Checks that all files can be
 /// created before it writes the first one.
 fn write_all(command: &clap::Command, dir: &Path, force: bool) -> Outcome<()> {
     let mut pages = Vec::new();
@@ -72,7 +72,7 @@ fn write_all(command: &clap::Command, dir: &Path, force: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the name of a command with those of the commands above it: `filterblock-db-get`.
+/// Returns the name of a command after the names of the commands above it: `filterblock-db-get`.
 fn name(command: &clap::Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }

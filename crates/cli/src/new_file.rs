@@ -56,7 +56,7 @@ impl NewFile {
         }
         let file = Self { path: path.to_path_buf(), target: follow_links(path)?, replace };
         open_dir_of(&file.target)?;
-        // The file is removed at once. It only proves that the directory is writable.
+        // The file is removed immediately. It only shows that the directory is writable.
         file.temporary()?;
         Ok(file)
     }

@@ -61,7 +61,7 @@ pub fn stdout() -> Stdout {
 }
 
 /// Returns true once the reader of stdout has closed its end. Work that only produces output may
-/// then stop; work that decides the exit status goes on.
+/// then stop. Work that decides the exit status continues.
 pub fn reader_gone() -> bool {
     READER_GONE.load(Ordering::Relaxed)
 }

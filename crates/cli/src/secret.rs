@@ -10,8 +10,8 @@ use super::text;
 use filterblock::Error;
 use filterblock::{HashKind, HashSeed, KeyHasher, Secret};
 
-/// The most bytes that are read from a secret file: more than any secret with white space around
-/// it. A large file given by mistake is not read to its end.
+/// The maximum number of bytes that are read from a secret file: more than any secret with white
+/// space around it. A large file given by mistake is not read to its end.
 const MAX_FILE_LEN_BYTES: u64 = 1 << 10;
 
 /// The option for the secret file.

@@ -15,7 +15,7 @@ use super::output::{self, message};
 use super::secret::SecretArguments;
 use super::{progress, text};
 
-/// The most false negatives that are listed. Further ones are only counted.
+/// The maximum number of false negatives that are listed. All others are only counted.
 const NAMED_MAX: u64 = 10;
 
 const EXAMPLES: &str = "\

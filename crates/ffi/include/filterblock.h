@@ -160,7 +160,7 @@ typedef uint32_t filterblock_code;
 #endif // __cplusplus
 
 /**
- * What a filter says about a key. Only `FILTERBLOCK_ANSWER_NO` allows to skip the SST.
+ * What a filter says about a key. Skip the SST only after `FILTERBLOCK_ANSWER_NO`.
  */
 enum filterblock_answer
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -576,7 +576,7 @@ void filterblock_builder_clear(struct filterblock_builder *builder);
  * `filterblock_builder_clear`.
  *
  * Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no
- * filter. Errors are `INVALID` if the keys do not fit in memory or no filter of so many keys has
+ * filter. Errors are `INVALID` if the keys do not fit in memory or no filter of that many keys has
  * the false-positive rate, `SELF_CHECK_FAILED`, and `NULL_ARGUMENT` if a key could not be added.
  */
 struct filterblock_bytes *filterblock_builder_finish(struct filterblock_builder *builder,
@@ -842,7 +842,7 @@ bool filterblock_code_is_unsupported(uint32_t code);
  * filters and within 1 % for the other kinds of a few thousand keys or more.
  *
  * Returns `INVALID` if there are no keys or more than 2^56, if the text is not a spec, or if no
- * filter of so many keys has the FPR.
+ * filter of that many keys has the FPR.
  */
 filterblock_code filterblock_plan(const char *spec,
                                   uint64_t num_keys,

@@ -8,7 +8,7 @@ use filterblock::Answer;
 use crate::border;
 use crate::raw;
 
-/// What a filter says about a key. Only `FILTERBLOCK_ANSWER_NO` allows to skip the SST.
+/// What a filter says about a key. Skip the SST only after `FILTERBLOCK_ANSWER_NO`.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerCode {

@@ -341,7 +341,7 @@ pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
 /// `filterblock_builder_clear`.
 ///
 /// Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no
-/// filter. Errors are `INVALID` if the keys do not fit in memory or no filter of so many keys has
+/// filter. Errors are `INVALID` if the keys do not fit in memory or no filter of that many keys has
 /// the false-positive rate, `SELF_CHECK_FAILED`, and `NULL_ARGUMENT` if a key could not be added.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish(
@@ -374,6 +374,6 @@ unsafe fn finish_with(
     finish: fn(FilterBuilder) -> filterblock::Result<Vec<u8>>,
     error: *mut ErrorInfo,
 ) -> Option<Box<Bytes>> {
-    // SAFETY: as for this function.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { border::report(error, || builder.ok_or(Failure::Null("builder"))?.finish(finish)) }.ok()
 }

@@ -100,7 +100,7 @@ impl ExpectedInfo {
     /// Opens a block that meets the expectations.
     ///
     /// # Safety
-    /// As for [`read`](Self::read).
+    /// The caller must uphold the contract of [`read`](Self::read).
     pub(crate) unsafe fn open(&self, data: SharedBytes, verify: u32) -> Result<FilterBlock<SharedBytes>, Failure> {
         let verify = match verify {
             FILTERBLOCK_VERIFY_AT_OPEN => Verify::AtOpen,
@@ -108,7 +108,7 @@ impl ExpectedInfo {
             _ => return Err(Failure::Invalid("verify is not a FILTERBLOCK_VERIFY_... value; pass one of them")),
         };
         if !self.is_any_table() {
-            // SAFETY: as for this function.
+            // SAFETY: the caller upholds the contract of this function.
             return Ok(FilterBlock::open(data, &unsafe { self.read() }?, verify)?);
         }
         let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(self.offset))?;
@@ -121,7 +121,7 @@ impl ExpectedInfo {
         {
             (own.flags, own.checksum) = (own.flags | FILTERBLOCK_EXPECT_CHECKSUM, checksum);
         }
-        // SAFETY: as for this function.
+        // SAFETY: the caller upholds the contract of this function.
         Ok(block.unlock_expecting(&unsafe { own.read() }?)?)
     }
 }

@@ -112,7 +112,7 @@ unsafe fn open(
     verify: u32,
     bytes: impl FnOnce() -> Result<SharedBytes, Failure>,
 ) -> *mut Filter {
-    // SAFETY: as for this function.
+    // SAFETY: the caller upholds the contract of this function.
     let opened = unsafe {
         border::report(error, || {
             let expected = expected.ok_or(Failure::Null("expected"))?;

@@ -72,7 +72,7 @@ unsafe fn with_secret(
     (secret, secret_len): (*const c_void, usize),
     error: *mut ErrorInfo,
 ) -> Option<Box<Hasher>> {
-    // SAFETY: as for this function.
+    // SAFETY: the caller upholds the contract of this function.
     let made = unsafe {
         border::report(error, || {
             let bytes = raw::bytes(secret, secret_len).ok_or(Failure::Null("secret"))?;

@@ -66,7 +66,7 @@ pub struct PlanInfo {
 /// filters and within 1 % for the other kinds of a few thousand keys or more.
 ///
 /// Returns `INVALID` if there are no keys or more than 2^56, if the text is not a spec, or if no
-/// filter of so many keys has the FPR.
+/// filter of that many keys has the FPR.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_plan(
     spec: *const c_char,

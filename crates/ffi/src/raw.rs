@@ -35,12 +35,12 @@ pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// empty range only by mistake.
 ///
 /// # Safety
-/// As for [`bytes`].
+/// The caller must uphold the contract of [`bytes`].
 pub(crate) unsafe fn range<'a>(
     (lower, lower_len): (*const c_void, usize),
     (upper, upper_len): (*const c_void, usize),
 ) -> Option<Bounds<'a>> {
-    // SAFETY: as for this function.
+    // SAFETY: the caller upholds the contract of this function.
     let (lower, upper) = unsafe { (bytes(lower, lower_len)?, bytes(upper, upper_len)?) };
     match upper {
         [] => Some((Bound::Included(lower), Bound::Unbounded)),
@@ -113,7 +113,7 @@ pub(crate) unsafe fn copy_in<T: Copy>(from: *const T, index: usize, into: &mut [
 /// `into` points to memory for at least `index + from.len()` elements, of any alignment.
 #[inline(always)]
 pub(crate) unsafe fn copy_out<T: Copy>(from: &[T], into: *mut T, index: usize) {
-    // SAFETY: as in `copy_in`.
+    // SAFETY: the argument of `copy_in` holds here, too.
     unsafe {
         let into = into.cast::<u8>().add(index * size_of::<T>());
         std::ptr::copy_nonoverlapping(from.as_ptr().cast(), into, size_of_val(from));

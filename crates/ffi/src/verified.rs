@@ -23,7 +23,7 @@ unsafe fn ask(
     ask: impl FnOnce(&VerifiedFilter<'_>) -> bool,
 ) -> AnswerCode {
     border::or(AnswerCode::Unfiltered, || {
-        // SAFETY: as for this function.
+        // SAFETY: the caller upholds the contract of this function.
         match unsafe { open(data, expected) } {
             Ok(filter) if ask(&filter) => AnswerCode::Maybe,
             Ok(_) => AnswerCode::No,
@@ -39,7 +39,7 @@ unsafe fn open<'a>(
     (data, data_len): (*const c_void, usize),
     expected: Option<&ExpectedInfo>,
 ) -> Result<VerifiedFilter<'a>, Failure> {
-    // SAFETY: as for this function.
+    // SAFETY: the caller upholds the contract of this function.
     let (bytes, expected) = unsafe {
         let bytes = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
         (bytes, expected.ok_or(Failure::Null("expected"))?.read()?)

@@ -106,7 +106,7 @@ fn builders_give_the_bytes_of_rust_by_every_way_to_add() {
         filterblock_builder_set_threads(Some(&mut builder), 2);
         let pointers: Vec<_> = keys[100..400].iter().map(|key| pointer(key)).collect();
         let lens: Vec<_> = keys[100..400].iter().map(Vec::len).collect();
-        // SAFETY: the arrays have so many elements.
+        // SAFETY: each array has the length that the call passes.
         unsafe {
             filterblock_builder_add_keys(Some(&mut builder), pointers.as_ptr(), lens.as_ptr(), 300);
             filterblock_builder_add_hashes(Some(&mut builder), hashes[400..].as_ptr(), hashes.len() - 400);

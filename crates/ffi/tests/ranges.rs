@@ -42,7 +42,7 @@ fn block(specs: (&str, Option<&str>), hasher: &Hasher) -> Vec<u8> {
     let keys: Vec<_> = (0..N).map(key).collect();
     keys[..100].iter().for_each(|key| add(&mut builder, key));
     let (pointers, lens): (Vec<_>, Vec<_>) = keys[100..].iter().map(|key| (pointer(key), key.len())).unzip();
-    // SAFETY: the arrays have so many elements.
+    // SAFETY: each array has the length that the call passes.
     unsafe { filterblock_builder_add_keys(Some(&mut builder), pointers.as_ptr(), lens.as_ptr(), lens.len()) };
     finish(&mut builder).unwrap()
 }

@@ -60,13 +60,13 @@ fn answers(set: &Set, slots: &[Slot], hashes: &[u64]) -> Vec<Vec<AnswerCode>> {
     assert_eq!(count, hashes.len());
     let single = slots.iter().zip(hashes).map(|(&slot, &hash)| filterblock_set_ask(Some(set), slot, hash)).collect();
     let mut pairs = vec![AnswerCode::No; count];
-    // SAFETY: the arrays have so many elements.
+    // SAFETY: each array has the length that the call passes.
     unsafe {
         filterblock_set_ask_pairs(Some(set), slots.as_ptr(), hashes.as_ptr(), count, pairs.as_mut_ptr());
     }
     let all = slots.iter().zip(hashes).map(|(slot, &hash)| {
         let mut answer = [AnswerCode::No];
-        // SAFETY: the arrays have so many elements.
+        // SAFETY: each array has the length that the call passes.
         unsafe { filterblock_set_ask_all(Some(set), hash, slot, 1, answer.as_mut_ptr()) };
         answer[0]
     });
@@ -101,7 +101,7 @@ fn sets_answer_like_their_filters_and_keep_them_alive() {
         }
         for count in [0, 1, 127, 128, 129, hashes.len()] {
             let mut maybe = vec![false; count];
-            // SAFETY: the arrays have so many elements.
+            // SAFETY: each array has the length that the call passes.
             let asked =
                 unsafe { filterblock_set_ask_batch(Some(&set), slot, hashes.as_ptr(), count, maybe.as_mut_ptr()) };
             assert!(asked && maybe.iter().zip(&expected).all(|(maybe, answer)| *maybe == (*answer != AnswerCode::No)));
@@ -140,7 +140,7 @@ fn sets_count_what_they_cannot_ask() {
     }
     for slot in slots {
         let mut maybe = [false; 2];
-        // SAFETY: the arrays have so many elements.
+        // SAFETY: each array has the length that the call passes.
         let asked = unsafe { filterblock_set_ask_batch(Some(&set), slot, [7, 8].as_ptr(), 2, maybe.as_mut_ptr()) };
         assert!(!asked && maybe == [true; 2]);
         filterblock_set_prefetch(Some(&set), slot, 7);

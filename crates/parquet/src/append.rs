@@ -23,7 +23,7 @@ const HEADER_LEN_BYTES: u64 = 17;
 /// The new locations of filters, by row group and leaf column.
 type Ranges = BTreeMap<(usize, usize), FilterRange>;
 
-/// What to add.
+/// The filters to add, and their options.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The leaf columns, in the order in which their filters are written.
@@ -84,7 +84,8 @@ pub struct Added {
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Changed`] if `out` has another
-/// length than the file, [`Error::Values`] if a chunk cannot be read, and [`Error::Denied`] if a filter denies a value. `out` is then useless.
+/// length than the file, [`Error::Values`] if a chunk cannot be read, and [`Error::Denied`] if a
+/// filter denies a value. `out` is then useless.
 pub fn add<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,

@@ -17,7 +17,7 @@ const OVERSIZED: usize = 4;
 /// The length of the magic. Some writers store a dictionary at offset 0 if there is none.
 const FIRST_PAGE_OFFSET: u64 = 4;
 
-/// What to check.
+/// The options of a check.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The leaf columns.
@@ -33,9 +33,9 @@ pub struct Request {
 /// The size of a filter, compared with the size that its distinct values need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// Neither of the others.
+    /// The size is neither too large nor too small.
     Right,
-    /// At least four times the needed size. A reader loads the rest for nothing.
+    /// At least four times the needed size. A reader loads the additional bytes without a gain.
     Oversized,
     /// The expected false-positive rate is too high.
     Undersized,
@@ -73,7 +73,7 @@ pub enum State {
     Damaged {
         /// The location in the footer.
         range: FilterRange,
-        /// What is wrong. [`Error::Corrupt`] has the offset.
+        /// The error. [`Error::Corrupt`] has the offset.
         error: Error,
     },
     /// The filter can be read.
@@ -94,7 +94,7 @@ pub struct CheckedChunk {
     pub is_estimate: bool,
     /// The filter.
     pub state: State,
-    /// Why the values were not looked up although the request says so.
+    /// The reason why the values were not looked up although the request says so.
     pub unread: Option<Error>,
 }
 
@@ -103,8 +103,8 @@ pub struct CheckedChunk {
 /// number of bytes of each chunk that is done.
 ///
 /// # Errors
-/// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read. Damage is no error; see
-/// [`State::Damaged`] and [`CheckedChunk::unread`].
+/// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read. Damage is not an error;
+/// see [`State::Damaged`] and [`CheckedChunk::unread`].
 ///
 /// # Examples
 /// ```no_run

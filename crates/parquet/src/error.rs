@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The most characters of a name in a message.
+/// The maximum number of characters of a name in a message.
 const SHOWN_CHARACTERS: usize = 100;
 
 /// An error of a Parquet file.
@@ -24,7 +24,7 @@ pub enum Error {
         /// The error.
         source: Box<Error>,
     },
-    /// The bytes are not those of a Parquet file, or they are damaged.
+    /// The bytes are not a Parquet file, or they are damaged.
     Corrupt {
         /// The part that is not valid.
         part: &'static str,
@@ -70,7 +70,7 @@ pub enum Error {
         what: &'static str,
         /// The value as given.
         given: String,
-        /// Why the value is refused, and which value works.
+        /// The reason why the value is refused, and a value that works.
         reason: String,
     },
     /// An error of a filter.

@@ -16,7 +16,7 @@ const CLEAR: f64 = 31.0 / 32.0;
 const MAX_BLOCKS: usize = (128 << 20) / 32;
 /// The number of hashes that are kept: 96 MiB.
 const MAX_HASHES: usize = 12 << 20;
-/// How long the filters are.
+/// The budget that determines the length of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
     /// The false-positive rate, above 0 and below 1.
@@ -55,7 +55,8 @@ impl Sizing {
         }
     }
 
-    /// Returns the number of blocks for so many distinct values: at least 1, at most 128 MiB.
+    /// Returns the number of blocks of a filter for `distinct` distinct values: at least 1, and at
+    /// most 128 MiB of blocks.
     #[must_use]
     pub fn num_blocks(&self, distinct: u64) -> usize {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number out of range is clamped")]
@@ -88,7 +89,7 @@ fn fpr_at(load: f64) -> f64 {
     rate.clamp(0.0, 1.0)
 }
 
-/// Returns the load of a block at which the rate is reached.
+/// Returns the number of values per block at which the FPR is `rate`.
 fn values_per_block(rate: f64) -> f64 {
     let (mut low, mut high) = (1e-6, 1e4);
     for _ in 0..80 {
@@ -114,8 +115,9 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 ///
 /// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than 9 Mi are
 /// distinct, they go into a filter for the largest possible number of values. That filter is folded
-/// at the end, and its number of values is estimated from its bits. With so many values, the error
-/// is below 0.1 %. A sketch such as `HyperLogLog` was rejected: it counts worse, and makes no filter.
+/// at the end, and its number of values is estimated from its bits. With more than 9 Mi values, the
+/// error is below 0.1 %. A sketch such as `HyperLogLog` was rejected: it counts worse, and makes no
+/// filter.
 #[derive(Debug)]
 pub struct Collector {
     hashes: Vec<u64>,
@@ -143,7 +145,7 @@ impl Collector {
         Self::with_max_hashes(sizing, most, MAX_HASHES)
     }
 
-    /// As [`Self::new`], with another number of hashes that are kept, so that tests reach it.
+    /// Like [`Self::new`], but with another maximum number of kept hashes, so that tests exceed it.
     #[must_use]
     pub fn with_max_hashes(sizing: Sizing, most: u64, max_hashes: usize) -> Self {
         Self { hashes: Vec::new(), max_hashes, large: None, sizing, most }
@@ -231,7 +233,7 @@ impl Filter {
     }
 }
 
-/// Returns how many of `hashes` the filter denies.
+/// Returns the number of `hashes` that the filter denies.
 #[must_use]
 pub fn denied(filter: &ParquetBloom<'_>, hashes: &[u64]) -> u64 {
     filter.num_denied(hashes) as u64

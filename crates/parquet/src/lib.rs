@@ -3,7 +3,7 @@
 //!
 //! [`append::add`] keeps the first bytes of a file as they are. The filters and a new footer follow
 //! them. [`index`] keeps the filters of thousands of files in one file, which answers for all of
-//! them by one read.
+//! these files with one read.
 
 #[cfg(feature = "values")]
 pub mod append;

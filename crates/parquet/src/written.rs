@@ -121,7 +121,7 @@ pub enum Encoding {
     PlainFloat(usize),
     /// The given bytes are text, which is parsed as a value of this type.
     Typed(ValueType),
-    /// As `Typed`, for a column whose values all have this number of bytes.
+    /// Like `Typed`, for a column whose values all have this number of bytes.
     Sized(ValueType, usize),
 }
 
@@ -137,7 +137,8 @@ pub struct ColumnType<'a> {
 }
 
 impl ColumnType<'_> {
-    /// Returns how written keys become stored values. `hex` is --hex, and `given` is --type.
+    /// Returns the rule by which written keys become stored values. `hex` is --hex, and `given` is
+    /// --type.
     ///
     /// # Errors
     /// Returns a message if the type of --type does not fit the column, or if text does not

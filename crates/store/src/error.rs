@@ -50,7 +50,7 @@ pub enum Error {
     InvalidArgument {
         /// The argument.
         what: &'static str,
-        /// Why the value is refused, and which value works.
+        /// The reason why the value is refused, and a value that works.
         reason: String,
     },
     /// A key is longer than the store accepts.
@@ -183,7 +183,8 @@ fn next_step(kind: std::io::ErrorKind) -> &'static str {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // A message that contains "; " names its next step itself, as those of this crate do.
+            // A message of this crate contains "; " and the next step, so it needs no further
+            // advice.
             Self::Io(error) if error.get_ref().is_some_and(|own| own.to_string().contains("; ")) => {
                 write!(f, "{error}")
             }

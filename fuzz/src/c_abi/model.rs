@@ -1,4 +1,4 @@
-//! What the target `c_abi` knows about the filters that it built, and arguments for calls.
+//! A model of the filters that the target `c_abi` built, and arguments for calls.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;

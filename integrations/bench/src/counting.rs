@@ -1,4 +1,4 @@
-//! Counts of what the filters of an engine take and answer, whatever the filter.
+//! Counts the sizes and the answers of an engine's filters. It works with every filter.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -13,14 +13,14 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Counts a filter that was built of so many keys, and returns it.
+    /// Counts a filter that was built for `keys` keys, and returns the filter.
     pub fn built(&self, keys: usize, filter: Vec<u8>) -> Vec<u8> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         built.push((keys as u64, filter.len() as u64));
         filter
     }
 
-    /// Counts the answer of a filter, and returns it.
+    /// Counts the answer of a filter, and returns the answer.
     pub fn answered(&self, may_contain: bool) -> bool {
         self.asked.fetch_add(1, Relaxed);
         self.passed.fetch_add(u64::from(may_contain), Relaxed);

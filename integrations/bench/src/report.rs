@@ -28,7 +28,7 @@ pub fn markdown(rows: &[Row]) -> String {
         let Some(first) = engine.first() else { continue };
         let lost: u64 = engine.iter().map(|row| row.false_negatives).sum();
         text +=
-            &format!("**{} {}**: {lost} of all present keys were not found.\n\n{HEAD}", first.engine, first.version);
+            &format!("**{} {}**: {lost} present keys were not found.\n\n{HEAD}", first.engine, first.version);
         engine.iter().for_each(|row| text += &line(row));
         text += "\n";
     }
@@ -117,10 +117,10 @@ mod tests {
             Row { engine: "redb".into(), version: "4.6.0".into(), filter: "none".into(), filter_bytes: 0, ..row() };
         let text = markdown(&[row(), Row { false_negatives: 3, ..row() }, redb]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "**SlateDB 0.18.0**: 3 of all present keys were not found.");
+        assert_eq!(lines[0], "**SlateDB 0.18.0**: 3 present keys were not found.");
         let expected = "| 5 | 1 M | `bumped-ribbon:8` | 8.03 | 0.39 % | – | 432 ns | 12.35 µs | 1.50 µs | 2.50 s |";
         assert_eq!((lines[4], lines[5], lines[6]), (expected, expected, ""));
-        assert_eq!(lines[7], "**redb 4.6.0**: 0 of all present keys were not found.");
+        assert_eq!(lines[7], "**redb 4.6.0**: 0 present keys were not found.");
         assert!(lines[11].starts_with("| 5 | 1 M | none | 0 | "));
     }
 

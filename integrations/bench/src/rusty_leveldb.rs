@@ -134,7 +134,7 @@ fn compact(contender: &Contender) -> f64 {
     elapsed.as_secs_f64() * 1e3
 }
 
-/// What a pass over all keys found.
+/// The counts of a pass over all keys.
 struct Checked {
     /// Present keys that were not found.
     lost: u64,

@@ -11,9 +11,10 @@ pub struct Times {
     pub p99_ns: f64,
 }
 
-/// Calls `get` for each of `keys`, first in one go and then timed one by one.
+/// Calls `get` for each of `keys` twice: first with one measurement of all calls, then with one of
+/// each call.
 ///
-/// Both passes ask all keys, so the caches are as warm in both.
+/// Both passes ask for all keys, so the caches are equally warm.
 pub fn times<K>(keys: &[K], mut get: impl FnMut(&K)) -> Times {
     let start = Instant::now();
     keys.iter().for_each(&mut get);

@@ -148,7 +148,7 @@ fn compact(runtime: &Runtime, contender: &Contender) -> f64 {
     elapsed.as_secs_f64() * 1e3
 }
 
-/// What a pass over all keys found.
+/// The counts of a pass over all keys.
 struct Checked {
     /// Present keys that were not found.
     lost: u64,

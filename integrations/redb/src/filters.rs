@@ -17,7 +17,7 @@ const SEAL_AT: usize = 1 << 16;
 /// Any fixed seed: a saved filter names it.
 const SEED: HashSeed = HashSeed(0x7265_6462);
 
-/// Where the filter of a [`FilteredDb`](crate::FilteredDb) comes from.
+/// The source of the filter of a [`FilteredDb`](crate::FilteredDb).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Opened {

@@ -158,7 +158,7 @@ impl FilteredDb {
         self.filters.may_contain(key)
     }
 
-    /// Returns where the present filter comes from.
+    /// Returns the source of the present filter.
     #[must_use]
     pub fn opened(&self) -> &Opened {
         self.filters.opened()

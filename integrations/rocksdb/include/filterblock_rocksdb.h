@@ -457,7 +457,16 @@ inline engine::Status NewFilterPolicy(const Options& options,
   };
   for (const std::string* spec : {&options.upper, &options.lower, &options.bottommost}) {
     const bool is_optional = spec == &options.bottommost && spec->empty();
-    if (!is_optional && *spec != "none" && builder_of(*spec) == nullptr) {
+    if (is_optional || *spec == "none") {
+      continue;
+    }
+    const auto builder = builder_of(*spec);
+    // A range filter cannot be built from hashes, so it is refused here and not at each flush.
+    if (builder != nullptr) {
+      filterblock_builder_add_hash(builder.get(), 1);
+    }
+    if (builder == nullptr ||
+        internal::Handle<filterblock_bytes>(filterblock_builder_finish(builder.get(), &error)) == nullptr) {
       return internal::Invalid("filterblock: spec", error);
     }
   }

@@ -12,7 +12,7 @@ use librocksdb_sys::rocksdb_block_based_table_options_t;
 /// The longest message of an error, with the zero byte at its end.
 const MESSAGE_LEN: usize = 1024;
 
-/// Which filter each SST gets, and how keys are hashed. A spec is text such as `blocked-bloom:10`
+/// The filter of each SST, and the hash function of keys. A spec is text such as `blocked-bloom:10`
 /// (bits per key) or `bumped-ribbon:fpr=0.01`. The spec `none` makes no filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -50,7 +50,7 @@ impl Default for Settings {
     }
 }
 
-/// What a policy did.
+/// The counts of a policy.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -60,7 +60,8 @@ pub struct Counts {
     pub filters_failed: u64,
     /// Filters that were opened.
     pub filters_opened: u64,
-    /// Filters that are damaged. They answer "maybe" to every key, as do those of the next three.
+    /// Filters that are damaged. They answer "maybe" to every key. So do the filters that the next
+    /// three fields count.
     pub filters_damaged: u64,
     /// Filters of a newer format.
     pub filters_of_newer_version: u64,
@@ -75,14 +76,14 @@ pub struct Counts {
 /// The counters of a policy. They stay valid after the database is closed.
 pub struct Counters(*mut c_void);
 
-// SAFETY: the handle is a pointer to a shared pointer that nobody changes. The counters behind it
+// SAFETY: the handle is a pointer to a shared pointer that does not change. The counters behind it
 // are atomic, and a mutex guards the message.
 unsafe impl Send for Counters {}
-// SAFETY: as above.
+// SAFETY: the argument for `Send` holds for shared references, too.
 unsafe impl Sync for Counters {}
 
 impl Counters {
-    /// Returns what the policy did so far.
+    /// Returns the counts of the policy so far.
     #[must_use]
     pub fn read(&self) -> Counts {
         let mut counts = Counts::default();

@@ -247,6 +247,7 @@ void InvalidOptionsAreRefused() {
   };
   CHECK(is_refused(Ours::OfSpec("blom:10")));
   CHECK(is_refused(Ours::OfSpec("")));
+  CHECK(is_refused(Ours::OfSpec("grafite:9")));  // it needs the bytes of keys
   filterblock_rocksdb::Options options;
   options.bottommost = "bloom:0";
   CHECK(is_refused(options));

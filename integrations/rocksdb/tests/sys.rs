@@ -17,7 +17,7 @@ fn key(number: u64) -> String {
     format!("key-{number:08}")
 }
 
-/// How the filters of a database lie.
+/// The layout of the filters of a database.
 #[derive(Clone, Copy)]
 struct Layout {
     partitioned: bool,

@@ -15,7 +15,7 @@ pub(crate) struct Builder {
     hashes: Vec<KeyHash>,
     /// The keys come in ascending order, so equal prefixes come in a row.
     last_prefix: Option<KeyHash>,
-    /// Why hashes are missing. A filter of the other hashes would deny the missing keys.
+    /// The reason why hashes are missing. A filter of the other hashes would deny the missing keys.
     incomplete: Option<filterblock::Error>,
 }
 

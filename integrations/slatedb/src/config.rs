@@ -10,7 +10,8 @@ use slatedb::{PrefixExtractor, PrefixTarget};
 use crate::counters::Counters;
 
 /// Every filter block of this crate has this table id, because SlateDB does not tell a policy which
-/// SST it builds or decodes a filter for. The id tells the blocks from those of other programs.
+/// SST it builds or decodes a filter for. The id distinguishes the blocks from blocks of other
+/// programs.
 pub(crate) const TABLE_ID: [u8; 16] = *b"SlateDB SST file";
 
 /// The table id of range filters, so that none is taken for a filter of keys.
@@ -79,7 +80,7 @@ impl Config {
         self.prefixes.as_ref().is_none_or(|prefixes| prefixes.whole_keys_too)
     }
 
-    /// Returns what a filter of this policy must be.
+    /// Returns the expectations that a filter of this policy must meet.
     pub(crate) fn expected(&self) -> Expected<'_> {
         if self.ranges.is_some() {
             // A range filter of no keys would deny every range.

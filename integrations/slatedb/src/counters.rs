@@ -1,4 +1,4 @@
-//! Counts of what happened to filters.
+//! Counts of filters and of their answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -90,9 +90,9 @@ impl Filters {
         Ok(self)
     }
 
-    /// Adds a range filter to every SST, so that `scan` of a short range can skip SSTs without a key in
-    /// the range. It is a filter of its own beside the filter of keys: SSTs without it are read, and
-    /// gets go on as before.
+    /// Adds a range filter to every SST, so that `scan` of a short range can skip SSTs without a
+    /// key in the range. It is a filter of its own beside the filter of keys: SSTs without it are
+    /// read, and gets continue as before.
     ///
     /// `spec` states the length of the ranges and the FPR: `grafite:L=16:fpr=0.01` takes 12.7 bits per
     /// key, `grafite:L=1024:fpr=0.01` 18.7. Longer ranges have a higher FPR, in proportion to their
@@ -167,7 +167,7 @@ impl Filters {
         self.ranges.is_some()
     }
 
-    /// Returns what happened so far to the filters of all lists of this object and of its clones.
+    /// Returns the counts so far for the filters of all lists of this object and of its clones.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.config.counters.snapshot()

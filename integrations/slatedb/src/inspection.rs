@@ -50,8 +50,8 @@ impl Inspection {
 }
 
 impl Filters {
-    /// Reads the filter block of every SST in the latest manifest, and returns what they hold. It
-    /// writes nothing, and other processes may use the database meanwhile.
+    /// Reads the filter block of every SST in the latest manifest, and returns the content of these
+    /// blocks. It writes nothing, and other processes may use the database meanwhile.
     ///
     /// This finds SSTs that a writer or compactor wrote with another list of policies, **after** they
     /// did so. It cannot find a running process with another list that has not yet written an SST. It
@@ -117,7 +117,7 @@ impl Filters {
     }
 }
 
-/// Returns what SlateDB decoded for one policy, from the counts before and after.
+/// Returns the filter that SlateDB decoded for one policy, from the counts before and after.
 fn found(decoded: &Result<(), String>, sst: &SsTableHandle, before: Counts, after: Counts) -> SstFilter {
     match decoded {
         Err(error) => SstFilter::Unreadable(error.clone()),

@@ -25,7 +25,7 @@ impl Policy {
         Self { name: config.name(), config: Arc::new(config), planned }
     }
 
-    /// Plans the filter block of so many keys. Returns its length in bytes.
+    /// Plans the filter block of `num_keys` keys. Returns its length in bytes.
     fn plan(&self, num_keys: u64) -> u64 {
         let spec = (self.config.choice)(num_keys).unwrap_or(FilterSpec::FULL);
         let (payload, record) =

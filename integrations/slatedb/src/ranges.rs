@@ -20,8 +20,8 @@ pub(crate) struct RangeBuilder {
 impl RangeBuilder {
     pub(crate) fn new(config: Arc<Config>, spec: FilterSpec) -> Self {
         let builder = |spec| FilterBuilder::new(spec, &config.hasher).with_table_id(RANGES_TABLE_ID);
-        // A filter that denies nothing, until there is a better one. Empty bytes are no filter block,
-        // so they deny nothing, too.
+        // A filter that denies nothing, until there is a better one. Empty bytes are not a filter
+        // block, so they deny nothing, too.
         let always_maybe = builder(FilterSpec::FULL).finish_with(&[KeyHash::from_raw(0)]).unwrap_or_default();
         let built = Opened::open(&always_maybe, &config).1;
         Self { keys: Some(builder(spec)), built, config }

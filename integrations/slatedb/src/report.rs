@@ -1,4 +1,4 @@
-//! What an inspection finds out about one SST.
+//! The report of the inspection of one SST.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ pub struct SstReport {
     pub num_rows: Option<u64>,
     /// The length of the filter block in bytes, with the filters of all policies.
     pub filter_len_bytes: u64,
-    /// What the filter block holds for keys and prefixes.
+    /// The part of the filter block for keys and prefixes.
     pub filter: SstFilter,
-    /// What the filter block holds for ranges. `None` without
+    /// The part of the filter block for ranges. `None` without
     /// [`Filters::with_ranges`](crate::Filters::with_ranges).
     pub ranges: Option<SstFilter>,
 }
 
-/// What the filter block of an SST holds.
+/// The content of a filter block of an SST.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SstFilter {

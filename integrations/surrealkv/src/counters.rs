@@ -35,7 +35,7 @@ pub struct Counts {
     /// Filters that could not be built, mostly for lack of memory. In their place stands the
     /// always-maybe filter.
     pub failed_builds: u64,
-    /// Queries that were answered "maybe", because the bytes are damaged or are no filter block.
+    /// Queries that were answered "maybe", because the bytes are damaged or are not a filter block.
     pub damaged: u64,
     /// Queries that were answered "maybe", because a newer version of filterblock wrote the filter.
     pub unsupported: u64,

@@ -23,7 +23,8 @@
 //! SurrealKV verifies the CRC-32 of a filter partition when it reads the partition into its block
 //! cache. A damaged partition never reaches the policy: SurrealKV answers "maybe" and logs a
 //! warning. The policy therefore opens the bytes at each query without reading all of them
-//! ([`VerifiedFilter`](filterblock::VerifiedFilter)), and verifies only the trailer, which also identifies the hasher.
+//! ([`VerifiedFilter`](filterblock::VerifiedFilter)), and verifies only the trailer, which also
+//! identifies the hasher.
 //!
 //! SurrealKV does not tell the policy which SST file a filter belongs to. A sound filter of another
 //! SST file cannot be detected and denies keys.
@@ -69,13 +70,16 @@ impl Policy {
     /// files answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
-    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys.
+    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys, and [`Error::Invalid`] if the
+    /// kind cannot be built from hashes.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let plan = Plan::new(spec, USUAL_KEYS)?;
         let usual_len_bytes = layout::block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes())
             .ok_or(Error::TooLarge { what: "a filter" })?;
         let always_maybe = FilterBuilder::new("full".parse()?, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
+        // A range filter needs the bytes of keys, and SurrealKV gives hashes.
+        FilterBuilder::new(spec, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Relaxed);
         Ok(Self { spec, hasher, always_maybe, usual_len_bytes, counters: Counters::default(), number })
@@ -108,7 +112,7 @@ impl FilterPolicy for Policy {
     }
 
     fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
-        // A partition holds at least one key, so a filter of no keys is the wrong one.
+        // A partition holds at least one key, so a filter of no keys belongs to another partition.
         let expected = Expected::of_any_table(&self.hasher).with_num_entries(u64::MAX);
         match memo::ask(filter, self.number, &expected, self.hasher.of(key)) {
             Ok(answer) => answer,

@@ -9,8 +9,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use filterblock::{Error, Expected, KeyHash, Result, VerifiedFilter, VerifiedTrailer, layout};
 
-/// The most trailers that a thread keeps. A filter partition of 16 KiB has about 18,000 keys, so
-/// they cover the partitions of 19 million keys.
+/// The maximum number of trailers that a thread keeps. A filter partition of 16 KiB has about
+/// 18,000 keys, so they cover the partitions of 19 million keys.
 const MOST: usize = 1024;
 
 /// Maps the checksum of a trailer to the trailer and to the number of the policy that accepted it. A

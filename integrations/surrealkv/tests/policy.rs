@@ -121,6 +121,12 @@ fn damage_of_the_payload_is_left_to_surrealkv() {
 }
 
 #[test]
+fn kinds_that_need_the_bytes_of_keys_are_refused() {
+    let error = Policy::new("grafite:9".parse().unwrap(), HashSeed(42)).unwrap_err();
+    assert!(error.to_string().contains("bytes of its keys"), "{error}");
+}
+
+#[test]
 fn wrong_filters_that_their_trailer_tells_are_refused() {
     let (ours, keys) = (policy("bloom:10"), keys(100));
     let counters = ours.counters();

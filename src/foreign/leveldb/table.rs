@@ -308,9 +308,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.filter.is_some() && matches!(self.policy, Policy::Native(_))
     }
 
-    /// Returns the number of filters that hold keys, and how many of them queries cannot use: they
-    /// are damaged, or keys were hashed by another hasher. The bytes do not tell which. This reads
-    /// all filters.
+    /// Returns the number of filters that hold keys, and the number of unusable filters among them.
+    /// An unusable filter is damaged, or its keys were hashed by another hasher; the bytes do not
+    /// show which of the two. The method reads all filters.
     #[must_use]
     pub fn count_unusable_filters(&self) -> (u64, u64) {
         let Some(block) = self.known_filter_block() else { return (0, 0) };

@@ -57,7 +57,7 @@ kernels! {
         }
     }
 
-    /// Returns how many of the hashes have a bit that is clear.
+    /// Returns the number of hashes of which a bit is clear.
     fn num_denied(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) -> usize {
         hashes.iter().filter(|&&hash| !all_set(simd, blocks, hash)).count()
     }
@@ -84,7 +84,7 @@ fn all_set(simd: impl Simd, blocks: &[[u8; BLOCK_LEN_BYTES]], hash: u64) -> bool
 /// A split-block Bloom filter, read in place.
 #[derive(Debug, Clone, Copy)]
 pub struct ParquetBloom<'a> {
-    /// Empty if every value must pass.
+    /// The blocks of the filter. Without blocks, every answer is "maybe".
     blocks: &'a [[u8; BLOCK_LEN_BYTES]],
     len: usize,
     kernel: Kernel,
@@ -144,8 +144,8 @@ impl<'a> ParquetBloom<'a> {
         self.kernel.may_contain(self.blocks, hash)
     }
 
-    /// Returns how many values with these [`hash`](Self::hash)es the chunk does not contain. It is
-    /// the check of a new filter: a filter denies none of its own values.
+    /// Returns the number of values with these [`hash`](Self::hash)es that the chunk does not
+    /// contain. It is the check of a new filter: a filter denies none of its own values.
     #[must_use]
     pub fn num_denied(&self, hashes: &[u64]) -> usize {
         self.kernel.num_denied(self.blocks, hashes)
@@ -214,10 +214,10 @@ impl ParquetBloomBuilder {
 
     /// Starts a filter for `num_values` distinct values with a false-positive rate of about `rate`.
     /// Its length is rounded up to a power of two, 32 bytes to 128 MiB. If the values need more
-    /// than 128 MiB, the rate is higher.
+    /// than 128 MiB, the FPR is higher.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless the rate is above 0 and below 1.
+    /// Returns [`Error::Invalid`] unless `rate` is above 0 and below 1.
     pub fn for_values(num_values: u64, rate: f64) -> Result<Self> {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"));
@@ -242,8 +242,8 @@ impl ParquetBloomBuilder {
         self.add_hashes(&[hash]);
     }
 
-    /// Adds the values with these [`ParquetBloom::hash`]es. Many hashes at once take a third of the
-    /// time.
+    /// Adds the values with these [`ParquetBloom::hash`]es. One call with many hashes takes a third
+    /// of the time of one call per hash.
     pub fn add_hashes(&mut self, hashes: &[u64]) {
         Kernel::new(Isa::detect()).set(self.bits.as_chunks_mut().0, hashes);
     }
@@ -256,7 +256,7 @@ impl ParquetBloomBuilder {
 
     /// Halves the filter repeatedly, as long as its estimated false-positive rate stays at most
     /// `rate`. A filter with an odd number of blocks cannot be halved. The estimate takes all
-    /// blocks as equally full. At small rates the true rate is somewhat higher, because some blocks
+    /// blocks as equally full. At a low FPR the true FPR is somewhat higher, because some blocks
     /// are fuller than others.
     ///
     /// Halving joins neighbouring blocks, because the block number is the high half of the hash
@@ -273,11 +273,12 @@ impl ParquetBloomBuilder {
         self.join(1 << halvings);
     }
 
-    /// Folds the filter to `num_blocks` blocks: the filter that a builder of so many blocks would
-    /// have made. It needs no further memory.
+    /// Folds the filter to `num_blocks` blocks: the filter that a builder of `num_blocks` blocks
+    /// would have made. It needs no further memory.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the present number of blocks is no multiple of `num_blocks`.
+    /// Returns [`Error::Invalid`] if the present number of blocks is not a multiple of
+    /// `num_blocks`.
     pub fn fold_to(&mut self, num_blocks: usize) -> Result<()> {
         if num_blocks == 0 || !self.num_blocks().is_multiple_of(num_blocks) {
             let reason = format!("expected a divisor of {}; fold by a power of two", self.num_blocks());

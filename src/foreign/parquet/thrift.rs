@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the type and the number of a list's elements, which follow. It does not check that
-    /// so many elements fit in the bytes left.
+    /// this number of elements fits in the remaining bytes.
     ///
     /// # Errors
     /// Returns `Corrupt` at the end of the bytes, and for an unknown type.

@@ -139,7 +139,7 @@ fn clamped(bits_per_key: f64) -> Option<f64> {
     }
 }
 
-/// Returns the bits per key in thousandths, rounded. The constant is that of RocksDB, with its last
+/// Returns the bits per key in thousandths, rounded. RocksDB uses the same constant, with its last
 /// digit.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1,000 to 100,000")]
 fn millibits(bits_per_key: f64) -> u32 {

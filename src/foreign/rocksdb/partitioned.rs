@@ -60,9 +60,10 @@ impl PartitionIndex {
         self.len
     }
 
-    /// Returns whether the filters may contain `entry`, a key or a prefix, by the rules of `policy`.
-    /// `key` selects the partition. For a key after the last partition, the last partition answers, because the
-    /// prefix may be in it. Without partitions the answer is "maybe".
+    /// Returns whether the filters may contain `entry`, a key or a prefix, by the rules of
+    /// `policy`. `key` selects the partition. For a key after the last partition, the last
+    /// partition answers, because the prefix may be in it. Without partitions the answer is
+    /// "maybe".
     pub(super) fn may_contain(&self, policy: &Policy, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
         self.ask(policy, file, entry, key).unwrap_or(true)
     }

@@ -191,8 +191,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         if let Policy::Native(Some(native)) = &self.policy { Some(native.hash()) } else { None }
     }
 
-    /// Gives the secret of the filter blocks of this crate. Before, they answer "maybe" to every key
-    /// if their keys were hashed with a secret.
+    /// Sets the secret of the filter blocks of this crate. Without the secret, a filter block whose
+    /// keys were hashed with one answers "maybe" to every key.
     ///
     /// # Errors
     /// Returns an error if the secret is wrong, or if the filters of the table take no secret.

@@ -2,7 +2,7 @@
 //!
 //! A key is an edge between its three slots. If only one key uses a slot, the slot can be set last,
 //! so that the three slots XOR to the key's fingerprint. So the builder removes such a key, which
-//! may leave another slot with a single key, and goes on until no key is left. Then it sets the
+//! may leave another slot with a single key, and continues until no key is left. Then it sets the
 //! slots in reverse order. The keys come sorted, so the slots of successive keys lie in three
 //! neighbouring segments, and no sort is needed.
 //!
@@ -105,8 +105,8 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
     Ok(None)
 }
 
-/// The most keys that a slot may have, one less than a power of two. More keys come from crowded
-/// hashes, for which another seed fails too.
+/// The maximum number of keys that a slot may have, one less than a power of two. More keys come
+/// from crowded hashes, for which another seed fails too.
 const MAX_COUNT: u8 = 63;
 /// Spare elements at the end of [`Peeling::order`]. One step writes at most two slots beyond the
 /// slots found so far.

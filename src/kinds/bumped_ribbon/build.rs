@@ -50,19 +50,19 @@ const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
 /// The maximum number of tries for fewer keys than [`NEAR_BORDER_KEYS`].
 const NEAR_BORDER_TRIES: usize = 4;
 /// The tries end when there is at most one spare slot per this number of keys. With 4,096 keys, one
-/// try in three reaches that; with 8,000 keys, nearly every try does.
+/// try in three reaches this limit; with 8,000 keys, nearly every try reaches it.
 pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
 /// The same limit from [`NEAR_BORDER_KEYS`] on, where 97 of 100 first tries reach it. A limit of
 /// 160 would make a build 10 % slower.
 const MORE_KEYS_A_SPARE_SLOT: usize = 128;
-/// If a try has more spare slots than this, the tries end. Random hashes never have so many spare
-/// slots, and other hashes have them with any number of blocks.
+/// The tries end if a try has more than one spare slot per this number of keys. A try with random
+/// hashes never exceeds this limit. Hashes that exceed it do so with every number of blocks.
 const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// Up to this number of keys there is only one try. A single system takes 1 % more slots than keys
 /// here, which is within 0.14 % of what layers take.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
-/// Each bumped key costs a mispredicted branch, so the density is as high as the space allows. With
-/// fewer than [`MANY_KEYS`] keys, 3.2 % are bumped.
+/// A layer has as many slots as the space allows, because each bumped key costs a mispredicted
+/// branch. With fewer than [`MANY_KEYS`] keys, 3.2 % are bumped.
 const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
 /// From [`MANY_KEYS`] on, 4.1 % are bumped, which keeps the filter within 0.5 % of the FPR lower
 /// bound.
@@ -80,7 +80,7 @@ pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
 const NEARLY_WHOLE_PER_MILLE: u32 = 15;
 /// The number of seeds to try before a slot is added.
 const SEEDS: u8 = 8;
-/// The most spare slots that a shape can express. This is more than was ever needed.
+/// The maximum number of spare slots that a shape can express. This is more than was ever needed.
 const MAX_SPARE: usize = 255;
 
 /// Builds the filter over distinct, sorted hashes. The function leaves the hashes in another order.
@@ -367,8 +367,8 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     Ok(groups)
 }
 
-/// Builds one layer. It moves the bumped keys behind the other keys, replaces their hashes by those
-/// for the next layer, and sorts them. Returns the position of the first bumped key.
+/// Builds one layer. It moves the bumped keys behind the other keys, replaces their hashes by the
+/// hashes for the next layer, and sorts them. Returns the position of the first bumped key.
 #[expect(clippy::indexing_slicing, reason = "the vector has two bits for every bucket")]
 fn build_layer(
     (columns, density): (Columns, Density),

@@ -35,7 +35,7 @@ pub(crate) struct Flat {
 
 const _: () = assert!(size_of::<Option<Flat>>() == 16);
 
-/// Which blocks a query reads. Each form has a kernel of its own.
+/// The blocks that a query reads. Each variant has a kernel of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Eight columns: a block is a cache line.

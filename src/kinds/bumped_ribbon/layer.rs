@@ -36,7 +36,7 @@ impl Columns {
         (self.all as usize).saturating_sub(group * GROUP_COLUMNS as usize).min(GROUP_COLUMNS as usize)
     }
 
-    /// Returns how many of `blocks` blocks have one column less.
+    /// Returns the number of blocks with one column less, of `blocks` blocks.
     pub(super) fn fewer(self, blocks: usize) -> usize {
         ((blocks as u128 * u128::from(self.fewer_share)) >> 16) as usize
     }

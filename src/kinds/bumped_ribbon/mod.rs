@@ -100,8 +100,8 @@ const MAX_COLUMNS: u32 = 32;
 const BUCKET_STARTS: usize = 128;
 /// The extra starts before the first and after the last start, which are moved to the first and
 /// last start. Fewer keys reach the slots at both ends, so without the extra starts these slots
-/// stay empty (19 of the last 64). With 4,096 keys, 0.33 % of the slots stay empty instead of 0.67
-/// %.
+/// stay empty (19 of the last 64). With 4,096 keys, the extra starts lower the share of empty slots
+/// from 0.67 % to 0.33 %.
 const LEFT: u64 = 24;
 const RIGHT: u64 = 16;
 /// `THRESHOLDS[b]`: if the two bits of a bucket are `b`, then all keys were bumped whose start is

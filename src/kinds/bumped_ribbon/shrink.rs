@@ -13,8 +13,8 @@ use crate::error::{Error, Field, Result};
 use crate::kinds::shape::{Shape, zeros};
 
 impl Geometry {
-    /// Returns the geometry of the first `columns` columns. Returns `None` if the filter has no
-    /// more columns than that, or if `columns` is 0.
+    /// Returns the geometry of the first `columns` columns. Returns `None` if the filter has at
+    /// most `columns` columns, or if `columns` is 0.
     ///
     /// If `columns` is a multiple of eight, the new payload is the beginning of this one.
     pub(in crate::kinds) fn with_columns(&self, columns: u32) -> Option<Self> {

@@ -15,8 +15,8 @@ kernels! {
     struct Solve[];
     |simd|
 
-    /// Solves the rows before the solved rows. `rows[i]` holds the coefficients of slot `i` and the
-    /// next 63 slots, or 0 if no key determines the slot.
+    /// Solves `rows`, from the last to the first, after the rows behind them. `rows[i]` holds the
+    /// coefficients of slot `i` and the next 63 slots, or 0 if no key determines the slot.
     fn solve(rows: &[Row], group: usize, state: &mut State) {
         simd.substitute(state, Steps { rows: rows.iter(), group });
     }

@@ -69,7 +69,8 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
 struct Spread {
     first: u128,
     last: u128,
-    /// For each number of bits, the neighbours whose integers differ in exactly so many low bits.
+    /// For each number of bits, the neighbours whose integers differ in exactly that number of low
+    /// bits.
     differing_bits: [u64; 129],
 }
 
@@ -103,9 +104,10 @@ impl Spread {
         Ok((Self { first: first.unwrap_or_default(), last, differing_bits }, integers))
     }
 
-    /// Returns how many low bits to drop. Cells must tell apart 99.5 % of the neighbours that differ.
-    /// The largest such cells are the best, unless smaller ones still fit into the universe: then
-    /// one stretch holds them all, and the only wrong answers are those within a cell.
+    /// Returns the number of low bits to drop. The cells must distinguish 99.5 % of the neighbours
+    /// that differ. The largest such cells are the best, unless smaller ones still fit into the
+    /// universe: then one stretch holds them all, and the only wrong answers are those within a
+    /// cell.
     fn droppable_bits(&self, universe: u64) -> u32 {
         let enough = enough(self.differing_bits.iter().skip(1).sum());
         if enough == 0 {
@@ -140,7 +142,7 @@ pub(super) fn range_len(budget: Budget) -> u64 {
     if budget.range_len == 0 { SCAN_CELLS } else { budget.range_len }
 }
 
-/// Returns the largest universe whose codes take at most so many bits.
+/// Returns the largest universe whose codes take at most `max_len_bits` bits.
 pub(super) fn largest_universe(num_codes: u64, max_len_bits: u128) -> u64 {
     let len = |universe| len_bits(num_codes, universe, EliasFano::best_low_bits(num_codes, universe));
     let (mut low, mut high) = (1, MAX_CODES);

@@ -203,7 +203,7 @@ impl Chosen {
                 let tables = self.symbols.get(from..).unwrap_or_default();
                 for (table, value_behind) in tables.iter().zip(values.iter_mut().skip(from + 1)) {
                     let [symbols @ .., radix] = table;
-                    // A key that has ended has symbol 0, here and behind.
+                    // A key that has ended has symbol 0 at this position and at all later ones.
                     let symbol =
                         bytes.next().and_then(|&byte| symbols.get(usize::from(byte)).copied()).unwrap_or_default();
                     value = value * u128::from(*radix) + u128::from(symbol);

@@ -5,17 +5,17 @@
 //! code(x)    = (q(stretch(x)) + the low bits of x) mod universe
 //! ```
 //! `q` is pairwise independent. So a key of another stretch hits a range of `l` codes with a
-//! probability of `l / universe`, whatever the data and the queries are, and a key of the same
-//! stretch outside of the range never does. (Costa, Ferragina, Vinciguerra, "Grafite: taming
-//! adversarial queries with optimal range filters", 2024. Their stretches have the length of the
-//! universe. With a power of two, a shift replaces a division of 128 bits.)
+//! probability of `l / universe`, for any data and queries, and a key of the same stretch outside
+//! of the range never does. (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries
+//! with optimal range filters", 2024. Their stretches have the length of the universe. With a power
+//! of two, a shift replaces a division of 128 bits.)
 
 use super::MAX_CODES;
 use crate::hash::KeyHasher;
 
 /// The Mersenne prime 2^61 - 1.
 const PRIME: u64 = (1 << 61) - 1;
-/// The hash takes integers in pieces of so many bits, all below the prime.
+/// The hash splits an integer into pieces of this number of bits. Each piece is below the prime.
 const PIECE_BITS: u32 = 60;
 const PIECE: u64 = (1 << PIECE_BITS) - 1;
 
@@ -157,7 +157,7 @@ impl Codes {
             let Some((from, to)) = part else { return [None; 2] };
             let start = self.code(hash, from);
             let end = start + (self.low(to) - self.low(from));
-            // An interval that wraps around is two.
+            // An interval that wraps around becomes two intervals.
             let wrapped = end.checked_sub(universe).map(|end| (0, end));
             [Some((start, end.min(universe - 1))), wrapped]
         };

@@ -21,8 +21,8 @@ const STEP: u64 = 256;
 const STEPS_PER_GROUP: usize = 16;
 /// The bytes of a base and the ranks that share it.
 const GROUP_LEN_BYTES: usize = 4 + 2 * STEPS_PER_GROUP;
-/// The most low bits of a code. A word that is loaded from any byte on holds so many bits from any
-/// bit of that byte on.
+/// The most low bits of a code. A 64-bit word that begins at any byte has at least this number of
+/// bits behind any bit of its first byte.
 pub(super) const MAX_LOW_BITS: u32 = 56;
 const WINDOW_BITS: u32 = 57;
 /// The bytes of the high bits that a query loads at once.
@@ -33,7 +33,7 @@ const LINE_BITS: u32 = 512;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct EliasFano {
     pub(super) num_codes: u64,
-    /// Every code is below.
+    /// Every code is less than this number.
     pub(super) universe: u64,
     pub(super) low_bits: u32,
     /// Whether ranks are 32 bits each, because 4,096 neighbouring buckets hold 65,536 codes or more.

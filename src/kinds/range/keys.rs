@@ -39,7 +39,8 @@ pub(super) struct Statistics {
     pub(super) seen: Vec<ByteSet>,
     /// Whether a key ends in front of each position.
     pub(super) ends: Vec<bool>,
-    /// For each length, the number of neighbours that agree in exactly so many leading bytes.
+    /// For each length, the number of neighbours that agree in exactly that number of leading
+    /// bytes.
     pub(super) agreeing: Vec<u64>,
 }
 

@@ -46,7 +46,7 @@ impl Kind for Grafite {
     type Geometry = Geometry;
     const BUDGETS: Budgets = Budgets::UpTo(MAX_MILLIBITS);
     const LOWEST_RATE: &'static str =
-        "the lowest false-positive rate of a range filter is 6.1e-14, with 50 bits per key; use a higher rate";
+        "the lowest false-positive rate of a range filter is 6.1e-14, with 50 bits per key; use a higher FPR";
     const HAS_COMPACT: bool = false;
 
     fn rate_of_many(millibits: u32) -> f64 {

@@ -36,7 +36,8 @@ pub(crate) use query::{RangeKernel, is_empty as is_empty_range};
 
 pub(super) use record::Geometry;
 
-/// The most bytes that a prefix of all keys has. Further common bytes are positions with one symbol.
+/// The maximum length of the common prefix of all keys. Further common bytes are positions with one
+/// symbol.
 const MAX_PREFIX_LEN_BYTES: usize = 255;
 /// The most positions of a mapping.
 const MAX_POSITIONS: usize = 255;
@@ -47,9 +48,9 @@ const MAX_PLAIN_POSITIONS: u8 = 15;
 /// The largest universe of codes. It is small beside the prime 2^61 - 1 of the hash function, so no
 /// code is more than 3 % likelier than `1 / universe`.
 const MAX_CODES: u64 = 1 << 56;
-/// Without a range length, a filter is for ranges of so many cells. Cells are as large as they can
-/// be while nearly all neighbours lie in different cells. So a scan from a key to its neighbour in
-/// the store spans a few cells.
+/// Without a range length, a filter is for ranges of this number of cells. Cells are as large as
+/// they can be while nearly all neighbours lie in different cells. So a scan from a key to its
+/// neighbour in the store spans a few cells.
 const SCAN_CELLS: u64 = 16;
 
 /// Returns 99.5 % of a number of neighbours, rounded up. With less, many keys would share cells with

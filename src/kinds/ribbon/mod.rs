@@ -218,7 +218,7 @@ impl Geometry {
         Self { columns, narrow, blocks, seed: 0 }
     }
 
-    /// Returns the most columns that a query tests.
+    /// Returns the maximum number of columns that a query tests.
     pub(super) fn columns(&self) -> u32 {
         self.columns
     }

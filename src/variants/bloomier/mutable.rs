@@ -98,7 +98,8 @@ impl MutableBloomier {
         self.get_hash(KeyHash::of(key, self.seed))
     }
 
-    /// Returns the value of a key by its hash; otherwise the same as [`MutableBloomier::get`].
+    /// Returns the value of a key by its hash. In all other respects, this method works like
+    /// [`MutableBloomier::get`].
     #[must_use]
     pub fn get_hash(&self, hash: KeyHash) -> Option<u64> {
         self.own_cell(hash).map(|cell| self.values.get(cell))
@@ -116,7 +117,8 @@ impl MutableBloomier {
         self.set_hash(KeyHash::of(key, self.seed), value)
     }
 
-    /// Sets a value by the key's hash; otherwise the same as [`MutableBloomier::set`].
+    /// Sets a value by the key's hash. In all other respects, this method works like
+    /// [`MutableBloomier::set`].
     ///
     /// # Errors
     /// Returns the errors of [`MutableBloomier::set`].

@@ -60,8 +60,8 @@ pub fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = Box2> {
 
 /// The number of rounds. In each round every label may move once, away from the others.
 const ROUNDS: usize = 6;
-/// The number of orders in which labels are placed. Each order leads to other places, and the one
-/// of the lowest cost counts.
+/// The number of orders in which labels are placed. Each order gives other positions. [`place`]
+/// returns the positions with the lowest cost.
 const ORDERS: usize = 6;
 
 /// Places labels in `frame`: each near its point, if possible without covering another label, a

@@ -21,7 +21,7 @@ use crate::csv_file;
 const BEGIN: &str = "<!-- generated: ";
 
 /// Writes the tables of `peers measure` into BENCHMARKS.md and the pictures beside it, or the
-/// tables of `peers variants` into VARIANTS.md, or those of `peers ranges` into BENCHMARKS.md.
+/// tables of `peers variants` into VARIANTS.md, or the tables of `peers ranges` into BENCHMARKS.md.
 ///
 /// # Errors
 /// Returns the error of the operating system, and refuses a page with an unknown or unfinished

@@ -29,8 +29,8 @@ const TWINS: [&str; 9] = [
     "pleat Ribbon<7>",
     "pleat StdRibbon<8>",
 ];
-/// Filters with nearly the rate and the space of another one. The picture of rates leaves them out,
-/// that of times does not.
+/// Filters whose FPR and space nearly equal those of another filter. The picture of FPRs leaves
+/// them out, and the picture of times shows them.
 const SAME_DESIGN: [&str; 7] = [
     "ribbon:fpr=0.00390625",
     "fastbloom:10",
@@ -116,7 +116,7 @@ fn axis(title: &str, values: impl Iterator<Item = f64>, is_logarithmic: bool) ->
     let (from, to) = match ends {
         (from, to) if from > to => (1.0, 2.0),
         (from, to) if is_logarithmic => (from * 0.7, to * 1.5),
-        // Labels stand on the left, too.
+        // Labels are on the left, too.
         (from, to) => ((from - 3.75).max(0.0), to + 1.0),
     };
     let mut axis = Axis { title: title.into(), from, to, is_logarithmic, labels: Vec::new() };
@@ -191,7 +191,7 @@ fn space_picture(rows: &[Row]) -> String {
     let points: Vec<_> = found.iter().map(|row| (*row, row.ns_min, row.overhead_bare.unwrap_or(1.0) * 100.0)).collect();
     let frame = frame(
         axis(
-            "ns of CPU time for an absent key with a ready hash (logarithmic)",
+            "ns of CPU time for an absent key whose hash is known (logarithmic)",
             points.iter().map(|point| point.1),
             true,
         ),
@@ -257,8 +257,8 @@ fn rate_picture(rows: &[Row]) -> String {
     picture.finish()
 }
 
-/// Returns where the line of rates `2^-(efficiency * bits)` enters and leaves the frame, or `None`
-/// if it passes outside. The line is straight, because one axis is logarithmic.
+/// Returns the points at which the line of FPRs `2^-(efficiency * bits)` enters and leaves the
+/// frame, or `None` if it passes outside. The line is straight, because one axis is logarithmic.
 fn curve(frame: &Frame, efficiency: f64) -> Option<[(f64, f64); 2]> {
     let rate = |bits: f64| 100.0 * (-bits * efficiency).exp2();
     let bits = |rate: f64| -(rate / 100.0).log2() / efficiency;

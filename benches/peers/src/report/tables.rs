@@ -45,7 +45,7 @@ fn filters(rows: &[Row]) -> Vec<&str> {
     names
 }
 
-/// Which rows a cell comes from.
+/// The rows whose measurements a cell shows.
 #[derive(Clone, Copy)]
 struct At<'a> {
     filter: &'a str,
@@ -141,7 +141,7 @@ fn space_and_rate(row: &Row) -> [String; 3] {
     [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
 }
 
-/// Times as shares of those of a fastbloom with the same measured rate.
+/// The ratio of each time to the time of a fastbloom filter with the same measured FPR.
 fn same_rate(rows: &[Row]) -> String {
     let ours = filters(rows).into_iter().filter(|filter| rows.iter().any(|row| rival_of(row) == Some(filter)));
     let mut lines = Vec::new();
@@ -155,7 +155,7 @@ fn same_rate(rows: &[Row]) -> String {
             line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
             line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
             for (mix, mode) in SETTINGS {
-                // fastbloom has no batches. Its single queries stand for them.
+                // fastbloom has no batches, so its single queries are shown.
                 let rival_mode = if mode == "batch" { "single" } else { mode };
                 let pair = find(rows, at, mix, mode).zip(find(rows, rival, mix, rival_mode));
                 line.push(pair.map_or(none(), |(a, b)| format!("{:.2}", a.ns_min / b.ns_min)));

@@ -1,5 +1,5 @@
-//! The filters that `variants` fills: those of filterblock, and those of other crates with their
-//! own hash.
+//! The filters that `variants` fills: filters of filterblock, and filters of other crates with
+//! their own hash.
 
 use std::collections::hash_map::DefaultHasher;
 

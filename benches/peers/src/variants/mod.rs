@@ -132,19 +132,19 @@ fn pass<V: Variant>(make: &impl Fn() -> Result<V, String>, work: &Work) -> Resul
     let start = thread_time();
     let taken = count(&work.added, |key| filter.add(key));
     filter.sync()?;
-    let insert_ns = nanos_a_key(start, work.added.len());
+    let insert_ns = nanos_per_key(start, work.added.len());
     let bytes = filter.bytes();
     let start = thread_time();
     let found = count(&work.asked, |key| filter.has(key));
-    let present_ns = nanos_a_key(start, work.asked.len());
+    let present_ns = nanos_per_key(start, work.asked.len());
     let start = thread_time();
     let false_positives = count(&work.absent, |key| filter.has(key));
-    let absent_ns = nanos_a_key(start, work.absent.len());
+    let absent_ns = nanos_per_key(start, work.absent.len());
     let (gone, left) = work.added.split_at(work.added.len() / 2);
     let after = V::REMOVES.then(|| {
         let start = thread_time();
         let removed = count(gone, |key| filter.take(key));
-        let remove_ns = nanos_a_key(start, gone.len());
+        let remove_ns = nanos_per_key(start, gone.len());
         (remove_ns, gone.len() as u64 - removed + left.len() as u64 - count(left, |key| filter.has(key)))
     });
     Ok(Pass {
@@ -165,7 +165,7 @@ fn count(keys: &[Key], mut act: impl FnMut(&Key) -> bool) -> u64 {
     black_box(keys).iter().map(|key| u64::from(act(key))).sum()
 }
 
-fn nanos_a_key(start: std::time::Duration, keys: usize) -> f64 {
+fn nanos_per_key(start: std::time::Duration, keys: usize) -> f64 {
     let nanos = (thread_time() - start).as_secs_f64() * 1e9 / keys.max(1) as f64;
     (nanos * 100.0).round() / 100.0
 }

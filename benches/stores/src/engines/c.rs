@@ -1,4 +1,4 @@
-//! What the bindings to C libraries share.
+//! The common code of the bindings to C libraries.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};

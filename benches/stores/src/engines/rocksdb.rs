@@ -89,12 +89,12 @@ pub fn contenders() -> Vec<Contender> {
 }
 
 fn open_bloom(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    // SAFETY: returns a handle that `open` gives to the options of a table.
+    // SAFETY: the call returns a handle. `open` gives the handle to the options of a table.
     open(dir, settings, unsafe { rocksdb_filterpolicy_create_bloom_full(BITS_PER_KEY.into()) })
 }
 
 fn open_ribbon(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    // SAFETY: returns a handle that `open` gives to the options of a table.
+    // SAFETY: the call returns a handle. `open` gives the handle to the options of a table.
     open(dir, settings, unsafe { rocksdb_filterpolicy_create_ribbon(BITS_PER_KEY.into()) })
 }
 
@@ -243,7 +243,8 @@ unsafe fn with_value<R>(value: Handle, answer: impl FnOnce(Option<&[u8]>) -> R) 
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the handles after this. The store goes before what it refers to.
+        // SAFETY: nothing uses the handles after this. The store is destroyed before the objects
+        // that it refers to.
         unsafe {
             if !self.db.is_null() {
                 rocksdb_column_family_handle_destroy(self.family);

@@ -46,11 +46,11 @@ See `filterblock build --help` for --force, which applies to --json.
 
 Exit status: 0 done; 1 an answer was wrong; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
-/// The most keys. With the default value size, such a store takes about 120 GB.
+/// The maximum number of keys. With the default value size, such a store takes about 120 GB.
 const COUNT_MAX: u64 = 1_000_000_000;
 /// The longest value in bytes.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
-/// The most gets per second. One thread answers about this many.
+/// The maximum number of gets per second. One thread answers about this many.
 const GETS_PER_SECOND_MAX: u64 = 1_000_000;
 
 /// Measure a load: rate, amplification, stalls, latencies

@@ -35,7 +35,7 @@ pub struct Latencies {
     pub max_us: f64,
 }
 
-/// What a load did. The help text of the command defines the fields.
+/// The measurements of a load. The help text of the command defines the fields.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Loaded {
     pub load_seconds: f64,

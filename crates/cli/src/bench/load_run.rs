@@ -15,12 +15,12 @@ use super::store::runs;
 use crate::filter_choice::FilterChoice;
 use filterblock_store::lsm::{Db, Options};
 
-/// How often the size of the directory is sampled.
+/// The interval at which the size of the directory is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The number of opens whose median is the time of a reopen.
 const REOPENS: u32 = 5;
 
-/// What to load.
+/// The settings of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan<'a> {
     pub source: &'a Source,
@@ -40,14 +40,14 @@ pub struct Load<'a> {
     db: Db,
 }
 
-/// What the writing thread tells the reading thread.
+/// The state that the writing thread shares with the reading thread.
 #[derive(Debug, Default)]
 struct Shared {
     loaded: AtomicU64,
     is_done: AtomicBool,
 }
 
-/// What the reading thread saw.
+/// The measurements of the reading thread.
 #[derive(Debug)]
 struct Seen {
     latencies: Histogram<u64>,
@@ -148,8 +148,8 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Makes gets until the store has settled. Gets are spread evenly over time; a late get is made
-    /// at once.
+    /// Makes gets until the store has settled. Gets are spread evenly over time; a late get starts
+    /// immediately.
     fn read(&self, shared: &Shared) -> Outcome<Seen> {
         let mut seen = Seen { latencies: new_histogram()?, wrong_answers: 0, peak_dir_bytes: 0 };
         let mut random = Random::new(self.plan.seed.wrapping_add(1));
@@ -232,7 +232,7 @@ fn reopen_ms(plan: &Plan<'_>, dir: &Path) -> Outcome<f64> {
     Ok(median(times))
 }
 
-/// Looks up loaded keys, and returns how many were not found with their value.
+/// Looks up loaded keys, and returns the number of keys whose value was not found.
 fn wrong_answers(plan: &Plan<'_>, dir: &Path) -> Outcome<u64> {
     let db = Db::open(dir, options(plan))?;
     let bar = progress::bar(Some(plan.checks), "looking up keys");

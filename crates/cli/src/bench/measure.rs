@@ -234,7 +234,7 @@ pub fn new_histogram() -> Outcome<Histogram<u64>> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| Failure::Message(error.to_string()))
 }
 
-/// Looks up every loaded key, and returns how many were not found with their loaded value.
+/// Looks up every loaded key, and returns the number of keys whose loaded value was not found.
 pub fn false_negatives(db: &Db, source: &Source, value_len_bytes: usize, mut step: impl FnMut()) -> Outcome<u64> {
     let mut lost = 0;
     let mut expected = vec![0; value_len_bytes];

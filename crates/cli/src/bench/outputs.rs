@@ -25,7 +25,7 @@ pub struct OutputArguments {
     force: bool,
 }
 
-/// The files, which can be written.
+/// The output files. The command has checked that it can write them.
 #[derive(Debug)]
 pub struct Outputs {
     json_to_stdout: bool,

@@ -87,8 +87,8 @@ fn note(layout: &str) -> &'static str {
     }
 }
 
-/// Returns the text that says how many times less the latency is with filters. The text is empty if
-/// the ratio is below 1.05.
+/// Returns a text with the factor by which filters reduce the latency. The text is empty if the
+/// factor is below 1.05.
 pub fn times_less(ratio: f64) -> String {
     match ratio {
         ratio if ratio < 1.05 => String::new(),

@@ -63,13 +63,14 @@ tables that sort; it loads nothing from elsewhere.
 
 Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
-/// The most keys of a benchmark. With the default value size, such a store takes about 13 GB.
+/// The maximum number of keys of a benchmark. With the default value size, such a store takes about
+/// 13 GB.
 const COUNT_MAX: u64 = 100_000_000;
 /// The longest value of a benchmark in bytes.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
-/// The most lookups. Their keys are drawn before any clock runs and stay in memory.
+/// The maximum number of lookups. Their keys are drawn before any clock runs and stay in memory.
 const LOOKUPS_MAX: u64 = 100_000_000;
-/// The most bytes of lookup keys.
+/// The maximum number of bytes of lookup keys.
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
 /// The time in seconds to load, settle and look up one key, for a rough estimate. With it, the
 /// estimate for the defaults is the time of the record.

@@ -5,10 +5,10 @@ use super::source::{Random, Strings, mix};
 
 /// The number of columns of each row.
 pub const COLUMNS: u64 = 10;
-/// The most attempts to find a range without a key.
+/// The maximum number of attempts to find a range without a key.
 const TRIES_MAX: u32 = 10_000;
 
-/// Where the empty ranges lie.
+/// The positions of the empty ranges among the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Anywhere between the smallest and the largest key.
@@ -35,7 +35,7 @@ pub struct Integers(Vec<u64>);
 impl Integers {
     /// Draws `count` integers. The same seed gives the same ones.
     pub fn new(count: u64, seed: u64) -> Self {
-        // `mix` is a bijection, so all are distinct.
+        // `mix` is a bijection, so all numbers are distinct.
         let mut all: Vec<u64> = (0..count).map(|i| mix(i ^ mix(seed))).collect();
         all.sort_unstable();
         Self(all)

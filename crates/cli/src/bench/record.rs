@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// What a file records.
+/// The content of a record file.
 #[derive(Debug)]
 enum Record {
     Points(Box<Report>),

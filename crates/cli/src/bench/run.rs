@@ -218,8 +218,8 @@ pub fn new_dir(parent: &Path) -> Outcome<Temporary<tempfile::TempDir>> {
         .map_err(|error| Failure::file(parent, without_path(error)))
 }
 
-/// Looks up each loaded key once with filters, and returns how many were not found with their
-/// value.
+/// Looks up each loaded key once with filters. Returns the number of keys whose value was not
+/// found.
 pub fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
     let title = format!("looking up every key of {}", store.filter);
     let bar = progress::bar(Some(store.setup.source.len()), title);

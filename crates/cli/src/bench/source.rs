@@ -8,14 +8,14 @@ use super::super::keys::KeyReader;
 use filterblock::{HashSeed, KeyHash};
 use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 
-/// The fewest keys of a benchmark. With fewer keys, few absent keys lie between the smallest and
-/// the largest key.
+/// The minimum number of keys of a benchmark. With fewer keys, few absent keys lie between the
+/// smallest and the largest key.
 pub const KEYS_MIN: u64 = 16;
 /// Seeds that no filter of the benchmark uses, so that neither values nor the key set share hashes
 /// with a filter.
 const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
 const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
-/// The most attempts to turn a loaded key into an absent one.
+/// The maximum number of attempts to turn a loaded key into an absent one.
 const TRIES_MAX: u32 = 10_000;
 
 /// Mixes the bits of a 64-bit integer. The function is a bijection: the finaliser of SplitMix64

@@ -9,7 +9,8 @@ use super::super::{progress, text};
 use super::{IfMissing, Notation, StoreArguments, WriteArguments, report_doubts};
 use filterblock_store::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
 
-/// The most pairs in one batch. A batch is one log record. With --sync, each batch is synced once.
+/// The maximum number of pairs in one batch. A batch is one log record. With --sync, each batch is
+/// synced once.
 const BATCH_LEN: usize = 1_000;
 /// A batch ends when its pairs have at least this many bytes.
 const BATCH_LEN_BYTES: usize = 1 << 20;

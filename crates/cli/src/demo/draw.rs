@@ -5,7 +5,8 @@ use super::super::picture::{WIDTH, escaped};
 use super::super::text::count;
 use super::step::{Ran, Step};
 
-/// The most characters in a line. The widest common monospaced font takes 7.25 units for each.
+/// The maximum number of characters in a line. The widest common monospaced font takes 7.25 units
+/// for each.
 const COLUMNS: usize = 94;
 /// The distance between two lines in units.
 const LINE_STEP: f64 = 16.0;
@@ -28,7 +29,7 @@ struct Line {
     text: String,
 }
 
-/// Draws the steps that belong into the picture.
+/// Draws the steps that belong in the picture.
 pub fn draw(all: &[(Step, Ran)]) -> String {
     let shown: Vec<&(Step, Ran)> = all.iter().filter(|(step, _)| step.is_drawn).collect();
     let mut lines: Vec<Line> = Vec::new();

@@ -45,7 +45,7 @@ enum Shown {
     Output,
 }
 
-/// What a step must do.
+/// The expected result of a step.
 #[derive(Debug, Default)]
 struct Expected {
     status: i32,
@@ -177,7 +177,7 @@ impl Step {
     /// Checks the result of the step.
     ///
     /// # Errors
-    /// Returns what differs from the explanation.
+    /// Returns a message that names the difference from the explanation.
     pub fn check(&self, ran: &Ran) -> Result<(), String> {
         let expected = &self.expected;
         if ran.status != expected.status {

@@ -290,7 +290,7 @@ fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<V
     Ok(chunks)
 }
 
-/// The most column names in a message.
+/// The maximum number of column names in a message.
 const NAMES_MAX: usize = 20;
 
 /// Lists the distinct columns of some chunks, for a message.

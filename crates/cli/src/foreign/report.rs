@@ -73,7 +73,7 @@ pub enum Holds {
     Everything {},
     /// The keys of the data blocks whose offsets are in this range.
     DataBlocks { data_blocks_from: u64, data_blocks_below: u64 },
-    /// The keys of a partition: those up to this key and above the last key of the partition
+    /// The keys of a partition: all keys up to this key and above the last key of the partition
     /// before.
     UpTo { up_to_hex: String },
     /// The values of a column chunk. `num_values` includes nulls.

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::{flat, label, shown, text};
 
-/// The most bars of a plot. A file of another engine may have thousands of filters.
+/// The maximum number of bars of a plot. A file of another engine may have thousands of filters.
 const BARS_MAX: usize = 60;
 
-/// How values become lengths.
+/// The scale from values to lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     FromZero,

@@ -40,7 +40,7 @@ pub fn point_miss(report: &Value) -> Vec<Bars> {
     ]
 }
 
-/// The plots of `inspect`: the filters of the file, and those of --what-if.
+/// The plots of `inspect`: the filters of the file, and the filters of --what-if.
 pub fn inspect(report: &Value) -> Vec<Bars> {
     let mut what_if = Bars::new("Size of each filter for the same keys", "bytes", Scale::FromZero);
     for row in rows(report, "/what_if/filters") {

@@ -44,8 +44,8 @@ fn add_fields(page: &mut String, name: &str, fields: &Map<String, Value>) {
     }
 }
 
-/// Adds a list of objects. Columns whose values are all equal stand above the table, and columns
-/// without any value are left out.
+/// Adds a list of objects. Columns whose values are all equal are shown above the table, and
+/// columns without any value are left out.
 fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
     let rows: Vec<Vec<(String, &Value)>> = rows.iter().map(flat).collect();
     let mut columns: Vec<&str> = Vec::new();

@@ -71,7 +71,7 @@ fn busy(path: &Path) -> Failure {
     ))
 }
 
-/// Returns what tells one file from another.
+/// Returns the identity of a file: equal for two names of one file, and different for two files.
 #[cfg(unix)]
 fn place(found: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;

@@ -43,7 +43,7 @@ pub struct FileList {
     format: KeyFormat,
 }
 
-/// A builder whose hashes wait in an unnamed temporary file.
+/// A builder that keeps its hashes in an unnamed temporary file.
 pub type Builder = IndexBuilder<File>;
 
 /// Makes the temporary file for the hashes, in the directory of the index. The file has no name, so
@@ -229,7 +229,7 @@ impl Input<'_> {
             IndexError::Invalid { what: "filter", why } => {
                 Failure::Message(format!("{}: a filter is {why}, without --from-filters", path.display()))
             }
-            // The hashes wait beside the index.
+            // The spilled hashes are in a file beside the index, so the error names the index.
             IndexError::Io(error) => Failure::file(index, error),
             error => failure(path, error),
         })

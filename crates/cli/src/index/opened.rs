@@ -11,10 +11,10 @@ use super::super::text;
 use super::failure;
 use filterblock_parquet::index::{Difference, Error, IndexReader};
 
-/// The most changed files that are named. Further ones are only counted.
+/// The maximum number of changed files that are named. All others are only counted.
 const NAMED_MAX: usize = 10;
 
-/// How the files of an index are checked for changes.
+/// The method that checks the files of an index for changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Check {
     /// Size, modification time and a checksum of the file's tail

@@ -103,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     query.finish()
 }
 
-/// Returns how the written keys become the bytes that are hashed.
+/// Returns the encoding that turns written keys into the bytes that are hashed.
 fn encoding(arguments: &Arguments, settings: &Settings) -> Outcome<Encoding> {
     let path = arguments.index.display();
     let KeyType::Parquet { physical_type, type_len_bytes } = settings.key_type else {

@@ -10,7 +10,7 @@ use super::super::{progress, text};
 use super::failure;
 use super::opened::{self, CheckArguments};
 
-/// The most damaged rows that are named. Further ones are only counted.
+/// The maximum number of damaged rows that are named. All others are only counted.
 const NAMED_MAX: usize = 10;
 
 const EXAMPLES: &str = "\

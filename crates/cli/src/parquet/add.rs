@@ -244,7 +244,7 @@ fn refuse_input(file: NewFile, input: &Path) -> Outcome<NewFile> {
     Ok(file)
 }
 
-/// Makes the folders of an output file. Returns those that were missing, outer folders first.
+/// Makes the folders of an output file. Returns the folders that were missing, outer folders first.
 fn make_folders(target: &Path) -> Outcome<Vec<PathBuf>> {
     let mut missing: Vec<PathBuf> = target
         .ancestors()

@@ -12,7 +12,7 @@ use filterblock_parquet::check::{self, CheckedChunk, CheckedFilter, Size, State}
 use filterblock_parquet::footer::{Leaf, PhysicalType};
 use filterblock_parquet::{Error, Footer};
 
-/// The most row groups that a remark names.
+/// The maximum number of row groups that a remark names.
 const NAMED_MAX: usize = 5;
 
 /// The report of all files.
@@ -55,7 +55,7 @@ struct ColumnReport {
     fpr: Option<f64>,
     /// The number of reads that fetch all filters: 1 if they lie side by side.
     reads: usize,
-    /// Why a filter would not help, or null if it may help.
+    /// The reason why a filter would not help, or null if it may help.
     helps_little: Option<String>,
     /// The engines that use a filter of this type, or null if they were not tried.
     engines: Option<Vec<&'static str>>,
@@ -80,7 +80,7 @@ struct ChunkReport {
     is_estimate: bool,
     false_negatives: Option<u64>,
     damage: Option<String>,
-    /// Why the values cannot be read.
+    /// The reason why the values cannot be read.
     unread: Option<String>,
 }
 
@@ -291,13 +291,13 @@ impl Column<'_> {
         remarks
     }
 
-    /// Returns what to do, as a command.
+    /// Returns the command that the user should run.
     fn command(&self, options: &str, has_column: bool) -> String {
         let column = if has_column { format!("--column {} ", printable(&self.leaf.path)) } else { String::new() };
         format!("run filterblock parquet add {} {column}{options}-o OUT", printable(self.file))
     }
 
-    /// Returns why a filter would not help, if that is known.
+    /// Returns the reason why a filter would not help, if that is known.
     fn helps_little(&self) -> Option<String> {
         if self.leaf.physical_type == PhysicalType::Boolean {
             return Some("a Boolean has two values".into());

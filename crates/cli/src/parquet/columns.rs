@@ -8,7 +8,7 @@ use filterblock_parquet::Footer;
 use filterblock_parquet::error::shortened;
 use filterblock_parquet::footer::PhysicalType;
 
-/// The least similarity of a name that is suggested, and the most names.
+/// The minimum similarity of a name that is suggested, and the maximum number of names.
 const SIMILARITY_MIN: f64 = 0.7;
 const NAMED_MAX: usize = 5;
 

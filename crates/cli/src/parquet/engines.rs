@@ -95,7 +95,7 @@ fn kind(column: &Leaf) -> Option<Kind> {
     Some(kind)
 }
 
-/// What the logical type, or the converted type of an older writer, says.
+/// The logical type of a column, or the converted type of an older writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Annotation {
     Nothing,
@@ -109,7 +109,7 @@ enum Annotation {
     Other,
 }
 
-/// Returns the annotation. The numbers are those of the format's specification.
+/// Returns the annotation. The format's specification defines the numbers.
 fn annotation(column: &Leaf) -> Annotation {
     match (column.logical_type, column.converted_type) {
         (Some(1), _) | (None, Some(0)) => Annotation::Text,

@@ -28,7 +28,7 @@ pub struct Inputs {
 }
 
 /// Finds the files, in the order of the arguments. In a folder, these are the Parquet files at any
-/// depth, without hidden ones and those that begin with an underscore.
+/// depth, except names that begin with a dot or an underscore.
 pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
     let mut files = Vec::new();
     for argument in arguments {

@@ -17,7 +17,7 @@ use filterblock_parquet::source::FileStart;
 use filterblock_parquet::values::ParquetValues;
 use filterblock_parquet::{Error, Footer};
 
-/// What to do with each file.
+/// The operation on each file.
 #[derive(Debug)]
 pub enum Work<'a> {
     /// Add filters of these columns.
@@ -35,7 +35,7 @@ pub struct Source<'a> {
     pub footer: Footer,
 }
 
-/// What was done with a file.
+/// The result of the operation on a file.
 #[derive(Debug)]
 pub struct Done {
     pub added: Vec<Added>,
@@ -48,7 +48,7 @@ pub struct Done {
     pub time: Duration,
 }
 
-/// What tells one version of a file from another.
+/// The metadata that distinguishes two versions of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     len_bytes: u64,

@@ -50,7 +50,7 @@ impl Frame {
         (self.left + x * (self.right - self.left), self.bottom + y * (self.top - self.bottom))
     }
 
-    /// Draws axes, grid and labels. The title of the vertical axis stands above it, so that all
+    /// Draws axes, grid and labels. The title of the vertical axis is above the axis, so that all
     /// text is horizontal.
     pub fn draw(&self, picture: &mut Picture) {
         for (value, label) in &self.x.labels {

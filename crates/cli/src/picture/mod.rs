@@ -106,7 +106,7 @@ impl Picture {
         self.write_text(&colour.class(), at, TEXT_SIZE, anchor, text);
     }
 
-    /// Writes a line of bold text. Otherwise like [`Picture::text`].
+    /// Writes a line of bold text at the same position as [`Picture::text`].
     pub fn bold_text(&mut self, text: &str, at: (f64, f64), anchor: Anchor, colour: Colour) {
         self.write_text(&format!("{} bold", colour.class()), at, TEXT_SIZE, anchor, text);
     }

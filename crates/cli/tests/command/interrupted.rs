@@ -133,7 +133,7 @@ fn a_script_stops_when_a_signal_ends_the_command() {
     let group = format!("-{}", bash.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     // On a busy machine, a command that reads the end of its input may finish before its thread of
-    // signals runs. So the input ends only if the shell goes on: then the next commands end, too.
+    // signals runs. So the input ends only if the shell continues: then the next commands end, too.
     let deadline = Instant::now() + Duration::from_secs(20);
     while bash.try_wait().unwrap().is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));

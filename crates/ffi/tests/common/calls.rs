@@ -104,7 +104,7 @@ pub fn add_prefix(builder: &mut Builder, prefix: &[u8]) {
 
 pub fn take(bytes: Box<Bytes>) -> Vec<u8> {
     let (data, len) = (filterblock_bytes_data(Some(&bytes)), filterblock_bytes_len(Some(&bytes)));
-    // SAFETY: the handle has so many bytes.
+    // SAFETY: the handle has the length that its function returns.
     let copy = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec();
     filterblock_bytes_free(Some(bytes));
     copy
@@ -182,7 +182,7 @@ impl Open {
     pub fn may_contain_hashes(&self, hashes: &[u64]) -> Vec<bool> {
         let bytes: Vec<u8> = [0].into_iter().chain(hashes.iter().flat_map(|hash| hash.to_ne_bytes())).collect();
         let mut answers = vec![false; hashes.len()];
-        // SAFETY: the arrays have so many elements.
+        // SAFETY: each array has the length that the call passes.
         unsafe {
             let hashes_at = bytes.as_ptr().add(1).cast::<u64>();
             filterblock_filter_may_contain_hashes(self.get(), hashes_at, hashes.len(), answers.as_mut_ptr());
@@ -194,7 +194,7 @@ impl Open {
         let pointers: Vec<_> = keys.iter().map(|key| pointer(key.as_ref())).collect();
         let lens: Vec<_> = keys.iter().map(|key| key.as_ref().len()).collect();
         let mut answers = vec![false; keys.len()];
-        // SAFETY: the arrays have so many elements.
+        // SAFETY: each array has the length that the call passes.
         unsafe {
             filterblock_filter_may_contain_keys(
                 self.get(),

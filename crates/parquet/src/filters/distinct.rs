@@ -43,7 +43,7 @@ pub(super) fn retain(hashes: &mut Vec<u64>) {
 /// Returns the hashes in the order of their buckets, and where each bucket ends.
 fn spread(hashes: &[u64], shift: u32) -> (Vec<u64>, Vec<usize>) {
     let bucket = |hash: u64| usize::try_from(hash >> shift).unwrap_or(0);
-    // Where the next hash of each bucket goes. At the end, where the bucket ends.
+    // The position for the next hash of each bucket. After the loop it is the end of the bucket.
     let mut places = vec![0_usize; 1 << (64 - shift)];
     for &hash in hashes {
         if let Some(place) = places.get_mut(bucket(hash)) {

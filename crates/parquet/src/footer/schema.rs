@@ -41,8 +41,8 @@ impl Leaf {
     }
 }
 
-/// Returns the most bytes that all paths of a footer may have together. Each leaf has a copy of the
-/// names of its groups, so a long name of a group could fill the memory.
+/// Returns the maximum number of bytes that all paths of a footer may have together. Each leaf has
+/// a copy of the names of its groups, so a long name of a group could fill the memory.
 fn max_paths_len_bytes(metadata_len_bytes: usize) -> usize {
     metadata_len_bytes.saturating_mul(16).saturating_add(1 << 20)
 }

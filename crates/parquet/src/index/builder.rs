@@ -98,12 +98,12 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// may be in the file if any of the filters says so. `num_values` is the number of values in
     /// the column. A row group that has only nulls needs no filter, and its values do not count.
     ///
-    /// Filters are halved as long as the FPR of the file stays at most that of the settings. If the
-    /// filters have a higher FPR, they are stored as they are.
+    /// Filters are halved as long as the FPR of the file does not exceed the FPR of the settings.
+    /// If the filters have a higher FPR, they are stored as they are.
     ///
     /// # Errors
     /// Returns an error if the path was already added or is too long, or if a filter is not whole
-    /// blocks of 32 bytes. Returns an error for filters that are damaged for sure: no bit is set
+    /// blocks of 32 bytes. Returns an error for filters that are certainly damaged: no bit is set
     /// in any of them, or some lanes of a block are empty and others are not.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
         self.note(&identity)?;

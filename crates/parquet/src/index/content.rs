@@ -51,8 +51,8 @@ impl<S: Read + Write + Seek> Spill<S> {
     /// Calls `each` with every hash of a run, in their order.
     ///
     /// # Errors
-    /// Returns an error if the storage returns other hashes than those that were pushed. The index
-    /// would deny the missing keys.
+    /// Returns an error if the storage does not return the hashes that were pushed. The index would
+    /// deny the missing keys.
     pub fn for_each(&mut self, run: Run, mut each: impl FnMut(u64)) -> io::Result<()> {
         self.storage.flush()?;
         self.storage.seek(SeekFrom::Start(run.offset))?;
@@ -85,8 +85,8 @@ impl<S: Read + Write + Seek> Spill<S> {
 pub(super) struct Blocks(Vec<Cell>);
 
 impl Blocks {
-    /// Copies the bits of a filter, and halves it as long as its FPR stays at most `fpr`. Returns
-    /// the filter and its FPR.
+    /// Copies the bits of a filter, and halves the copy as long as its FPR does not exceed `fpr`.
+    /// Returns the filter and its FPR.
     pub fn shrunk(bits: &[u8], fpr: f64) -> Result<(Self, f64)> {
         let (blocks, rest) = bits.as_chunks();
         if blocks.is_empty() || !rest.is_empty() {

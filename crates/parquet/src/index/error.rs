@@ -65,7 +65,7 @@ pub enum Error {
     Invalid {
         /// The name of the value.
         what: &'static str,
-        /// Why the value is refused, and after a semicolon what to do next.
+        /// The reason why the value is refused, and after a semicolon what to do next.
         why: String,
     },
     /// The index does not fit in the memory of this machine or in the limits of the format.

@@ -14,7 +14,7 @@ pub const HEADER_LEN_BYTES: usize = 64;
 pub(super) const CELL_LEN_BYTES: usize = 32;
 /// The length of the checksum at the end of a row in bytes.
 pub(super) const ROW_CHECKSUM_LEN_BYTES: usize = 4;
-/// The most rows. A filter of this number of blocks has 64 GiB.
+/// The maximum number of rows. A filter of this number of blocks has 64 GiB.
 pub(super) const MAX_ROWS: u64 = 1 << 31;
 /// The number of the only hash function: XXH64 with seed 0.
 const HASH_XXH64: u8 = 1;

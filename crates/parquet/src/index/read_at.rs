@@ -1,4 +1,4 @@
-//! Where the bytes of an index come from: memory, a memory map, a file, or range requests.
+//! The sources of the bytes of an index: memory, a memory map, a file, or range requests.
 
 use std::fs::File;
 use std::io;

@@ -8,7 +8,7 @@ use super::layout::{CELL_LEN_BYTES, HEADER_LEN_BYTES, Header, ROW_CHECKSUM_LEN_B
 use super::read_at::ReadAt;
 use super::table::{FileTable, IndexedFile, Settings};
 
-/// How an index answered a key.
+/// The state of the row that answered for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// The row of the key is sound.
@@ -17,10 +17,10 @@ pub enum Answer {
     Degraded,
 }
 
-/// What an index has answered since it was opened.
+/// The counts of an index's answers since the index was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueryCounts {
-    /// The number of keys.
+    /// The number of keys that were looked up.
     pub keys: u64,
     /// The number of reads of a row.
     pub reads: u64,
@@ -117,7 +117,7 @@ impl<R: ReadAt> IndexReader<R> {
         })
     }
 
-    /// Returns what all files share: column, key type and FPR.
+    /// Returns the settings of all files: column, key type and FPR.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -160,7 +160,7 @@ impl<R: ReadAt> IndexReader<R> {
         }
     }
 
-    /// Returns how many keys were asked, and how many of them met damage.
+    /// Returns the number of looked-up keys, and the number of keys among them that met damage.
     #[must_use]
     pub fn counts(&self) -> QueryCounts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);

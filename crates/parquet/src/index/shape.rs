@@ -8,7 +8,7 @@
 use super::error::{Error, Result};
 use super::layout::MAX_ROWS;
 
-/// The most sizes of filters that are tried as the number of rows.
+/// The maximum number of sizes of filters that are tried as the number of rows.
 const SIZES_MAX: usize = 64;
 /// A filter from a Parquet file needs at most this number of cells, on average. More would make the
 /// rows too long for one read.

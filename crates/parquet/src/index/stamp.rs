@@ -1,4 +1,4 @@
-//! What the index remembers about a file, to notice that the file has changed.
+//! The stamp of a file: the data by which an index detects that the file has changed.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -28,7 +28,7 @@ pub struct Stamp {
     pub tail_checksum: u32,
 }
 
-/// How a file differs from its stamp.
+/// The difference between a file and its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
     /// The file does not exist.

@@ -11,10 +11,11 @@ use super::stamp::Stamp;
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
 /// The length of a record without its path and its numbers of cells, in bytes.
 const RECORD_LEN_BYTES: usize = 40;
-/// The most blocks of a filter. Block numbers are scaled from the 32 high bits of a hash.
+/// The maximum number of blocks of a filter. Block numbers are scaled from the 32 high bits of a
+/// hash.
 const MAX_BLOCKS: u64 = 1 << 32;
 
-/// What all files of an index share.
+/// The settings that all files of an index share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The name of the column, empty for key lists and SST files.
@@ -29,7 +30,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns what the keys are, for messages. Files of one index agree in this text.
+    /// Returns a description of the keys for messages. Files of one index agree in this text.
     pub(super) fn keys(&self) -> String {
         let Self { column, logical_type, key_type, .. } = self;
         format!("keys of column {column:?}, type {key_type} and logical type {}", logical_name(logical_type))
@@ -42,7 +43,7 @@ pub fn logical_name(logical_type: &str) -> &str {
     if logical_type.is_empty() { "none" } else { logical_type }
 }
 
-/// Where the keys of a file come from.
+/// The source of the keys of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceKind {
@@ -86,7 +87,7 @@ impl SourceKind {
 pub struct FileIdentity {
     /// The path as the user gave it. A relative path is not resolved.
     pub path: PathBuf,
-    /// Where the keys come from.
+    /// The source of the keys.
     pub source: SourceKind,
     /// The state of the file when its keys were read.
     pub stamp: Stamp,

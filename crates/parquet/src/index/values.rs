@@ -9,7 +9,7 @@ use super::error::{Error, Result};
 use super::layout::KeyType;
 use crate::values::ParquetValues;
 
-/// The most column names in a message.
+/// The maximum number of column names in a message.
 const NAMES_MAX: usize = 20;
 
 /// A leaf column of a Parquet file.

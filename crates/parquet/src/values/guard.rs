@@ -17,7 +17,7 @@ pub fn is_guarded() -> bool {
 
 /// Runs `work`. A panic is an error with the panic's message.
 ///
-/// What `work` changed before a panic is incomplete, so the caller drops it.
+/// Data that `work` changed before a panic is incomplete, so the caller drops the data.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let before = GUARDED.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

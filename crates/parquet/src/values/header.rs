@@ -56,7 +56,7 @@ const DATA_V2_FIELDS: [(i16, Kind); 8] = [
 /// The fields of the header that hold details.
 const DETAILS: [i16; 4] = [5, 6, 7, 8];
 
-/// What a page contains.
+/// The content of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// Distinct values.

@@ -28,7 +28,7 @@ pub use guard::is_guarded;
 /// The length of the magic, before the first page of a file.
 const MAGIC_LEN_BYTES: i64 = 4;
 
-/// What a chunk's pages contain.
+/// The content of a chunk's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ChunkPages {
@@ -96,8 +96,8 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         self.hash(row_group, leaf, Companions::Added, sink)
     }
 
-    /// As [`Self::for_each_hash`], but a zero or a NaN gives its own hash only. These are the values
-    /// that a filter of any writer must have.
+    /// Like [`Self::for_each_hash`], but a zero or a NaN gives its own hash only. These are the
+    /// values that a filter of any writer must have.
     ///
     /// # Errors
     /// Returns errors as [`Self::for_each_hash`] does.

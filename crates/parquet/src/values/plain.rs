@@ -7,7 +7,7 @@ use parquet::schema::types::ColumnDescriptor;
 /// The number of hashes that the caller gets at once.
 const BATCH: usize = 1024;
 
-/// How the values of a column become hashes.
+/// The method that hashes the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Values of this length, hashed as they are.
@@ -19,7 +19,8 @@ enum Form {
     Double,
 }
 
-/// Whether a zero gives the hashes of both zeros, and a NaN those of the default NaNs.
+/// Whether a zero gives the hashes of both zeros, and a NaN also gives the hashes of the default
+/// NaNs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Companions {
     Added,

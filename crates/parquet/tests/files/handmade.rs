@@ -75,7 +75,7 @@ fn dictionary_page() -> Vec<u8> {
 }
 
 fn indices_page() -> Vec<u8> {
-    // The last byte is not needed: the bytes are as many as those of a whole number of values.
+    // The last byte pads the values: the body has the length of a whole number of values.
     let body = with_levels(&[1, 3, 0x55, 0]);
     page(header(0, &body, nested(5, data(8))), &body)
 }

@@ -45,7 +45,7 @@ pub const FLAG: usize = 10;
 /// The leaf of type FLOAT16.
 pub const HALF: usize = 9;
 
-/// How a file is written.
+/// The options for writing a file.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub compression: Compression,

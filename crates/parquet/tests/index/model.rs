@@ -13,7 +13,7 @@ use crate::support::{ask, distinct, hash_of, identity, open, settings};
 /// The files of the index, by path, with their keys.
 type Model = BTreeMap<String, BTreeSet<u64>>;
 
-/// How the keys of a file reach the index.
+/// The way in which the keys of a file reach the index.
 #[derive(Debug, Clone)]
 enum Source {
     Hashes,

@@ -30,7 +30,7 @@ struct Trouble {
     reason: String,
     num_failed: u64,
     since: Instant,
-    /// When the next attempt is due.
+    /// The time at which the next attempt is due.
     due: Instant,
 }
 

@@ -100,7 +100,7 @@ impl<'a> Batch<'a> {
         Some(Probe { key: self.keys.get(place)?, prefix: *self.prefixes.get(place)?, hash: *self.hashes.get(place)? })
     }
 
-    /// Returns the bits of those keys in `of` that an SST may hold. The pair holds the prefixes of
+    /// Returns the bits of the keys in `of` that an SST may hold. The pair holds the prefixes of
     /// the SST's first and last key. `covers` decides for a key whose prefix equals one of them.
     #[inline]
     pub(super) fn within(&self, (smallest, largest): (u64, u64), of: u32, covers: impl Fn(&Probe<'_>) -> bool) -> u32 {

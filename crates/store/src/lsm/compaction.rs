@@ -165,8 +165,9 @@ impl Shared {
         self.pick_compaction(u64::MAX).is_some()
     }
 
-    /// Returns how long level 0 has yet to wait for its compaction. `None` if it does not wait, or if
-    /// `spare_bytes` suffice but the compaction could not be picked: an SST is left out.
+    /// Returns the remaining time for which level 0 waits for its compaction. `None` if it does not
+    /// wait, or if `spare_bytes` suffice but the compaction could not be picked: an SST is left
+    /// out.
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;
@@ -191,7 +192,7 @@ impl Shared {
             .add(format!("{error}; background compactions skip the damaged SSTs until the store is reopened"));
     }
 
-    /// Returns whether the background compacts level 0 when it is full. The answer is no without
+    /// Returns whether the background compacts level 0 when it is full. It returns `false` without
     /// automatic compaction, while compactions fail, and if a damaged SST blocks level 0. Writers
     /// must not wait for level 0 then: perhaps only their deletions can release the space that the
     /// compaction needs.
@@ -282,7 +283,8 @@ impl Shared {
         };
         let written = if is_move { 0 } else { added.iter().map(|table| table.meta.len_bytes).sum() };
         self.install(edit, added.into_iter().map(|table| (to, table)).collect(), |_| {
-            // Count before the state changes: whoever sees the new SSTs also sees them counted.
+            // Count before the state changes: a thread that sees the new SSTs also sees them
+            // counted.
             self.reading.counters.compactions.fetch_add(1, Ordering::Relaxed);
             self.reading.counters.compacted_bytes.fetch_add(written, Ordering::Relaxed);
         })?;

@@ -239,8 +239,9 @@ impl Db {
     /// Merges all SSTs that hold keys of a range into one sorted run, and drops entries that no
     /// read can see.
     ///
-    /// It also rebuilds SSTs of the range whose filter the policy would now choose differently:
-    /// more than 1 % smaller, more than 25 % larger, or of another kind.
+    /// It also rebuilds SSTs of the range for which the policy would now choose another filter:
+    /// more than 1 % smaller, more than 25 % larger, of another kind, with the prefixes of another
+    /// extractor, or with another range filter.
     ///
     /// # Errors
     /// Returns the errors of [`Db::flush`], and errors for damaged SSTs. Returns [`Error::NoSpace`]
@@ -260,7 +261,7 @@ impl Db {
 
     /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
     /// It does not flush the current memtable. Level 0 is then compacted from
-    /// [`Options::l0_compaction_trigger`] on, although it might grow cheaper to compact later.
+    /// [`Options::l0_compaction_trigger`] on, although a later compaction might be cheaper.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if

@@ -186,7 +186,7 @@ fn file_names_match_the_document() {
             assert_eq!(parse(&name.trim_matches('`').replace("NNNNNN", "000042")), Some(file), "{name}");
         }
     }
-    // An SST that was set aside is not a file of the store any more.
+    // An SST that was set aside no longer belongs to the store.
     assert!(DOCUMENT.contains("`unnamed-NNNNNN.sst`"));
     assert_eq!(parse("unnamed-000042.sst"), None);
 }

@@ -67,7 +67,7 @@ pub fn number_in(name: &str) -> Option<u64> {
 }
 
 /// Returns the kind of the file called `name`, or `None` if a store has no file of that name. An
-/// SST that was set aside is no file of the store any more.
+/// SST that was set aside no longer belongs to the store.
 #[must_use]
 pub fn parse(name: &str) -> Option<FileName> {
     match name {

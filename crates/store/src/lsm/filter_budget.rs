@@ -1,4 +1,4 @@
-//! What a version takes over from the version before it, so that its filters stay within the
+//! The data that a version takes from the previous version, so that its filters stay within the
 //! memory budget of the store.
 
 use std::collections::HashMap;

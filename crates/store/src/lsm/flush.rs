@@ -233,7 +233,7 @@ impl Shared {
         let len_bytes = stored.meta.len_bytes;
         self.install(edit, vec![(0, stored)], |state| {
             state.immutable.retain(|other| !Arc::ptr_eq(other, memtable));
-            // Count before the state changes: whoever sees the new SST also sees it counted.
+            // Count before the state changes: a thread that sees the new SST also sees it counted.
             self.reading.counters.flushes.fetch_add(1, Ordering::Relaxed);
             self.reading.counters.flushed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         })?;

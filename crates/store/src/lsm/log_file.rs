@@ -115,7 +115,7 @@ impl LogWriter {
         Ok(Self { file, path, id_checksum: id.checksum(), buffer, synced_len_bytes: 0, next_sequence, failure: None })
     }
 
-    /// Returns a placeholder that refuses every call. It stands in until the log is created.
+    /// Returns a placeholder that refuses every call. It is used until the log is created.
     pub(super) fn none() -> Self {
         let id_checksum = Crc32::new();
         let (path, failure) = (PathBuf::new(), Some(Cow::Borrowed("the log is not created yet")));
@@ -142,7 +142,7 @@ impl LogWriter {
     /// Returns [`Error::InvalidArgument`], before anything is written, for:
     ///
     /// * an empty payload, or a payload of 4 GiB or more;
-    /// * a `sequence` that does not exceed that of the record before;
+    /// * a `sequence` that is already used;
     /// * a `sequence` below the log's first sequence number.
     ///
     /// Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
@@ -157,7 +157,7 @@ impl LogWriter {
             return invalid("log record", "its payload is empty; write at least one entry");
         }
         if sequence < self.next_sequence {
-            return invalid("sequence number", "it is used already; take the next one");
+            return invalid("sequence number", "this number is already used; take the next number");
         }
         self.attempt(|log| {
             if log.buffer.len() + RECORD_HEADER_LEN_BYTES + payload_len > BUFFER_LEN_BYTES {
@@ -265,8 +265,8 @@ impl WriteFile for NoFile {
     }
 }
 
-/// Removes a file whose creation failed, because the file may exist all the same. Keeps the file
-/// if the error says that it existed before.
+/// Removes a file whose creation failed, because the file may exist nevertheless. Keeps the file if
+/// the error says that it existed before.
 fn remove_unless_found(storage: &dyn Storage, path: &Path, error: &Error) {
     let is_found = matches!(error.root(), Error::Io(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists);
     if !is_found {

@@ -34,7 +34,7 @@ const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 /// length.
 const SEARCH_BUDGET_BYTES: u64 = 16 << 20;
 
-/// What to do about damage in the middle of a log.
+/// The behaviour of recovery if the middle of a log is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LogRecovery {
     /// Damage is an error.
@@ -152,7 +152,7 @@ pub fn read_log(
 /// bytes.
 ///
 /// # Errors
-/// Returns the errors of [`read_log`], except those of the storage.
+/// Returns the errors of [`read_log`], except errors of the storage.
 pub fn read_log_in<'a>(
     bytes: &'a [u8],
     path: &Path,

@@ -2,7 +2,7 @@
 //! in the log and copies no keys or values.
 //!
 //! The memory for sorting is bounded for any number of writes. If not all keys fit, each further
-//! pass over the log handles keys that follow those of the pass before.
+//! pass over the log handles the keys after the last key of the previous pass.
 
 use std::ops::Range;
 

@@ -175,7 +175,8 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     if create_if_missing { Ok(()) } else { Err(missing()) }
 }
 
-/// Draws 64 bits of entropy from the operating system. Earlier draws do not help to guess them.
+/// Draws 64 bits of entropy from the operating system. Earlier draws do not help an attacker to
+/// guess the bits.
 pub(crate) fn random_u64() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;
@@ -206,7 +207,7 @@ struct Found {
     registry: Registry,
     hasher: KeyHasher,
     extractor: Option<PrefixExtractor>,
-    /// Why SSTs may lack the prefixes that reads ask for.
+    /// The reason why SSTs may lack the prefixes that reads ask for.
     doubt: Option<PrefixDoubt>,
     /// Whether the last edits of the manifest may be lost.
     is_torn: bool,

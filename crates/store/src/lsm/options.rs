@@ -10,7 +10,7 @@ use crate::sstable::{Compression, FilterMemory, FilterSpecs, check_ranges};
 use crate::storage::{Disk, IoMode, Storage};
 use filterblock::{ByLevel, FilterPolicy, HashKind, PrefixExtractor, Secret, TableShape, Verify};
 
-/// When a write is acknowledged.
+/// The condition under which a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     /// A write is acknowledged when it is in the memtable and in the log's buffer. The buffer goes
@@ -137,7 +137,7 @@ pub struct Options {
     /// The hash seed of a new store; set it to get the same files each time. `None` draws the seed
     /// from the operating system's entropy. An existing store keeps its seed.
     pub hash_seed: Option<u64>,
-    /// When a write is acknowledged.
+    /// The condition under which a write is acknowledged.
     pub durability: Durability,
     /// The size at which the memtable becomes immutable and is written to an SST file.
     pub write_buffer_bytes: usize,
@@ -160,31 +160,31 @@ pub struct Options {
     /// compaction finds a damaged SST, it reports the damage. It then skips this SST, and every SST
     /// that would have to be merged with it, until the store is reopened.
     pub auto_compaction: bool,
-    /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. While writes come
-    /// faster than level 0 could be compacted each time, level 0 first grows to the size of level 1,
-    /// or to three quarters of [`Options::l0_stall_trigger`].
+    /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. Under a fast load,
+    /// compactions of level 0 wait: level 0 first grows to the size of level 1, or to three
+    /// quarters of [`Options::l0_stall_trigger`].
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
-    /// `l0_compaction_trigger` counts as that trigger. From three quarters of it on, each 64 KiB of
-    /// writes (or each batch, if it is longer) wait for a quarter of a millisecond to 32 ms, longer
-    /// with each further SST. Without a compaction that is due, no write waits.
+    /// `l0_compaction_trigger` counts as that trigger. From three quarters of this number on, each
+    /// 64 KiB of writes (or each batch, if it is longer) wait for 0.25 to 32 ms, and each further
+    /// SST makes the wait longer. Writes wait only while a compaction is due.
     pub l0_stall_trigger: usize,
     /// The maximum size of level 1. If level 1 is larger, a compaction moves entries to level 2.
     pub level_base_bytes: u64,
     /// The ratio between the maximum sizes of a level and of the level above it. A ratio below 2
     /// counts as 2.
     pub level_size_ratio: u64,
-    /// How data blocks are read.
+    /// The method that reads data blocks: through the page cache, or by direct I/O.
     pub io: IoMode,
-    /// When the pages of filters are verified against their checksums.
+    /// The time at which the pages of filters are verified: at open, or on first touch.
     pub verify: Verify,
-    /// Where filters are kept in memory.
+    /// The kind of memory that holds filters: the heap or a memory map.
     pub filter_memory: FilterMemory,
     /// The maximum number of bytes of the filters that reads ask. Above it, bumped ribbons lose
-    /// columns, first those of SSTs that are seldom read: each lost column saves one bit per key
-    /// and doubles the false-positive rate. Each flush and compaction divides the budget anew, and
-    /// [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters of
-    /// other kinds stay whole, so only bumped ribbons keep the limit.
+    /// columns, first in filters of SSTs that are seldom read: each lost column saves one bit per
+    /// key and doubles the false-positive rate. Each flush and compaction divides the budget anew,
+    /// and [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters
+    /// of other kinds stay whole, so only bumped ribbons keep the limit.
     ///
     /// The SSTs keep all columns. Whole filters are mapped, as by [`FilterMemory::Mapped`], whose
     /// conditions then hold; filters that have lost columns are copies on the heap. While a version
@@ -193,13 +193,13 @@ pub struct Options {
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
     /// is counted and reported.
     pub strict_filters: bool,
-    /// How data blocks are compressed.
+    /// The compression of data blocks.
     pub compression: Compression,
     /// The maximum size of a data block before compression. A larger entry gets a block of its own.
     pub block_size_bytes: usize,
     /// The size of the cache for data blocks; 0 disables the cache.
     pub block_cache_bytes: u64,
-    /// What to do about damage in the middle of a write-ahead log.
+    /// The behaviour of recovery if the middle of a write-ahead log is damaged.
     pub recovery: LogRecovery,
 }
 

@@ -1,5 +1,5 @@
-//! Determines who wrote the files of a directory. It judges each file by its content, never by its
-//! name alone.
+//! Determines which program wrote the files of a directory. It judges each file by its content,
+//! never by its name alone.
 //!
 //! LevelDB, RocksDB and Pebble use the same names (`CURRENT`, `MANIFEST-000001`, `000002.log`,
 //! `000003.sst`), and people may use them, too. A directory is a store only if one of its files
@@ -36,7 +36,7 @@ const ENGINE_MAGICS: [(u64, &str); 6] = [
     (0xb3aa_9ff0_b3aa_9ff0, "an SST file of Pebble"),
 ];
 
-/// How the content of every `CURRENT` begins.
+/// The first bytes of every `CURRENT`.
 const CURRENT_PREFIX: &[u8] = b"MANIFEST-";
 
 const TEXT: &str = "a text file";
@@ -46,7 +46,7 @@ const LIKE_ENGINE_CURRENT: &str = "a file like the CURRENT of LevelDB or RocksDB
 const UNKNOWN: &str = "a file of neither filterblock nor a program that filterblock recognizes";
 const BLANK: &str = "a file that is empty, all zeros or cut short, so its content does not show who wrote it";
 
-/// Who wrote a file.
+/// The program that wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// A filterblock store: the file has its magic, or a checksum that nothing else has.
@@ -61,7 +61,7 @@ enum Owner {
     Blank,
 }
 
-/// Who wrote the files of a directory that have the name of a store's file.
+/// The program that wrote the files of a directory that have the name of a store's file.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
     has_store: bool,
@@ -172,9 +172,9 @@ pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the reason to keep an unneeded file: another program wrote it, or nobody can tell who
-/// wrote it. `None` means that the file may be removed: it belongs to a store, is blank, or is a
-/// temporary file of unknown origin.
+/// Returns the reason to keep an unneeded file: another program wrote it, or its content does not
+/// show which program wrote it. `None` means that the file may be removed: it belongs to a store,
+/// is blank, or is a temporary file of unknown origin.
 ///
 /// # Errors
 /// Returns I/O errors.
@@ -234,9 +234,9 @@ fn owner_of(storage: &dyn Storage, path: &Path, name: FileName) -> Result<Owner>
     })
 }
 
-/// Returns who wrote a `CURRENT`. A `CURRENT` of LevelDB or RocksDB consists of the first line
-/// alone. A truncated `CURRENT` of this crate can look the same. The manifest that `CURRENT` names
-/// decides.
+/// Returns which program wrote a `CURRENT`. A `CURRENT` of LevelDB or RocksDB consists of the first
+/// line alone. A truncated `CURRENT` of this crate can look the same. The manifest that `CURRENT`
+/// names decides.
 fn owner_of_current(storage: &dyn Storage, path: &Path, file: &dyn ReadAt) -> Result<Owner> {
     let dir = path.parent().unwrap_or(Path::new(""));
     match read_current(storage, dir) {

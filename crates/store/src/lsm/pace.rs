@@ -12,8 +12,8 @@ const FREE_BYTES: u64 = 16 << 20;
 /// The assumed speed until a compaction has been measured.
 const FIRST_BYTES_PER_SECOND: f64 = 200e6;
 
-/// The least speed that is believed. After a compaction during which the machine slept, level 0 would
-/// wait for hours.
+/// The lowest speed that a measurement can give. Without this limit, level 0 would wait for hours
+/// after a compaction during which the machine slept.
 const LEAST_BYTES_PER_SECOND: f64 = 5e6;
 
 /// A compaction that writes fewer bytes says nothing about the speed.
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// Returns how much a compaction of level 0 may write now.
+    /// Returns the number of bytes that a compaction of level 0 may write now.
     pub(super) fn spare_bytes(&self) -> u64 {
         let waited = self.level_0_merged.elapsed().as_secs_f64() / PATIENCE;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
@@ -51,7 +51,7 @@ impl Pace {
         bytes.max(FREE_BYTES)
     }
 
-    /// Returns how long level 0 has yet to wait for a compaction that writes `bytes`.
+    /// Returns the remaining time for which level 0 waits for a compaction that writes `bytes`.
     pub(super) fn delay(&self, bytes: u64) -> Duration {
         let seconds = bytes as f64 / self.bytes_per_second.max(1.0) * PATIENCE;
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);

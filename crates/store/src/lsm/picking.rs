@@ -254,7 +254,7 @@ impl Picker {
     /// comes behind the others: their compactions may need less space or release some.
     ///
     /// The most urgent level exceeds its limit by the largest factor. A fixed order would starve a
-    /// level: while writes go on, level 0 is always due, and each of its merges rewrites all of
+    /// level: while writes continue, level 0 is always due, and each of its merges rewrites all of
     /// level 1.
     fn due_levels(&self, levels: &Levels<'_>, spare_bytes: u64) -> Vec<usize> {
         let excess_of_level_0 = self.is_level_0_due(levels, spare_bytes).then(|| self.excess_of_level_0(levels));

@@ -7,7 +7,7 @@ use super::reports::Reports;
 use super::version::Version;
 use filterblock::PrefixExtractor;
 
-/// Why SSTs may lack the prefixes that reads ask for.
+/// The reason why SSTs may lack the prefixes that reads ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PrefixDoubt {
     /// The store's extractor is a function that the program did not give.

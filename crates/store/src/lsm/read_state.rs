@@ -52,7 +52,8 @@ impl Published {
         self.state.load_full()
     }
 
-    /// Returns the state and the last write that may be seen in it.
+    /// Returns the state, and the sequence number of the last write that a reader of the state may
+    /// see.
     #[inline]
     pub(super) fn moment(&self) -> (impl std::ops::Deref<Target = Arc<ReadState>>, u64) {
         let state = self.state.load();

@@ -129,10 +129,10 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
         shared.reading.state.make_visible(replayed.last_sequence);
         remove_stale(shared, &replayed.empty_logs);
     }
-    // Start the new log only after the manifest is in force. The new log says that all writes
-    // before its first are known. After a process crash or a failed sync, the last of those writes
-    // may have come from the page cache alone. If a power failure kept the new log and lost these
-    // writes, writes would be missing in the middle.
+    // Start the new log only after the manifest is in force. The new log states that no write
+    // before its first write is missing. After a process crash or a failed sync, the last recovered
+    // writes may have been in the page cache alone. If a power failure then kept the new log and
+    // lost these writes, writes would be missing in the middle.
     let number = shared.catalogue.new_file_number();
     let first = replayed.last_sequence + 1;
     let log = create_log(shared.options.storage.as_ref(), &shared.identity, number, first)?;

@@ -67,7 +67,7 @@ pub(super) struct RunCursor {
     cache: Option<Arc<BlockCache>>,
     place: usize,
     cursor: Option<TableCursor>,
-    /// Where a scan counts the blocks that it reads. Compactions count bytes instead.
+    /// The counters of the blocks that a scan reads. Compactions count bytes instead.
     counter: Option<Arc<ScanReads>>,
     /// The reads of `cursor` that are counted.
     counted: BlockReads,
@@ -170,7 +170,7 @@ impl RunCursor {
         } else {
             self.leave_if_done(direction)?
         }
-        // The run has no other SST, so the cursor stands in this one, or nowhere.
+        // The run has no other SST, so the cursor is in this SST or has no position.
         asked.iter().for_each(|asked| asked.judge(at_bound.as_deref(), self.key()));
         Ok(())
     }

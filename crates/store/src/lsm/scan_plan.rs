@@ -39,7 +39,7 @@ struct Plan {
     sequence: u64,
     runs: Vec<Run>,
     query: Option<Arc<OwnedQuery>>,
-    /// Whether one end of the scan has the answers, which are counted once.
+    /// Whether one end of the scan has taken the answers. They are counted only once.
     is_counted: Cell<bool>,
 }
 

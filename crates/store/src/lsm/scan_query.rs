@@ -54,14 +54,15 @@ impl<'a> ScanQuery<'a> {
     }
 
     /// Asks the range filter of an SST whose filter does not deny the prefix. Returns `None` if the
-    /// SST holds no key of the range, and counts the answer that says so.
+    /// SST holds no key of the range, and counts this answer.
     pub(super) fn ask_range(&self, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
         let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
         let range = self.answer_of_range(slot);
         if range == Some(Answer::No) {
             tally.ranges.true_negatives += 1;
             tally.ranges.expected += slot.stored.expected_of_ranges;
-            // Whether the prefix is there is known only if the range has all its keys.
+            // The answer about the prefix is a known false positive only if the range has all keys
+            // of the prefix.
             if prefix == Some(Answer::Maybe) && self.is_whole_prefix() {
                 tally.prefixes.false_positives += 1;
                 tally.prefixes.expected += slot.expected;

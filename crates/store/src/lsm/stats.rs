@@ -81,7 +81,7 @@ counters! {
     }
 }
 counters! {
-    /// What gets did on one level, apart from the queries of filters.
+    /// The reads of gets on one level, without the queries of filters.
     ReadTally, ReadCounters {
         block_reads,
         block_read_bytes,
@@ -159,7 +159,7 @@ pub(super) struct Counters {
     pub(super) write_delay_nanos: AtomicU64,
     /// The time of the stalls that have ended.
     ended_stall_nanos: AtomicU64,
-    /// The beginnings of the stalls that go on.
+    /// The start times of the stalls that have not ended.
     stalls: Mutex<Vec<Instant>>,
     pub(super) scans: AtomicU64,
     pub(super) scan_reads: Arc<ScanReads>,
@@ -209,7 +209,7 @@ pub(super) struct Stall<'a>(&'a Counters, Instant);
 impl Drop for Stall<'_> {
     fn drop(&mut self) {
         let mut stalls = lock(&self.0.stalls);
-        // Of two stalls with equal beginnings, either may go.
+        // If two stalls began at the same time, either entry may be removed.
         if let Some(place) = stalls.iter().position(|start| *start == self.1) {
             stalls.swap_remove(place);
         }
@@ -239,7 +239,8 @@ thread_local! {
 
 /// Assigns shards to threads: first the shards that ended threads returned, then unused ones.
 ///
-/// The mutex orders the plain accesses of a thread before those of the next owner of its shard.
+/// The mutex orders the plain accesses of a thread before the accesses of the next owner of its
+/// shard.
 #[derive(Debug, Default)]
 struct Slots(Mutex<(Vec<usize>, usize)>);
 
@@ -319,7 +320,7 @@ impl Counters {
         Delay(self, Instant::now())
     }
 
-    /// Returns the total time of all stalls in ns, including those that go on.
+    /// Returns the total time of all stalls in ns, including stalls that have not ended.
     pub(super) fn write_stall_nanos(&self) -> u64 {
         let stalls = lock(&self.stalls);
         let ended = self.ended_stall_nanos.load(Ordering::Relaxed);

@@ -64,7 +64,7 @@ pub struct ProbeStats {
     /// store has [`Options::range_filter`](super::Options::range_filter).
     pub unfiltered: u64,
     /// Expected number of false positives: the sum of the expected FPRs over all queries for
-    /// something absent. For a range, the rate of the longest range for which the filter was built.
+    /// something absent. For a range, the FPR of the longest range for which the filter was built.
     pub expected_false_positives: f64,
 }
 
@@ -185,7 +185,7 @@ pub struct Stats {
     /// Number of times that a write or [`super::Db::flush`] had to wait for a flush or a
     /// compaction.
     pub write_stalls: u64,
-    /// Total time of these waits in ns, including waits that go on.
+    /// Total time of these waits in ns, including waits that have not ended.
     pub write_stall_nanos: u64,
     /// Number of times that a writer was slowed down because flushes or compactions fall behind. Each
     /// is a wait of at most 32 ms.

@@ -196,7 +196,7 @@ impl Slot {
         self.smallest <= probe.prefix && probe.prefix <= self.largest && self.covers_by_bytes(probe.key)
     }
 
-    /// Returns the bits of those keys in `of` that the SST may hold.
+    /// Returns the bits of the keys in `of` that the SST may hold.
     #[inline]
     pub(super) fn mask_of(&self, batch: &Batch<'_>, of: u32) -> u32 {
         batch.within((self.smallest, self.largest), of, |probe| self.covers(probe))
@@ -331,7 +331,7 @@ impl Version {
         Self { levels, hasher: hasher.clone(), filters, filter_budget }
     }
 
-    /// Returns what the next version takes over: see [`Earlier::new`].
+    /// Returns the data that the next version takes from this version: see [`Earlier::new`].
     fn earlier(&self, keeps_columns: bool) -> Earlier {
         if self.filter_budget.is_none() {
             return Earlier::default();

@@ -21,7 +21,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// takes about half a millisecond without it.
 const FIRST_DELAY: Duration = Duration::from_micros(250);
 /// The longest of these waits. A writer that waits behind another one then waits for at most two of
-/// them. Writes go on at 2 MB/s, so level 0 hardly grows any more.
+/// them. Writes continue at 2 MB/s, so level 0 hardly grows any more.
 const MAX_DELAY: Duration = Duration::from_millis(32);
 /// The wait before each step of writes while memtables wait for their flush: a flush needs about as
 /// long per step.
@@ -224,8 +224,8 @@ impl Shared {
         }
     }
 
-    /// Returns how long a writer waits before each step of its writes: twice as long for each SST
-    /// of level 0 above the limit.
+    /// Returns the time that a writer waits before each step of its writes: twice as long for each
+    /// SST of level 0 above the limit.
     fn delay_of_step(&self) -> Duration {
         let state = self.reading.state.load();
         let num_tables = state.version.tables(0).count();

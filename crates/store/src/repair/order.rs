@@ -24,8 +24,8 @@
 //!
 //! An SST may also exist that is not in force: it was merged into another SST, but was not removed.
 //! With such an SST, keys that were deleted after the merge come back, wherever the SST is placed.
-//! So every such case is reported as a doubt. The range of its sequence numbers lies within the range of the
-//! merge result. The cases are:
+//! So every such case is reported as a doubt. The range of its sequence numbers lies within the
+//! range of the merge result. The cases are:
 //!
 //! * If the SST was written to level 0, the ranges prove the merge. The SST is placed below the
 //!   result.

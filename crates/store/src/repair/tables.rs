@@ -188,8 +188,8 @@ impl Tables<'_> {
             ranks.push(rank);
         }
         if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
-            // There are more SSTs in descending order than writes. That happens only if someone
-            // copied SSTs into the directory.
+            // There are more SSTs in descending order than writes. This happens only after a copy
+            // of SSTs into the directory.
             let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
             self.report.losses.push(Loss { error, keys: KeyRange::ALL });
         }

@@ -70,7 +70,7 @@ impl Clone for CachedBlock {
     ///
     /// A cache clones what it returns, and the reference count lies before the index. The count's
     /// locked increment would delay all loads behind it, so the index is loaded first: its lines
-    /// and that of the count then load together.
+    /// and the line of the count then load together.
     #[inline]
     fn clone(&self) -> Self {
         let lines = self.parts().0.iter().step_by(64).take(LOADED_LINES);

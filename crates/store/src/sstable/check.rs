@@ -106,9 +106,10 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // Opening the SST proved its format version, and whoever gives a hasher knows that it
-            // is the SST's: a store checks its secret before it opens an SST. A part of a newer
-            // version, or a filter under another secret, therefore does not belong to this SST.
+            // The open has checked the format version of the SST. A caller that gives a hasher
+            // gives the hasher of the SST: a store checks its secret before it opens an SST. So a
+            // part of a newer version, or a filter under another secret, does not belong to this
+            // SST.
             Err(error)
                 if error.is_damage()
                     || error.is_unsupported()
@@ -121,8 +122,8 @@ impl Table {
         }
     }
 
-    /// Returns the extractor of the filter's prefixes. `None` if the filter holds no prefixes, or if
-    /// nobody gave the extractor and it is not built in.
+    /// Returns the extractor of the filter's prefixes. `None` if the filter holds no prefixes, or
+    /// if the options do not give the extractor and it is not built in.
     fn extractor(&self) -> Option<PrefixExtractor> {
         let name = self.properties().prefix_extractor.as_str();
         let given = self.options.prefix_extractor.as_ref().filter(|given| given.name() == name);

@@ -10,15 +10,15 @@ use filterblock::{
     AlignedBytes, Expected, FilterBlock, KeyHasher, LockedBlock, Mapped, Populate, Reclaimer, SharedBytes, Verify,
 };
 
-/// Where the filter of an open SST lies in memory.
+/// The kind of memory that holds the filter of an open SST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FilterMemory {
-    /// In a memory map of the file, whose pages the operating system can evict. Use this only if no
+    /// A memory map of the file. The operating system can evict its pages. Use this only if no
     /// process truncates or overwrites files in place. After such a change a query may end the
     /// process by a signal (SIGBUS), or read zeros. A storage without files of the operating
     /// system, such as [`Memory`](crate::storage::Memory), uses the heap instead.
     Mapped,
-    /// In a copy on the heap. Later changes to the file do not reach the copy.
+    /// A copy on the heap. Later changes to the file do not reach the copy.
     #[default]
     Heap,
 }
@@ -26,7 +26,7 @@ pub enum FilterMemory {
 /// The filter of an open SST. Its errors name the file.
 pub type TableFilter = filterblock::TableFilter<SharedBytes, Error>;
 
-/// How to open a filter.
+/// The options for opening a filter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FilterUse<'h> {
     pub(super) verify: Verify,
@@ -56,8 +56,9 @@ pub(super) fn open(
     open_present(file, footer, properties, how).map(Some).map_err(|error| error.in_file(path))
 }
 
-/// Returns why the range filter of an SST with these properties cannot be used. Returns `None` if it
-/// can, or if the SST has none. The filter itself is sound.
+/// Returns the reason why the range filter of an SST with these properties cannot be used. Returns
+/// `None` if the range filter can be used, or if the SST has no range filter. The other filter is
+/// sound.
 pub(super) fn range_damage(
     filter: &FilterBlock<SharedBytes>,
     properties: &Properties,

@@ -14,10 +14,10 @@ pub(crate) struct FilterSpecs {
 }
 
 impl FilterSpecs {
-    /// Combines the filter and the range filter that somebody asks for.
+    /// Combines the requested filter and the requested range filter.
     ///
     /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if `ranges` is no range filter.
+    /// Returns [`filterblock::Error::Invalid`] if `ranges` is not a range filter.
     pub(crate) fn of(filter: Option<FilterSpec>, ranges: Option<FilterSpec>) -> Result<Self> {
         if let Some(ranges) = ranges {
             check_ranges(ranges)?;

@@ -66,7 +66,7 @@ pub(crate) fn is_footer(bytes: &[u8; FOOTER_LEN_BYTES]) -> bool {
     bytes.ends_with(&MAGIC) || u32_at(tail, 0) == Some(crc32(body))
 }
 
-/// How the data blocks of an SST file are stored.
+/// The compression of the data blocks of an SST file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 #[non_exhaustive]

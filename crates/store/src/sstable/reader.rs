@@ -20,14 +20,14 @@ use crate::error::{Error, Field, Result};
 use crate::storage::{IoMode, ReadAt, Storage};
 use filterblock::{FilterBlock, KeyHasher, PrefixExtractor, Reclaimer, Verify};
 
-/// How to read an SST file.
+/// The options for reading an SST file.
 #[derive(Debug, Clone, Default)]
 pub struct TableReadOptions {
-    /// How data blocks are read.
+    /// The method that reads data blocks.
     pub io: IoMode,
-    /// When the filter's pages are verified.
+    /// The time at which the filter's pages are verified: at open, or on first touch.
     pub verify: Verify,
-    /// Where the filter lies in memory.
+    /// The kind of memory that holds the filter.
     pub filter_memory: FilterMemory,
     /// Whether an unusable filter makes [`Table::open`] fail. Otherwise such a filter is
     /// [`filterblock::TableFilter::Degraded`] and denies no key.
@@ -75,7 +75,7 @@ pub struct Table {
     properties: Properties,
     filter: Arc<TableFilter>,
     has_prefixes: bool,
-    /// Why the range filter cannot be used.
+    /// The reason why the range filter cannot be used.
     range_damage: Option<Error>,
     /// The index, read at its first use. A failed read is not kept, because the failure may be
     /// temporary.
@@ -201,8 +201,8 @@ impl Table {
         self.filter.ready().is_some_and(FilterBlock::has_ranges)
     }
 
-    /// Returns why the range filter cannot be used, if the SST has one and the filter beside it is
-    /// usable.
+    /// Returns the reason why the range filter cannot be used, if the SST has one and the filter
+    /// beside it is usable.
     #[must_use]
     pub fn range_damage(&self) -> Option<&Error> {
         self.range_damage.as_ref()

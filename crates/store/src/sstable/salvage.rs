@@ -1,6 +1,6 @@
 //! Reads the sound parts of a damaged SST file.
 //!
-//! If the index is sound, the sound blocks are those that the index lists and whose checksums
+//! If the index is sound, the sound blocks are the blocks that the index lists and whose checksums
 //! match.
 //!
 //! Without a sound index, a search finds the blocks by their checksums. Blocks follow one another
@@ -130,8 +130,7 @@ pub(crate) struct Peek {
     pub(crate) table_id: Option<TableId>,
     /// The properties, if they match the checksum in the footer. The footer itself may be damaged.
     pub(crate) properties: Option<Properties>,
-    /// How the keys of the filter were hashed, if the filter is sound and has the footer's table
-    /// id.
+    /// The hash identity of the filter, if the filter is sound and has the footer's table id.
     pub(crate) hash: Option<HashIdentity>,
 }
 

@@ -21,7 +21,7 @@ use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHasher, PrefixExtracto
 /// The writer collects about this many bytes for each write to the file.
 const CHUNK_LEN_BYTES: usize = 256 << 10;
 
-/// How to write an SST file.
+/// The options for writing an SST file.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
     /// The maximum size of a data block before compression, in bytes. A larger entry gets a block
@@ -29,7 +29,7 @@ pub struct TableOptions {
     pub block_size_bytes: usize,
     /// One key in this many entries is stored whole. 0 counts as 1.
     pub restart_interval: usize,
-    /// How data blocks are stored.
+    /// The compression of data blocks.
     pub compression: Compression,
     /// The filter to build, if any.
     pub filter: Option<FilterSpec>,
@@ -117,7 +117,7 @@ impl<'s> TableWriter<'s> {
     ///
     /// # Errors
     /// Returns an error if `NAME.tmp` exists or cannot be created, and
-    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is no range filter.
+    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is not a range filter.
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
         let specs = FilterSpecs::of(options.filter, options.range_filter)?;
         let extractor = options.prefix_extractor.as_ref().filter(|_| specs.holds_prefixes());

@@ -330,7 +330,7 @@ impl State {
         Some(self.capacity?.saturating_sub(self.drive.used_bytes()))
     }
 
-    /// Returns how many of `len` more bytes of a file fit on the disk.
+    /// Returns the number of bytes, of `len` more bytes of a file, that fit on the disk.
     fn room_for(&self, inode: usize, len: usize) -> usize {
         let Some(free) = self.free_bytes() else { return len };
         let old_len = self.bytes(inode).len();

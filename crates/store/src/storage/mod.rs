@@ -28,14 +28,14 @@ pub use memory::Memory;
 
 use crate::error::Result;
 
-/// How data blocks are read.
+/// The method that reads data blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum IoMode {
-    /// Through the operating system's page cache.
+    /// Reads use the operating system's page cache.
     #[default]
     Buffered,
-    /// Without the page cache (`O_DIRECT`). Linux only; other systems, and file systems without
-    /// direct reads, use `Buffered`.
+    /// Reads bypass the page cache (`O_DIRECT`). This needs Linux; other systems, and file systems
+    /// without direct reads, use `Buffered`.
     Direct,
 }
 

@@ -98,8 +98,8 @@ fn a_failing_flush_is_retried() {
         let db = Db::open(DIR, options(&storage)).unwrap();
         refuse_tables(&storage, operation, errno);
         let mut model = BTreeMap::new();
-        // Writes succeed up to the memory bound. Beyond it the store refuses them at once and gives
-        // the reason.
+        // Writes succeed up to the memory bound. Beyond it the store refuses them immediately and
+        // gives the reason.
         let (db, refused, written) = in_time(move || {
             for i in 0.. {
                 match db.put(&key(i), &[b'v'; 500]) {

@@ -252,7 +252,7 @@ impl Workshop {
     }
 }
 
-/// Returns why strace does not work here, or `None` if it works.
+/// Returns the reason why strace does not work here, or `None` if it works.
 fn missing() -> Option<String> {
     match Command::new("strace").args(["-f", "-o", "/dev/null", "-e", "trace=close", "true"]).output() {
         Err(error) => Some(format!("strace cannot be run: {error}")),
@@ -299,8 +299,8 @@ fn kill(_: &str) -> Vec<(&'static str, &'static str)> {
     vec![("signal=KILL", "")]
 }
 
-/// Returns the failures of a call, once and permanently. The result of `close` is ignored, and its
-/// failure would only keep the descriptor open.
+/// Returns the failures to inject into a call: each error once, and each error permanently. The
+/// result of `close` is ignored, and its failure would only keep the descriptor open.
 fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
     match call {
         "close" | "execve" => vec![],

@@ -75,7 +75,7 @@ fn flushed_and_not_named() -> (Faulty, PathBuf) {
     (crashed, table)
 }
 
-/// Returns how many of the forty writes are missing.
+/// Returns the number of missing writes, of forty.
 fn missing(storage: &Faulty) -> usize {
     let db = Db::open(DIR, on(storage)).unwrap();
     (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count()

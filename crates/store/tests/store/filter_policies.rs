@@ -79,7 +79,7 @@ proptest! {
         // 2^-30.
         let slack = |reads: f64| reads * 1.001 + 1e-7;
         prop_assert!(reads(&levels, &specs) <= slack(reads(&levels, &uniform)), "{:?}", specs);
-        // Mixed kinds stay within the memory, too.
+        // Filters of two kinds stay within the budget, too.
         let specs = monkey.with_bottom(KINDS[bottom]).unwrap().specs(&levels);
         prop_assert!(bits(&levels, &specs) <= keys(&levels) * bits_per_key * (1.0 + 1e-9));
     }
@@ -221,7 +221,7 @@ fn ordered_key(i: u64) -> [u8; 16] {
     *format!("{i:016x}").as_bytes().first_chunk().unwrap()
 }
 
-/// Returns a key of 16 bytes. All keys differ and come in no order.
+/// Returns a key of 16 bytes. All keys differ and are in random order.
 fn mixed_key(i: u64) -> [u8; 16] {
     ordered_key(Random(i).next())
 }

@@ -274,8 +274,8 @@ fn filters_on_disk_behave_alike_in_every_read_mode() {
                 assert_eq!(spared, verify == Verify::OnFirstTouch, "{:?}", stats.total);
                 drop(db);
                 let strict = Options { verify, filter_memory, io, strict_filters: true, ..options() };
-                // Query absent keys, because only these certainly reach the damaged page: a page is
-                // verified before a zero bit in it counts.
+                // Query absent keys, because only absent keys certainly reach the damaged page: a
+                // page is verified before one of its zero bits denies a key.
                 let ask = |db: Db| (0..20_000).try_for_each(|i| db.get(&absent(i)).map(drop));
                 let result = Db::open(dir, strict).and_then(ask);
                 common::assert_names(&result.unwrap_err(), &table);

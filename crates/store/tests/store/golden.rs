@@ -160,7 +160,8 @@ fn holds_the_files_it_is_meant_to_test(name: &str) {
     assert!(in_log.windows(7).any(|window| window == b"log 35 "));
 }
 
-/// Creates the missing golden stores: `cargo test -p filterblock-store --test store golden -- --ignored`.
+/// Creates the missing golden stores: `cargo test -p filterblock-store --test store golden --
+/// --ignored`.
 #[test]
 #[ignore = "writes the missing stores in tests/golden"]
 fn make_missing_golden_stores() {

@@ -131,7 +131,7 @@ fn an_idle_store_is_compacted_although_level_0_is_small() {
 fn a_finished_flush_is_counted() {
     let storage = Memory::new();
     let db = Db::open(DIR, quiet(&storage)).unwrap();
-    // Many flushes: the count has to be right however the threads interleave.
+    // Many flushes: the count must be right for every interleaving of the threads.
     for i in 1..=2_000 {
         db.put(&key(i), b"value").unwrap();
         db.flush().unwrap();

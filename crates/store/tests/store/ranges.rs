@@ -99,7 +99,7 @@ fn scans_of_empty_ranges_read_hardly_a_block() {
     // neighbours are five times as close, and bounds lie in the cells of keys more often.
     assert!(total.false_positive_rate().unwrap() < 0.03, "{total:?}");
     assert!((0.005..0.011).contains(&total.expected_false_positive_rate().unwrap()), "{total:?}");
-    // Points, prefixes and ranges are counted apart.
+    // Points, prefixes and ranges are counted separately.
     assert_eq!((stats.total.points, stats.total.prefixes), (ProbeStats::default(), ProbeStats::default()));
     assert_eq!((stats.scans, stats.total.tables_with_ranges), (ranges.len() as u64 * 2, 5));
     db.reset_stats();
@@ -312,12 +312,13 @@ fn policies_decide_which_ssts_get_range_filters() {
     db.put(&id(7, 7), b"above").unwrap();
     db.flush().unwrap();
     assert_eq!(db.stats().total.tables_with_ranges, 1);
-    // The SST at the bottom has none, which is counted: the store asks for range filters.
+    // The bottommost SST has no range filter. The store asks for range filters, so it counts an
+    // unfiltered answer.
     let (from, to) = empty_ranges(&model).remove(300);
     assert_eq!(db.scan(from.as_slice()..to.as_slice()).count(), 0);
     assert!(db.stats().total.ranges.unfiltered == 1, "{:?}", db.stats().total.ranges);
     db.close().unwrap();
-    // A compaction rewrites SSTs for which the policy now chooses otherwise, once.
+    // A compaction rewrites an SST once if the policy now chooses another filter for it.
     for (ranges, tables) in [("grafite:fpr=0.01", 1), ("grafite:L=16:fpr=0.01", 1), ("none", 1), ("grafite:9", 1)] {
         let db = Db::open(DIR, by(&storage, ranges)).unwrap();
         db.compact_range(..).unwrap();

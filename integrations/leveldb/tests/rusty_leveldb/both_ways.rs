@@ -55,7 +55,7 @@ fn a_database_with_our_filters_opens_with_the_own_ones() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), policy("bloom:10"));
     let [before, after] = asked_before_and_after(dir.path(), BloomPolicy::new(10));
-    // Our name sorts before the own name, so rusty-leveldb finds no filter.
+    // Our name sorts before the name of the engine's own filter, so rusty-leveldb finds no filter.
     assert!(before == 0 && after >= KEYS as u64, "{before}, {after}");
 }
 

@@ -83,8 +83,8 @@ fn a_tombstone_hides_its_key() {
     }
 }
 
-/// rusty-leveldb 4.0.2 stops at the tombstone of another key, if a filter answers "maybe" for a file
-/// without the key. So it loses keys by false positives, whatever the filter, until a compaction
+/// rusty-leveldb 4.0.2 stops at the tombstone of another key, if a filter answers "maybe" for a
+/// file without the key. So it loses keys by false positives, with every filter, until a compaction
 /// drops the tombstones.
 #[test]
 fn rusty_leveldb_stops_at_tombstones_of_other_keys() {

@@ -46,7 +46,7 @@ struct Outcome {
     failed: u64,
 }
 
-/// Gets every key. Returns how many are lost, and how many gets fail.
+/// Gets every key. Returns the number of lost keys, and the number of failed gets.
 async fn read_all(store: &Store, policies: Policies) -> Outcome {
     let reader = reader(store, policies, metadata_cache()).await;
     let mut outcome = Outcome::default();
@@ -156,7 +156,8 @@ async fn slatedb_bloom_loses_keys_by_the_same_damage() {
         println!("SlateDB's own Bloom, {damage:?}: {} of {KEYS} keys lost", outcome.lost);
         lost.push(outcome.lost);
     }
-    // A flipped bit may have been 0. Without probes, the filter denies nothing.
+    // A flip from 0 to 1 loses no key, so not each flip must lose one. A zeroed filter has no
+    // probes and denies nothing.
     assert!(lost[1..5].iter().any(|&lost| lost > 0), "{lost:?}");
     assert!(lost[6..].iter().all(|&lost| lost > KEYS / 2), "{lost:?}");
 }
@@ -197,8 +198,8 @@ async fn a_rewrite_by_compaction_repairs_damaged_filters() {
     assert!(filters.counts().unusable() == 0 && filters.counts().opened >= 4, "{:?}", filters.counts());
 }
 
-/// This is a promise that the trait cannot keep. If SlateDB or its store gave one SST the filter of
-/// another, the filter would deny present keys, and so would SlateDB's own.
+/// The trait gives the policy no way to detect this fault. If SlateDB or its store gave one SST the
+/// filter of another, the filter would deny present keys, and so would SlateDB's own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swapped_filter_goes_unnoticed() {
     for (policies, own_filter) in [(ours().policies(), false), (own(), true)] {

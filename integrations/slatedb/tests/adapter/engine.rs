@@ -15,7 +15,7 @@ use crate::common::{
     Append, Entries, First4, ROOT, Store, absent, compact, filled, flush, key, manifest, metadata_cache, writer,
 };
 
-/// What the database must hold. Deleted keys stay, as `None`.
+/// The expected content of the database. A deleted key stays, with the value `None`.
 type Model = BTreeMap<Bytes, Option<Bytes>>;
 
 const KEYS: u64 = 6_000;

@@ -58,7 +58,7 @@ fn has_prefix(filter: &dyn Filter, prefix: &'static [u8]) -> bool {
     filter.might_match(&FilterQuery::prefix(Bytes::from_static(prefix)))
 }
 
-/// The keys that a filter denies, of those that were added.
+/// The added keys that a filter denies.
 fn lost(filter: &dyn Filter, keys: u64) -> usize {
     (0..keys).filter(|&i| !has(filter, &key(i))).count()
 }
@@ -176,7 +176,7 @@ fn prefixes_answer_prefix_queries_and_points() {
             std::ops::Bound::Unbounded,
             std::ops::Bound::Excluded(Bytes::from_static(b"0"))
         )));
-        // The range is no query for this policy.
+        // This policy does not answer queries of ranges.
         assert!(filters.counts().unfiltered == 1, "{:?}", filters.counts());
     }
     assert!(!policy(&filters("bloom:10")).supports_prefix_queries());
@@ -303,7 +303,7 @@ fn filters_of_others_are_counted_as_unexpected() {
     assert_eq!(prefixed.counts().unexpected, 1);
 }
 
-/// A sound block with the id of some other table.
+/// A sound block with the id of another SST.
 fn of_another_program() -> Vec<u8> {
     let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(0)).with_table_id(*b"table 0000000012");
     (0..1_000).for_each(|i| builder.add(&key(i)));

@@ -76,7 +76,7 @@ fn each_policy_answers_its_own_queries_only() {
     assert!(may_match(&*of_keys, Included(number(8)), Included(number(9))));
     assert!(!may_match(&*of_ranges, Included(number(8)), Included(number(9))));
     assert_eq!(filters.counts().probes, 2);
-    // The filter of the other policy is not taken for an own one.
+    // The policy does not use the filter of the other policy as its own.
     let swapped = ranges.decode(&encoded(&*of_keys));
     assert!(may_match(&*swapped, Included(number(8)), Included(number(9))));
     assert!(keys.decode(&encoded(&*of_ranges)).might_match(&FilterQuery::point(number(8))));

@@ -22,7 +22,7 @@ use crate::common::{Policies, ROOT, Store, compact, filled, key, manifest, metad
 #[derive(Debug)]
 pub struct Counted {
     store: Store,
-    /// Where the data blocks of each SST end.
+    /// The end of the data blocks of each SST.
     data_ends: Mutex<HashMap<Path, u64>>,
     data: AtomicU64,
     metadata: AtomicU64,

@@ -103,7 +103,7 @@ impl RibbonSizes {
         }
         let columns = u64::from((one_in as u64).max(1).ilog2());
         let (most, least) = ((-(columns as f64)).exp2(), (-((columns + 1) as f64)).exp2());
-        // RocksDB also converts the rate to its inverse and back.
+        // RocksDB also converts the FPR to its inverse and back.
         let share = (1.0 / one_in - least) / (most - least);
         let rounding = ((first_hash >> 32) as f64 + 0.5) / 4_294_967_296.0;
         let starts = slots - (BLOCK_SLOTS - 1);
