@@ -29,7 +29,8 @@ const STATIC: &str = "a Filter is built once from all of its keys and takes no m
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct Filter {
-    block: FilterBlock<SharedBytes>,
+    /// Boxed, because Python aligns an object to 16 bytes and a block wants a whole cache line.
+    block: Box<FilterBlock<SharedBytes>>,
     bytes: SharedBytes,
     path: Option<PathBuf>,
 }
@@ -73,7 +74,7 @@ impl Filter {
             Some(path) => error.in_file(path),
             None => error,
         });
-        Ok(Self { block: opened.map_err(of_block)?, bytes, path: path.map(Path::to_path_buf) })
+        Ok(Self { block: Box::new(opened.map_err(of_block)?), bytes, path: path.map(Path::to_path_buf) })
     }
 
     /// Opens a block that this process has just made without a secret.
@@ -125,7 +126,7 @@ impl Filter {
         keys.for_each(py, |key| builder.add(key))?;
         let bytes: SharedBytes = py.detach(|| AlignedBytes::copy_of(&builder.finish()?)).map_err(of_block)?.into();
         let block = LockedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.unlock_with(&hasher));
-        Ok(Self { block: block.map_err(of_block)?, bytes, path: None })
+        Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
     }
 
     /// Open a file that `save` or the command `filterblock` wrote, and verify every checksum in it.
@@ -179,7 +180,7 @@ impl Filter {
         let hasher = hasher.ok_or_else(|| PyValueError::new_err("merge needs at least one filter"))?;
         let bytes: SharedBytes = AlignedBytes::copy_of(&merged).map_err(of_block)?.into();
         let block = LockedBlock::open(bytes.clone(), Verify::AtOpen).and_then(|block| block.unlock_with(&hasher));
-        Ok(Self { block: block.map_err(of_block)?, bytes, path: None })
+        Ok(Self { block: Box::new(block.map_err(of_block)?), bytes, path: None })
     }
 
     fn __or__(slf: PyRef<'_, Self>, other: PyRef<'_, Self>) -> PyResult<Self> {

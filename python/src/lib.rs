@@ -26,6 +26,16 @@ mod tables;
 
 use pyo3::prelude::*;
 
+/// Checks that Python can hold objects of these classes. It aligns them to 16 bytes.
+const _: () = {
+    const fn fits<T>() -> bool {
+        align_of::<T>() <= 16
+    }
+    assert!(fits::<filter::Filter>() && fits::<bloom::Bloom>() && fits::<file_filter::FileFilter>());
+    assert!(fits::<tables::LevelDbTable>() && fits::<tables::RocksDbTable>());
+    assert!(fits::<parquet::ParquetFile>() && fits::<planning::Plan>());
+};
+
 /// filterblock: checksummed filters of keys. Import `filterblock`, which re-exports these names.
 #[pymodule]
 mod _filterblock {

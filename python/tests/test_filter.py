@@ -285,6 +285,8 @@ def test_ranges_are_asked_by_bytes_in_order():
         for bound in (1, None.__class__, 1.5, True):
             with pytest.raises(TypeError):
                 filter.may_contain_range(bound, "z")
+        with pytest.raises(TypeError, match="in the order of the numbers"):
+            filter.may_contain_range(low=5)
     assert Filter.build(keys).may_contain_range("x", "y")  # without a range filter
 
 

@@ -137,6 +137,11 @@ impl Mapping {
             (Bound::Unbounded, Bound::Included(one) | Bound::Excluded(one)) => (None, Some(header.cut(one)?)),
             (Bound::Unbounded, Bound::Unbounded) => (None, None),
         };
+        // A crafted mapping may have more bits, and its integers would overflow below.
+        let is_in_range = |cut: Option<Cut>| cut.is_none_or(|cut| cut.value <= 1 << MAX_BITS);
+        if !is_in_range(lower_cut) || !is_in_range(upper_cut) {
+            return None;
+        }
         // In a whole mapping, one key at most has the integer of the bound: the bound itself, or if
         // bytes of the bound are cut off, a prefix of it, which lies below.
         let is_below = |cut: Cut, is_excluded| cut.is_exact && self.is_whole && (is_excluded || !cut.is_whole);

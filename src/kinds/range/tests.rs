@@ -12,6 +12,7 @@ use std::ops::Bound;
 
 use super::bytes::Bytes;
 use super::elias_fano::{EliasFano, needs_wide_ranks};
+use super::mapping::Mapping;
 use super::*;
 use crate::FilterSpec;
 use crate::hash::{HashSeed, KeyHasher};
@@ -303,6 +304,27 @@ fn payloads_that_contradict_themselves_do_not_panic() {
                 }
             }
         }
+    }
+}
+
+/// One position of all bytes and 15 plain ones have 128 bits. No builder writes such a mapping, but a
+/// record may claim it.
+#[test]
+fn a_mapping_of_too_many_bits_gives_no_integers() {
+    use Bound::{Excluded, Included};
+    let mapping = Mapping { prefix_len: 0, num_positions: 1, num_plain: 15, num_sets: 0, is_whole: true };
+    let mut padded = vec![0, 0, 0xff];
+    let len = padded.len();
+    padded.resize(len + 64, 0);
+    let bytes = Bytes::new(&padded, len, &Checked);
+    let high: &[u8] = &[0xff; 16];
+    for (lower, upper) in [
+        (Included(high), Included(high)),
+        (Excluded(high), Included(&[0xff; 17][..])),
+        (Included(&[][..]), Included(high)),
+        (Included(high), Bound::Unbounded),
+    ] {
+        assert_eq!(mapping.between(&bytes, lower, upper), None, "{lower:?} {upper:?}");
     }
 }
 
