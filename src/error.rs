@@ -307,8 +307,8 @@ pub(crate) mod message {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
             Kind::NotFound => "check the path",
-            Kind::PermissionDenied => "check who may read and write it",
-            Kind::AlreadyExists => "choose another name, or remove it first",
+            Kind::PermissionDenied => "check the permissions",
+            Kind::AlreadyExists => "choose another name, or remove the existing file",
             Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
             Kind::FileTooLarge => "raise the limit of the file size, and try again",
             Kind::UnexpectedEof => "check that the file is complete, and try again",

@@ -19,8 +19,8 @@ pub fn roundtrip(data: &[u8]) {
     };
     let partition_keys = usize::from(input.byte());
     let keys = keys(&mut input);
-    // A query without the key asks every partition. So many partitions would take time quadratic in
-    // the keys.
+    // A query without the key asks every partition. With many partitions, the time would be
+    // quadratic in the number of keys.
     let partition_keys = partition_keys.max(keys.len() / 8);
     let hashes: Vec<KeyHash> = keys.iter().map(|key| hasher.of(key)).collect();
 

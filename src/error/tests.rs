@@ -151,8 +151,8 @@ fn each_message_says_what_to_do_next() {
 fn an_io_error_says_what_to_check() {
     for (kind, next) in [
         (ErrorKind::NotFound, "check the path"),
-        (ErrorKind::PermissionDenied, "check who may read and write it"),
-        (ErrorKind::AlreadyExists, "choose another name, or remove it first"),
+        (ErrorKind::PermissionDenied, "check the permissions"),
+        (ErrorKind::AlreadyExists, "choose another name, or remove the existing file"),
         (ErrorKind::StorageFull, "free disk space, and try again"),
         (ErrorKind::QuotaExceeded, "free disk space, and try again"),
         (ErrorKind::FileTooLarge, "raise the limit of the file size, and try again"),

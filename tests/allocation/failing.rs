@@ -47,7 +47,7 @@ pub fn refuse_small_too(number: usize) {
     refuse(number, false);
 }
 
-/// Refuses no allocations any more. Returns the number of allocations that were counted.
+/// Stops the refusal of allocations. Returns the number of allocations that were counted.
 pub fn refuse_none() -> usize {
     REFUSED_FROM.store(usize::MAX, Ordering::SeqCst);
     SMALL_TOO.set(false);

@@ -181,7 +181,7 @@ impl<'a> Range<'a> {
         if stretch(b) - stretch(a) > 1 {
             return true;
         }
-        // One cell after the other: slow, but as the document has it.
+        // This asks one cell after the other. It is slow, but it follows the document.
         (a..=b).any(|y| codes.binary_search(&self.code(y)).is_ok())
     }
 }

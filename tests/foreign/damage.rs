@@ -1,5 +1,5 @@
-//! Damaged and hostile files of other engines. Each gives an error or denies no key. None causes a
-//! panic or an allocation for a false length.
+//! Damaged and hostile files of other engines. Each file gives an error or denies no key. No file
+//! causes a panic or an allocation for a false length.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::forge::{self, Forge, Handle, block, internal, varint};

@@ -47,7 +47,7 @@ pub struct Row {
     pub correlated_ns: f64,
     /// CPU time of a query for a range that holds a key, in ns, of the fastest pass.
     pub present_ns: f64,
-    /// Size of the filter in bytes, everything counted.
+    /// Size of the filter in bytes, with all its parts.
     pub bytes: u64,
     /// The share of uniform ranges without a key that are answered "maybe".
     pub uniform_rate: f64,

@@ -17,8 +17,8 @@ use crate::record::Row;
 use crate::rocksdb;
 use filterblock::KeyHash;
 
-/// Number of keys in all filters of one size together, in at most [`MOST_FILTERS`] filters. Rates
-/// of small filters differ, so the benchmark builds several filters of different keys.
+/// Number of keys in all filters of one size together, in at most [`MOST_FILTERS`] filters. The
+/// FPRs of small filters differ, so the benchmark builds several filters of different keys.
 const KEYS_BUILT: usize = 3_000_000;
 const MOST_FILTERS: usize = 32;
 /// Mean number of keys in a filter of the set of `--many-mb`.

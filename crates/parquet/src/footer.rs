@@ -181,8 +181,8 @@ impl Footer {
     }
 
     /// Returns the footer with other locations of filters: metadata, length and magic. `filter`
-    /// gets row group, leaf column and present location, and returns the new one. All other fields
-    /// stay as they are, byte for byte.
+    /// gets row group, leaf column and present location, and returns the new location. All other
+    /// fields stay as they are, byte for byte.
     ///
     /// # Errors
     /// Returns [`Error::Unsupported`] if the metadata would exceed 2 GiB.

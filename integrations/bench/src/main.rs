@@ -103,7 +103,7 @@ fn measure(args: &Measure) -> Result<(), String> {
     let mut failed = Vec::new();
     let mut sink = |row: Row| {
         let place = format!("{}, {}, {}", row.engine, row.layout, row.filter);
-        eprintln!("{place}: {:.0} ns a miss, {:.2} bits per key", row.miss_mean_ns, row.bits_per_key);
+        eprintln!("{place}: {:.0} ns per miss, {:.2} bits per key", row.miss_mean_ns, row.bits_per_key);
         if row.false_negatives != 0 {
             failed.push(format!("{place}: {} present keys were not found", row.false_negatives));
         }

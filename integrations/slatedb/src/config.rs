@@ -14,7 +14,8 @@ use crate::counters::Counters;
 /// programs.
 pub(crate) const TABLE_ID: [u8; 16] = *b"SlateDB SST file";
 
-/// The table id of range filters, so that none is taken for a filter of keys.
+/// The table id of range filters. It differs from [`TABLE_ID`], so that a range filter is not used
+/// as a filter of keys.
 pub(crate) const RANGES_TABLE_ID: [u8; 16] = *b"SlateDB SST rngs";
 
 /// Chooses the filter of an SST by its number of keys.

@@ -70,7 +70,8 @@ impl Filters {
         looking.config.counters = Arc::new(Counters::default());
         looking.config.handler = None;
         let of_ranges = Arc::new(Counters::default());
-        // With a new manifest, an SST of the old one could not be looked at.
+        // If the reader loaded a new manifest, it could no longer read the SSTs of the old
+        // manifest.
         let never = Duration::from_secs(365 * 86_400);
         let options = DbReaderOptions {
             manifest_poll_interval: never,

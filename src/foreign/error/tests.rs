@@ -10,7 +10,7 @@ use crate::error::check_messages;
 fn each_message_says_what_to_do_next() {
     let mismatch = Error::ChecksumMismatch { field: Field::DataBlock, offset: 4_096, stored: 1, computed: 2 };
     let table = [
-        (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check who may read and write it"),
+        (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check the permissions"),
         (
             Error::Corrupt { field: Field::Restarts, offset: 99 }.in_file(Path::new("000012.ldb")),
             "000012.ldb: damaged: invalid restart points at offset 99; go on without this file, and restore it or let \

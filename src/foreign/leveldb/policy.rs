@@ -41,8 +41,8 @@ impl Policy {
         }
     }
 
-    /// Returns whether queries can use `filter`. A filter of LevelDB has no checksum, so queries can
-    /// use any.
+    /// Returns whether queries can use `filter`. A filter of LevelDB has no checksum, so queries
+    /// can use every such filter.
     pub(super) fn can_use(&self, filter: &[u8]) -> bool {
         match self {
             Self::Builtin => true,

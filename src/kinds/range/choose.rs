@@ -123,7 +123,8 @@ impl Chosen {
         positions
     }
 
-    /// Returns the symbols of a position: a set if it pays and may be stored, else an interval.
+    /// Returns the symbols of a position: a set if the set saves space and may be stored, otherwise
+    /// an interval.
     fn symbols_of(&mut self, position: &Position, max_sets: u64) -> Symbols {
         let interval = Symbols::Interval(position.low, position.high);
         if !position.is_sparse() {

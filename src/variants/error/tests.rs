@@ -12,7 +12,7 @@ type Told = (Error, &'static str);
 fn of_bytes() -> Vec<Told> {
     let mismatch = Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored: 1, computed: 2 };
     vec![
-        (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check who may read and write it"),
+        (Error::Io(ErrorKind::PermissionDenied.into()), "permission denied; check the permissions"),
         (
             Error::Locked.in_file(Path::new("seen.filter")),
             "seen.filter: the filter is already open for writing, in this process or another; close it there, or open \

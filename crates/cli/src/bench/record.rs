@@ -157,8 +157,8 @@ fn read(path: &Path) -> Outcome<Record> {
     })
 }
 
-/// Returns the page with new lines between the markers of the record. Those of the other kind of
-/// record stay. An error is the reason why the page is refused.
+/// Returns the page with new lines between the markers of the record. The markers of the other kind
+/// of record stay. An error is the reason why the page is refused.
 fn filled(page: &str, report: &Record) -> Result<String, String> {
     let (mut filled, mut num_filled) = (String::new(), 0);
     let mut rest = page;

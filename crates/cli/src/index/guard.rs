@@ -71,7 +71,8 @@ fn busy(path: &Path) -> Failure {
     ))
 }
 
-/// Returns the identity of a file: equal for two names of one file, and different for two files.
+/// Returns the values by which files are compared. On Unix they identify a file: device and inode.
+/// On other systems, two files may have the same length and time.
 #[cfg(unix)]
 fn place(found: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;

@@ -213,8 +213,8 @@ impl<W: Write> Query<'_, W> {
         if is_full { self.answer() } else { Ok(()) }
     }
 
-    /// Makes files that have changed since they were indexed candidates for every key, and names the
-    /// new ones.
+    /// Looks for files that have changed since they were indexed. Such a file becomes a candidate
+    /// for every key, and a message names it once.
     fn check_files(&mut self) {
         let mut differences = self.arguments.files.differences(&self.index);
         differences.retain(|(file, _)| self.changed.insert(*file));

@@ -123,7 +123,7 @@ impl Memtable {
     }
 
     /// Returns the newest version of `key` up to `sequence`. The outer `None` means that there is
-    /// none; the inner `None` is a tombstone.
+    /// no version; the inner `None` is a tombstone.
     #[inline]
     pub(super) fn get(&self, key: &[u8], hash: KeyHash, sequence: u64) -> Option<Option<Vec<u8>>> {
         // An empty memtable, as after a flush, must not cost a cache miss in its filter.

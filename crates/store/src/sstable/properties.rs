@@ -31,7 +31,7 @@ const NUM_REQUIRED: usize = 10;
 /// is lost, a repair orders the files by their origins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOrigin {
-    /// The level. The file may move to a deeper level later, but to a higher one only after a
+    /// The level. The file may move to a deeper level later. It moves to an upper level only in a
     /// repair without a sound manifest.
     pub level: u8,
     /// The sequence number of the oldest write in the file or in its merge inputs, or a lower

@@ -342,7 +342,8 @@ fn another_kind_is_refused_before_anything_is_written() {
     let text = error.to_string();
     assert!(text.contains("range filter") && text.contains("bloom:10") && text.contains("try grafite"), "{text}");
     assert!(!storage.exists(Path::new(DIR)).unwrap());
-    // A policy that changes its mind makes flushes fail, and loses no write.
+    // A policy that returns a range filter at open and another filter for a larger SST makes
+    // flushes fail, and loses no write.
     let fickle = |table: &filterblock::TableShape| {
         let spec = if table.num_keys < 5 { "grafite:9" } else { "bloom:10" };
         spec.parse::<FilterSpec>().ok()

@@ -68,7 +68,7 @@ pub(super) fn most_keys(slots: u64) -> u64 {
 }
 
 /// Returns the false-positive rate of RocksDB's Bloom filter: the mean rate of two lines, one with
-/// a standard deviation more keys than the average and one with a standard deviation less.
+/// a standard deviation more keys than the average and one with a standard deviation fewer.
 fn bloom_rate(bits_per_key: f64, probes: u8) -> f64 {
     let probes = f64::from(probes);
     let rate = |keys: f64| (1.0 - (-probes / (LINE_BITS / keys)).exp()).powf(probes);
