@@ -27,8 +27,7 @@ pub fn markdown(rows: &[Row]) -> String {
     for engine in rows.chunk_by(|one, next| one.engine == next.engine) {
         let Some(first) = engine.first() else { continue };
         let lost: u64 = engine.iter().map(|row| row.false_negatives).sum();
-        text +=
-            &format!("**{} {}**: {lost} present keys were not found.\n\n{HEAD}", first.engine, first.version);
+        text += &format!("**{} {}**: {lost} present keys were not found.\n\n{HEAD}", first.engine, first.version);
         engine.iter().for_each(|row| text += &line(row));
         text += "\n";
     }

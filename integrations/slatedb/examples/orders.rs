@@ -1,6 +1,6 @@
 //! Orders of customers in SlateDB: a writer, a reader and a compactor with the same filters.
 //!
-//! `cargo run --release -p filterblock-slatedb --example orders -- all /tmp/orders` runs every part in
+//! `cargo run --release -p filterblock-slatedb --example orders -- all orders-data` runs every part in
 //! one process. Replace `all` by `writer`, `reader`, `compactor` or `check` to run the parts in
 //! processes of their own. On object storage, only `store` changes.
 
@@ -44,7 +44,7 @@ fn filters() -> filterblock::Result<Filters> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [role, dir] = &arguments[..] else {
-        return Err("give a role and a folder, for example: all /tmp/orders".into());
+        return Err("give a role and a folder, for example: all orders-data".into());
     };
     if !["all", "writer", "compactor", "reader", "check"].contains(&role.as_str()) {
         return Err(format!("unknown role {role}; give all, writer, compactor, reader or check").into());
