@@ -195,7 +195,9 @@ fn compact_filters_built_from_the_document_are_the_same() {
         assert_eq!(format!("`{}`", bytes.join(" ")), hex);
         assert!(says(hex), "{hex}");
     }
-    assert!(says("takes 45 bytes, or 10.91 bits per key. This is 4.27 bits above the FPR lower bound, log2(1 / 0.01) = 6.64"));
+    assert!(says(
+        "takes 45 bytes, or 10.91 bits per key. This is 4.27 bits above the FPR lower bound, log2(1 / 0.01) = 6.64"
+    ));
     let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), HashSeed(0));
     (0..33).for_each(|i| builder.add_hash(KeyHash::from_raw(support::hash(i).raw())));
     let len = builder.finish_compact().unwrap().len();
