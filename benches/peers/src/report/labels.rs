@@ -86,7 +86,7 @@ impl Labels<'_> {
     /// their boxes.
     fn place(&self, order: usize) -> (f64, Vec<Box2>) {
         let count = self.points.len();
-        // Outside of the picture, where a label that is not yet placed covers nothing.
+        // A label that is not placed yet lies outside of the picture, where it covers nothing.
         let nowhere = Box2 { left: -9.0, top: -9.0, right: -9.0, bottom: -9.0 };
         let mut placed = vec![nowhere; count];
         let mut costs = vec![0.0; count];
