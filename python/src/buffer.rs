@@ -168,10 +168,10 @@ impl Items<'_> {
     fn read(&self, index: usize, out: &mut [u8]) {
         debug_assert!(index < self.keys.len && out.len() <= self.keys.item_len_bytes);
         // SAFETY: the exporter of a buffer promises that `len` items of `item_len_bytes` lie `stride` bytes
-        // apart from the start (`of_width` divides one contiguous item range), and that they stay until the
-        // buffer is released. The documentation forbids that another thread writes the items meanwhile. If
-        // it does, the copy has some of the written bytes. This gives a wrong key, but no invalid value,
-        // because every byte value is valid.
+        // apart from the start, and that they stay until the buffer is released. (`of_width` divides one
+        // contiguous range into items.) The documentation forbids that another thread writes the items
+        // meanwhile. If it does, the copy has some of the written bytes. This gives a wrong key, but no
+        // invalid value, because every byte value is valid.
         unsafe {
             let at = self.start.offset((index as isize).wrapping_mul(self.keys.stride));
             std::ptr::copy_nonoverlapping(at, out.as_mut_ptr(), out.len());

@@ -15,8 +15,8 @@ use crate::buffer;
 pub enum Accepts {
     /// Every type of the table.
     All,
-    /// Texts and bytes. A file of another engine does not say how the engine's user stores integers,
-    /// so an integer would be looked up under bytes that the file may not use.
+    /// Texts and bytes. A file of another engine does not say how the engine's user stores integers.
+    /// So an integer would be looked up under bytes that the file may not use.
     BytesOnly,
 }
 

@@ -489,9 +489,11 @@ filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *bu
  * Call it before the first key, and add keys by their bytes: `filterblock_builder_add` or
  * `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
  *
- * Returns `INVALID` if `spec` does not describe a range filter, if the builder's own spec describes
- * one, if the builder has prefixes without whole keys, and after the first key. The builder then
- * stays as it was.
+ * Returns `INVALID` in these cases, and leaves the builder as it was:
+ *
+ * - `spec` does not describe a range filter, or the builder's own spec describes one.
+ * - The builder has prefixes without whole keys.
+ * - A key was added before.
  */
 filterblock_code filterblock_builder_set_ranges(struct filterblock_builder *builder,
                                                 const char *spec,
@@ -670,8 +672,8 @@ void filterblock_filter_free(filterblock_filter *filter);
  * Returns `false` if the SST certainly does not contain the key, and `true` if it may. The
  * function hashes the key. To ask many filters, hash the key once yourself.
  *
- * Returns `true` if `filter` is NULL, if `key` is NULL and `key_len` is not 0, if the filter has
- * only prefixes, and if a page of the query is damaged.
+ * Returns `true` if `filter` is NULL, or if `key` is NULL and `key_len` is not 0. Also returns
+ * `true` if the filter has only prefixes, or if a page of the query is damaged.
  */
 bool filterblock_filter_may_contain(const filterblock_filter *filter,
                                     const void *key,
@@ -713,8 +715,8 @@ bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
  * to it.
  *
  * The filter needs a range filter: see `filterblock_builder_set_ranges`. Returns `true` if the
- * filter has no range filter, if its range filter is damaged, if `upper` is not above `lower`, if
- * `filter` is NULL, and if a bound is NULL and its length is not 0.
+ * filter has no range filter, or if its range filter is damaged. Also returns `true` if `upper` is
+ * not above `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
  */
 bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
                                           const void *lower,
@@ -850,8 +852,8 @@ bool filterblock_code_is_unsupported(uint32_t code);
  * Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
  * filters. For other kinds and a few thousand keys or more, they are within 1 %.
  *
- * Returns `INVALID` if there are no keys or more than 2^56, if the text is not a spec, or if no
- * filter of that many keys has the FPR.
+ * Returns `INVALID` if `spec` is not a specification, or if there are no keys or more than 2^56.
+ * Also returns `INVALID` if no filter of that many keys has the FPR.
  */
 filterblock_code filterblock_plan(const char *spec,
                                   uint64_t num_keys,
@@ -923,8 +925,8 @@ void filterblock_partitioned_add(struct filterblock_partitioned *builder,
 /**
  * Adds a prefix of the last key, which must begin with it.
  *
- * If the last key does not begin with the prefix, if the builder has no prefixes, or if `prefix` is
- * NULL and `prefix_len` is not 0, finishing will fail.
+ * Finishing will fail if the last key does not begin with the prefix, or if the builder has no
+ * prefixes. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
  */
 void filterblock_partitioned_add_prefix(struct filterblock_partitioned *builder,
                                         const void *prefix,

@@ -180,9 +180,11 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
 /// Call it before the first key, and add keys by their bytes: `filterblock_builder_add` or
 /// `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
 ///
-/// Returns `INVALID` if `spec` does not describe a range filter, if the builder's own spec describes
-/// one, if the builder has prefixes without whole keys, and after the first key. The builder then
-/// stays as it was.
+/// Returns `INVALID` in these cases, and leaves the builder as it was:
+///
+/// - `spec` does not describe a range filter, or the builder's own spec describes one.
+/// - The builder has prefixes without whole keys.
+/// - A key was added before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_ranges(
     builder: Option<&mut Builder>,

@@ -135,8 +135,8 @@ pub unsafe extern "C" fn filterblock_filter_free(filter: *mut Filter) {
 /// Returns `false` if the SST certainly does not contain the key, and `true` if it may. The
 /// function hashes the key. To ask many filters, hash the key once yourself.
 ///
-/// Returns `true` if `filter` is NULL, if `key` is NULL and `key_len` is not 0, if the filter has
-/// only prefixes, and if a page of the query is damaged.
+/// Returns `true` if `filter` is NULL, or if `key` is NULL and `key_len` is not 0. Also returns
+/// `true` if the filter has only prefixes, or if a page of the query is damaged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain(
     filter: Option<&Filter>,
@@ -198,8 +198,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
 /// to it.
 ///
 /// The filter needs a range filter: see `filterblock_builder_set_ranges`. Returns `true` if the
-/// filter has no range filter, if its range filter is damaged, if `upper` is not above `lower`, if
-/// `filter` is NULL, and if a bound is NULL and its length is not 0.
+/// filter has no range filter, or if its range filter is damaged. Also returns `true` if `upper` is
+/// not above `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_range(
     filter: Option<&Filter>,

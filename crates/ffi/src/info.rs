@@ -65,8 +65,8 @@ pub struct PlanInfo {
 /// Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
 /// filters. For other kinds and a few thousand keys or more, they are within 1 %.
 ///
-/// Returns `INVALID` if there are no keys or more than 2^56, if the text is not a spec, or if no
-/// filter of that many keys has the FPR.
+/// Returns `INVALID` if `spec` is not a specification, or if there are no keys or more than 2^56.
+/// Also returns `INVALID` if no filter of that many keys has the FPR.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_plan(
     spec: *const c_char,

@@ -137,8 +137,8 @@ pub unsafe extern "C" fn filterblock_partitioned_add(
 
 /// Adds a prefix of the last key, which must begin with it.
 ///
-/// If the last key does not begin with the prefix, if the builder has no prefixes, or if `prefix` is
-/// NULL and `prefix_len` is not 0, finishing will fail.
+/// Finishing will fail if the last key does not begin with the prefix, or if the builder has no
+/// prefixes. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
     builder: Option<&mut Partitioned>,

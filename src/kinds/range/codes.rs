@@ -5,8 +5,8 @@
 //! code(x)    = (q(stretch(x)) + the low bits of x) mod universe
 //! ```
 //! `q` is pairwise independent. So a key of another stretch hits a range of `l` codes with a
-//! probability of `l / universe`, for any data and queries, and a key of the same stretch outside
-//! of the range never does. (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries
+//! probability of `l / universe`, for any data and queries. A key of the same stretch outside of
+//! the range never hits it. (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries
 //! with optimal range filters", 2024. Their stretches have the length of the universe. With a power
 //! of two, a shift replaces a division of 128 bits.)
 

@@ -383,7 +383,7 @@ impl Shared {
 }
 
 /// A guard that fails the store and wakes all waiting threads if it is dropped before
-/// [`Alarm::disarm`], for example by a panic in a filter policy or a storage.
+/// [`Alarm::disarm`]. A panic in a filter policy or a storage drops it, for example.
 pub(super) struct Alarm<'a>(&'a Background);
 
 impl Alarm<'_> {

@@ -91,7 +91,7 @@ pub(super) struct ManifestEvidence {
 
 impl ManifestEvidence {
     /// Reads `CURRENT` and the manifest that it names. If that manifest is missing or unreadable,
-    /// it reads the newest readable manifest, which is either the manifest in force or a copy of
+    /// it reads the newest readable manifest. This is either the manifest in force, or a copy of
     /// its state that was about to replace it.
     ///
     /// # Errors
