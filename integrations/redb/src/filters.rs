@@ -34,7 +34,7 @@ pub(crate) struct Filters {
     hasher: KeyHasher,
     spec: FilterSpec,
     opened: Opened,
-    /// A poisoned lock is used on: every change of the state only adds keys.
+    /// A poisoned lock stays in use, because every change of the state only adds keys.
     state: RwLock<State>,
 }
 
