@@ -290,8 +290,8 @@ impl Merge {
         Some(Head { rank, source })
     }
 
-    /// Returns whether `a` comes before `b`. Of equal keys, the one from the first source comes
-    /// first, because it is the newest.
+    /// Returns whether `a` comes before `b`. If the keys are equal, the key from the first source
+    /// comes first, because it is the newest.
     fn is_before(&self, a: Head, b: Head) -> bool {
         if a.rank != b.rank {
             return a.rank < b.rank;

@@ -254,7 +254,7 @@ impl FoundTable {
     }
 }
 
-/// Removes duplicates from `found` and returns their numbers. Of an original and its copies, the
+/// Removes duplicates from `found` and returns their numbers. If there are copies of an SST, the
 /// SST that the manifest names stays. If the manifest names none of them, the SST with the lowest
 /// number stays.
 pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {
