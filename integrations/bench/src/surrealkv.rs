@@ -20,6 +20,9 @@ const RUNS: usize = 5;
 const NO_COMPACTION: usize = 10_000;
 const VALUE: &[u8] = &[7; 100];
 
+/// The name of [`DenyAll`].
+const FLOOR: &str = "none: denies every key";
+
 /// A filter to measure.
 struct Contender {
     name: &'static str,
@@ -77,12 +80,13 @@ fn contenders(dir: &Path) -> Vec<Contender> {
         Arc::new(Policy::new(spec, HashSeed(42)).expect("filters of 16,384 keys exist"))
     };
     let own_bloom = Options::default().filter_policy.expect("SurrealKV has a filter by default");
-    let all: [(&'static str, Arc<dyn FilterPolicy>); 5] = [
+    let all: [(&'static str, Arc<dyn FilterPolicy>); 6] = [
         ("own Bloom, 10 bits", own_bloom),
         ("own RibbonFilter, 10 bits", Arc::new(RibbonFilter::new(10))),
         ("bumped-ribbon:7", ours("bumped-ribbon:7")),
         ("bumped-ribbon:10", ours("bumped-ribbon:10")),
         ("blocked-bloom:10", ours("blocked-bloom:10")),
+        (FLOOR, Arc::new(DenyAll)),
     ];
     let contender = |(name, policy): (&'static str, Arc<dyn FilterPolicy>)| Contender {
         name,
@@ -162,7 +166,8 @@ fn check(runtime: &Runtime, contender: &Contender, present: &[Vec<u8>], absent: 
     let tree = open(runtime, contender, true);
     let reads = tree.begin_with_mode(Mode::ReadOnly).expect("SurrealKV reads");
     let get = |key: &Vec<u8>| reads.get(key.as_slice()).expect("SurrealKV reads");
-    let lost = present.iter().filter(|key| get(key).as_deref() != Some(VALUE)).count() as u64;
+    let is_lost = |key: &&Vec<u8>| contender.name != FLOOR && get(key).as_deref() != Some(VALUE);
+    let lost = present.iter().filter(is_lost).count() as u64;
     contender.counting.take_answers();
     assert!(absent.iter().all(|key| get(key).is_none()), "an absent key has a value");
     let (asked, passed) = contender.counting.take_answers();
@@ -189,6 +194,32 @@ fn measure(runtime: &Runtime, contenders: &[Contender], rounds: usize, absent: &
     drop(reads);
     trees.iter().for_each(|tree| close(runtime, tree));
     measured.iter().map(|rounds| median(rounds)).collect()
+}
+
+/// A policy that denies every key at no cost. It loses all keys, and shows the time of a get that no
+/// filter can save.
+struct DenyAll;
+
+impl FilterPolicy for DenyAll {
+    fn name(&self) -> &str {
+        "deny-all"
+    }
+
+    fn may_contain(&self, _filter: &[u8], _key: &[u8]) -> bool {
+        false
+    }
+
+    fn create_filter(&self, _keys: &[Vec<u8>]) -> Vec<u8> {
+        vec![0]
+    }
+
+    fn key_hash(&self, _key: &[u8]) -> u64 {
+        0
+    }
+
+    fn create_filter_from_hashes(&self, _hashes: &[u64]) -> Vec<u8> {
+        vec![0]
+    }
 }
 
 /// A policy whose filters are counted.

@@ -33,6 +33,9 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
     let codes = Codes::new(universe, num_cells, last - first);
     // The sort is fastest if numbers spread over all 64 bits.
     let spread_out = u64::MAX / codes.universe;
+    // The inverse replaces a division. `code * spread_out` is below 2^64, so rounding the inverse up
+    // adds less than one to a product.
+    let inverse = u64::MAX / spread_out + 1;
     let code = |cell: u128| KeyHash::from_raw(codes.code(hash, cell - first) * spread_out);
     if codes_of_keys.is_empty() {
         codes_of_keys.try_reserve_exact(usize::try_from(num_cells).map_err(|_| NoMemory)?)?;
@@ -45,12 +48,17 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
             }
         })?;
     } else {
-        codes_of_keys.iter_mut().for_each(|x| *x = code(u128::from(x.raw()) >> dropped_bits));
+        #[expect(clippy::cast_possible_truncation, reason = "all integers have 64 bits")]
+        let first = first as u64;
+        codes_of_keys.iter_mut().for_each(|x| {
+            let cell = x.raw().checked_shr(dropped_bits).unwrap_or_default();
+            *x = KeyHash::from_raw(codes.short_code(hash, cell - first) * spread_out);
+        });
     }
     let mut sorted = codes_of_keys;
     sort(&mut sorted);
     sorted.dedup();
-    let values = || sorted.iter().map(|code| code.raw() / spread_out);
+    let values = || sorted.iter().map(|code| mul_high(code.raw(), inverse));
     let num_codes = sorted.len() as u64;
     let low_bits = EliasFano::best_low_bits(num_codes, codes.universe);
     let is_wide = needs_wide_ranks(values(), low_bits);
@@ -62,6 +70,12 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
     let (range_len, mapping) = (budget.range_len, chosen.mapping);
     let geometry = Geometry { range_len, mapping, dropped_bits, first, last, codes, parts, is_short: false };
     Ok((geometry.shape(), payload))
+}
+
+/// Returns the high half of a product.
+#[expect(clippy::cast_possible_truncation, reason = "64 bits are left")]
+fn mul_high(one: u64, other: u64) -> u64 {
+    ((u128::from(one) * u128::from(other)) >> u64::BITS) as u64
 }
 
 /// How the integers of the keys are spread.

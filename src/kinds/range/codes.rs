@@ -116,6 +116,15 @@ impl Codes {
         if code >= self.universe { code - self.universe } else { code }
     }
 
+    /// Returns the result of [`Codes::code`] for an integer of 64 bits.
+    #[inline(always)]
+    pub(super) fn short_code(&self, hash: &RangeHash, x: u64) -> u64 {
+        let stretch = x >> self.stretch_bits;
+        let code = hash.of_pieces(stretch & PIECE, stretch >> PIECE_BITS, self.universe);
+        let code = code + (x & ((1 << self.stretch_bits) - 1));
+        if code >= self.universe { code - self.universe } else { code }
+    }
+
     /// Returns the codes of `from..=to` if they are one interval, as they nearly always are: the
     /// integers lie in one stretch, and the codes do not wrap around.
     #[inline(always)]
@@ -131,13 +140,10 @@ impl Codes {
     /// Returns the result of [`Codes::interval`] for integers of 64 bits.
     #[inline(always)]
     pub(super) fn short_interval(&self, hash: &RangeHash, from: u64, to: u64) -> Option<(u64, u64)> {
-        let stretch = from >> self.stretch_bits;
-        if stretch != to >> self.stretch_bits {
+        if from >> self.stretch_bits != to >> self.stretch_bits {
             return None;
         }
-        let start = hash.of_pieces(stretch & PIECE, stretch >> PIECE_BITS, self.universe);
-        let start = start + (from & ((1 << self.stretch_bits) - 1));
-        let start = if start >= self.universe { start - self.universe } else { start };
+        let start = self.short_code(hash, from);
         let end = start + (to - from);
         (end < self.universe).then_some((start, end))
     }

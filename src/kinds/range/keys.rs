@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use super::{KEPT_LEN_BYTES, MAX_PREFIX_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
-use crate::codec::Cursor;
+use crate::codec::{Cursor, u64_bytes, u64_from};
 
 /// The set of bytes that occur at one position: bit `b % 64` of word `b / 64` is byte `b`.
 pub(super) type ByteSet = [u64; 4];
@@ -91,11 +91,13 @@ impl RangeKeys {
             none => none.insert(Statistics::new()?),
         };
         let new = key.get(shared..).unwrap_or_default();
-        put_len(&mut self.entries, shared);
-        put_len(&mut self.entries, new.len());
-        self.entries.extend_from_slice(new);
-        self.last.truncate(shared);
-        self.last.extend_from_slice(new);
+        if !put_short(&mut self.entries, &mut self.last, key, shared) {
+            put_len(&mut self.entries, shared);
+            put_len(&mut self.entries, new.len());
+            self.entries.extend_from_slice(new);
+            self.last.truncate(shared);
+            self.last.extend_from_slice(new);
+        }
         statistics.add(key, shared, is_first);
         let prefix_len = if is_first { key.len() } else { shared };
         self.shared_len = self.shared_len.min(prefix_len);
@@ -193,11 +195,37 @@ impl Statistics {
     }
 }
 
+/// Appends the entry of a key that has the length of the last one and at most eight other bytes, and
+/// returns `true`. It copies eight bytes whatever their number, which takes half of the time of a
+/// copy of any length.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the lengths are below 128 and 9")]
+fn put_short(entries: &mut Vec<u8>, last: &mut [u8], key: &[u8], shared: usize) -> bool {
+    let new_len = key.len() - shared;
+    if key.len() != last.len() || shared >= 0x80 || new_len > 8 {
+        return false;
+    }
+    let (Some(end), Some(last)) = (key.last_chunk::<8>(), last.last_chunk_mut::<8>()) else { return false };
+    *last = *end;
+    let [a, b, c, d, e, f, g, h] = u64_bytes(u64_from(end) >> (8 * (8 - new_len)));
+    let len = entries.len() + 2 + new_len;
+    entries.extend_from_slice(&[shared as u8, new_len as u8, a, b, c, d, e, f, g, h]);
+    entries.truncate(len);
+    true
+}
+
 /// Returns the number of leading bytes in which two keys agree.
 pub(super) fn shared_len(one: &[u8], other: &[u8]) -> usize {
     let (words, _) = one.as_chunks::<8>();
     let (others, _) = other.as_chunks::<8>();
-    let equal = words.iter().zip(others).take_while(|(one, other)| one == other).count() * 8;
+    let mut equal = 0;
+    for (word, other) in words.iter().zip(others) {
+        let differing = u64_from(word) ^ u64_from(other);
+        if differing != 0 {
+            return equal + differing.trailing_zeros() as usize / 8;
+        }
+        equal += 8;
+    }
     let rest = one.get(equal..).unwrap_or_default().iter().zip(other.get(equal..).unwrap_or_default());
     equal + rest.take_while(|(one, other)| one == other).count()
 }

@@ -184,6 +184,24 @@ fn keys_and_bounds_of_all_lengths_deny_no_key() {
 }
 
 #[test]
+fn keys_come_back_as_they_were_added() {
+    // Neighbours of every pair of lengths that agree in any number of bytes.
+    for len in (0usize..20).chain(120..140) {
+        for next_len in [len, len + 1, len + 7, len.saturating_sub(1)] {
+            for shared in 0..next_len {
+                let (one, mut other) = (vec![b'a'; len], vec![b'a'; next_len]);
+                other.iter_mut().skip(shared).zip(1..).for_each(|(byte, i)| *byte = b'a' + i % 100);
+                let (mut keys, mut found) = (RangeKeys::new(), Vec::new());
+                [&one, &other, &one].into_iter().for_each(|key| keys.add(key).unwrap());
+                keys.for_each(|key, _| found.push(key.to_vec()));
+                let expected: Vec<_> = if one == other { vec![one] } else { vec![one.clone(), other, one] };
+                assert_eq!(found, expected, "{len}, {next_len}, {shared}");
+            }
+        }
+    }
+}
+
+#[test]
 fn keys_may_come_in_any_order_and_repeatedly() {
     let keys: BTreeSet<Vec<u8>> = (0..500u64).map(|i| mix(i).to_string().into_bytes()).collect();
     let mut shuffled = RangeKeys::new();

@@ -24,6 +24,7 @@ fn speed(rows: &[Row]) -> String {
         "Build",
         "FPR, uniform",
         "FPR, beside a key",
+        "Denied",
     ];
     let line = |row: &Row| {
         let name =
@@ -32,13 +33,14 @@ fn speed(rows: &[Row]) -> String {
             format!("{name} {}", row.version),
             grouped(row.keys),
             grouped(usize::try_from(row.range_len).unwrap_or(usize::MAX)),
-            format!("{:.2}", row.bytes as f64 * 8.0 / row.keys as f64),
+            row.bits_per_key().map_or("unknown".into(), |bits| format!("{bits:.2}")),
             short(row.uniform_ns),
             short(row.correlated_ns),
             short(row.present_ns),
             short(row.build_ns),
             percent(row.uniform_rate),
             percent(row.correlated_rate),
+            percent(row.denied_rate),
         ]
     };
     markdown(&head, &rows.iter().map(line).collect::<Vec<_>>())

@@ -1,0 +1,166 @@
+//! The range filters that are measured: our kind `grafite`, and those of other crates.
+//!
+//! There is no crate of Rosetta, SNARF, Proteus or Memento.
+
+use std::ops::Bound::Included;
+use std::panic::catch_unwind;
+
+use filterblock::{AlignedBytes, FilterBlock, FilterBuilder, FilterSpec, HashSeed, SelfCheck, Verify};
+
+use super::{FPR, Pass, Work, pass};
+
+/// The number of keys between two samples of DIVA, as in its documentation.
+const DIVA_SAMPLE: usize = 1_024;
+
+/// A filter of sorted numbers.
+pub(super) trait RangeFilter: Sized {
+    fn build(keys: &[u64], range_len: u64) -> Result<Self, String>;
+    /// Whether a key may lie in `range`, both ends included.
+    fn may_contain(&mut self, range: (u64, u64)) -> bool;
+    /// The size of the filter, if the crate tells it.
+    fn bytes(&self) -> Option<u64>;
+}
+
+/// A range filter, and how much it is asked.
+pub(super) struct Contender {
+    pub(super) name: &'static str,
+    pub(super) package: &'static str,
+    /// With more keys, a build takes minutes.
+    max_keys: usize,
+    /// A slow filter is asked one of so many ranges.
+    asked_part: usize,
+    /// Whether a denied range that holds a key ends the measurement. Without it, the row tells how
+    /// many ranges are denied.
+    pub(super) denies_nothing: bool,
+    pass: fn(&Work, usize) -> Result<Pass, String>,
+}
+
+pub(super) const CONTENDERS: [Contender; 4] = [
+    Contender {
+        name: "grafite",
+        package: "filterblock",
+        max_keys: usize::MAX,
+        asked_part: 1,
+        denies_nothing: true,
+        pass: pass::<Ours>,
+    },
+    Contender {
+        name: "RangeFilter",
+        package: "grafite",
+        max_keys: usize::MAX,
+        asked_part: 1,
+        denies_nothing: true,
+        pass: pass::<Grafite>,
+    },
+    Contender {
+        name: "Diva",
+        package: "range-filters",
+        max_keys: 1_000_000,
+        asked_part: 8,
+        denies_nothing: false,
+        pass: pass::<Diva>,
+    },
+    // It copies the whole filter for each query.
+    Contender {
+        name: "Surf",
+        package: "rsurf",
+        max_keys: 10_000,
+        asked_part: 64,
+        denies_nothing: false,
+        pass: pass::<Surf>,
+    },
+];
+
+impl Contender {
+    /// Whether the filter is measured with so many keys.
+    pub(super) fn takes(&self, keys: usize) -> bool {
+        keys <= self.max_keys
+    }
+
+    /// Builds and asks a new filter. A panic of another crate is an error.
+    pub(super) fn pass(&self, work: &Work) -> Result<Pass, String> {
+        let pass = self.pass;
+        let outcome = catch_unwind(|| pass(work, self.asked_part)).unwrap_or_else(|_| Err("it panics".into()));
+        outcome.map_err(|error| format!("{} of {}: {error}", self.name, self.package))
+    }
+}
+
+/// Our range filter, opened as a reader does. Numbers become eight bytes, most significant first.
+struct Ours(FilterBlock<AlignedBytes>);
+
+impl RangeFilter for Ours {
+    fn build(keys: &[u64], range_len: u64) -> Result<Self, String> {
+        let failed = |error: filterblock::Error| error.to_string();
+        let spec: FilterSpec = format!("grafite:L={range_len}:fpr={FPR}").parse().map_err(failed)?;
+        let mut builder = FilterBuilder::new(spec, HashSeed(42)).with_self_check(SelfCheck::Off);
+        keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
+        let block = AlignedBytes::copy_of(&builder.finish().map_err(failed)?).map_err(failed)?;
+        FilterBlock::open_any(block, Verify::AtOpen).map(Self).map_err(failed)
+    }
+
+    #[inline(always)]
+    fn may_contain(&mut self, (lower, upper): (u64, u64)) -> bool {
+        self.0.may_contain_range(Included(&lower.to_be_bytes()), Included(&upper.to_be_bytes()))
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(self.0.as_bytes().len() as u64)
+    }
+}
+
+/// The crate `grafite`. It takes numbers only, and has no bytes to store.
+struct Grafite(grafite::RangeFilter);
+
+impl RangeFilter for Grafite {
+    fn build(keys: &[u64], range_len: u64) -> Result<Self, String> {
+        let hasher = grafite::PairwiseIndependentHasher::new(keys.len(), FPR, range_len);
+        let hasher = hasher.map_err(|error| format!("{error:?}"))?;
+        Ok(Self(grafite::RangeFilter::new(keys.iter().copied(), hasher)))
+    }
+
+    #[inline(always)]
+    fn may_contain(&mut self, (lower, upper): (u64, u64)) -> bool {
+        self.0.query(lower..=upper)
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(self.0.ef.heap_size() as u64 + size_of::<grafite::RangeFilter>() as u64)
+    }
+}
+
+/// DIVA. It takes numbers and an FPR, and no length of ranges.
+struct Diva(range_filters::Diva);
+
+impl RangeFilter for Diva {
+    fn build(keys: &[u64], _range_len: u64) -> Result<Self, String> {
+        Ok(Self(range_filters::Diva::new_with_keys(keys, DIVA_SAMPLE, FPR)))
+    }
+
+    fn may_contain(&mut self, (lower, upper): (u64, u64)) -> bool {
+        self.0.range_query(lower, upper)
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// SuRF: a trie of the shortest prefixes that tell the keys apart. It takes no FPR.
+struct Surf(rsurf::surf::Surf);
+
+impl RangeFilter for Surf {
+    fn build(keys: &[u64], _range_len: u64) -> Result<Self, String> {
+        let keys = keys.iter().map(|key| key.to_be_bytes().to_vec()).collect();
+        let filter = rsurf::surf::Surf::new(keys, rsurf::options::Options::new());
+        filter.map(Self).map_err(|error| format!("{error:?}"))
+    }
+
+    fn may_contain(&mut self, (lower, upper): (u64, u64)) -> bool {
+        // A lower bound after the last key is an error.
+        self.0.range(lower.to_be_bytes().to_vec(), upper.to_be_bytes().to_vec()).unwrap_or(false)
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        None
+    }
+}
