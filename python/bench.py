@@ -1,4 +1,4 @@
-"""Measures filterblock beside other filters for Python, in one run, and writes the table of README.md.
+"""Measures filterblock and other filters for Python in one run, and writes the table of README.md.
 
     python bench.py [--write] [--keys N] [--rounds R]
 

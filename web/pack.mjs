@@ -1,5 +1,5 @@
-// Packs the page: copies the static files, and puts the compressed WebAssembly module into a classic script, because a
-// page that was opened as a file may load neither modules nor data.
+// Packs the page: copies the static files, and puts the compressed WebAssembly into a classic script, because a page
+// that was opened as a file may load neither JavaScript modules nor data.
 // Usage: node pack.mjs MODULE FOLDER
 import { copyFileSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

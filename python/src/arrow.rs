@@ -28,7 +28,7 @@ impl ArrowKeys {
     /// it has neither.
     ///
     /// # Errors
-    /// Raises `TypeError` for a type of items that are no keys, and for nulls.
+    /// Raises `TypeError` for items that are not keys, and for nulls.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let py = object.py();
         let arrays = if object.hasattr(intern!(py, "__arrow_c_array__"))? {
@@ -82,7 +82,7 @@ fn of_array(pair: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let schema = pointer::<FFI_ArrowSchema>(&pair.get_item(0)?, c"arrow_schema")?;
     let array = pointer::<FFI_ArrowArray>(&pair.get_item(1)?, c"arrow_array")?;
     // SAFETY: a capsule of this name holds a valid struct of the Arrow C data interface. `from_raw` moves the
-    // struct out and leaves a released one, which the capsule then does not release again.
+    // struct out and leaves a released struct, so the capsule does not release it again.
     let (schema, array) = unsafe { (FFI_ArrowSchema::from_raw(schema), FFI_ArrowArray::from_raw(array)) };
     let field = Field::try_from(&schema).map_err(|error| of_arrow(&error))?;
     check_type(&field)?;
@@ -115,7 +115,7 @@ fn check_type(field: &Field) -> PyResult<()> {
     use DataType as D;
     if let Some(name) = field.metadata().get(EXTENSION) {
         return Err(PyTypeError::new_err(format!(
-            "values of the Arrow extension type {name:?} are no keys; pass the storage, for example array.storage"
+            "values of the Arrow extension type {name:?} are not keys; pass the storage, for example array.storage"
         )));
     }
     let found = values_type(field.data_type());
@@ -135,7 +135,7 @@ fn check_type(field: &Field) -> PyResult<()> {
         }
         _ => "cast the array to integers, texts or bytes",
     };
-    Err(PyTypeError::new_err(format!("Arrow values of the type {found} are no keys; {next}")))
+    Err(PyTypeError::new_err(format!("Arrow values of the type {found} are not keys; {next}")))
 }
 
 fn refuse_nulls(array: &ArrayRef, before: usize) -> PyResult<()> {
@@ -145,7 +145,7 @@ fn refuse_nulls(array: &ArrayRef, before: usize) -> PyResult<()> {
     match first.flatten() {
         None => Ok(()),
         Some(index) => Err(PyTypeError::new_err(format!(
-            "key {}: a null is no key; leave nulls out, for example array.drop_null()",
+            "key {}: a null is not a key; leave nulls out, for example array.drop_null()",
             before + index
         ))),
     }

@@ -14,8 +14,8 @@ use crate::keys::{self, Keys};
 
 /// A Bloom filter in memory. It takes keys one by one, also from several threads at once.
 ///
-/// It holds at most `capacity` keys at the given error rate, and takes more at a higher rate. Keys are
-/// never removed, except all of them by `clear`.
+/// It holds at most `capacity` keys at the given error rate, and takes more at a higher rate. `clear`
+/// removes all keys; a single key cannot be removed.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct Bloom {
@@ -240,7 +240,7 @@ impl Bloom {
 
 impl Bloom {
     fn unite(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        // A copy, because a thread that holds two locks could wait for a thread that waits for it.
+        // A copy, because two threads that each hold two locks could wait for each other.
         py.detach(|| {
             let other = other.read().clone();
             self.read().union_with(&other)

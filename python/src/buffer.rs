@@ -42,7 +42,7 @@ impl BufferKeys {
     /// Takes a buffer whose items are keys. Returns `None` if its items are Python objects.
     ///
     /// `is_array` says that the owner is an array of numbers: then items of one byte are integers.
-    /// The bytes of `bytes`, `bytearray` and `memoryview` are no keys without a width.
+    /// The bytes of `bytes`, `bytearray` and `memoryview` are not keys without a width.
     pub fn of_items(buffer: PyUntypedBuffer, is_array: bool) -> PyResult<Option<Self>> {
         let format = buffer.format().to_string_lossy().into_owned();
         if format == "O" {
@@ -55,7 +55,7 @@ impl BufferKeys {
         let item_len_bytes = buffer.item_size();
         let item = Item::of_format(&format, item_len_bytes).ok_or_else(|| {
             PyTypeError::new_err(format!(
-                "items of the type {format:?} are no keys; keys are integers, truth values, bytes and texts. Convert \
+                "items of the type {format:?} are not keys; keys are integers, truth values, bytes and texts. Convert \
                  the array, for example array.view('i8') or array.astype(object)"
             ))
         })?;
@@ -168,10 +168,10 @@ impl Items<'_> {
     fn read(&self, index: usize, out: &mut [u8]) {
         debug_assert!(index < self.keys.len && out.len() <= self.keys.item_len_bytes);
         // SAFETY: the exporter of a buffer promises that `len` items of `item_len_bytes` lie `stride` bytes
-        // apart from the start (`of_width` divides one contiguous item range), and that they stay until the
-        // buffer is released. If another thread writes the items meanwhile, which the documentation
-        // forbids, the copy has some of its bytes. They are bytes of any value, so this is a wrong key and
-        // not an invalid value.
+        // apart from the start, and that they stay until the buffer is released. (`of_width` divides one
+        // contiguous range into items.) The documentation forbids that another thread writes the items
+        // meanwhile. If it does, the copy has some of the written bytes. This gives a wrong key, but no
+        // invalid value, because every byte value is valid.
         unsafe {
             let at = self.start.offset((index as isize).wrapping_mul(self.keys.stride));
             std::ptr::copy_nonoverlapping(at, out.as_mut_ptr(), out.len());

@@ -114,8 +114,9 @@ impl FileFilter {
         ))
     }
 
-    /// Does what [`check_process`](Self::check_process) does without a system call. It does not know of a
-    /// fork that Python did not make. Only `sync` and the like matter then, and they check everything.
+    /// Does what [`check_process`](Self::check_process) does, without a system call. It does not notice a
+    /// fork that Python did not make. This does no harm: only `sync` and similar methods write to the
+    /// file, and they call `check_process`.
     fn check_forks(&self) -> PyResult<()> {
         if self.process.1 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { self.check_process() }
     }
@@ -133,7 +134,7 @@ impl Drop for FileFilter {
     fn drop(&mut self) {
         let filter = self.filter.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if !self.is_ours() {
-            // Closing would write over the keys of the parent process, and release its lock.
+            // Closing the filter here would overwrite the keys of the parent process, and release its lock.
             mem::forget(filter);
         }
     }
@@ -204,7 +205,7 @@ impl FileFilter {
         self.read(py, |_| ())?;
         let hashes = keys::hashes(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher)?;
         let added = self.read(py, |filter| {
-            // Also refuses no keys if the filter was opened for reading only.
+            // If the filter was opened for reading only, even an update without keys must fail.
             let first = if filter.is_read_only() { filter.sync() } else { Ok(()) };
             first.and_then(|()| hashes.iter().try_for_each(|&hash| filter.insert_hash(hash).map(drop)))
         })?;
@@ -408,7 +409,7 @@ impl FileFilter {
 
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
-            "a FileFilter is not pickled: a file has one writer; send its filename, or the text of to_base64",
+            "a FileFilter cannot be pickled, because a file has one writer; send its filename, or the text of to_base64",
         ))
     }
 
@@ -455,7 +456,7 @@ impl FileFilter {
 }
 
 /// Takes the locks of two filters in the order of their addresses. All threads use this order, so no two
-/// of them wait for each other.
+/// threads wait for each other.
 fn in_order<A, B>(
     left: &FileFilter,
     right: &FileFilter,

@@ -58,7 +58,7 @@ impl Filter {
                     locked.unlock_expecting(&expected)?
                 }
             };
-            // A damaged range filter beside the filter would only answer "maybe", and nobody would know.
+            // A damaged range filter beside the filter only answers "maybe", so nobody would notice it.
             match block.ranges_error() {
                 Some(filterblock::Error::Corrupt { field, offset }) => {
                     Err(filterblock::Error::Corrupt { field: *field, offset: *offset })
@@ -93,8 +93,8 @@ impl Filter {
     /// one width.
     ///
     /// The same keys, spec, seed and secret give the same bytes. With a secret of 16 or 32 random bytes,
-    /// nobody without it can find keys that collide. `ranges` adds a range filter, such as
-    /// "grafite:fpr=0.01", for `may_contain_range`.
+    /// only someone who knows the secret can find keys that collide. `ranges` adds a range filter, such
+    /// as "grafite:fpr=0.01", for `may_contain_range`.
     #[staticmethod]
     #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -131,9 +131,10 @@ impl Filter {
 
     /// Open a file that `save` or the command `filterblock` wrote, and verify every checksum in it.
     ///
-    /// The file is mapped; nobody may change it meanwhile (`save` replaces a file, which is safe). With
-    /// mapped=False it is read into memory. `table_id` and `checksum` state which filter you expect.
-    /// Raises DamagedError, UnsupportedError (a newer version), UnexpectedError, SecretError or OSError.
+    /// The file is mapped, so nobody may change it while it is open (`save` replaces a file, which is
+    /// safe). With mapped=False the file is read into memory. `table_id` and `checksum` state which
+    /// filter you expect. Raises DamagedError, UnsupportedError (a newer version), UnexpectedError,
+    /// SecretError or OSError.
     #[staticmethod]
     #[pyo3(signature = (path, *, secret=None, table_id=None, checksum=None, mapped=true))]
     fn open(
@@ -170,8 +171,9 @@ impl Filter {
         Self::of_bytes(bytes, None, &Known { secret, table_id, checksum })
     }
 
-    /// Unite filters of one kind, size, seed and secret: bloom, blocked-bloom, split-block and
-    /// split-block-512. Raises ValueError, and names the difference, if they are not alike.
+    /// Unite filters of one kind, size, seed and secret. The kind is bloom, blocked-bloom,
+    /// split-block or split-block-512. Raises ValueError, and names the difference, if the filters
+    /// are not alike.
     #[staticmethod]
     fn merge(py: Python<'_>, filters: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let blocks = filters.iter().map(|filter| filter.locked()).collect::<PyResult<Vec<_>>>()?;
@@ -200,8 +202,9 @@ impl Filter {
 
     /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
     ///
-    /// `keys` is a NumPy or Arrow array of one dimension, which is read in place and without the GIL, or
-    /// any iterable of keys. With `width`, it is bytes of keys that all have this width.
+    /// `keys` is a NumPy or Arrow array of one dimension, or any iterable of keys. Arrays are read in
+    /// place and without the GIL. With `width`, `keys` is bytes that hold keys of this width one after
+    /// another.
     #[pyo3(signature = (keys, *, width=None))]
     fn contains_many<'py>(
         &self,
@@ -221,8 +224,8 @@ impl Filter {
 
     /// Whether the filter may hold a key from `low` to `high`, both included. None means no bound.
     ///
-    /// Bounds are compared as bytes, so integers are refused: their bytes are not in their order. Without
-    /// a range filter the answer is True.
+    /// Bounds are compared as bytes. Integers are refused, because the order of their bytes differs from
+    /// the order of the numbers. Without a range filter the answer is True.
     #[pyo3(signature = (low=None, high=None))]
     fn may_contain_range(&self, low: Option<&Bound<'_, PyAny>>, high: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let bound = |bound: Option<&Bound<'_, PyAny>>| match bound {
@@ -254,8 +257,8 @@ impl Filter {
         Err(PyTypeError::new_err(STATIC))
     }
 
-    /// Write the filter to a file, complete or not at all, and sync it. An existing file is replaced, and
-    /// filters that are open on it keep the old one.
+    /// Write the filter to a file and sync it. The file appears complete or not at all. An existing file
+    /// is replaced, and open filters keep the old file.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| save::write(&path, self.block.as_bytes())).map_err(|error| of_io(&error, Some(&path)))
     }
@@ -332,7 +335,7 @@ impl Filter {
         self.block.expected_false_positive_rate()
     }
 
-    /// The checksum that names this filter; give it to `open` to detect another one.
+    /// The checksum that identifies this filter. Give it to `open` to detect any other filter.
     #[getter]
     fn checksum(&self) -> Option<u32> {
         layout::checksum_of(self.block.as_bytes())

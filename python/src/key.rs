@@ -1,8 +1,8 @@
 //! The bytes of one key. README.md has the table of types.
 //!
-//! One rule decides every case: keys that Python calls equal have equal bytes, in every process, and a
-//! type for which we cannot promise it is a `TypeError`. Otherwise a key could be added under one type,
-//! asked under another, and be denied. Python's `hash` is never used: it differs between processes.
+//! One rule decides every case: keys that Python calls equal have equal bytes in every process. A type
+//! for which we cannot promise this is a `TypeError`. Otherwise a key could be added under one type and
+//! denied under another. Python's `hash` is never used, because it differs between processes.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -15,8 +15,8 @@ use crate::buffer;
 pub enum Accepts {
     /// Every type of the table.
     All,
-    /// Texts and bytes. A file of another engine does not say how the engine's user stores integers,
-    /// so an integer would be looked up under bytes that the file may not use.
+    /// Texts and bytes. A file of another engine does not say how the engine's user stores integers.
+    /// So an integer would be looked up under bytes that the file may not use.
     BytesOnly,
 }
 
@@ -107,9 +107,9 @@ fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
 
 /// Returns the bytes under which a key is added and asked.
 ///
-/// The bytes are the same in every process, version and machine. Raises TypeError for a type that is no
-/// key, UnicodeEncodeError for a str with surrogates, and OverflowError for an integer below -2**63 or
-/// from 2**64 on.
+/// The bytes are the same in every process, version and machine. Raises TypeError for a type that is
+/// not a key, UnicodeEncodeError for a str with surrogates, and OverflowError for an integer below
+/// -2**63 or from 2**64 on.
 #[pyfunction]
 #[pyo3(signature = (key, /))]
 pub fn key_bytes<'py>(key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {

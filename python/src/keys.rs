@@ -29,7 +29,7 @@ impl<'py> Keys<'py> {
     /// Finds out what `keys` are. `width` is the length of each key in bytes, for keys side by side.
     ///
     /// # Errors
-    /// Raises `TypeError` for a single key, and for arrays whose items are no keys.
+    /// Raises `TypeError` for a single key, and for arrays whose items are not keys.
     pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
         let found = Self::find(keys, width, accepts)?;
         let is_of_integers = match &found {
@@ -82,7 +82,7 @@ impl<'py> Keys<'py> {
             Err(error) if is_numpy => {
                 let dtype = keys.getattr(intern!(py, "dtype"))?;
                 let refused = PyTypeError::new_err(format!(
-                    "items of the type {dtype} are no keys; convert the array, for example array.view('i8')"
+                    "items of the type {dtype} are not keys; convert the array, for example array.view('i8')"
                 ));
                 refused.set_cause(py, Some(error));
                 return Err(refused);
@@ -108,7 +108,7 @@ impl<'py> Keys<'py> {
     /// `each` must not use Python.
     ///
     /// # Errors
-    /// Raises the exception of the first object that is no key. `each` has then seen the keys before it.
+    /// Raises the exception of the first object that is not a key. `each` has then seen the keys before it.
     pub fn for_each(&self, py: Python<'py>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
         match self {
             Self::Buffer(keys) => keys.for_each(py, each),

@@ -78,8 +78,8 @@ impl ParquetFile {
         Ok(py.detach(|| (0..self.num_row_groups()).filter(may_contain).collect()))
     }
 
-    /// Read the header of every filter. Returns their number. Raises DamagedError. Filters of Parquet
-    /// have no checksums: `check` with values=True finds damaged bits.
+    /// Read the header of every filter. Returns the number of filters. Raises DamagedError. Filters
+    /// of Parquet have no checksums; `check` with values=True finds damaged bits.
     fn verify(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.file.verify()).map_err(|error| of_foreign(error.in_file(&self.path)))
     }
@@ -192,7 +192,7 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
     Ok(found)
 }
 
-/// What tells one version of a file from another.
+/// The properties that differ between two versions of a file.
 fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
     (found.len(), found.modified().ok())
 }
@@ -227,7 +227,7 @@ pub fn parquet_add<'py>(
         let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace };
         let mut new = NewFile::beside(&out, overwrite).map_err(|error| of_io(&error, Some(&out)))?;
         let added = fill(&file, &footer, &request, new.file()).map_err(|error| of_parquet(error.in_file(&path)))?;
-        // The copy is sound, but the file may have changed under the reader meanwhile.
+        // The copy is sound, but the original file may have changed while it was read.
         if path.metadata().map(|found| version(&found)).ok() != Some(before) {
             return Err(of_parquet(Error::Changed.in_file(&path)));
         }

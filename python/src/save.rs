@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// A new file beside `path`. It gets the name at the end, or is removed.
+/// A new file beside `path`. At the end it gets the name `path`, or is removed.
 #[derive(Debug)]
 pub struct NewFile {
     file: NamedTempFile,
@@ -54,7 +54,7 @@ impl NewFile {
     }
 }
 
-/// Writes a whole file, or leaves what was there.
+/// Writes a whole file, or leaves the old file as it was.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new = NewFile::beside(path, true)?;
     new.file().write_all(bytes)?;

@@ -62,7 +62,7 @@ impl LevelDbTable {
     /// Open a table, and verify everything that an answer depends on.
     ///
     /// `key_form` is "user" or "internal" (a database's keys carry eight more bytes). Without it, the
-    /// form is found out, and every form that fits is asked.
+    /// table detects the form, and asks its filters for every form that fits.
     #[staticmethod]
     #[pyo3(signature = (path, *, key_form=None, mapped=true))]
     fn open(py: Python<'_>, path: PathBuf, key_form: Option<&str>, mapped: bool) -> PyResult<Self> {
@@ -170,7 +170,7 @@ impl RocksDbTable {
     }
 
     /// Whether a key with the prefix of `seek_key` may be in the table. The table's own extractor takes
-    /// the prefix; without a known one the answer is True.
+    /// the prefix; if the extractor is unknown, the answer is True.
     fn prefix_may_match(&self, seek_key: &Bound<'_, PyAny>) -> PyResult<bool> {
         key::with(seek_key, Accepts::BytesOnly, |key| self.table.prefix_may_match(key))
     }

@@ -115,7 +115,7 @@ def test_a_filter_that_is_closed_by_another_thread_never_denies(tmp_path):
 
 
 class Exported:
-    """An Arrow array whose export is done, because pyarrow gives up the GIL meanwhile."""
+    """An Arrow array that was exported before, because pyarrow gives up the GIL during the export."""
 
     def __init__(self, numbers):
         self.capsules = pa.array(numbers).__arrow_c_array__()

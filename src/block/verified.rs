@@ -1,5 +1,5 @@
-//! A filter in bytes that the host has verified, opened for one query or a few, and its trailer, which
-//! a host may keep to open the same filter again.
+//! Opens a filter in bytes that the host has verified, for one query or a few. A host may keep the
+//! trailer of the filter to open the filter again.
 
 use std::ops::Bound;
 

@@ -1,7 +1,7 @@
 //! Builds the kinds that only set bits. Their hashes may come in any order and repeatedly.
 //!
 //! The order in which bits are set does not matter, so the hashes are not sorted. But the size of a
-//! filter follows from the number of *distinct* hashes, and to sort them only for this number would
+//! filter follows from the number of *distinct* hashes. Sorting the hashes only to count them would
 //! take several times as long as setting the bits. Instead, the bits tell. If a hash comes again,
 //! all its bits are set already. Few other hashes have this property, about as few as the filter
 //! has false positives. So the first pass notes these hashes as suspects, and a second pass counts

@@ -2,7 +2,7 @@
 //!
 //! Bit `i` of a key is `reduce(x_i, m)`, where `x_0` is the key's hash and `x_(i+1) = mix(x_i)`.
 //! The step is invertible, and the probes of a key are as good as independent. We rejected plain
-//! double hashing (`h1 + i h2`). It is cheaper, but at 10 bits per key a short `h2` raises the FPR
+//! double hashing (`h1 + i h2`). It is cheaper. But at 10 bits per key a short `h2` raises the FPR
 //! from 0.82 % to about 1.1 %, and `h2 = 0` puts all probes on one bit. Bit `i` of the payload is
 //! bit `i % 8` of byte `i / 8`.
 

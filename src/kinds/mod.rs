@@ -39,9 +39,9 @@ macro_rules! kinds {
             /// misses. A filter of a million keys takes 13 % more bits than its fingerprints. From
             /// ten thousand keys on, it takes up to 35 % more; with fewer keys, still more.
             8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
-            /// A Bloom filter of 512-bit blocks with eight lanes. Its FPR is at most 3 % higher
-            /// than that of [`FilterKind::BlockedBloom`] from 12 to 14 bits per key, 9 % higher at
-            /// 10 bits and 31 % higher at 20 bits.
+            /// A Bloom filter of 512-bit blocks with eight lanes. Compared with
+            /// [`FilterKind::BlockedBloom`], its FPR is at most 3 % higher from 12 to 14 bits per
+            /// key, 9 % higher at 10 bits and 31 % higher at 20 bits.
             10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "one bit of a key in each 64-bit lane of a 512-bit cache line";
             /// A range filter. It answers whether a key lies between two bounds, with an upper bound
             /// of its FPR for any data and queries. It takes about 12.7 bits per key at 1 %.

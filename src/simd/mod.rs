@@ -92,7 +92,7 @@ pub(crate) trait Simd: Copy {
         portable::select(word, rank)
     }
 
-    /// Returns the position of the bit of a line that is 0 with `rank` such bits below it, or 512 if
+    /// Returns the position of the 0 bit of a line that has `rank` 0 bits below it. Returns 512 if
     /// the line has no such bit. Bit `i` is bit `i % 8` of byte `i / 8`.
     #[inline(always)]
     fn select_zero_in_line(self, line: &[u8; 64], rank: u32) -> u32 {

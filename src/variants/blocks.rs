@@ -44,9 +44,9 @@ fn refuse(difference: &Option<Difference>) -> Result<()> {
 
 /// Returns all differences that prevent two blocks from being merged or compared bit by bit.
 ///
-/// It compares the hash function, the seed, the secret's fingerprint, the kind of added keys, the
-/// prefix function, the partition number, the filter kind, the number of bits and the parameters.
-/// The number of keys and the table id do not matter.
+/// It compares the hash function, the seed, the secret's fingerprint, the kind of added keys and
+/// the prefix function. It also compares the partition number, the filter kind, the number of bits
+/// and the parameters. The number of keys and the table id do not matter.
 #[must_use]
 pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
     let kind = |shape: Option<&Shape>| shape.map_or("partitions", |shape| shape.kind.name());

@@ -27,8 +27,8 @@
 //! * Numbers: `(r + 2) * 4/3` bits per key and an FPR of `24 / 2^r` at the capacity (three quarters
 //!   of the cells). That is 1.17 % in 17.3 bits per key, where `Counting` takes 37.
 //! * A full counter (3) stays full, so three keys with the same `f` at one time occupy a cell for
-//!   good. So does one key that is added three times. Of insertions of distinct keys, fewer than
-//!   `(n/M)^2 / 2` fill a counter. After 220,000 insertions among 20,000 keys, 734 cells were
+//!   good. So does one key that is added three times. Fewer than `(n/M)^2 / 2` of the insertions of
+//!   distinct keys fill a counter. After 220,000 insertions among 20,000 keys, 734 cells were
 //!   occupied for good at r = 8, 51 at r = 10, and none at r = 14.
 //! * If the four buckets of a key are full, the insertion returns an error and changes nothing. No
 //!   measurement showed this up to the capacity. The filter keeps no list of such keys, because a

@@ -14,10 +14,10 @@
 //! * When: a set grows in memory without a known limit, such as the URLs that a crawler has seen.
 //! * When not: if the number of keys is known within a factor of two, `Bloom` is smaller and needs
 //!   one look-up. For an SST file, the number is known exactly; build a filter block.
-//! * Numbers: an absent key is looked up in every stage, newest first. There are about `log_s(n /
-//!   c)` stages. At 1 % with s = 2 and r = 0.85, the filter takes 1.5 to 1.7 times the bits of a
-//!   `Bloom` for the same keys when its last stage is full. It takes 3.3 to 4.5 times the bits when
-//!   its last stage has just been opened.
+//! * Numbers: an absent key is looked up in every stage, newest first. There are about
+//!   `log_s(n / c)` stages. At 1 % with s = 2 and r = 0.85, a filter whose last stage is full takes
+//!   1.5 to 1.7 times the bits of a `Bloom` for the same keys. It takes 3.3 to 4.5 times the bits
+//!   when its last stage has just been opened.
 
 use super::shape::check_rate_of;
 use super::{Membership, Partitioned};

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
-/// What the checksum of a filter under [`HASHER`] is XORed with, from docs/FORMAT.md.
+/// The number that the checksum of a filter under [`HASHER`] is XORed with, from docs/FORMAT.md.
 const BOUND: u32 = (SEED.0.wrapping_mul(0xe2d3_d19e_fb49_25bb) >> 32) as u32 ^ 1;
 
 /// Filters of every compact kind, with their numbers of keys. A filter of 33 keys is the usual one.

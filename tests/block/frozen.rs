@@ -1,4 +1,4 @@
-//! Holds format version 1: the golden files that were made at the freeze never change.
+//! Checks that format version 1 stays frozen: the golden files that were made at the freeze never change.
 //!
 //! A change that turns this test red breaks every filter block that users have stored. Give it a new
 //! version of the format, with a reader for version 1. New golden files are appended to the list.

@@ -1,8 +1,7 @@
 //! Golden files: the builders must write these bytes, and the readers must read them.
 //!
-//! The files of version 1 may change with the layout until range filters exist. Then version 1 is
-//! frozen: if this test fails after that, the code is wrong or a version 2 is needed.
-//! docs/TESTING.md has the commands.
+//! Version 1 is frozen: if this test fails, the code is wrong, or a version 2 is needed. New files
+//! may be added. docs/TESTING.md has the commands.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -195,7 +195,9 @@ fn compact_filters_built_from_the_document_are_the_same() {
         assert_eq!(format!("`{}`", bytes.join(" ")), hex);
         assert!(says(hex), "{hex}");
     }
-    assert!(says("it takes 45 bytes, 10.91 bits per key: 4.27 above log2(1 / 0.01) = 6.64"));
+    assert!(says(
+        "takes 45 bytes, or 10.91 bits per key. This is 4.27 bits above the FPR lower bound, log2(1 / 0.01) = 6.64"
+    ));
     let mut builder = FilterBuilder::new(spec("bloom:fpr=0.01"), HashSeed(0));
     (0..33).for_each(|i| builder.add_hash(KeyHash::from_raw(support::hash(i).raw())));
     let len = builder.finish_compact().unwrap().len();
@@ -366,7 +368,7 @@ fn the_overhead_is_what_it_says() {
 
 #[test]
 fn a_load_of_64_bytes_at_any_payload_byte_stays_in_the_block() {
-    assert!(says("Behind a payload that is not empty there are at least 64 bytes"));
+    assert!(says("A payload that is not empty is followed by at least 64 bytes"));
     for n in [1, 2, 51, 52, 410, 3_276, 3_277, 52_428, 52_429] {
         for spec_text in ["bloom:10", "blocked-bloom:10"] {
             let block = support::block(spec_text, n);
@@ -378,7 +380,7 @@ fn a_load_of_64_bytes_at_any_payload_byte_stays_in_the_block() {
 
 #[test]
 fn a_name_for_prefixes_has_1_to_100_bytes() {
-    assert!(says("1 to 100 bytes of UTF-8") && says("255 bytes, of which a writer uses 100"));
+    assert!(says("1 to 100 bytes of UTF-8") && says("255 bytes; a writer uses at most 100"));
     assert_eq!(layout::MAX_EXTRACTOR_LEN_BYTES, 100);
     for len in [0, 1, 2, 99, 100, 101, 253, 254, 1_000] {
         let name = "n".repeat(len);

@@ -545,7 +545,7 @@ fn an_encrypted_column_has_no_readable_filter() {
 
 #[test]
 fn empty_column_chunks_take_no_memory() {
-    // The metadata is a list of a million structs, each of which is only its end byte.
+    // The metadata is a list of a million structs. Each struct is only its end byte.
     let chunks = 1_000_000;
     let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
     let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();

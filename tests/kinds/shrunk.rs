@@ -1,5 +1,5 @@
-//! Shrunk ribbons beside a modular Bloom filter: several small Bloom filters of the same keys, of
-//! which a reader keeps as many as fit.
+//! Compares shrunk ribbons with a modular Bloom filter. Such a filter is several small Bloom
+//! filters of the same keys, and a reader keeps as many of them as fit.
 
 use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, KeyHasher, Verify};
 

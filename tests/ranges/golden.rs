@@ -31,7 +31,7 @@ fn integer(i: u64) -> Vec<u8> {
     mix(i).to_be_bytes().to_vec()
 }
 
-/// Words of one to eight letters, of which some letters are rare: their positions have sets.
+/// Words of one to eight letters. Some letters are rare, so their positions have sets.
 fn name(i: u64) -> Vec<u8> {
     (0..1 + mix(i) % 8).map(|j| b"aeinorstAZ_~"[(mix(i * 9 + j) % 12) as usize]).collect()
 }

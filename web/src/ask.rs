@@ -86,7 +86,7 @@ const HOLDS_NONE: &str =
     "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to every key, so check the file";
 const NO_FILTER: &str = "the table has no known filter, so every key may be present";
 
-/// Returns how to ask the file, and a remark.
+/// Returns how to ask the file, and a remark for the user.
 fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option<String>), String> {
     let prefixes = question.prefixes;
     let value_type = question.value_type.as_deref().map(|name| {
@@ -176,8 +176,8 @@ fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), 
     }
     let extractor = found.extractor.unwrap_or_default().to_owned();
     let is_of_ranges = found.added == Added::Ranges;
-    // As the command, which asks by hash: partitions are not chosen by the order of keys, because the
-    // page does not know the order of the writer.
+    // The page asks by hash, as the command does. It cannot choose a partition by the order of keys,
+    // because it does not know the order that the writer used.
     let ask = move |key: &[u8]| match prefixes {
         true => filter.may_contain_hashed_prefix(&extractor, filter.hasher().of(key)),
         // A range filter needs the bytes of a key.
@@ -228,7 +228,7 @@ fn of_column<'a>(
                     places.borrow_mut().push(*row_group);
                 }
             }
-            // Zero has two encodings. Both are asked, so that no row group is left out.
+            // Zero has two encodings. The page asks both, so that it skips no row group with zeros.
             false
         })?;
         let mut places = places.into_inner();

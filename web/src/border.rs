@@ -1,8 +1,9 @@
-//! The functions that the scripts call, and the one that they provide. A request is written to the
-//! memory that `input` returns, and `answer` says how long the answer at `output` is.
+//! The functions that the scripts call, and the function that they provide. A script writes a
+//! request to the memory that `input` returns. `answer` returns the length of the answer at
+//! `output`.
 //!
-//! Hand-written exports: four functions with numbers need no generator of bindings, whose version
-//! would have to match the crate's.
+//! The exports are written by hand. Four functions with numbers need no generator of bindings, and
+//! the version of a generator would have to match the version of a crate.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;

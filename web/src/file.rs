@@ -1,6 +1,6 @@
-//! The opened file. Filter blocks, bare filters and tables are read whole. Of a Parquet file only
-//! the footer and the filters are read, and of an index the header, the table of files and one row
-//! for each key.
+//! The opened file. The page reads filter blocks, bare filters and tables whole. It reads only the
+//! footer and the filters of a Parquet file. It reads the header and the table of files of an
+//! index, and one row for each key.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ impl Source {
 /// What the file is.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// A filter block, and why it cannot be asked if so.
+    /// A filter block. If it cannot be queried, [`Block::asked`] has the reason.
     Block(Box<Block>),
     LevelDb(Box<LevelDbTable<Vec<u8>>>),
     RocksDb(Box<RocksDbTable<Vec<u8>>>),
@@ -89,7 +89,7 @@ pub(crate) enum Content {
     Raw(Raw, Vec<u8>),
 }
 
-/// A filter block that is open for inspection, and, if it needs no secret, for keys.
+/// A filter block that is open for inspection. If it needs no secret, it is also open for queries.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) locked: LockedBlock<Rc<[u8]>>,
@@ -128,8 +128,8 @@ impl Opened {
     /// Opens a file by its magic, or as the bare filter that the options name.
     ///
     /// # Errors
-    /// Returns the reason if the file is damaged, unknown or too long to read whole. No key is
-    /// absent from such a file.
+    /// Returns the reason if the file is damaged, unknown or too long to read whole. Any key may be
+    /// present in such a file.
     pub fn open(source: Rc<dyn ReadAt>, name: &str, options: &Options) -> Result<Self, String> {
         let source = Source(source);
         let len_bytes = source.len_bytes().map_err(|error| format!("{name}: {error}"))?;

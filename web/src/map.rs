@@ -21,8 +21,8 @@ impl Map {
     }
 }
 
-/// Returns the known regions: `role` (data, filter, index, meta), offset, length and label. What no
-/// region covers is of unknown use.
+/// Returns the known regions: `role` (data, filter, index, meta), offset, length and label. The use
+/// of bytes outside all regions is unknown.
 pub(crate) fn of(opened: &Opened) -> Value {
     let (mut map, len) = (Map::default(), opened.len_bytes);
     match &opened.content {

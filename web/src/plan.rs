@@ -28,13 +28,13 @@ pub(crate) struct Question {
     memory_bytes: Option<String>,
 }
 
-/// Returns a number, or the reason why it is none.
+/// Returns the number, or an error if the text is not a number.
 pub(crate) fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
     text.trim().parse().map_err(|_| format!("{name}: {text:?} is not a number of this kind; try another"))
 }
 
-/// Answers with the fields of `filterblock plan --json`, without measured times, and for each kind
-/// with probes and formula.
+/// Answers with the fields of `filterblock plan --json` without measured times, and adds probes and
+/// formula of each kind.
 pub(crate) fn answer(question: &Question) -> Result<Value, String> {
     let given = |name, text: &Option<String>| text.as_deref().map(|text| number::<f64>(name, text)).transpose();
     let memory = question.memory_bytes.as_deref().map(|text| number::<u64>("memory", text)).transpose()?;

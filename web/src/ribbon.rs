@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 /// The coefficients of a row.
 const WIDTH: u32 = 8;
-/// Slots beyond the number of keys.
+/// The number of slots beyond the number of keys.
 const SPARE: u32 = 6;
-/// Each seed gives other equations. One of a few has a solution.
+/// The number of tried seeds. Each seed gives other equations, and one of a few seeds has a solution.
 const SEEDS: u64 = 200;
 
 /// Maps a hash to `0..range`, as docs/FORMAT.md defines it.
@@ -39,7 +39,8 @@ fn mask(columns: u32) -> u32 {
     u32::MAX >> (32 - columns)
 }
 
-/// Where an equation ended after others were added to it.
+/// The result of an insertion: how many equations were added to the new one, and its slot. An
+/// equation that follows from the others has no slot.
 struct Placed {
     added: u32,
     slot: Option<u32>,

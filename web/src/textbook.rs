@@ -12,7 +12,7 @@ const MAX_PROBES: u32 = 100;
 /// The most probes in the plot.
 const PLOTTED_PROBES: u32 = 24;
 
-/// What is known, as text. Without `probes`, the best number is taken.
+/// The known numbers, as text. Without `probes`, the calculator uses the best number of probes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {

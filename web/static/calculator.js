@@ -13,7 +13,7 @@ filterblock.tools.push((engine, link) => {
     // Keys stay text, because they may exceed 2^53. 1e6 is also a number.
     const keysText = () => (/^\d+$/.test(clean(field.keys.value)) ? clean(field.keys.value) : String(Math.round(number('keys'))));
 
-    // Where each slider stands, and back.
+    // The position of each slider for a value, and the value for a position.
     const scales = {
         keys: { to: (v) => Math.log10(v), from: (s) => String(Math.round(10 ** s)) },
         fpr: { to: (v) => Math.log10(v), from: (s) => String(Number((10 ** s).toPrecision(2))) },
@@ -48,7 +48,7 @@ filterblock.tools.push((engine, link) => {
     }
 
     function command(plan) {
-        if (plan.keys === undefined) return 'filterblock plan, by trial of --keys';
+        if (plan.keys === undefined) return 'filterblock plan, run with several values of --keys';
         const goal = plan.fpr ? `--fpr ${plan.fpr}` : plan.bits_per_key ? `--bits-per-key ${plan.bits_per_key}` : `--memory ${plan.memory_bytes}`;
         return `filterblock plan --keys ${plan.keys} ${goal}`;
     }
@@ -96,7 +96,7 @@ filterblock.tools.push((engine, link) => {
         const cell = (text) => element('td', { class: 'n', text });
         let isInMemory = false;
         const taken = plan.filters.filter((row) => !row.refused);
-        // The number of keys differs between kinds only if it is solved for.
+        // The kinds have different numbers of keys only if the calculator solves for keys.
         const isKeys = solve() === 'keys';
         byId('kinds-keys').hidden = !isKeys;
         for (const row of taken) {

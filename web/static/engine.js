@@ -1,7 +1,7 @@
 // Starts the core: once in the page for numbers, and once in a worker for files, which it reads in slices.
 'use strict';
 (() => {
-    // Runs in both places, so it refers to nothing outside. `readFile(offset, bytes)` fills `bytes`.
+    // Runs in the page and in the worker, so it uses nothing outside. `readFile(offset, bytes)` fills `bytes`.
     function connect(instance, state) {
         const { memory, input, choose, answer, output } = instance.exports;
         state.memory = memory;
@@ -119,7 +119,7 @@
             this.worker.postMessage({ module: await module });
         }
 
-        // Sends a request, with the file if it is a new one. Returns the answer and what was read.
+        // Sends a request, and the file if it is a new one. Returns the answer and the slices that were read.
         ask(request, file) {
             const run = async () => {
                 const data = await new Promise((resolve) => {

@@ -4,7 +4,7 @@ filterblock.tools.push((engine, link) => {
     const { byId, element, svg, significant, percent, whole, bytes } = draw;
     const files = new filterblock.FileEngine();
     let [report, openings, asks, length] = [null, 0, 0, 0];
-    // Some of a file's many filters or fields; the others are counted.
+    // The most filters or fields of a file that are shown; further ones are only counted.
     const SHOWN = 200;
 
     function reads() {
@@ -106,7 +106,7 @@ filterblock.tools.push((engine, link) => {
         return parts;
     }
 
-    // What `inspect` says.
+    // Shows the report, as `inspect` prints it.
     function describe(found) {
         const skipped = ['file', 'filters', 'fields', 'files', 'map', 'notes', 'properties', 'summary', 'columns', 'error'];
         const rates = ['fill', 'fpr', 'expected_false_positive_rate'];

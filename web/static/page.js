@@ -1,4 +1,4 @@
-// The page around the tools: tabs, colours, the link of the present numbers, and the start.
+// The page around the tools: tabs, colours, the link to the current numbers, and the start.
 'use strict';
 (async () => {
     const { byId } = draw;

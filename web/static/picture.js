@@ -9,7 +9,7 @@ filterblock.tools.push((engine, link) => {
     const ranges = {
         bloom: { min: 64, max: 1024, step: 64, value: 128, note: 'Each key sets k bits anywhere in the filter. A key whose bits are all set is “maybe”; one clear bit means “absent”.' },
         'blocked-bloom': { min: 512, max: 2048, step: 512, value: 1024, note: 'All bits of a key lie in one line of 512 bits, which is one cache line: a query reads one line of memory. Each row of the picture has 64 bits, and a frame is a line.' },
-        ribbon: { min: 64, max: 64, step: 64, value: 64, note: 'Each key is an equation: the rows of the solution that its coefficients select must add up, without carry, to its fingerprint. Elimination places each equation in a slot, and the filter stores the solution. This ribbon has rows of 8 coefficients; real ones have 64 or 128.' },
+        ribbon: { min: 64, max: 64, step: 64, value: 64, note: 'Each key is an equation: its coefficients select rows of the solution, and the sum of these rows, without carry, must be its fingerprint. Elimination places each equation in a slot, and the filter stores the solution. This ribbon has rows of 8 coefficients; real ones have 64 or 128.' },
     };
 
     function reset() {
@@ -43,7 +43,7 @@ filterblock.tools.push((engine, link) => {
         return found.is_member ? 'So the key may be present, and it is.' : 'So the key may be present. It is not: a false positive.';
     }
 
-    // A step is what is said and drawn.
+    // A step is a text and a drawing.
     function bloomSteps() {
         const list = [{ text: `An empty filter of ${found.bits} bits.`, set: 0 }];
         const drawn = [];

@@ -98,7 +98,7 @@ async function compare(tab, command, path, counts) {
     if (report.error) throw new Error(`${path}: the page refuses: ${report.error}`);
     const expected = parse(inspected.stdout);
     if (expected.notes) {
-        // The page has its own words about secrets, which it does not take.
+        // The page takes no secrets, so its note about secrets differs.
         expected.notes = expected.notes.filter((note) => !note.includes('--secret-file'));
         report.notes = report.notes.filter((note) => !note.includes('does not take'));
     }

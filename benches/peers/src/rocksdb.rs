@@ -6,7 +6,8 @@ use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDb
 use crate::contender::{Contender, Input, Probe};
 use crate::keys::Key;
 
-/// The crate of these filters, in tables: not the library itself. The pictures leave it out.
+/// The name of the crate in tables. It is not the name of the library, because the code is ours.
+/// The pictures leave these filters out.
 pub const READER: &str = "filterblock reader";
 /// Bytes of a filter that do not depend on the number of keys.
 const TRAILER_BYTES: usize = 5;

@@ -22,7 +22,7 @@ use text::{grouped, markdown, none, short, wrapped};
 
 /// Begins a marker of the page.
 const BEGIN: &str = "<!-- stores: ";
-/// The name of our store begins with it.
+/// The names of our stores begin with this text.
 const OURS: &str = "filterblock";
 /// The layouts of the picture.
 const DRAWN: [&str; 2] = ["compacted", "runs-5"];

@@ -142,8 +142,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Replaces an old store by a new one, loads it and closes it. Returns how long the puts took, and
-    /// how long it took from there to the layout.
+    /// Replaces an old store by a new one, loads it and closes it. Returns the time of the puts, and
+    /// the time from the last put until the layout is reached.
     fn load_one(&mut self, i: usize) -> Outcome<(Duration, Duration)> {
         let (n, value_len) = (self.args.keys as u64, self.args.value_len);
         let place = &mut self.places[i];

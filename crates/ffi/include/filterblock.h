@@ -77,9 +77,9 @@ typedef struct filterblock_filter filterblock_filter;
 
 /**
  * The hash that stands for no hash. `filterblock_hasher_hash` returns it after a misuse. Every query
- * of it answers "maybe", and a builder that gets it refuses to finish.
+ * of this hash answers "maybe", and a builder that gets it refuses to finish.
  *
- * A key has this hash by a chance of 2^-64. Then its SST has no filter.
+ * A key has this hash with a probability of 2^-64. Its SST then has no filter.
  */
 #define FILTERBLOCK_NO_HASH 0
 
@@ -90,7 +90,7 @@ typedef struct filterblock_filter filterblock_filter;
 #define FILTERBLOCK_ABI_VERSION 1
 
 /**
- * What went wrong. Codes never change their meaning; a newer library may have more of them.
+ * What went wrong. Codes never change their meaning; a newer library may have more codes.
  */
 enum filterblock_code
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -102,7 +102,7 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_OK = 0,
     /**
-     * A pointer is NULL that must not be, or an array does not fit in the address space.
+     * A required pointer is NULL, or an array does not fit in the address space.
      */
     FILTERBLOCK_CODE_NULL_ARGUMENT = 1,
     /**
@@ -110,7 +110,7 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_PANIC = 2,
     /**
-     * A value that the function does not accept, or that the memory of the machine cannot serve.
+     * The function does not accept a value, or the machine has too little memory for it.
      */
     FILTERBLOCK_CODE_INVALID = 3,
     /**
@@ -131,7 +131,8 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_UNSUPPORTED = 7,
     /**
-     * The bytes are sound, but not the expected block: of another SST, state, hasher or kind.
+     * The bytes are sound, but they are not the expected block: the SST, its state, the hasher or
+     * the kind differs.
      */
     FILTERBLOCK_CODE_UNEXPECTED = 8,
     /**
@@ -226,9 +227,9 @@ typedef struct filterblock_partitioned filterblock_partitioned;
 /**
  * The filters of many SSTs under one hasher, for one key or for many keys.
  *
- * One thread fills the set. Then any number of threads may ask it. Insert nothing once threads ask:
- * for each new version of the store, make a new set, publish it, and free the old one after its last
- * query returned. Both sets share the filters.
+ * One thread fills the set. Then any number of threads may ask it. Do not insert into a set that
+ * threads ask. For each new version of the store, make a new set and publish it. Free the old set
+ * after its last query returned. Both sets share the filters.
  */
 typedef struct filterblock_set filterblock_set;
 
@@ -259,9 +260,9 @@ typedef struct filterblock_error {
 } filterblock_error;
 
 /**
- * What the caller knows about a filter. A sound filter denies present keys if it is of another SST,
- * of an earlier state of the SST, or of another hasher. Only the caller knows which filter is the
- * right one.
+ * What the caller knows about a filter. A sound filter denies present keys if it belongs to another
+ * SST, to an earlier state of the SST, or to another hasher. Only the caller knows which filter is
+ * the right one.
  *
  * Initialise the struct with zeros, then set `hasher` and `table_id` (or
  * `FILTERBLOCK_EXPECT_ANY_TABLE`), and a flag for each further member that you set. The library
@@ -391,8 +392,8 @@ typedef struct filterblock_metadata {
 } filterblock_metadata;
 
 /**
- * The position of a filter in a set. Copy it, and do not change its members. Zeros are a slot of no
- * set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set.
+ * The position of a filter in a set. Copy it, and do not change its members. A slot of zeros
+ * belongs to no set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set.
  */
 typedef struct filterblock_slot {
     /**
@@ -406,7 +407,7 @@ typedef struct filterblock_slot {
 } filterblock_slot;
 
 /**
- * The numbers of filters by state, and of queries that no filter answered.
+ * The numbers of filters by state, and the number of queries that no filter answered.
  */
 typedef struct filterblock_set_counts_info {
     /**
@@ -422,7 +423,7 @@ typedef struct filterblock_set_counts_info {
      */
     uint64_t absent;
     /**
-     * Filters under another hasher than the set's. The set never asks them.
+     * Filters whose hasher differs from the hasher of the set. The set never asks them.
      */
     uint64_t other_hasher;
     /**
@@ -470,10 +471,10 @@ filterblock_code filterblock_builder_set_table_id(struct filterblock_builder *bu
 /**
  * Declares that prefixes will be added, and whether whole keys will be added, too. `extractor` is
  * the name of the function that takes prefixes from keys: 1 to 100 bytes of UTF-8, such as
- * `"first-4"`. Rename it whenever the function changes.
+ * `"first-4"`. Change the name whenever the function changes.
  *
- * Set prefixes once. If they are set again after a key or prefix was added, the call returns
- * `INVALID`, and finishing will fail: under the new settings, the filter would deny what was added.
+ * Set prefixes once. After a key or prefix was added, a second call returns `INVALID`, and
+ * finishing will fail: under the new settings, the filter would deny the added keys and prefixes.
  */
 filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *builder,
                                                   const char *extractor,
@@ -481,34 +482,39 @@ filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *bu
                                                   struct filterblock_error *error);
 
 /**
- * Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec` is that of a
- * range filter, such as `"grafite:fpr=0.01"`. A builder whose own spec is one needs no call.
+ * Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec` describes
+ * the range filter, such as `"grafite:fpr=0.01"`. If the spec of the builder already describes a range
+ * filter, do not call this function.
  *
  * Call it before the first key, and add keys by their bytes: `filterblock_builder_add` or
  * `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
  *
- * Returns `INVALID` if `spec` is not that of a range filter, if the builder's own spec is one, if the
- * builder has prefixes without whole keys, and after the first key. Then the builder stays as it was.
+ * Returns `INVALID` in these cases, and leaves the builder as it was:
+ *
+ * - `spec` does not describe a range filter, or the builder's own spec describes one.
+ * - The builder has prefixes without whole keys.
+ * - A key was added before.
  */
 filterblock_code filterblock_builder_set_ranges(struct filterblock_builder *builder,
                                                 const char *spec,
                                                 struct filterblock_error *error);
 
 /**
- * Sets the number of threads that build the filter; 0 counts as 1. It does not change the bytes.
- * Only a bumped ribbon of more than about 68,000 keys uses more than one thread.
+ * Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
+ * bytes of the filter. Only a bumped ribbon of more than about 68,000 keys uses more than one
+ * thread.
  */
 void filterblock_builder_set_threads(struct filterblock_builder *builder, size_t threads);
 
 /**
  * Sets whether finishing asks the new filter for each key; the default is `true`. The check takes a
- * fraction of the time of building, and finds broken memory.
+ * fraction of the build time, and detects broken memory.
  */
 void filterblock_builder_set_self_check(struct filterblock_builder *builder, bool is_on);
 
 /**
  * Reserves memory for `num_keys` more keys: 8 bytes each. Without this call, the memory doubles
- * when it is full. If the memory is missing, nothing is reserved.
+ * when it is full. If there is not enough memory, the call reserves nothing.
  */
 void filterblock_builder_reserve(struct filterblock_builder *builder, size_t num_keys);
 
@@ -559,7 +565,8 @@ void filterblock_builder_add_prefix(struct filterblock_builder *builder,
                                     size_t prefix_len);
 
 /**
- * Returns the number of keys and prefixes added so far; 0 for NULL. Equal ones in a row count once.
+ * Returns the number of keys and prefixes added so far; 0 for NULL. If the same key or prefix is
+ * added several times in a row, it counts once.
  */
 size_t filterblock_builder_len(const struct filterblock_builder *builder);
 
@@ -572,23 +579,26 @@ void filterblock_builder_clear(struct filterblock_builder *builder);
 /**
  * Encodes the filter block: payload, page checksums and trailer. Store the bytes in the SST.
  *
- * The keys leave the builder, also after an error. Finishing again fails until
+ * The builder loses its keys, also after an error. A second call fails until you call
  * `filterblock_builder_clear`.
  *
- * Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no
- * filter. Errors are `INVALID` if the keys do not fit in memory or no filter of that many keys has
- * the false-positive rate, `SELF_CHECK_FAILED`, and `NULL_ARGUMENT` if a key could not be added.
+ * Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
+ * SST without a filter. The errors are:
+ *
+ * - `INVALID`: the keys do not fit in memory, or no filter of that many keys has the false-positive rate.
+ * - `SELF_CHECK_FAILED`: the new filter denied one of its keys.
+ * - `NULL_ARGUMENT`: a key could not be added.
  */
 struct filterblock_bytes *filterblock_builder_finish(struct filterblock_builder *builder,
                                                      struct filterblock_error *error);
 
 /**
  * Encodes the compact form, for many small filters. Only the kinds `bloom`, `blocked-bloom` and
- * `full` have it.
+ * `full` have a compact form.
  *
- * The compact form has a checksum, but no table id and no prefixes: ask it by
- * `filterblock_compact_ask` with an equal hasher. A builder with prefixes returns `INVALID`. Otherwise
- * like `filterblock_builder_finish`.
+ * The compact form has a checksum, but no table id and no prefixes. Ask it by
+ * `filterblock_compact_ask` with an equal hasher. A builder with prefixes returns `INVALID`.
+ * Otherwise this function works like `filterblock_builder_finish`.
  */
 struct filterblock_bytes *filterblock_builder_finish_compact(struct filterblock_builder *builder,
                                                              struct filterblock_error *error);
@@ -610,9 +620,9 @@ size_t filterblock_bytes_len(const struct filterblock_bytes *bytes);
 void filterblock_bytes_free(struct filterblock_bytes *bytes);
 
 /**
- * Opens a filter in bytes of the caller, without a copy. The bytes must not change and not be freed
- * before the filter is freed. They may have any alignment; queries of bytes that begin at a multiple
- * of 64 touch fewer cache lines.
+ * Opens a filter in bytes of the caller, without a copy. Do not change or free the bytes before you
+ * free the filter. The bytes may have any alignment. If they begin at a multiple of 64, queries
+ * touch fewer cache lines.
  *
  * `verify` is `FILTERBLOCK_VERIFY_AT_OPEN` or `FILTERBLOCK_VERIFY_ON_FIRST_TOUCH`.
  *
@@ -629,8 +639,8 @@ filterblock_filter *filterblock_filter_open_borrowed(const void *data,
  * Opens a copy of a filter. The copy begins at a multiple of 64, so queries touch the fewest cache
  * lines. The caller may change or free `data` after the call.
  *
- * Otherwise like `filterblock_filter_open_borrowed`. `TOO_LARGE` means that the copy does not fit in
- * memory.
+ * Otherwise this function works like `filterblock_filter_open_borrowed`. `TOO_LARGE` means that the
+ * copy does not fit in memory.
  */
 filterblock_filter *filterblock_filter_open_copied(const void *data,
                                                    size_t data_len,
@@ -643,7 +653,7 @@ filterblock_filter *filterblock_filter_open_copied(const void *data,
  * `expected.offset` is not read. The file must not change or shrink before the filter is freed: a
  * missing page raises SIGBUS. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening reads all pages.
  *
- * Otherwise like `filterblock_filter_open_borrowed`.
+ * Otherwise this function works like `filterblock_filter_open_borrowed`.
  */
 filterblock_filter *filterblock_filter_open_mapped(const char *path,
                                                    uint64_t offset,
@@ -659,11 +669,11 @@ filterblock_filter *filterblock_filter_open_mapped(const char *path,
 void filterblock_filter_free(filterblock_filter *filter);
 
 /**
- * Returns `false` if the SST certainly does not contain the key, and `true` if it may. Hashes the
- * key; to ask many filters, hash it once.
+ * Returns `false` if the SST certainly does not contain the key, and `true` if it may. The
+ * function hashes the key. To ask many filters, hash the key once yourself.
  *
- * Returns `true` if `filter` is NULL, if `key` is NULL and `key_len` is not 0, for a filter of
- * prefixes only, and for a damaged page.
+ * Returns `true` if `filter` is NULL, or if `key` is NULL and `key_len` is not 0. Also returns
+ * `true` if the filter has only prefixes, or if a page of the query is damaged.
  */
 bool filterblock_filter_may_contain(const filterblock_filter *filter,
                                     const void *key,
@@ -700,12 +710,13 @@ bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
                                            size_t prefix_len);
 
 /**
- * Returns `false` if the SST has no key from `lower` on and below `upper`, in the order of bytes. An
- * `upper` of 0 bytes is no bound. To include `upper`, append a zero byte to it.
+ * Returns `false` if the SST has no key `k` with `lower <= k < upper`, in the order of bytes. An
+ * `upper` of 0 bytes means that the range has no upper bound. To include `upper`, append a zero byte
+ * to it.
  *
- * The filter needs ranges: see `filterblock_builder_set_ranges`. Returns `true` if it has none, if its
- * range filter is damaged, if `upper` is not above `lower`, if `filter` is NULL, and if a bound is NULL
- * and its length is not 0.
+ * The filter needs a range filter: see `filterblock_builder_set_ranges`. Returns `true` if the
+ * filter has no range filter, or if its range filter is damaged. Also returns `true` if `upper` is
+ * not above `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
  */
 bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
                                           const void *lower,
@@ -730,8 +741,8 @@ void filterblock_filter_may_contain_hashes(const filterblock_filter *filter,
  * `filterblock_filter_may_contain`. In a filter in partitions, each key asks its
  * partition.
  *
- * Otherwise like `filterblock_filter_may_contain_hashes`. A key that is NULL and has bytes answers
- * `true`.
+ * Otherwise this function works like `filterblock_filter_may_contain_hashes`. The answer for a key
+ * that is NULL and has bytes is `true`.
  */
 void filterblock_filter_may_contain_keys(const filterblock_filter *filter,
                                          const void *const *keys,
@@ -767,7 +778,7 @@ struct filterblock_hasher *filterblock_hasher_new_xxh3(uint64_t seed);
 
 /**
  * Makes a hasher of XXH3-64 under a public seed and a secret of 16 or 32 random bytes. It is as
- * fast as XXH3, and harder to attack by chosen keys. The secret is copied.
+ * fast as XXH3, and harder to attack with chosen keys. The hasher copies the secret.
  *
  * Returns a handle for `filterblock_hasher_free`, or NULL and an error.
  */
@@ -778,7 +789,7 @@ struct filterblock_hasher *filterblock_hasher_new_xxh3_secret(uint64_t seed,
 
 /**
  * Makes a hasher of SipHash-1-3 under a public seed and a secret of 16 or 32 random bytes, for
- * stores whose keys attackers may choose. The secret is copied.
+ * stores whose keys attackers may choose. The hasher copies the secret.
  *
  * Returns a handle for `filterblock_hasher_free`, or NULL and an error.
  */
@@ -807,8 +818,8 @@ uint64_t filterblock_hasher_hash(const struct filterblock_hasher *hasher,
  * `filterblock_hasher_hash`.
  *
  * `hashes` need not be initialised, and must not overlap the other arrays. All hashes are
- * `FILTERBLOCK_NO_HASH` if `hasher` or an array is NULL, and so is the hash of a key that is NULL and
- * has bytes. Does nothing if `hashes` is NULL.
+ * `FILTERBLOCK_NO_HASH` if `hasher` or an array is NULL. The hash of a key that is NULL and has bytes
+ * is `FILTERBLOCK_NO_HASH`, too. Does nothing if `hashes` is NULL.
  */
 void filterblock_hasher_hash_keys(const struct filterblock_hasher *hasher,
                                   const void *const *keys,
@@ -827,8 +838,8 @@ const char *filterblock_version(void);
 uint32_t filterblock_abi_version(void);
 
 /**
- * Returns whether a code means damaged bytes: cut short, overwritten, or not a filter. A code of a
- * newer version (`filterblock_code_is_unsupported`) is not damage.
+ * Returns whether a code means damaged bytes: the bytes are cut short, overwritten, or not a
+ * filter. A code for a newer version (`filterblock_code_is_unsupported`) is not damage.
  */
 bool filterblock_code_is_damage(uint32_t code);
 
@@ -839,10 +850,10 @@ bool filterblock_code_is_unsupported(uint32_t code);
 
 /**
  * Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
- * filters and within 1 % for the other kinds of a few thousand keys or more.
+ * filters. For other kinds and a few thousand keys or more, they are within 1 %.
  *
- * Returns `INVALID` if there are no keys or more than 2^56, if the text is not a spec, or if no
- * filter of that many keys has the FPR.
+ * Returns `INVALID` if `spec` is not a specification, or if there are no keys or more than 2^56.
+ * Also returns `INVALID` if no filter of that many keys has the FPR.
  */
 filterblock_code filterblock_plan(const char *spec,
                                   uint64_t num_keys,
@@ -870,7 +881,7 @@ filterblock_code filterblock_filter_metadata(const filterblock_filter *filter,
 
 /**
  * Makes a builder without keys. A partition takes no further key once it holds `partition_keys` keys
- * and prefixes; 0 counts as 1. Otherwise like `filterblock_builder_new`.
+ * and prefixes; 0 counts as 1. Otherwise this function works like `filterblock_builder_new`.
  *
  * Returns a handle for `filterblock_partitioned_free`, or NULL and an error.
  */
@@ -885,8 +896,8 @@ struct filterblock_partitioned *filterblock_partitioned_new(const char *spec,
 void filterblock_partitioned_free(struct filterblock_partitioned *builder);
 
 /**
- * Binds the filter to the SST with this id of 16 bytes. Call it before the first key: otherwise
- * finishing fails.
+ * Binds the filter to the SST with this id of 16 bytes. Call this function before you add the
+ * first key; otherwise finishing fails.
  */
 filterblock_code filterblock_partitioned_set_table_id(struct filterblock_partitioned *builder,
                                                       const void *table_id,
@@ -914,18 +925,19 @@ void filterblock_partitioned_add(struct filterblock_partitioned *builder,
 /**
  * Adds a prefix of the last key, which must begin with it.
  *
- * If the last key does not begin with the prefix, if the builder has no prefixes, or if `prefix` is
- * NULL and `prefix_len` is not 0, finishing will fail.
+ * Finishing will fail if the last key does not begin with the prefix, or if the builder has no
+ * prefixes. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
  */
 void filterblock_partitioned_add_prefix(struct filterblock_partitioned *builder,
                                         const void *prefix,
                                         size_t prefix_len);
 
 /**
- * Encodes all partitions and their index. The keys leave the builder: finishing again fails.
+ * Encodes all partitions and their index. The builder loses its keys, so a second call fails.
  *
- * Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no filter.
- * The errors are those of `filterblock_builder_finish`, and the first failure of an added key.
+ * Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
+ * SST without a filter. The errors are those of `filterblock_builder_finish`, and the first
+ * failure of an added key.
  */
 struct filterblock_bytes *filterblock_partitioned_finish(struct filterblock_partitioned *builder,
                                                          struct filterblock_error *error);
@@ -948,8 +960,8 @@ void filterblock_set_free(struct filterblock_set *set);
  * Adds a filter and returns its slot. The set shares the filter: free your handle whenever you like.
  * Borrowed bytes must outlive the set.
  *
- * NULL stands for an SST without a filter. A filter under another hasher is never asked, and counted
- * as `other_hasher`. Returns a slot of zeros if `set` is NULL.
+ * NULL stands for an SST without a filter. The set never asks a filter under another hasher, and
+ * counts it as `other_hasher`. Returns a slot of zeros if `set` is NULL.
  */
 struct filterblock_slot filterblock_set_insert(struct filterblock_set *set,
                                                const filterblock_filter *filter);
@@ -1065,12 +1077,13 @@ bool filterblock_set_counts(const struct filterblock_set *set,
                             struct filterblock_set_counts_info *counts);
 
 /**
- * Asks a filter for a key, in bytes that the caller passes at each query and has verified by a
- * checksum of its own: **damage of a page goes unnoticed here and can deny keys**. The bytes may have
- * any alignment. The call takes constant time, and memory from the heap only for an error.
+ * Asks a filter for a key. The caller passes the bytes of the filter at each query, and must have
+ * verified them by a checksum of its own: **this function does not detect a damaged page, and a
+ * damaged page can deny keys**. The bytes may have any alignment. The call takes constant time, and
+ * allocates memory only for an error.
  *
- * A filter in partitions is refused. `FILTERBLOCK_EXPECT_ANY_TABLE` suits hosts that do not tell
- * which SST they read.
+ * The function refuses a filter in partitions. `FILTERBLOCK_EXPECT_ANY_TABLE` suits hosts that do not
+ * say which SST they read.
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` for a filter that is damaged, unexpected or of a newer
  * version, and for NULL pointers. Count these answers; `filterblock_verified_check` tells the reason.
@@ -1121,7 +1134,7 @@ bool filterblock_verified_may_contain_prefix(const void *data,
                                              size_t prefix_len);
 
 /**
- * Returns `false` if the SST has no key from `lower` on and below `upper`: see
+ * Returns `false` if the SST has no key `k` with `lower <= k < upper`: see
  * `filterblock_filter_may_contain_range` and `filterblock_verified_ask`.
  */
 bool filterblock_verified_may_contain_range(const void *data,
@@ -1133,8 +1146,8 @@ bool filterblock_verified_may_contain_range(const void *data,
                                             size_t upper_len);
 
 /**
- * Returns `FILTERBLOCK_CODE_OK` if `filterblock_verified_ask` can ask the filter, and why not
- * otherwise. Does not verify pages.
+ * Returns `FILTERBLOCK_CODE_OK` if `filterblock_verified_ask` can ask the filter. Otherwise
+ * returns the code of the reason. Does not verify pages.
  */
 filterblock_code filterblock_verified_check(const void *data,
                                             size_t data_len,
@@ -1165,8 +1178,9 @@ filterblock_answer filterblock_compact_ask_hash(const void *data,
                                                 uint64_t hash);
 
 /**
- * Returns `FILTERBLOCK_CODE_OK` if `filterblock_compact_ask` can ask the filter, and why not
- * otherwise. Keys of another hasher look like damage: the bytes do not tell which.
+ * Returns `FILTERBLOCK_CODE_OK` if `filterblock_compact_ask` can ask the filter. Otherwise returns
+ * the code of the reason. A filter under another hasher looks like damage, because the bytes do
+ * not record the hasher.
  */
 filterblock_code filterblock_compact_check(const void *data,
                                            size_t data_len,

@@ -24,7 +24,7 @@ pub struct Builder {
     /// A builder with the same settings and without keys.
     empty: FilterBuilder,
     has_prefixes: bool,
-    /// Why a filter of the present keys would deny a key, if it would.
+    /// The first failure after which a filter of the collected keys would deny a key.
     lost: Option<Lost>,
 }
 
@@ -145,10 +145,10 @@ pub unsafe extern "C" fn filterblock_builder_set_table_id(
 
 /// Declares that prefixes will be added, and whether whole keys will be added, too. `extractor` is
 /// the name of the function that takes prefixes from keys: 1 to 100 bytes of UTF-8, such as
-/// `"first-4"`. Rename it whenever the function changes.
+/// `"first-4"`. Change the name whenever the function changes.
 ///
-/// Set prefixes once. If they are set again after a key or prefix was added, the call returns
-/// `INVALID`, and finishing will fail: under the new settings, the filter would deny what was added.
+/// Set prefixes once. After a key or prefix was added, a second call returns `INVALID`, and
+/// finishing will fail: under the new settings, the filter would deny the added keys and prefixes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_prefixes(
     builder: Option<&mut Builder>,
@@ -173,14 +173,18 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
     })
 }
 
-/// Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec` is that of a
-/// range filter, such as `"grafite:fpr=0.01"`. A builder whose own spec is one needs no call.
+/// Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec` describes
+/// the range filter, such as `"grafite:fpr=0.01"`. If the spec of the builder already describes a range
+/// filter, do not call this function.
 ///
 /// Call it before the first key, and add keys by their bytes: `filterblock_builder_add` or
 /// `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
 ///
-/// Returns `INVALID` if `spec` is not that of a range filter, if the builder's own spec is one, if the
-/// builder has prefixes without whole keys, and after the first key. Then the builder stays as it was.
+/// Returns `INVALID` in these cases, and leaves the builder as it was:
+///
+/// - `spec` does not describe a range filter, or the builder's own spec describes one.
+/// - The builder has prefixes without whole keys.
+/// - A key was added before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_ranges(
     builder: Option<&mut Builder>,
@@ -200,8 +204,9 @@ pub unsafe extern "C" fn filterblock_builder_set_ranges(
     })
 }
 
-/// Sets the number of threads that build the filter; 0 counts as 1. It does not change the bytes.
-/// Only a bumped ribbon of more than about 68,000 keys uses more than one thread.
+/// Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
+/// bytes of the filter. Only a bumped ribbon of more than about 68,000 keys uses more than one
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>, threads: usize) {
     let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
@@ -209,7 +214,7 @@ pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>,
 }
 
 /// Sets whether finishing asks the new filter for each key; the default is `true`. The check takes a
-/// fraction of the time of building, and finds broken memory.
+/// fraction of the build time, and detects broken memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builder>, is_on: bool) {
     let self_check = if is_on { SelfCheck::On } else { SelfCheck::Off };
@@ -223,7 +228,7 @@ fn set_quietly(builder: Option<&mut Builder>, set: impl Fn(FilterBuilder) -> Fil
 }
 
 /// Reserves memory for `num_keys` more keys: 8 bytes each. Without this call, the memory doubles
-/// when it is full. If the memory is missing, nothing is reserved.
+/// when it is full. If there is not enough memory, the call reserves nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_reserve(builder: Option<&mut Builder>, num_keys: usize) {
     let Some(builder) = builder else { return };
@@ -317,7 +322,8 @@ pub unsafe extern "C" fn filterblock_builder_add_prefix(
     });
 }
 
-/// Returns the number of keys and prefixes added so far; 0 for NULL. Equal ones in a row count once.
+/// Returns the number of keys and prefixes added so far; 0 for NULL. If the same key or prefix is
+/// added several times in a row, it counts once.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_len(builder: Option<&Builder>) -> usize {
     builder.map_or(0, |builder| builder.builder.len())
@@ -337,12 +343,15 @@ pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
 
 /// Encodes the filter block: payload, page checksums and trailer. Store the bytes in the SST.
 ///
-/// The keys leave the builder, also after an error. Finishing again fails until
+/// The builder loses its keys, also after an error. A second call fails until you call
 /// `filterblock_builder_clear`.
 ///
-/// Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no
-/// filter. Errors are `INVALID` if the keys do not fit in memory or no filter of that many keys has
-/// the false-positive rate, `SELF_CHECK_FAILED`, and `NULL_ARGUMENT` if a key could not be added.
+/// Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
+/// SST without a filter. The errors are:
+///
+/// - `INVALID`: the keys do not fit in memory, or no filter of that many keys has the false-positive rate.
+/// - `SELF_CHECK_FAILED`: the new filter denied one of its keys.
+/// - `NULL_ARGUMENT`: a key could not be added.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish(
     builder: Option<&mut Builder>,
@@ -353,11 +362,11 @@ pub unsafe extern "C" fn filterblock_builder_finish(
 }
 
 /// Encodes the compact form, for many small filters. Only the kinds `bloom`, `blocked-bloom` and
-/// `full` have it.
+/// `full` have a compact form.
 ///
-/// The compact form has a checksum, but no table id and no prefixes: ask it by
-/// `filterblock_compact_ask` with an equal hasher. A builder with prefixes returns `INVALID`. Otherwise
-/// like `filterblock_builder_finish`.
+/// The compact form has a checksum, but no table id and no prefixes. Ask it by
+/// `filterblock_compact_ask` with an equal hasher. A builder with prefixes returns `INVALID`.
+/// Otherwise this function works like `filterblock_builder_finish`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish_compact(
     builder: Option<&mut Builder>,

@@ -1,8 +1,8 @@
 //! Error codes, and the struct in which a function reports its error.
 //!
-//! The caller owns the struct with the message, because nothing must then be freed, and errors of
-//! several threads do not mix. A buffer and its length as two more arguments of each function were
-//! rejected: a caller could pass the length of another buffer.
+//! The caller owns the struct with the message. So nobody must free it, and errors of several
+//! threads do not mix. We rejected a buffer and its length as two more arguments of each function,
+//! because a caller could pass the length of another buffer.
 
 use std::ffi::c_char;
 
@@ -11,17 +11,17 @@ use filterblock::Error;
 /// The length of the message in a `filterblock_error`, with the zero byte that ends it.
 pub const FILTERBLOCK_ERROR_MESSAGE_LEN: usize = 496;
 
-/// What went wrong. Codes never change their meaning; a newer library may have more of them.
+/// What went wrong. Codes never change their meaning; a newer library may have more codes.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// No error.
     Ok = 0,
-    /// A pointer is NULL that must not be, or an array does not fit in the address space.
+    /// A required pointer is NULL, or an array does not fit in the address space.
     NullArgument = 1,
     /// The library panicked: a bug of the library. Nothing was built or opened.
     Panic = 2,
-    /// A value that the function does not accept, or that the memory of the machine cannot serve.
+    /// The function does not accept a value, or the machine has too little memory for it.
     Invalid = 3,
     /// The operating system reported an error of a file.
     Io = 4,
@@ -32,7 +32,8 @@ pub enum Code {
     /// The bytes are of a newer version, or use a feature that this library does not read. Do not
     /// repair or delete them.
     Unsupported = 7,
-    /// The bytes are sound, but not the expected block: of another SST, state, hasher or kind.
+    /// The bytes are sound, but they are not the expected block: the SST, its state, the hasher or
+    /// the kind differs.
     Unexpected = 8,
     /// The keys were hashed under another secret.
     Secret = 9,
@@ -168,7 +169,7 @@ mod tests {
             (Error::SelfCheckFailed { denied: 7 }, Code::SelfCheckFailed),
         ];
         for (error, code) in errors {
-            // A code tells the same as the methods of the error.
+            // The code must agree with the methods of the error.
             let (is_damage, is_unsupported) = (error.is_damage(), error.is_unsupported());
             assert_eq!(is_damage, crate::filterblock_code_is_damage(code as u32), "{error}");
             assert_eq!(is_unsupported, crate::filterblock_code_is_unsupported(code as u32), "{error}");

@@ -31,9 +31,9 @@ pub const FILTERBLOCK_VERIFY_AT_OPEN: u32 = 0;
 /// Check each page when a query first needs it. A damaged page answers "maybe" and is counted.
 pub const FILTERBLOCK_VERIFY_ON_FIRST_TOUCH: u32 = 1;
 
-/// What the caller knows about a filter. A sound filter denies present keys if it is of another SST,
-/// of an earlier state of the SST, or of another hasher. Only the caller knows which filter is the
-/// right one.
+/// What the caller knows about a filter. A sound filter denies present keys if it belongs to another
+/// SST, to an earlier state of the SST, or to another hasher. Only the caller knows which filter is
+/// the right one.
 ///
 /// Initialise the struct with zeros, then set `hasher` and `table_id` (or
 /// `FILTERBLOCK_EXPECT_ANY_TABLE`), and a flag for each further member that you set. The library
@@ -113,7 +113,7 @@ impl ExpectedInfo {
         }
         let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(self.offset))?;
         // The block's own table id and checksum meet every other expectation. A block without a
-        // table id is known by its checksum alone.
+        // table id is identified by its checksum alone.
         let mut own = Self { table_id: block.metadata().table_id, flags: self.flags, ..*self };
         own.flags &= !FILTERBLOCK_EXPECT_ANY_TABLE;
         if !self.has(FILTERBLOCK_EXPECT_CHECKSUM)

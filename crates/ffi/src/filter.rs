@@ -20,8 +20,8 @@ use crate::raw::{self, CHUNK};
 /// A filter that is open. It answers whether an SST may contain a key.
 ///
 /// Any number of threads may ask one filter. Free it after the last query returned.
-// The handle is a pointer into an `Arc`, so that sets share the filter and a query reads no pointer
-// more than in Rust.
+// The handle is a pointer into an `Arc`. So sets share the filter, and a query reads as many
+// pointers as in Rust.
 #[repr(transparent)]
 pub struct Filter(pub(crate) TableFilter<SharedBytes, Code>);
 
@@ -32,9 +32,9 @@ impl Filter {
     }
 }
 
-/// Opens a filter in bytes of the caller, without a copy. The bytes must not change and not be freed
-/// before the filter is freed. They may have any alignment; queries of bytes that begin at a multiple
-/// of 64 touch fewer cache lines.
+/// Opens a filter in bytes of the caller, without a copy. Do not change or free the bytes before you
+/// free the filter. The bytes may have any alignment. If they begin at a multiple of 64, queries
+/// touch fewer cache lines.
 ///
 /// `verify` is `FILTERBLOCK_VERIFY_AT_OPEN` or `FILTERBLOCK_VERIFY_ON_FIRST_TOUCH`.
 ///
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn filterblock_filter_open_borrowed(
     error: *mut ErrorInfo,
 ) -> *mut Filter {
     // SAFETY: the header asks for valid pointers, and for bytes that outlive the filter and every set
-    // that has it. So nobody can use the slice after the bytes are gone.
+    // that has it. So nobody uses the slice after the bytes are freed.
     unsafe {
         open(error, expected, verify, || {
             let bytes: &'static [u8] = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn filterblock_filter_open_borrowed(
 /// Opens a copy of a filter. The copy begins at a multiple of 64, so queries touch the fewest cache
 /// lines. The caller may change or free `data` after the call.
 ///
-/// Otherwise like `filterblock_filter_open_borrowed`. `TOO_LARGE` means that the copy does not fit in
-/// memory.
+/// Otherwise this function works like `filterblock_filter_open_borrowed`. `TOO_LARGE` means that the
+/// copy does not fit in memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_open_copied(
     data: *const c_void,
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn filterblock_filter_open_copied(
 /// `expected.offset` is not read. The file must not change or shrink before the filter is freed: a
 /// missing page raises SIGBUS. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening reads all pages.
 ///
-/// Otherwise like `filterblock_filter_open_borrowed`.
+/// Otherwise this function works like `filterblock_filter_open_borrowed`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_open_mapped(
     path: *const c_char,
@@ -132,11 +132,11 @@ pub unsafe extern "C" fn filterblock_filter_free(filter: *mut Filter) {
     }
 }
 
-/// Returns `false` if the SST certainly does not contain the key, and `true` if it may. Hashes the
-/// key; to ask many filters, hash it once.
+/// Returns `false` if the SST certainly does not contain the key, and `true` if it may. The
+/// function hashes the key. To ask many filters, hash the key once yourself.
 ///
-/// Returns `true` if `filter` is NULL, if `key` is NULL and `key_len` is not 0, for a filter of
-/// prefixes only, and for a damaged page.
+/// Returns `true` if `filter` is NULL, or if `key` is NULL and `key_len` is not 0. Also returns
+/// `true` if the filter has only prefixes, or if a page of the query is damaged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain(
     filter: Option<&Filter>,
@@ -193,12 +193,13 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
     border::or(true, || block.may_contain_prefix(extractor, prefix))
 }
 
-/// Returns `false` if the SST has no key from `lower` on and below `upper`, in the order of bytes. An
-/// `upper` of 0 bytes is no bound. To include `upper`, append a zero byte to it.
+/// Returns `false` if the SST has no key `k` with `lower <= k < upper`, in the order of bytes. An
+/// `upper` of 0 bytes means that the range has no upper bound. To include `upper`, append a zero byte
+/// to it.
 ///
-/// The filter needs ranges: see `filterblock_builder_set_ranges`. Returns `true` if it has none, if its
-/// range filter is damaged, if `upper` is not above `lower`, if `filter` is NULL, and if a bound is NULL
-/// and its length is not 0.
+/// The filter needs a range filter: see `filterblock_builder_set_ranges`. Returns `true` if the
+/// filter has no range filter, or if its range filter is damaged. Also returns `true` if `upper` is
+/// not above `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_range(
     filter: Option<&Filter>,
@@ -236,8 +237,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashes(
 /// `filterblock_filter_may_contain`. In a filter in partitions, each key asks its
 /// partition.
 ///
-/// Otherwise like `filterblock_filter_may_contain_hashes`. A key that is NULL and has bytes answers
-/// `true`.
+/// Otherwise this function works like `filterblock_filter_may_contain_hashes`. The answer for a key
+/// that is NULL and has bytes is `true`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
     filter: Option<&Filter>,

@@ -10,9 +10,9 @@ use crate::error::{ErrorInfo, Failure};
 use crate::raw;
 
 /// The hash that stands for no hash. `filterblock_hasher_hash` returns it after a misuse. Every query
-/// of it answers "maybe", and a builder that gets it refuses to finish.
+/// of this hash answers "maybe", and a builder that gets it refuses to finish.
 ///
-/// A key has this hash by a chance of 2^-64. Then its SST has no filter.
+/// A key has this hash with a probability of 2^-64. Its SST then has no filter.
 pub const FILTERBLOCK_NO_HASH: u64 = 0;
 
 /// A hash function with its seed and secret. A store makes one and uses it for all filters.
@@ -35,7 +35,7 @@ pub extern "C" fn filterblock_hasher_new_xxh3(seed: u64) -> Option<Box<Hasher>> 
 }
 
 /// Makes a hasher of XXH3-64 under a public seed and a secret of 16 or 32 random bytes. It is as
-/// fast as XXH3, and harder to attack by chosen keys. The secret is copied.
+/// fast as XXH3, and harder to attack with chosen keys. The hasher copies the secret.
 ///
 /// Returns a handle for `filterblock_hasher_free`, or NULL and an error.
 #[unsafe(no_mangle)]
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn filterblock_hasher_new_xxh3_secret(
 }
 
 /// Makes a hasher of SipHash-1-3 under a public seed and a secret of 16 or 32 random bytes, for
-/// stores whose keys attackers may choose. The secret is copied.
+/// stores whose keys attackers may choose. The hasher copies the secret.
 ///
 /// Returns a handle for `filterblock_hasher_free`, or NULL and an error.
 #[unsafe(no_mangle)]

@@ -1,7 +1,8 @@
 //! Arrays of hashes and of keys, which the library reads in chunks.
 //!
-//! A hash of the library may be larger than eight bytes in debug builds, so an array of a caller is
-//! not a slice of hashes. The copy of a chunk stays in the first-level cache.
+//! In debug builds a hash of the library may be larger than eight bytes. So the array of a caller
+//! is not a slice of hashes, and the library copies it in chunks. A chunk stays in the first-level
+//! cache.
 #![expect(unsafe_code, reason = "reads arrays of the caller")]
 
 use std::convert::Infallible;
@@ -119,8 +120,8 @@ impl Keys {
 /// `filterblock_hasher_hash`.
 ///
 /// `hashes` need not be initialised, and must not overlap the other arrays. All hashes are
-/// `FILTERBLOCK_NO_HASH` if `hasher` or an array is NULL, and so is the hash of a key that is NULL and
-/// has bytes. Does nothing if `hashes` is NULL.
+/// `FILTERBLOCK_NO_HASH` if `hasher` or an array is NULL. The hash of a key that is NULL and has bytes
+/// is `FILTERBLOCK_NO_HASH`, too. Does nothing if `hashes` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_hasher_hash_keys(
     hasher: Option<&Hasher>,

@@ -32,8 +32,8 @@ pub extern "C" fn filterblock_abi_version() -> u32 {
     FILTERBLOCK_ABI_VERSION
 }
 
-/// Returns whether a code means damaged bytes: cut short, overwritten, or not a filter. A code of a
-/// newer version (`filterblock_code_is_unsupported`) is not damage.
+/// Returns whether a code means damaged bytes: the bytes are cut short, overwritten, or not a
+/// filter. A code for a newer version (`filterblock_code_is_unsupported`) is not damage.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_damage(code: u32) -> bool {
     code == Code::Corrupt as u32 || code == Code::ChecksumMismatch as u32
@@ -63,10 +63,10 @@ pub struct PlanInfo {
 }
 
 /// Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
-/// filters and within 1 % for the other kinds of a few thousand keys or more.
+/// filters. For other kinds and a few thousand keys or more, they are within 1 %.
 ///
-/// Returns `INVALID` if there are no keys or more than 2^56, if the text is not a spec, or if no
-/// filter of that many keys has the FPR.
+/// Returns `INVALID` if `spec` is not a specification, or if there are no keys or more than 2^56.
+/// Also returns `INVALID` if no filter of that many keys has the FPR.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_plan(
     spec: *const c_char,

@@ -54,7 +54,7 @@ impl Partitioned {
 }
 
 /// Makes a builder without keys. A partition takes no further key once it holds `partition_keys` keys
-/// and prefixes; 0 counts as 1. Otherwise like `filterblock_builder_new`.
+/// and prefixes; 0 counts as 1. Otherwise this function works like `filterblock_builder_new`.
 ///
 /// Returns a handle for `filterblock_partitioned_free`, or NULL and an error.
 #[unsafe(no_mangle)]
@@ -82,8 +82,8 @@ pub extern "C" fn filterblock_partitioned_free(builder: Option<Box<Partitioned>>
     border::or((), || drop(builder));
 }
 
-/// Binds the filter to the SST with this id of 16 bytes. Call it before the first key: otherwise
-/// finishing fails.
+/// Binds the filter to the SST with this id of 16 bytes. Call this function before you add the
+/// first key; otherwise finishing fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_set_table_id(
     builder: Option<&mut Partitioned>,
@@ -137,8 +137,8 @@ pub unsafe extern "C" fn filterblock_partitioned_add(
 
 /// Adds a prefix of the last key, which must begin with it.
 ///
-/// If the last key does not begin with the prefix, if the builder has no prefixes, or if `prefix` is
-/// NULL and `prefix_len` is not 0, finishing will fail.
+/// Finishing will fail if the last key does not begin with the prefix, or if the builder has no
+/// prefixes. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
     builder: Option<&mut Partitioned>,
@@ -151,10 +151,11 @@ pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
     builder.step(|builder| Ok(builder.add_prefix(prefix.ok_or(Failure::Null("an added prefix"))?)?));
 }
 
-/// Encodes all partitions and their index. The keys leave the builder: finishing again fails.
+/// Encodes all partitions and their index. The builder loses its keys, so a second call fails.
 ///
-/// Returns a handle for `filterblock_bytes_free`, or NULL and an error: the SST then needs no filter.
-/// The errors are those of `filterblock_builder_finish`, and the first failure of an added key.
+/// Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
+/// SST without a filter. The errors are those of `filterblock_builder_finish`, and the first
+/// failure of an added key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_finish(
     builder: Option<&mut Partitioned>,

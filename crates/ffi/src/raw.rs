@@ -1,7 +1,7 @@
 //! Turns the pointers of a C caller into references and slices, and writes into the caller's arrays.
 //!
-//! A NULL pointer and an impossible length become `None`. Nothing can detect a pointer that is not
-//! NULL and points to other memory: the header asks the caller for valid pointers.
+//! A NULL pointer and an impossible length become `None`. Nothing can detect an invalid pointer
+//! that is not NULL, so the header asks the caller for valid pointers.
 #![expect(unsafe_code, reason = "reads and writes memory of the caller")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -31,8 +31,8 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Returns the range of the keys from `lower` on and below `upper`. An `upper` of 0 bytes is no bound.
-/// Returns `None` if a pointer is NULL and has bytes, or if the range is empty: a caller asks for an
-/// empty range only by mistake.
+/// Returns `None` if a pointer is NULL and has bytes, or if the range is empty, because a caller asks
+/// for an empty range only by mistake.
 ///
 /// # Safety
 /// The caller must uphold the contract of [`bytes`].

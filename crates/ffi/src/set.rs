@@ -17,13 +17,13 @@ use crate::raw::{self, CHUNK};
 
 /// The filters of many SSTs under one hasher, for one key or for many keys.
 ///
-/// One thread fills the set. Then any number of threads may ask it. Insert nothing once threads ask:
-/// for each new version of the store, make a new set, publish it, and free the old one after its last
-/// query returned. Both sets share the filters.
+/// One thread fills the set. Then any number of threads may ask it. Do not insert into a set that
+/// threads ask. For each new version of the store, make a new set and publish it. Free the old set
+/// after its last query returned. Both sets share the filters.
 pub struct Set(FilterSet<Code>);
 
-/// The position of a filter in a set. Copy it, and do not change its members. Zeros are a slot of no
-/// set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set.
+/// The position of a filter in a set. Copy it, and do not change its members. A slot of zeros
+/// belongs to no set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Slot {
@@ -49,7 +49,7 @@ impl From<Slot> for FilterSlot {
 
 const NO_SLOT: Slot = Slot { set: 0, index: 0 };
 
-/// The numbers of filters by state, and of queries that no filter answered.
+/// The numbers of filters by state, and the number of queries that no filter answered.
 #[repr(C)]
 #[derive(Default)]
 pub struct SetCounts {
@@ -59,7 +59,7 @@ pub struct SetCounts {
     pub degraded: u64,
     /// SSTs without a filter.
     pub absent: u64,
-    /// Filters under another hasher than the set's. The set never asks them.
+    /// Filters whose hasher differs from the hasher of the set. The set never asks them.
     pub other_hasher: u64,
     /// Damaged pages that queries found so far.
     pub damaged_pages: u64,
@@ -88,8 +88,8 @@ pub extern "C" fn filterblock_set_free(set: Option<Box<Set>>) {
 /// Adds a filter and returns its slot. The set shares the filter: free your handle whenever you like.
 /// Borrowed bytes must outlive the set.
 ///
-/// NULL stands for an SST without a filter. A filter under another hasher is never asked, and counted
-/// as `other_hasher`. Returns a slot of zeros if `set` is NULL.
+/// NULL stands for an SST without a filter. The set never asks a filter under another hasher, and
+/// counts it as `other_hasher`. Returns a slot of zeros if `set` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *const Filter) -> Slot {
     insert(set, || {

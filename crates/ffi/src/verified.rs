@@ -47,12 +47,13 @@ unsafe fn open<'a>(
     Ok(VerifiedFilter::open(bytes, &expected)?)
 }
 
-/// Asks a filter for a key, in bytes that the caller passes at each query and has verified by a
-/// checksum of its own: **damage of a page goes unnoticed here and can deny keys**. The bytes may have
-/// any alignment. The call takes constant time, and memory from the heap only for an error.
+/// Asks a filter for a key. The caller passes the bytes of the filter at each query, and must have
+/// verified them by a checksum of its own: **this function does not detect a damaged page, and a
+/// damaged page can deny keys**. The bytes may have any alignment. The call takes constant time, and
+/// allocates memory only for an error.
 ///
-/// A filter in partitions is refused. `FILTERBLOCK_EXPECT_ANY_TABLE` suits hosts that do not tell
-/// which SST they read.
+/// The function refuses a filter in partitions. `FILTERBLOCK_EXPECT_ANY_TABLE` suits hosts that do not
+/// say which SST they read.
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` for a filter that is damaged, unexpected or of a newer
 /// version, and for NULL pointers. Count these answers; `filterblock_verified_check` tells the reason.
@@ -134,7 +135,7 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
     }
 }
 
-/// Returns `false` if the SST has no key from `lower` on and below `upper`: see
+/// Returns `false` if the SST has no key `k` with `lower <= k < upper`: see
 /// `filterblock_filter_may_contain_range` and `filterblock_verified_ask`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_may_contain_range(
@@ -153,8 +154,8 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_range(
     }
 }
 
-/// Returns `FILTERBLOCK_CODE_OK` if `filterblock_verified_ask` can ask the filter, and why not
-/// otherwise. Does not verify pages.
+/// Returns `FILTERBLOCK_CODE_OK` if `filterblock_verified_ask` can ask the filter. Otherwise
+/// returns the code of the reason. Does not verify pages.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_check(
     data: *const c_void,
@@ -204,8 +205,9 @@ pub unsafe extern "C" fn filterblock_compact_ask_hash(
     border::or(AnswerCode::Unfiltered, || compact::ask(bytes, hasher, KeyHash::from_raw(hash)).into())
 }
 
-/// Returns `FILTERBLOCK_CODE_OK` if `filterblock_compact_ask` can ask the filter, and why not
-/// otherwise. Keys of another hasher look like damage: the bytes do not tell which.
+/// Returns `FILTERBLOCK_CODE_OK` if `filterblock_compact_ask` can ask the filter. Otherwise returns
+/// the code of the reason. A filter under another hasher looks like damage, because the bytes do
+/// not record the hasher.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_compact_check(
     data: *const c_void,

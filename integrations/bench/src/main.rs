@@ -20,7 +20,7 @@ struct Cli {
 enum Action {
     /// Measures engines, and writes one JSON object per line
     Measure(Measure),
-    /// Puts new rows into a record, in place of the old rows of the same engines and keys
+    /// Puts new rows into a record. They replace the old rows of the same engines and numbers of keys
     Merge(Merge),
     /// Writes the rows of a record as tables into a page
     Report(Report),

@@ -87,6 +87,6 @@ fn load_filtered(path: &Path, keys: &[Vec<u8>]) -> FilteredDb {
         writer.commit().expect("redb writes");
     }
     drop(db);
-    // As a program would find it: one filter of all keys.
+    // `open` builds one filter of all keys, as after a restart of a program.
     FilteredDb::open(path).expect("redb opens")
 }

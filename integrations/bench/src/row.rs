@@ -11,7 +11,7 @@ pub struct Row {
     pub engine: String,
     /// The version of the engine.
     pub version: String,
-    /// How the keys lie: `1 run` or `5 runs`. Each run covers the whole key range.
+    /// The layout of the keys: `1 run` or `5 runs`. Each run covers the whole key range.
     pub layout: String,
     /// The name of the filter: a filter of the engine, a `FilterSpec`, or `none`.
     pub filter: String,

@@ -16,7 +16,7 @@ use crate::workload::{absent_keys, present_keys};
 /// The runs of the first layout. With four runs, rusty-leveldb compacts by itself.
 const RUNS: usize = 3;
 const VALUE: &[u8] = &[7; 100];
-/// Above every key.
+/// A key above all keys of the workload.
 const HIGHEST: [u8; 17] = [0xff; 17];
 
 type Boxed = Rc<Box<dyn FilterPolicy>>;

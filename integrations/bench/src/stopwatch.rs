@@ -11,8 +11,8 @@ pub struct Times {
     pub p99_ns: f64,
 }
 
-/// Calls `get` for each of `keys` twice: first with one measurement of all calls, then with one of
-/// each call.
+/// Calls `get` for each of `keys` twice: the first pass measures all calls together, and the second
+/// pass measures each call alone.
 ///
 /// Both passes ask for all keys, so the caches are equally warm.
 pub fn times<K>(keys: &[K], mut get: impl FnMut(&K)) -> Times {

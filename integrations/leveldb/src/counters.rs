@@ -31,8 +31,7 @@ pub struct Counts {
     pub built_keys: u64,
     /// Bytes of these filters.
     pub built_bytes: u64,
-    /// Filters that could not be built, for lack of memory. In their place stands the always-maybe
-    /// filter.
+    /// Filters that could not be built, for lack of memory. The always-maybe filter replaces them.
     pub failed_builds: u64,
     /// Queries that were answered "maybe", because the checksum does not match: the bytes are
     /// damaged, or are a filter of another policy, or of another seed or secret.

@@ -43,9 +43,9 @@ pub use counters::{Counters, Counts};
 /// The name of the policy in SST files. It has the version of the compact form.
 ///
 /// The name must sort before `leveldb.BuiltinBloomFilter2`. rusty-leveldb and `sstable` take the
-/// filter with this name **or the next one**. So a policy with an earlier name is asked the bytes of
-/// an engine's Bloom filter, and refuses them by their checksum. With a later name, the engines'
-/// Bloom filter would be asked our bytes, and would deny keys.
+/// filter with this name **or the next one**. So a policy with an earlier name gets the bytes of an
+/// engine's Bloom filter, and refuses them by their checksum. With a later name, the engine's Bloom
+/// filter would get our bytes, and would deny keys.
 pub const NAME: &str = "filterblock.compact.v1";
 
 /// A filter policy for engines with a filter for every 2 KiB of data.

@@ -145,7 +145,7 @@ fn tables_of_another_policy_open_both_ways() {
     let new = table_of_keys(&ours);
     let (own, seen) = own();
     assert_eq!(lost(&own, &new), 0);
-    assert_eq!(seen.lock().unwrap().1, 0, "our name sorts before the own name, so no filter is found");
+    assert_eq!(seen.lock().unwrap().1, 0, "our name sorts before the engine's own name, so no filter is found");
 }
 
 proptest! {

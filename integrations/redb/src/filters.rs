@@ -34,7 +34,7 @@ pub(crate) struct Filters {
     hasher: KeyHasher,
     spec: FilterSpec,
     opened: Opened,
-    /// A poisoned lock is used on: every change of the state only adds keys.
+    /// A poisoned lock stays in use, because every change of the state only adds keys.
     state: RwLock<State>,
 }
 
@@ -92,7 +92,7 @@ impl Filters {
         *state = State::new(&self.hasher, all, state.generation);
     }
 
-    /// Builds one filter of all keys in place of all others.
+    /// Builds one filter of all keys, and replaces all other filters by it.
     pub(crate) fn build(&mut self, generation: [u8; 16], hashes: &[KeyHash]) {
         let filter = self.filter_of(generation, hashes).unwrap_or_else(TableFilter::Degraded);
         self.state = RwLock::new(State::new(&self.hasher, [Arc::new(filter)], generation));

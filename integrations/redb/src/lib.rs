@@ -102,8 +102,7 @@ impl FilteredDb {
         Ok(Self { db, filter_path: filter_path.into(), filters: Filters::new() })
     }
 
-    /// Builds one new filter from all keys. It takes the place of all others, and forgets removed
-    /// keys.
+    /// Builds one new filter from all keys. It replaces all other filters, and no longer holds removed keys.
     ///
     /// # Errors
     /// Returns the errors of redb. The old filters then stay.

@@ -35,8 +35,8 @@ impl FilterPolicy for ReadOnlyBloom {
         Box::new(NoBloom)
     }
 
-    /// SlateDB's own policy panics at less than two bytes, and denies every key at two. It cannot
-    /// detect damage, so any other bytes pass.
+    /// SlateDB's own policy panics if there are fewer than two bytes, and denies every key if there
+    /// are two. It cannot detect damage, so longer bytes always pass.
     fn decode(&self, data: &[u8]) -> Arc<dyn Filter> {
         if data == ALWAYS_MAYBE {
             return Arc::new(NoBloom);

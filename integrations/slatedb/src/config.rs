@@ -23,7 +23,7 @@ pub(crate) type Choice = Arc<dyn Fn(u64) -> Option<FilterSpec> + Send + Sync>;
 /// Receives the reason why a filter cannot be built or used.
 pub(crate) type Handler = Arc<dyn Fn(&filterblock::Error) + Send + Sync>;
 
-/// Settings, and the counters of all that use them.
+/// Settings, and counters that all users of the settings share.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) choice: Choice,

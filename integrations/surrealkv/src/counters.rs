@@ -32,8 +32,7 @@ pub struct Counts {
     pub built_keys: u64,
     /// Bytes of these filters.
     pub built_bytes: u64,
-    /// Filters that could not be built, mostly for lack of memory. In their place stands the
-    /// always-maybe filter.
+    /// Filters that could not be built, mostly for lack of memory. The always-maybe filter replaces them.
     pub failed_builds: u64,
     /// Queries that were answered "maybe", because the bytes are damaged or are not a filter block.
     pub damaged: u64,

@@ -33,19 +33,19 @@ class DamagedError(Error, ValueError):
 
 
 class UnsupportedError(Error, ValueError):
-    """Sound bytes of a newer version, or with a feature that this version cannot read."""
+    """The bytes are sound, but this version cannot read them: they are newer or use an unknown feature."""
 
 
 class UnexpectedError(Error, ValueError):
-    """A sound filter, but not the one that the caller expects."""
+    """The filter is sound, but it is not the one that the caller expects."""
 
 
 class SecretError(Error, ValueError):
-    """The keys were hashed under a secret, and none or another one was given."""
+    """The keys were hashed under a secret, and the caller gave no secret or another one."""
 
 
 class ReadOnlyError(Error, ValueError):
-    """A change of a filter that was opened for reading only."""
+    """The filter was opened for reading only, so it cannot be changed."""
 
 
 class LockedError(Error, OSError):
@@ -53,4 +53,4 @@ class LockedError(Error, OSError):
 
 
 class DisplacedError(Error, OSError):
-    """The file was moved, replaced or changed by another program, or an earlier write failed."""
+    """Another program moved, replaced or changed the file, or an earlier write failed."""

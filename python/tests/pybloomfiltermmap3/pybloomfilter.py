@@ -2,12 +2,12 @@
 
 `run.py` runs that package's own tests against it. The differences that it bridges:
 
-* The package replaces an existing file without a word. FileFilter raises FileExistsError.
-* One class has files and memory. Here they are two classes.
+* The package silently replaces an existing file. FileFilter raises FileExistsError.
+* The package has one class for files and memory. filterblock has two classes.
 * The package lets several objects write one file, and each may lose the keys of the others. FileFilter
   raises LockedError. Here a new writer closes the earlier one.
-* Other keys than str, bytes and int go in as `hash(key)`, which differs between processes. FileFilter and
-  Bloom raise TypeError.
+* The package adds keys that are not str, bytes or int as `hash(key)`, which differs between processes.
+  FileFilter and Bloom raise TypeError.
 * `bit_array` is an integer of `data_array`, and `hash_seeds` an array.
 """
 

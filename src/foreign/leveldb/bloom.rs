@@ -3,8 +3,9 @@
 //!
 //! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits` for probe `i`. The
 //! hash has 32 bits. If two keys differ only in the last byte of an aligned word of four bytes,
-//! their hashes have the same low bits, and so do their steps. So a filter of consecutive numbers
-//! answers "maybe" for many absent numbers near them. docs/FOREIGN.md has an example.
+//! their hashes have the same low bits. Their steps have the same low bits, too. So a filter of
+//! consecutive numbers answers "maybe" for many absent numbers near them. docs/FOREIGN.md has an
+//! example.
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};

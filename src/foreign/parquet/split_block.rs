@@ -57,7 +57,7 @@ kernels! {
         }
     }
 
-    /// Returns the number of hashes of which a bit is clear.
+    /// Returns the number of hashes that the filter denies, because one of their bits is clear.
     fn num_denied(blocks: &[[u8; BLOCK_LEN_BYTES]], hashes: &[u64]) -> usize {
         hashes.iter().filter(|&&hash| !all_set(simd, blocks, hash)).count()
     }

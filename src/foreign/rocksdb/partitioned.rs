@@ -1,5 +1,5 @@
-//! Partitioned filters. The key of each entry of the partition index is the last key of a
-//! partition, or a key between that key and the first key of the next partition.
+//! Partitioned filters. Each entry of the partition index has the last key of a partition, or a key
+//! between the last key and the first key of the next partition.
 
 use std::ops::Range;
 

@@ -104,8 +104,8 @@ const BUCKET_STARTS: usize = 128;
 /// from 0.67 % to 0.33 %.
 const LEFT: u64 = 24;
 const RIGHT: u64 = 16;
-/// `THRESHOLDS[b]`: if the two bits of a bucket are `b`, then all keys were bumped whose start is
-/// less than this far above the first start of the bucket.
+/// `THRESHOLDS[b]`: if the two bits of a bucket are `b`, all keys were bumped whose start lies less
+/// than this number above the first start of the bucket.
 ///
 /// Keys with small starts are bumped first, because the keys that a full bucket on the left pushes
 /// over fill their slots.

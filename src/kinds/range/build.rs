@@ -11,8 +11,7 @@ use crate::hash::{KeyHash, sort};
 use crate::kinds::contract::{Budget, Built};
 use crate::kinds::shape::room_behind;
 
-/// Builds the filter of keys in ascending order, of which there is at least one. The same keys give
-/// the same bytes.
+/// Builds the filter of one or more keys in ascending order. The same keys give the same bytes.
 ///
 /// # Errors
 /// Returns [`NoMemory`] if the filter does not fit in memory.
@@ -79,18 +78,17 @@ fn mul_high(one: u64, other: u64) -> u64 {
     ((u128::from(one) * u128::from(other)) >> u64::BITS) as u64
 }
 
-/// How the integers of the keys lie.
+/// How the integers of the keys are spread.
 struct Spread {
     first: u128,
     last: u128,
-    /// For each number of bits, the neighbours whose integers differ in exactly that number of low
-    /// bits.
+    /// For each number of bits, the number of neighbours whose integers differ in exactly this
+    /// number of low bits.
     differing_bits: [u64; 129],
 }
 
 impl Spread {
-    /// Maps all keys. Returns their integers as well if they have 64 bits; the codes will take their
-    /// place.
+    /// Maps all keys. If the integers have 64 bits, also returns the integers; the codes will overwrite them.
     fn of(chosen: &Chosen, keys: &RangeKeys) -> Result<(Self, Vec<KeyHash>), NoMemory> {
         let (mut first, mut last) = (None, 0);
         let mut differing_bits = [0; 129];
@@ -119,9 +117,9 @@ impl Spread {
     }
 
     /// Returns the number of low bits to drop. The cells must distinguish 99.5 % of the neighbours
-    /// that differ. The largest such cells are the best, unless smaller ones still fit into the
-    /// universe: then one stretch holds them all, and the only wrong answers are those within a
-    /// cell.
+    /// that differ. If such cells fit into the universe, the smallest cells that fit are the best:
+    /// one stretch holds them all, so false positives come only from keys in the same cell.
+    /// Otherwise the largest cells are the best.
     fn droppable_bits(&self, universe: u64) -> u32 {
         let enough = enough(self.differing_bits.iter().skip(1).sum());
         if enough == 0 {

@@ -51,8 +51,8 @@ impl<'a, G: Guard> Bytes<'a, G> {
         self.chunk::<8>(at).map(u64_from)
     }
 
-    /// Returns the bits from bit `bit` on, of the bits that begin at byte `start`. At least the 57
-    /// lowest are valid.
+    /// Returns the bits from bit `bit` on. Bit 0 is the lowest bit of byte `start`. At least the
+    /// lowest 57 bits of the result are valid.
     #[inline(always)]
     pub(super) fn window(&self, start: usize, bit: u64) -> Option<u64> {
         let at = usize::try_from(bit / 8).ok()?.checked_add(start)?;

@@ -6,8 +6,8 @@ use super::{MAX_PLAIN_POSITIONS, MAX_POSITIONS, MAX_PREFIX_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
 use crate::codec::u64_bytes;
 
-/// A position where more bytes than this occur gets all bytes. Then it needs no set, and the
-/// positions at the end can be loaded as one integer. That costs less than one bit of the integer.
+/// A position where more bytes than this occur gets all bytes. It then needs no set, and a query
+/// can load the positions at the end as one integer. This costs less than one bit of the integer.
 const MANY_BYTES: u32 = 128;
 /// The number of keys that pay for one set of 32 bytes: half a bit per key. A position without a set
 /// costs more if its bytes are sparse: a hexadecimal digit takes 5.8 bits instead of 4.
@@ -78,8 +78,8 @@ impl Chosen {
         let all = all.get(..len).unwrap_or_default();
         let num_plain = all.iter().rev().take_while(|position| position.is_plain()).count();
         let mut num_plain = num_plain.min(MAX_PLAIN_POSITIONS.into());
-        // The radix of the first position changes no integer, and its lowest byte shifts all of them.
-        // So the first position may be plain, too. Then all of them are loaded at once.
+        // The radix of the first position changes no integer, and its lowest byte shifts all integers
+        // equally. So the first position may be plain, too. A query then loads all positions at once.
         if all.len() == num_plain + 1 && num_plain < MAX_PLAIN_POSITIONS.into() && !all.iter().any(|p| p.has_end) {
             num_plain += 1;
         }
@@ -107,8 +107,8 @@ impl Chosen {
     }
 
     /// Returns all positions from `start` on that fit into [`MAX_BITS`] bits, up to the first one
-    /// that no key reaches. A set never has more symbols than its interval, so the integers of
-    /// intervals bound those of sets.
+    /// that no key reaches. A set never has more symbols than its interval, so integers that fit
+    /// with intervals also fit with sets.
     fn positions_of(statistics: &Statistics, start: usize) -> Vec<Position> {
         let mut positions = Vec::new();
         let mut product = 1u128;
@@ -227,8 +227,9 @@ impl Chosen {
     }
 }
 
-/// Returns how many positions tell nearly all neighbours apart that all of them tell apart, and have
-/// at least `universe` integers. Positions with one symbol behind them are free.
+/// Returns the smallest number of positions that have at least `universe` integers and distinguish
+/// nearly all neighbours that `all` positions distinguish. Positions with one symbol that follow are
+/// included, because they cost nothing.
 fn positions_for_scans(statistics: &Statistics, start: usize, all: &[Position], universe: u64) -> usize {
     let differing = || statistics.agreeing.iter().skip(start).take(all.len());
     let enough = super::enough(differing().sum());

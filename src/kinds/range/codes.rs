@@ -5,8 +5,8 @@
 //! code(x)    = (q(stretch(x)) + the low bits of x) mod universe
 //! ```
 //! `q` is pairwise independent. So a key of another stretch hits a range of `l` codes with a
-//! probability of `l / universe`, for any data and queries, and a key of the same stretch outside
-//! of the range never does. (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries
+//! probability of `l / universe`, for any data and queries. A key of the same stretch outside of
+//! the range never hits it. (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries
 //! with optimal range filters", 2024. Their stretches have the length of the universe. With a power
 //! of two, a shift replaces a division of 128 bits.)
 
@@ -83,9 +83,9 @@ impl Codes {
     /// Chooses the stretches for `num_codes` codes of integers from 0 to `last`.
     ///
     /// If all integers fit into the universe, one stretch holds them all and the universe shrinks to
-    /// it. Then different integers have different codes, and no answer is wrong. Otherwise a
-    /// stretch has `universe / num_codes` integers or more, so that a range over more than two
-    /// stretches is one for which the bound of the FPR is 1.
+    /// it. Then different integers have different codes, and no answer is wrong. Otherwise a stretch
+    /// has `universe / num_codes` integers or more. So the bound of the FPR is 1 for a range over
+    /// more than two stretches.
     pub(super) fn new(universe: u64, num_codes: u64, last: u128) -> Self {
         if let Some(span) = u64::try_from(last).ok().and_then(|last| last.checked_add(1))
             && span <= universe
@@ -156,7 +156,7 @@ impl Codes {
             return None;
         }
         let whole = last << self.stretch_bits;
-        // Nothing of the second stretch is left if there is one stretch.
+        // If the integers lie in one stretch, there is no second part.
         let parts = if first == last { [Some((from, to)), None] } else { [Some((from, whole - 1)), Some((whole, to))] };
         let universe = self.universe;
         let of_part = |part: Option<(u128, u128)>| {

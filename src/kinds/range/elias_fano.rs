@@ -160,8 +160,8 @@ impl EliasFano {
         // Zeros in front of `from` in its word count as well.
         let front = !u64_from(line.first_chunk()?) & !(u64::MAX << (from % 64));
         let wanted = (bucket % STEP) as u32 + front.count_ones();
-        // The first bucket of all begins at bit 0. Every other bucket begins behind a zero, and if no
-        // zero is wanted, that is the last one of the word before.
+        // The first bucket begins at bit 0. Every other bucket begins behind a zero. If `wanted` is
+        // 0, this zero is the last bit of the word before.
         let behind = if wanted == 0 { 0 } else { simd.select_zero_in_line(line, wanted - 1) + 1 };
         if behind > LINE_BITS {
             return self.bucket_start_from(bytes, from, bucket % STEP);
@@ -169,8 +169,7 @@ impl EliasFano {
         Some(first as u64 * 64 + u64::from(behind))
     }
 
-    /// Returns the position behind `wanted` zeros from position `from` on, however many words that
-    /// takes.
+    /// Returns the position behind `wanted` zeros from position `from` on. Reads as many words as needed.
     #[cold]
     #[inline(never)]
     fn bucket_start_from<G: Guard>(&self, bytes: &Bytes<'_, G>, from: u64, wanted: u64) -> Option<u64> {

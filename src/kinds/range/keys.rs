@@ -14,10 +14,10 @@ pub(super) type ByteSet = [u64; 4];
 const MAX_ENTRY_LEN_BYTES: usize = 4 + KEPT_LEN_BYTES + 1;
 
 /// Collects keys in any order. A key takes the bytes in which it differs from the key before it, and
-/// two more.
+/// two bytes more.
 ///
-/// No mapping reads a byte behind the first [`KEPT_LEN_BYTES`], so keys are cut one byte behind
-/// them. Keys that agree so far are one key to the filter.
+/// No mapping reads a byte behind the first [`KEPT_LEN_BYTES`], so each key is cut one byte behind
+/// them. Keys that agree in all kept bytes are one key for the filter.
 #[derive(Debug, Clone)]
 pub(crate) struct RangeKeys {
     /// For each key the number of leading bytes that it shares with the key before it (varint), the
@@ -37,7 +37,7 @@ pub(crate) struct RangeKeys {
 pub(super) struct Statistics {
     /// The bytes that occur at each position.
     pub(super) seen: Vec<ByteSet>,
-    /// Whether a key ends in front of each position.
+    /// For each position, whether a key ends in front of it.
     pub(super) ends: Vec<bool>,
     /// For each length, the number of neighbours that agree in exactly that number of leading
     /// bytes.

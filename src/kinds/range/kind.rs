@@ -30,7 +30,8 @@ const LINES: f64 = 6.0;
 /// `range_len * n / universe`.
 pub(crate) fn range_rate(range_len: u64, millibits: u32) -> f64 {
     let bits = f64::from(millibits.min(MAX_MILLIBITS)) / 1000.0;
-    // A key has its low bits, a 1, and its share of the buckets with 18 bits of ranks for 256.
+    // A key takes its low bits, a 1, and its share of the buckets. A bucket takes a 0, and 256
+    // buckets take 18 bits of ranks.
     let buckets = |low_bits: u32| (bits - f64::from(low_bits) - 1.0) / (1.0 + 18.0 / 256.0);
     let universe_per_key = (0..MAX_MILLIBITS / 1000).map(|low_bits| buckets(low_bits) * f64::from(low_bits).exp2());
     let most = universe_per_key.fold(0.0, f64::max);

@@ -45,8 +45,7 @@ pub(super) struct Mapping {
 /// Where a bound lies among the integers of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cut {
-    /// The number of integers that belong to keys below the bound, but for those that agree with it
-    /// in all positions.
+    /// The number of integers of keys below the bound, except keys that agree with the bound in all positions.
     value: u128,
     /// Whether the bound has an integer of its own, which is `value`.
     is_exact: bool,
@@ -55,7 +54,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// A bound below the first key with this integer, which has no integer of its own.
+    /// A bound that has no integer of its own, and lies below the first key with this integer.
     const fn before(value: u128) -> Self {
         Self { value, is_exact: false, is_whole: false }
     }
@@ -82,10 +81,12 @@ impl Mapping {
         usize::from(self.prefix_len) + positions + usize::from(self.num_sets) * SET_LEN_BYTES
     }
 
-    /// Returns the integers `from..=to` between two bounds whose plain positions are all that there
-    /// is, in 64 bits: keys that are integers, with or without a common prefix. The result is that of
-    /// [`Mapping::between`]; if `from` is above `to`, no key lies between the bounds. Returns `None` if
-    /// the mapping or a bound is of another form.
+    /// Returns the integers `from..=to` between two bounds, as [`Mapping::between`] does, but in fewer
+    /// instructions. If `from` is above `to`, no key lies between the bounds.
+    ///
+    /// This works for keys that are integers, with or without a common prefix: the mapping has only
+    /// plain positions, and its integers have 64 bits. Returns `None` if the mapping or a bound has
+    /// another form.
     #[inline(always)]
     pub(super) fn short_between<G: Guard>(
         &self,
@@ -142,8 +143,9 @@ impl Mapping {
         if !is_in_range(lower_cut) || !is_in_range(upper_cut) {
             return None;
         }
-        // In a whole mapping, one key at most has the integer of the bound: the bound itself, or if
-        // bytes of the bound are cut off, a prefix of it, which lies below.
+        // In a whole mapping, at most one key has the integer of the bound. This key is the bound
+        // itself. If bytes of the bound are cut off, the key is a prefix of the bound, and lies
+        // below it.
         let is_below = |cut: Cut, is_excluded| cut.is_exact && self.is_whole && (is_excluded || !cut.is_whole);
         let is_left_out = |cut: Cut, is_excluded| self.is_whole && cut.is_whole && is_excluded;
         let from =
@@ -221,8 +223,8 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Maps the positions from `from` on, of which `value` is the integer so far, and the plain
-    /// positions.
+    /// Maps the positions from `from` on, and then the plain positions. `value` is the integer of
+    /// the positions before `from`.
     #[inline(always)]
     fn finish(&self, suffix: &[u8], from: usize, value: u128) -> Option<Cut> {
         let num_positions = self.positions.len();
@@ -285,7 +287,7 @@ impl<'a> Header<'a> {
         if flags & FLAG_SET == 0 {
             let span = u64::from(high.wrapping_sub(low));
             let Some(byte) = byte else { return Some(Symbol { value: 0, radix: span + 1 + end, is_known: end == 1 }) };
-            // Bytes below the interval count as its first byte, and bytes above as one behind it.
+            // Bytes below the interval count as its first byte. Bytes above count as the byte behind it.
             let offset = u64::from(byte.saturating_sub(low)).min(span + 1);
             return Some(Symbol {
                 value: offset + end,

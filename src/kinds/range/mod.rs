@@ -5,7 +5,7 @@
 //! key ─▶ mapping: an integer x, in the order of the keys ─▶ cell = x >> dropped_bits
 //!     ─▶ code = (q(stretch of the cell) + the low bits of the cell) mod universe ─▶ Elias-Fano
 //! ```
-//! A range of `l` cells that holds no key's cell is answered "maybe" with a probability of at most
+//! For a range of `l` cells without a key, the answer is "maybe" with a probability of at most
 //! `l * n / universe`.
 //!
 //! (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries with optimal range
@@ -45,8 +45,8 @@ const MAX_POSITIONS: usize = 255;
 const KEPT_LEN_BYTES: usize = MAX_PREFIX_LEN_BYTES + MAX_POSITIONS;
 /// Plain positions have at most 120 bits.
 const MAX_PLAIN_POSITIONS: u8 = 15;
-/// The largest universe of codes. It is small beside the prime 2^61 - 1 of the hash function, so no
-/// code is more than 3 % likelier than `1 / universe`.
+/// The largest universe of codes. It is small compared with the prime 2^61 - 1 of the hash
+/// function, so no code is more than 3 % likelier than `1 / universe`.
 const MAX_CODES: u64 = 1 << 56;
 /// Without a range length, a filter is for ranges of this number of cells. Cells are as large as
 /// they can be while nearly all neighbours lie in different cells. So a scan from a key to its
@@ -54,7 +54,7 @@ const MAX_CODES: u64 = 1 << 56;
 const SCAN_CELLS: u64 = 16;
 
 /// Returns 99.5 % of a number of neighbours, rounded up. With less, many keys would share cells with
-/// queries next to them; with more, cells would become small, and scans would span many.
+/// queries next to them. With more, cells would become small, and scans would span many cells.
 fn enough(neighbours: u64) -> u64 {
     neighbours - neighbours / 200
 }

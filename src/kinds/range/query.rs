@@ -35,8 +35,8 @@ impl RangeKernel {
 }
 
 impl Geometry {
-    /// Answers for a payload that is not wholly verified. No byte for which `guard` returns `false`
-    /// is used.
+    /// Answers for a payload that is not wholly verified. The query uses no byte for which `guard`
+    /// returns `false`.
     pub(crate) fn may_contain_guarded(
         &self,
         hash: &RangeHash,
@@ -96,8 +96,8 @@ impl Geometry {
             Some((from, to)) => self.parts.any(simd, bytes, from, to)?,
             None => self.may_contain_parts(hash, bytes, offsets)?,
         };
-        // Bounds that hold no key may have one cell. They are compared last, because few queries
-        // come here.
+        // Bounds between which no key can lie may still have a common cell. The check comes last,
+        // because few queries get here.
         Some(answer && !is_empty(lower, upper))
     }
 

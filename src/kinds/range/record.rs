@@ -102,7 +102,7 @@ impl Geometry {
         Some(Self { range_len, mapping, dropped_bits: dropped_bits.into(), first, last, codes, parts, is_short })
     }
 
-    /// Returns the bound of the FPR for ranges of the length that the filter is meant for.
+    /// Returns the upper bound of the FPR for ranges of the length that the filter is meant for.
     pub(crate) fn expected_rate(&self) -> f64 {
         let is_one_stretch = self.last - self.first < self.codes.universe.into();
         let len = match self.range_len {

@@ -105,7 +105,7 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
-        // The file is still locked. It stays if it is unknown whether it has its name.
+        // The lock file is still locked. It stays if it is unknown whether the file still has its name.
         if self.is_new && cfg!(unix) && is_at(self.file.file(), &self.path).unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }

@@ -18,7 +18,7 @@ impl Box2 {
         if width > 0.0 && height > 0.0 { width * height } else { 0.0 }
     }
 
-    /// Returns the end of a line from a point to this label: the nearest place of the label's edge.
+    /// Returns the end of a line from a point to this label: the nearest point of the label's edge.
     pub fn leader_to(&self, (x, y): (f64, f64)) -> (f64, f64) {
         (x.clamp(self.left, self.right), y.clamp(self.top + 2.0, self.bottom - 2.0))
     }
@@ -28,7 +28,7 @@ impl Box2 {
         (x.clamp(self.left, self.right) - x).hypot(y.clamp(self.top, self.bottom) - y)
     }
 
-    /// Whether a line passes through, judged by nineteen places of the line.
+    /// Whether a line crosses the label, tested at nineteen points of the line.
     fn crossed_by(&self, from: (f64, f64), to: (f64, f64)) -> bool {
         (1..20).map(|step| f64::from(step) / 20.0).any(|share| {
             let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
@@ -82,11 +82,10 @@ struct Labels<'a> {
 }
 
 impl Labels<'_> {
-    /// Places all labels in the given one of the [`ORDERS`]. Returns the sum of their costs, and
-    /// their boxes.
+    /// Places all labels in one of the [`ORDERS`]. Returns the sum of their costs, and their boxes.
     fn place(&self, order: usize) -> (f64, Vec<Box2>) {
         let count = self.points.len();
-        // Outside of the picture, where a label that is not yet placed covers nothing.
+        // A label that is not placed yet lies outside of the picture, where it covers nothing.
         let nowhere = Box2 { left: -9.0, top: -9.0, right: -9.0, bottom: -9.0 };
         let mut placed = vec![nowhere; count];
         let mut costs = vec![0.0; count];

@@ -20,8 +20,9 @@ use crate::csv_file;
 /// Begins a marker of a page.
 const BEGIN: &str = "<!-- generated: ";
 
-/// Writes the tables of `peers measure` into BENCHMARKS.md and the pictures beside it, or the
-/// tables of `peers variants` into VARIANTS.md, or the tables of `peers ranges` into BENCHMARKS.md.
+/// Writes the tables of one record into its page: `peers measure` and `peers ranges` into
+/// BENCHMARKS.md, `peers variants` into VARIANTS.md. The pictures of `peers measure` are files
+/// beside BENCHMARKS.md.
 ///
 /// # Errors
 /// Returns the error of the operating system, and refuses a page with an unknown or unfinished

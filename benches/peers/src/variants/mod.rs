@@ -2,8 +2,8 @@
 //! and wrong answers.
 //!
 //! A pass fills a new filter of each kind with the same keys. It asks for all keys in another
-//! order, and for as many absent keys. Then it removes the first half of the keys, if the kind can,
-//! and asks for the other half. The fastest pass counts.
+//! order, and for as many absent keys. If the kind can remove keys, the pass then removes the first
+//! half of the keys, and asks for the other half. The fastest pass counts.
 
 mod filters;
 

@@ -138,7 +138,8 @@ impl Engine for LevelDb {
 
 impl Drop for LevelDb {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the handles after this. The store goes before what it refers to.
+        // SAFETY: nothing uses the handles after this. The store is destroyed before the objects
+        // that it refers to.
         unsafe {
             if !self.db.is_null() {
                 leveldb_close(self.db);

@@ -49,7 +49,7 @@ impl Engine for Redb {
     }
 
     fn flush(&mut self) -> Outcome<()> {
-        // Commits without durability are kept only by a commit with it.
+        // Only a commit with durability keeps the commits without durability before it.
         self.write(&[], Durability::Immediate)
     }
 

@@ -10,7 +10,7 @@ use crate::engine::{BITS_PER_KEY, BLOCK_BYTES, Contender, Engine, Outcome, Setti
 use crate::keys::Key;
 use crate::machine::version_of;
 
-/// Above every key.
+/// A key above all keys of the store.
 const HIGHEST: [u8; 17] = [0xff; 17];
 
 /// Returns the contender.

@@ -78,7 +78,7 @@ struct Taken {
     expected_false_positive_rate: f64,
     lines_if_absent: f64,
     lines_if_present: f64,
-    /// The bytes in memory, for a compressed filter. `None` for all others, which take `len_bytes`.
+    /// The memory of a compressed filter in bytes. `None` for other filters, which take `len_bytes`.
     memory_len_bytes: Option<u64>,
 }
 
@@ -86,8 +86,8 @@ impl Table {
     /// Plans a filter of every kind and of every classical variant.
     ///
     /// # Errors
-    /// Returns a message for the user if the number of keys or the budget is out of range, or if no
-    /// kind has a filter for the budget.
+    /// Returns a message for the user if the number of keys or the budget is out of range. Does the
+    /// same if no kind has a filter for the budget.
     pub fn new(keys: u64, budget: Budget) -> Outcome<Self> {
         let refuse = |why: String| Err(Failure::Message(why));
         if keys == 0 {

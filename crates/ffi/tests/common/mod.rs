@@ -1,4 +1,4 @@
-//! Runs the tools of C programmers, and says loudly if one is missing.
+//! Runs the tools of C programmers, and prints a line on the terminal if one is missing.
 #![allow(dead_code, reason = "each test program uses a part of this module")]
 
 use std::ffi::OsStr;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 /// The number of bytes at the end of a file that the stamp's checksum covers at least. They hold the
-/// footer of an SST file. Of a Parquet file, the checksum covers the whole metadata.
+/// footer of an SST file. In a Parquet file, the checksum covers the whole metadata.
 pub const TAIL_LEN_BYTES: u64 = 4096;
 /// The end of a Parquet file: the length of the metadata, and the magic.
 const PARQUET_END_LEN_BYTES: usize = 8;
@@ -23,8 +23,8 @@ pub struct Stamp {
     pub modified_seconds: i64,
     /// The nanoseconds of the modification time.
     pub modified_nanos: u32,
-    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. Of a
-    /// Parquet file whose metadata are longer, the CRC-32 of metadata and end.
+    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. If a
+    /// Parquet file has longer metadata, it is the CRC-32 of the metadata and the end.
     pub tail_checksum: u32,
 }
 

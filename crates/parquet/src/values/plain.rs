@@ -106,8 +106,8 @@ impl<'a> Hashes<'a> {
 
     /// Adds a value in its plain encoding, a byte array without its length.
     ///
-    /// Of the two zeros of a floating-point type, both are added. If a value is NaN, the two default
-    /// NaNs are added too: engines make these for a literal.
+    /// If a value is a floating-point zero, adds the zeros of both signs. If a value is NaN, also
+    /// adds the two default NaNs, which engines make for a literal.
     pub(super) fn add(&mut self, value: &[u8]) {
         self.add_bytes(value);
         match self.form {

@@ -142,7 +142,7 @@ fn index_pages_are_skipped_wherever_they_are() {
     }
 }
 
-/// Returns a file whose last page has this header in place of its own.
+/// Returns a file and replaces the header of its last page by this header.
 fn with_last_header(header: Fields) -> Bytes {
     file(&[dictionary_page(), indices_page(), page(header, &plain_bytes())], 2, Some(4))
 }

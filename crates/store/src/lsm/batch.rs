@@ -17,8 +17,7 @@ pub(super) const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
 const OP_PUT: u8 = 1;
 const OP_DELETE: u8 = 2;
 
-/// Writes that take effect together or not at all. Of several writes to one key, the last one
-/// counts.
+/// Writes that take effect together or not at all. If several writes have the same key, the last one counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WriteBatch {
     encoded: Vec<u8>,

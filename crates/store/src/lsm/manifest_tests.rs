@@ -183,7 +183,7 @@ fn a_new_manifest_takes_over_and_overwrites_no_existing_one() {
 #[test]
 fn an_sst_without_a_file_keeps_its_number_until_it_is_removed() {
     let (memory, dir) = written();
-    // Of the SSTs 3, 4 and 8, the edits remove 4 at the end.
+    // The edits add the SSTs 3, 4 and 8, and remove 4 at the end.
     for (files, missing) in [(vec![3, 8], None), (vec![3, 4, 8, 9], None), (vec![3, 4], Some(8)), (vec![8], Some(3))] {
         let files = files.into_iter().collect();
         let recovered = Manifest::recover(&memory, dir, Some(&files)).unwrap();

@@ -122,8 +122,9 @@ pub struct Options {
     /// filters everywhere pay off if many scans find nothing at all.
     pub range_filter: Option<Arc<dyn FilterPolicy>>,
     /// Which prefixes the filters hold beside the keys. Scans within one prefix then skip the SSTs
-    /// whose filters deny the prefix, and gets ask for the prefixes of their key if the filter does
-    /// not deny the key. Each distinct prefix takes as much space in a filter as a key.
+    /// whose filters deny the prefix. If the filter does not deny the key of a get, the get asks
+    /// for the prefixes of the key, too. Each distinct prefix takes as much space in a filter as a
+    /// key.
     pub prefix_extractor: PrefixChoice,
     /// Whether reads query the filters.
     pub filter_use: FilterUse,
@@ -165,9 +166,9 @@ pub struct Options {
     /// quarters of [`Options::l0_stall_trigger`].
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
-    /// `l0_compaction_trigger` counts as that trigger. From three quarters of this number on, each
-    /// 64 KiB of writes (or each batch, if it is longer) wait for 0.25 to 32 ms, and each further
-    /// SST makes the wait longer. Writes wait only while a compaction is due.
+    /// `l0_compaction_trigger` counts as that trigger. From three quarters of this number on,
+    /// writers wait for 0.25 to 32 ms for each 64 KiB of writes, or for each batch if it is longer.
+    /// Each further SST makes the wait longer. Writes wait only while a compaction is due.
     pub l0_stall_trigger: usize,
     /// The maximum size of level 1. If level 1 is larger, a compaction moves entries to level 2.
     pub level_base_bytes: u64,

@@ -166,7 +166,7 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
     RangePicks { picks, goes_on }
 }
 
-/// Of the next SSTs of a level in turn, as many are compared as this. The one that overlaps least of
+/// The number of SSTs of a level, in turn, that are compared. The SST with the smallest overlap with
 /// the next level is compacted.
 const CANDIDATES: usize = 16;
 
@@ -312,7 +312,7 @@ impl Picker {
             let pick = Pick::down(levels, level, &[table]).filter(|pick| self.is_left_in(pick))?;
             Some((rewritten_per_byte(levels, table, level + 1), pick))
         });
-        // Of equal candidates, the first in turn is taken.
+        // If candidates are equal, the first in turn wins.
         in_turn.take(CANDIDATES).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, pick)| pick)
     }
 

@@ -290,8 +290,8 @@ impl Merge {
         Some(Head { rank, source })
     }
 
-    /// Returns whether `a` comes before `b`. Of equal keys, the one from the first source comes
-    /// first, because it is the newest.
+    /// Returns whether `a` comes before `b`. If the keys are equal, the key from the first source
+    /// comes first, because it is the newest.
     fn is_before(&self, a: Head, b: Head) -> bool {
         if a.rank != b.rank {
             return a.rank < b.rank;
@@ -430,7 +430,7 @@ mod tests {
     /// The newest version of each key in `tables`, which are newest first.
     type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-    /// Returns memtables that share keys, keys of which many begin with the same eight bytes.
+    /// Returns memtables that share keys. Many of the keys begin with the same eight bytes.
     fn memtables(num_tables: u64) -> (Vec<Arc<Memtable>>, Model) {
         let (mut tables, mut model) = (Vec::new(), Model::new());
         for number in 0..num_tables {

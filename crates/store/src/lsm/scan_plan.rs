@@ -46,9 +46,9 @@ struct Plan {
 /// Scans the range of a state, as of the write `sequence`.
 ///
 /// The scan asks the filters for its range, and first for a prefix if all keys of the range have it.
-/// If nothing is left to read, the scan costs little more than these queries. Of several SSTs of one
-/// level that overlap the range, each holds a key of the range: the last key of each SST but the
-/// last, and the first key of each SST but the first. So they are not asked.
+/// If nothing is left to read, the scan costs little more than these queries. If several SSTs of one
+/// level overlap the range, each of them holds a key of the range: the last key of each SST but the
+/// last, and the first key of each SST but the first. So the scan does not ask these SSTs.
 pub(super) fn scan(
     shared: &Arc<Shared>,
     state: &Arc<ReadState>,

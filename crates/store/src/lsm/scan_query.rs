@@ -131,7 +131,7 @@ impl Asked {
     }
 
     /// Counts whether the answers were right. `at_bound` is the first key of the SST from the bound
-    /// of the scan on, even if the bound excludes it, and `first` is the first one behind it.
+    /// of the scan on, even if the bound excludes it. `first` is the first key behind the bound.
     pub(super) fn judge(&self, at_bound: Option<&[u8]>, first: Option<&[u8]>) {
         let query = &self.query;
         let mut tally = ScanTally::default();

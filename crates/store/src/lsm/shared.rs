@@ -357,8 +357,8 @@ impl Shared {
     ///
     /// # Errors
     /// Returns an error if the sync of the directory fails, or if the new manifest cannot be put in
-    /// force; it may then be unknown which of the two manifests is in force. The store refuses
-    /// writes until it is reopened.
+    /// force. After an error it may be unknown which of the two manifests is in force, so the store
+    /// refuses writes until it is reopened.
     fn replace_manifest(&self, registry: &mut Registry) -> Result<()> {
         let storage = self.options.storage.as_ref();
         let old = manifest_name(registry.manifest.number());
@@ -383,7 +383,7 @@ impl Shared {
 }
 
 /// A guard that fails the store and wakes all waiting threads if it is dropped before
-/// [`Alarm::disarm`], for example by a panic in a filter policy or a storage.
+/// [`Alarm::disarm`]. A panic in a filter policy or a storage drops it, for example.
 pub(super) struct Alarm<'a>(&'a Background);
 
 impl Alarm<'_> {

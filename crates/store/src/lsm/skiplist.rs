@@ -40,7 +40,8 @@ struct Chunks<T> {
 
 /// The binary logarithm of the number of elements of the first chunk.
 const FIRST_CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 8 };
-/// 24 chunks, of which the first has 2^8 elements, hold 2^32 - 2^8 elements.
+/// The first chunk has 2^8 elements, and each further chunk twice as many as the chunk before. So 24
+/// chunks hold 2^32 - 2^8 elements.
 const CHUNKS: usize = 24;
 
 impl<T: Default> Chunks<T> {

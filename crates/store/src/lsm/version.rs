@@ -1,9 +1,9 @@
 //! A version: the SSTs of a store at one moment.
 //!
 //! A version is immutable; flushes and compactions create new versions. Level 0 holds SSTs that may
-//! overlap, newest first. Each deeper level is one sorted run. Of two versions of a key, the newer
-//! one always lies above the older one. A read therefore goes from the top down and stops at the
-//! first SST that knows the key.
+//! overlap, newest first. Each deeper level is one sorted run. The newer of two versions of a key
+//! always lies above the older one. A read therefore goes from the top down and stops at the first
+//! SST that knows the key.
 
 use std::collections::HashSet;
 use std::ops::Bound;

@@ -91,7 +91,7 @@ pub(super) struct ManifestEvidence {
 
 impl ManifestEvidence {
     /// Reads `CURRENT` and the manifest that it names. If that manifest is missing or unreadable,
-    /// it reads the newest readable manifest, which is either the manifest in force or a copy of
+    /// it reads the newest readable manifest. This is either the manifest in force, or a copy of
     /// its state that was about to replace it.
     ///
     /// # Errors
@@ -254,7 +254,7 @@ impl FoundTable {
     }
 }
 
-/// Removes duplicates from `found` and returns their numbers. Of an original and its copies, the
+/// Removes duplicates from `found` and returns their numbers. If there are copies of an SST, the
 /// SST that the manifest names stays. If the manifest names none of them, the SST with the lowest
 /// number stays.
 pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {

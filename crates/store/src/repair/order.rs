@@ -32,8 +32,8 @@
 //! * If both were written to the same level, the SST may have been merged, or may have moved down.
 //! * If a later SST was written to a deeper level, the earlier SST may have been merged into it, or
 //!   may have stayed.
-//! * If the range of the later SST begins with 0, a repair had moved all SSTs to one level, and the
-//!   earlier SST may come from any level.
+//! * If the range of the later SST begins with 0, a repair had moved all SSTs to one level. The
+//!   earlier SST may then come from any level.
 //! * Below level 0, nothing reveals the merge if its result is gone or shares no key with the
 //!   SST. Then one doubt covers all SSTs.
 //!

@@ -175,7 +175,7 @@ impl Tables<'_> {
     /// hold the writes above it, unless there are too many SSTs. Each range begins with 0, which
     /// marks the result of every later merge of these SSTs: its content may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
-        // Of two SSTs with equal sequence numbers, the one with the higher file number is newer.
+        // If two SSTs have equal sequence numbers, the SST with the higher file number is newer.
         // Several SSTs can then have one number, which is needed if there are more SSTs than
         // writes.
         let may_be_equal = ordered.len() as u64 > last.saturating_add(1);

@@ -1,9 +1,9 @@
 //! Tests that the golden stores open: their manifest, `CURRENT`, SSTs, and a log that was never
 //! replayed.
 //!
-//! The golden stores are rebuilt with each change of the layout until range filters exist. Then
-//! version 1 is frozen: a failure of this test means that the code is wrong, or that a version 2 is
-//! due. docs/TESTING.md has the commands.
+//! Until the first release, the golden stores are made again for each change of the layout. Then
+//! version 1 is frozen: if this test fails after that, the code is wrong, or a version 2 is needed.
+//! docs/TESTING.md has the commands.
 
 use std::collections::BTreeMap;
 use std::fs;

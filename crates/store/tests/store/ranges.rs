@@ -373,7 +373,7 @@ fn a_range_filter_alone_serves_gets_and_scans() {
         let stats = db.stats();
         assert!(stats.total.points.false_positive_rate().unwrap() < 0.04, "{:?}", stats.total.points);
         assert_eq!((stats.total.points.unfiltered, stats.total.block_reads), (0, stats.total.points.false_positives));
-        // Such filters hold no prefixes, and a compaction does not rewrite them for want of prefixes.
+        // Such filters hold no prefixes. A compaction does not rewrite them to add prefixes.
         assert_eq!(stats.total.tables_without_prefixes, 3);
         db.compact_range(..).unwrap();
         db.reset_stats();

@@ -42,7 +42,7 @@ fn every_key_is_found_after_compaction_and_reopening() {
     }
 }
 
-/// Writes keys, then deletes each third one, then writes each sixth one anew, in three files.
+/// Writes keys, then deletes every third key, then writes every sixth key again, in three files.
 fn with_tombstones(dir: &Path, policy: &Boxed) -> DB {
     let mut db = open(dir, policy);
     for (step, value) in [(1, Some(b"old")), (3, None), (6, Some(b"new"))] {

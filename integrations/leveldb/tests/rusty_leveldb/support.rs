@@ -11,7 +11,7 @@ use rusty_leveldb::{DB, FilterPolicy, Options};
 
 pub type Boxed = Rc<Box<dyn FilterPolicy>>;
 
-/// Above every key.
+/// A key above all keys of the database.
 const HIGHEST: [u8; 20] = [0xff; 20];
 
 pub fn policy(spec: &str) -> Policy {

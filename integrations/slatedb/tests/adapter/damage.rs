@@ -156,7 +156,7 @@ async fn slatedb_bloom_loses_keys_by_the_same_damage() {
         println!("SlateDB's own Bloom, {damage:?}: {} of {KEYS} keys lost", outcome.lost);
         lost.push(outcome.lost);
     }
-    // A flip from 0 to 1 loses no key, so not each flip must lose one. A zeroed filter has no
+    // Not every flip loses a key, because a flip from 0 to 1 loses none. A zeroed filter has no
     // probes and denies nothing.
     assert!(lost[1..5].iter().any(|&lost| lost > 0), "{lost:?}");
     assert!(lost[6..].iter().all(|&lost| lost > KEYS / 2), "{lost:?}");

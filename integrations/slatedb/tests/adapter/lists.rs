@@ -1,4 +1,4 @@
-//! Processes with other lists of policies: what is found, when, and what is not.
+//! Processes with other lists of policies: which of them the checks find, when, and which not.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,7 +18,7 @@ fn filters(ranges: &str) -> Filters {
     Filters::new("bumped-ribbon:7".parse().unwrap()).with_ranges(ranges.parse().unwrap()).unwrap()
 }
 
-/// The policy for ranges, which comes behind the one for keys.
+/// The policy for ranges, which comes after the policy for keys.
 fn policy(filters: &Filters) -> Arc<dyn FilterPolicy> {
     filters.policies().remove(1)
 }
