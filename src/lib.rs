@@ -122,6 +122,10 @@ pub fn instruction_set() -> &'static str {
 #[doc = include_str!("../docs/FOREIGN.md")]
 struct ForeignDocument;
 
+#[cfg(doctest)]
+#[doc = include_str!("../docs/TUTORIAL.md")]
+struct Tutorial;
+
 // The page links to CHOOSING.md as [kinds]. The first definition of a link counts, so in the API
 // reference the link leads to the enum.
 /// [kinds]: FilterKind

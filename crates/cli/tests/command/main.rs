@@ -27,6 +27,8 @@ mod shell;
 mod shell_help;
 mod store;
 mod streams;
+#[cfg(unix)]
+mod tutorial;
 mod what_if;
 
 /// Returns the path of a file of the repository.
