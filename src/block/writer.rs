@@ -73,8 +73,8 @@ impl FilterBuilder {
         }
     }
 
-    /// Binds the block and each of its pages to an SST. A page of another SST's filter fails its
-    /// checksum, except by a chance of 2^-32. [`FilterBlock::open`](super::FilterBlock::open)
+    /// Binds the block and each of its pages to an SST. A page of another SST's filter passes its
+    /// checksum only with a probability of 2^-32. [`FilterBlock::open`](super::FilterBlock::open)
     /// detects a whole block of another SST.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {

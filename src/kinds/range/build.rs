@@ -73,7 +73,6 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
 }
 
 /// Returns the high half of a product.
-#[expect(clippy::cast_possible_truncation, reason = "64 bits are left")]
 fn mul_high(one: u64, other: u64) -> u64 {
     ((u128::from(one) * u128::from(other)) >> u64::BITS) as u64
 }

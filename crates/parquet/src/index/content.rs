@@ -12,7 +12,7 @@ const CHUNK: usize = 1 << 16;
 /// Distinct hashes of all files, in a temporary file.
 ///
 /// The number of rows depends on all files, so no filter can be built before all keys are counted.
-/// Reading the values twice was rejected: decoding takes longer than writing 8 bytes per key.
+/// We do not read the values twice, because decoding takes longer than writing 8 bytes per key.
 #[derive(Debug)]
 pub(super) struct Spill<S> {
     storage: S,

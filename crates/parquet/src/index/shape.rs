@@ -78,8 +78,9 @@ pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
     }
 }
 
-/// Returns the cost of an index with this number of rows, or `None` if a filter does not fit. A row
-/// that is twice as long must save a sixth of the file.
+/// Returns the cost of an index with this number of rows, or `None` if a filter does not fit. Rows
+/// of two cells per filter cost less than rows of one cell only if they make the file a sixth
+/// smaller.
 fn cost(sizes: &[Size], rows: u64) -> Option<f64> {
     let mut cells = 0u64;
     for size in sizes {

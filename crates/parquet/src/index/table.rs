@@ -25,7 +25,7 @@ pub struct Settings {
     pub logical_type: String,
     /// The type of the keys.
     pub key_type: KeyType,
-    /// The FPR of each file that is built from keys, at most. Above 0 and below 1.
+    /// The maximum FPR of each file that is built from keys. It is above 0 and below 1.
     pub fpr: f64,
 }
 

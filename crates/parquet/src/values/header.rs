@@ -87,7 +87,7 @@ pub(super) struct PageHeader {
 
 impl PageHeader {
     /// Returns whether `page` has the type, encoding, length and number of values of this header.
-    /// A page of another header would be taken for this one otherwise, and its values would miss.
+    /// Otherwise the reader could take a page of another header for this page, and miss its values.
     pub(super) fn describes(&self, page: &Page) -> bool {
         let page_type = match page {
             Page::DataPage { .. } => DATA_PAGE,

@@ -81,7 +81,7 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     ///
     /// # Errors
     /// Returns [`Error::Values`] if the chunk does not exist, is damaged, is Boolean, or has a page
-    /// above 256 MiB. `sink` then has got an unknown part of the hashes.
+    /// above 256 MiB. `sink` has then received an unknown part of the hashes.
     ///
     /// # Examples
     /// ```no_run
