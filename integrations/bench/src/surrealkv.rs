@@ -18,6 +18,8 @@ use crate::workload::{absent_keys, present_keys};
 const RUNS: usize = 5;
 /// More SSTs in level 0 than any layout has.
 const NO_COMPACTION: usize = 10_000;
+/// More bytes than any level has. A level 0 of more bytes than the limit is compacted, too.
+const NO_LIMIT: u64 = 1 << 50;
 const VALUE: &[u8] = &[7; 100];
 
 /// The name of [`DenyAll`].
@@ -107,6 +109,7 @@ fn open(runtime: &Runtime, contender: &Contender, counts: bool) -> Tree {
         .without_compression();
     options.level0_max_files = NO_COMPACTION;
     options.l0_stall_threshold = NO_COMPACTION;
+    options.max_bytes_for_level = NO_LIMIT;
     let policy = Arc::clone(&contender.policy);
     let policy: Arc<dyn FilterPolicy> =
         if counts { Arc::new(Counted { policy, counting: Arc::clone(&contender.counting) }) } else { policy };
