@@ -11,6 +11,7 @@ use super::bounds::as_slice;
 use super::file_name::{LOCK, table_name};
 use super::manifest::Manifest;
 use super::options::{Durability, Options};
+use super::pinnable_slice::{PinnableSlice, ReadValue};
 use super::read_state::ReadState;
 use super::scan::Scan;
 use super::scan_plan;
@@ -164,6 +165,30 @@ impl Db {
     /// Returns an error if a data or index block that must be read is damaged, and, with
     /// [`Options::strict_filters`], if a filter is damaged. I/O errors pass through.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (state, sequence) = self.shared.reading.state.moment();
+        self.shared.get(&state, key, sequence)
+    }
+
+    /// Returns the value of `key` as [`Db::get`] does, but copies no value that is in memory. The
+    /// result keeps the memory that holds the value: one block of the block cache, or the memtable
+    /// ([`PinnableSlice`] says more).
+    ///
+    /// ```
+    /// # use filterblock_store::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = Db::open(dir.path(), Options { block_cache_bytes: 64 << 20, ..Options::default() })?;
+    /// db.put(b"apple", b"red")?;
+    /// db.flush()?;
+    /// let value = db.get_pinned(b"apple")?;
+    /// db.delete(b"apple")?;
+    /// db.close()?;
+    /// assert_eq!(value.as_deref(), Some(&b"red"[..]));
+    /// # Ok::<(), filterblock_store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`Db::get`].
+    pub fn get_pinned(&self, key: &[u8]) -> Result<Option<PinnableSlice>> {
         let (state, sequence) = self.shared.reading.state.moment();
         self.shared.get(&state, key, sequence)
     }
@@ -475,6 +500,15 @@ impl Snapshot {
         self.shared.get(&self.state, key, self.sequence)
     }
 
+    /// Returns the value of `key` at the moment of the snapshot without a copy: see
+    /// [`Db::get_pinned`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`Db::get`].
+    pub fn get_pinned(&self, key: &[u8]) -> Result<Option<PinnableSlice>> {
+        self.shared.get(&self.state, key, self.sequence)
+    }
+
     /// Returns the values of many keys at the moment of the snapshot, in the order of `keys`.
     ///
     /// # Errors
@@ -499,7 +533,7 @@ impl Snapshot {
 
 impl Shared {
     #[inline]
-    pub(super) fn get(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
+    pub(super) fn get<V: ReadValue>(&self, state: &ReadState, key: &[u8], sequence: u64) -> Result<Option<V>> {
         let recorder = self.reading.counters.recorder();
         if let Some(recorder) = recorder {
             recorder.gets(1);

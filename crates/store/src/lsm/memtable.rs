@@ -122,17 +122,23 @@ impl Memtable {
         self.list.is_full()
     }
 
-    /// Returns the newest version of `key` up to `sequence`. The outer `None` means that there is
-    /// no version; the inner `None` is a tombstone.
+    /// Returns the newest version of `key` up to `sequence`, and its node. `None` means that there
+    /// is no version.
     #[inline]
-    pub(super) fn get(&self, key: &[u8], hash: KeyHash, sequence: u64) -> Option<Option<Vec<u8>>> {
+    pub(super) fn get(&self, key: &[u8], hash: KeyHash, sequence: u64) -> Option<(Node, &Entry)> {
         // An empty memtable, as after a flush, must not cost a cache miss in its filter.
         if !self.is_empty() && self.filter.may_contain(hash) { self.search(key, sequence) } else { None }
     }
 
-    fn search(&self, key: &[u8], sequence: u64) -> Option<Option<Vec<u8>>> {
-        let version = self.list.version(self.list.first_from(&Place::new(key, sequence))?)?;
-        (version.key() == key).then(|| version.value().map(<[u8]>::to_vec))
+    fn search(&self, key: &[u8], sequence: u64) -> Option<(Node, &Entry)> {
+        let node = self.list.first_from(&Place::new(key, sequence))?;
+        let version = self.list.version(node)?;
+        (version.key() == key).then_some((node, version))
+    }
+
+    /// Returns the version of a node that [`Memtable::get`] has returned.
+    pub(super) fn version(&self, node: Node) -> Option<&Entry> {
+        self.list.version(node)
     }
 
     /// Returns the approximate memory use in bytes.
@@ -235,8 +241,8 @@ impl MemtableCursor {
     ) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         loop {
             let key = self.table.list.version(node?)?.key();
-            if let Some(value) = self.table.search(key, self.sequence) {
-                return Some((key.to_vec(), value));
+            if let Some((_, version)) = self.table.search(key, self.sequence) {
+                return Some((key.to_vec(), version.value().map(<[u8]>::to_vec)));
             }
             node = next(key);
         }
@@ -271,7 +277,8 @@ mod tests {
     #[test]
     fn a_read_sees_the_newest_version_up_to_its_sequence_number() {
         let table = filled();
-        let get = |key: &[u8], sequence| table.get(key, hash(key), sequence);
+        let value = |version: &Entry| version.value().map(<[u8]>::to_vec);
+        let get = |key: &[u8], sequence| table.get(key, hash(key), sequence).map(|(_, version)| value(version));
         assert_eq!(get(b"b", 1), None);
         assert_eq!(get(b"b", 2), Some(Some(b"1".to_vec())));
         assert_eq!(get(b"b", 4), Some(None));
@@ -373,7 +380,7 @@ mod loom_tests {
             for (number, key) in [(1, b"b"), (2, b"a")] {
                 let found = table.get(key, hash(key), sequence);
                 assert_eq!(found.is_some(), number <= sequence, "write {number}, read at sequence number {sequence}");
-                assert!(found.is_none_or(|value| value.as_deref() == Some(key)));
+                assert!(found.is_none_or(|(_, version)| version.value() == Some(key)));
             }
         });
     }

@@ -42,6 +42,7 @@ mod ownership;
 mod pace;
 pub(crate) mod parts;
 mod picking;
+mod pinnable_slice;
 mod prefixes;
 mod read_state;
 mod recovery;
@@ -66,6 +67,7 @@ pub use batch::{BatchOp, BatchOps, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, Write
 pub use db::{Db, Snapshot};
 pub use log_reader::{LogRecovery, LogTail};
 pub use options::{Durability, FilterUse, Options, PrefixChoice};
+pub use pinnable_slice::PinnableSlice;
 pub use scan::Scan;
 pub use stats::Task;
 pub use store_stats::{LevelStats, ProbeStats, Retry, Stats};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::batch::WriteBatch;
 use super::batch_read::{Batch, Probe};
 use super::memtable::Memtable;
+use super::pinnable_slice::ReadValue;
 use super::stats::Recorder;
 use super::version::Version;
 use crate::error::Result;
@@ -128,13 +129,19 @@ impl ReadState {
         }
     }
 
+    /// Returns the newest version of a key in the memtables. The outer `None` means that there is
+    /// no version; the inner `None` is a tombstone.
     #[inline]
-    pub(super) fn get_from_memory(&self, probe: &Probe<'_>, sequence: u64) -> Option<Option<Vec<u8>>> {
-        let found = self.memtable.get(probe.key, probe.hash, sequence);
+    pub(super) fn get_from_memory<V: ReadValue>(&self, probe: &Probe<'_>, sequence: u64) -> Option<Option<V>> {
+        let get = |memtable: &Arc<Memtable>| {
+            let (node, version) = memtable.get(probe.key, probe.hash, sequence)?;
+            Some(version.value().map(|value| V::of_memtable(memtable, node, value)))
+        };
+        let found = get(&self.memtable);
         if found.is_some() || self.immutable.is_empty() {
             return found;
         }
-        self.immutable.iter().find_map(|memtable| memtable.get(probe.key, probe.hash, sequence))
+        self.immutable.iter().find_map(get)
     }
 
     pub(super) fn get_batch_from_memory(
@@ -200,7 +207,7 @@ mod loom_tests {
 
     /// Returns the number of the batch that a read sees, and checks that all keys belong to it.
     fn read(state: &ReadState, sequence: u64, hasher: &KeyHasher) -> u8 {
-        let get = |key: &&[u8]| state.get_from_memory(&Probe::new(key, hasher), sequence).flatten();
+        let get = |key: &&[u8]| state.get_from_memory::<Vec<u8>>(&Probe::new(key, hasher), sequence).flatten();
         let [a, b] = KEYS.each_ref().map(|key| get(key).map_or(0, |value| value[0]));
         assert_eq!(a, b, "a read at sequence number {sequence} saw half of a batch");
         a

@@ -446,7 +446,7 @@ mod tests {
                 table.insert(&key, value.as_deref(), KeyHash::of(&key, HashSeed(1)), i + 1).unwrap();
                 let newest = table.get(&key, KeyHash::of(&key, HashSeed(1)), 100).unwrap();
                 // Tables come oldest first, so the last one wins.
-                model.insert(key, newest);
+                model.insert(key, newest.1.value().map(<[u8]>::to_vec));
             }
             tables.insert(0, Arc::new(table));
         }

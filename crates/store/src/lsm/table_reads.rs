@@ -7,7 +7,7 @@ use super::stats::{Recorder, Tally};
 use super::version::{Level, Slot, Version};
 use super::version_edit::NUM_LEVELS;
 use crate::error::{Error, Result};
-use crate::sstable::{BlockCache, BlockReads, Lookup, TableFilter};
+use crate::sstable::{BlockCache, BlockReads, FoundValue, TableFilter};
 use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, PrefixExtractor};
 
 /// The settings of a read.
@@ -50,22 +50,21 @@ impl Version {
     /// Returns an error for a damaged index or data block, and for a damaged filter if
     /// `context.strict` is set. I/O errors pass through.
     #[inline]
-    pub(super) fn get(
+    pub(super) fn get<V: FoundValue>(
         &self,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         recorder: Option<Recorder<'_>>,
-    ) -> Result<Option<Option<Vec<u8>>>> {
+    ) -> Result<Option<Option<V>>> {
         for level in &self.levels {
             let mut tally = Tally::default();
             let found = level.get(&self.filters, probe, context, &mut tally);
             if let Some(recorder) = recorder {
                 recorder.level(level.number, &tally);
             }
-            match found? {
-                Lookup::NotFound => {}
-                Lookup::Value(value) => return Ok(Some(Some(value))),
-                Lookup::Tombstone => return Ok(Some(None)),
+            let found = found?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
@@ -163,11 +162,7 @@ impl<'v> Pairs<'v> {
                 continue;
             }
             let Some(probe) = batch.probe(pair.place) else { continue };
-            let value = match pair.slot.search(filters, &probe, context, answer, tally)? {
-                Lookup::NotFound => continue,
-                Lookup::Value(value) => Some(value),
-                Lookup::Tombstone => None,
-            };
+            let Some(value) = pair.slot.search(filters, &probe, context, answer, tally)? else { continue };
             batch.open &= !(1 << pair.place);
             if let Some(to) = values.get_mut(pair.place as usize) {
                 *to = value;
@@ -185,13 +180,13 @@ impl Level {
     }
 
     #[inline]
-    fn get(
+    fn get<V: FoundValue>(
         &self,
         filters: &FilterSet<Error>,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         tally: &mut Tally,
-    ) -> Result<Lookup> {
+    ) -> Result<Option<Option<V>>> {
         for slot in self.candidates(probe) {
             if !slot.covers(probe) {
                 continue;
@@ -208,11 +203,11 @@ impl Level {
                 continue;
             }
             let found = slot.search(filters, probe, context, answer, tally)?;
-            if found != Lookup::NotFound {
+            if found.is_some() {
                 return Ok(found);
             }
         }
-        Ok(Lookup::NotFound)
+        Ok(None)
     }
 }
 
@@ -239,11 +234,7 @@ impl Slot {
             let Some((place, probe)) = group.place(i).and_then(|place| Some((place, batch.probe(place)?))) else {
                 continue;
             };
-            let value = match self.search(filters, &probe, context, answer, tally)? {
-                Lookup::NotFound => continue,
-                Lookup::Value(value) => Some(value),
-                Lookup::Tombstone => None,
-            };
+            let Some(value) = self.search(filters, &probe, context, answer, tally)? else { continue };
             answered |= 1 << place;
             if let Some(to) = values.get_mut(place as usize) {
                 *to = value;
@@ -265,22 +256,23 @@ impl Slot {
         self.has_prefixes && prefixes.any(|prefix| filters.ask(self.filter, filters.hasher().of(prefix)) == Answer::No)
     }
 
+    /// Searches the SST. `None` means that it does not have the key, and `Some(None)` is a tombstone.
     #[cold]
-    fn search(
+    fn search<V: FoundValue>(
         &self,
         filters: &FilterSet<Error>,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
         answer: Answer,
         tally: &mut Tally,
-    ) -> Result<Lookup> {
+    ) -> Result<Option<Option<V>>> {
         if let (Answer::Maybe, Some(extractor)) = (answer, context.extractor)
             && self.denies_prefix(filters, extractor, probe.key)
         {
             tally.points.true_negatives += 1;
             tally.reads.saved_by_prefixes += 1;
             tally.points.expected += self.expected;
-            return Ok(Lookup::NotFound);
+            return Ok(None);
         }
         // An SST whose only filter is a range filter is asked for the range of the key.
         let answer = match (answer, context.filter_use) {
@@ -290,13 +282,13 @@ impl Slot {
         if answer == Answer::No {
             tally.points.true_negatives += 1;
             tally.points.expected += self.expected;
-            return Ok(Lookup::NotFound);
+            return Ok(None);
         }
         if context.filter_use == FilterUse::Consult {
             self.stored.report_filter(context.reports, context.strict)?;
         }
         let mut reads = BlockReads::default();
-        let found = self.table.find(probe.key, context.cache, &mut reads);
+        let found = self.table.find_value(probe.key, context.cache, &mut reads);
         tally.reads.block_reads += reads.blocks;
         tally.reads.block_read_bytes += reads.bytes;
         let found = found?;
@@ -304,8 +296,8 @@ impl Slot {
         // positive: the answer may come from that page.
         let is_damaged = || matches!(self.table.filter(), TableFilter::Ready(filter) if filter.damaged_pages() > 0);
         match (answer, &found) {
-            (Answer::Maybe, Lookup::NotFound) if is_damaged() => tally.points.degraded += 1,
-            (Answer::Maybe, Lookup::NotFound) => {
+            (Answer::Maybe, None) if is_damaged() => tally.points.degraded += 1,
+            (Answer::Maybe, None) => {
                 tally.points.false_positives += 1;
                 tally.points.expected += self.expected;
             }

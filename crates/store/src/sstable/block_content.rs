@@ -8,11 +8,12 @@
 //! before it. The order prefixes lie side by side, so their lines load together, and they lead to the
 //! one entry with the key. This nearly halves the time of a cached lookup.
 
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::data_block::{Block, Entry, EntryCursor, shared_len};
 use crate::codec::{order_prefix, put_u64, u64_from};
-use crate::error::Result;
+use crate::error::{Error, Field, Result};
 
 /// A block is indexed if its entries take at least this many bytes on average. The index takes ten
 /// bytes per entry, and short entries share cache lines anyway.
@@ -46,13 +47,44 @@ impl BlockContent {
             Self::Cached(block) => block.content(),
         }
     }
+}
 
-    /// Finds the value of `key`, as [`Block::find`] does in the block at `offset` of the file.
-    pub(super) fn find(&self, key: &[u8], offset: u64) -> Result<Option<Value<'_>>> {
-        match self {
-            Self::Owned(content) => Block::parse(content, offset)?.find(key),
-            Self::Cached(block) => block.find(key, offset),
-        }
+/// The form in which a lookup returns a value: a copy, or a reference that keeps the memory alive.
+pub(crate) trait FoundValue: Sized {
+    /// Copies a value out of memory that the next lookup overwrites.
+    fn copied(value: &[u8]) -> Self;
+
+    /// Takes a value that a cached block holds.
+    fn of_block(value: BlockValue) -> Self;
+}
+
+impl FoundValue for Vec<u8> {
+    #[inline]
+    fn copied(value: &[u8]) -> Self {
+        value.to_vec()
+    }
+
+    #[inline]
+    fn of_block(value: BlockValue) -> Self {
+        value.to_vec()
+    }
+}
+
+/// A value of a cached block. It keeps the memory of this block alive, even if the cache drops the
+/// block.
+pub(crate) struct BlockValue {
+    bytes: Arc<[u8]>,
+    /// The place of the value in `bytes`.
+    range: Range<usize>,
+}
+
+impl Deref for BlockValue {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // `CachedBlock::find_value` has checked the range.
+        self.bytes.get(self.range.clone()).unwrap_or_default()
     }
 }
 
@@ -115,6 +147,26 @@ impl CachedBlock {
             }
         }
         Block::parse(content, offset)?.find(key)
+    }
+
+    /// Finds the value of `key`, as [`Block::find`] does in the block at `offset` of the file. The
+    /// value takes over this reference to the block.
+    #[inline]
+    pub(super) fn find_value<V: FoundValue>(self, key: &[u8], offset: u64) -> Result<Option<Option<V>>> {
+        let range = match self.find(key, offset)? {
+            None => return Ok(None),
+            Some(None) => return Ok(Some(None)),
+            Some(Some(value)) => self.range_of(value).ok_or(Error::Corrupt { field: Field::Value, offset })?,
+        };
+        Ok(Some(Some(V::of_block(BlockValue { bytes: self.bytes, range }))))
+    }
+
+    /// Returns the place of a part of this block in `bytes`; `None` for other memory.
+    #[inline]
+    fn range_of(&self, part: &[u8]) -> Option<Range<usize>> {
+        let start = part.as_ptr().addr().checked_sub(self.bytes.as_ptr().addr())?;
+        let range = start..start.checked_add(part.len())?;
+        (range.end <= self.bytes.len()).then_some(range)
     }
 }
 

@@ -44,6 +44,7 @@ mod salvage;
 mod writer;
 
 pub use block_cache::BlockCache;
+pub(crate) use block_content::{BlockValue, FoundValue};
 pub use block_trailer::BLOCK_TRAILER_LEN_BYTES;
 pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::block_cache::BlockCache;
-use super::block_content::{BlockContent, CachedBlock};
+use super::block_content::{BlockContent, CachedBlock, FoundValue};
 use super::block_trailer;
 use super::data_block::Block;
 use super::filter::{self, FilterMemory, FilterUse, TableFilter};
@@ -275,19 +275,38 @@ impl Table {
     /// # Errors
     /// Returns the same errors as [`Self::get`].
     pub fn find(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
+        Ok(match self.find_value(key, cache, reads)? {
+            None => Lookup::NotFound,
+            Some(None) => Lookup::Tombstone,
+            Some(Some(value)) => Lookup::Value(value),
+        })
+    }
+
+    /// Does the same as [`Self::find`], and returns the value in the form that the caller wants.
+    /// `None` means that the SST has no entry for `key`, and `Some(None)` is a tombstone.
+    pub(crate) fn find_value<V: FoundValue>(
+        &self,
+        key: &[u8],
+        cache: Option<&BlockCache>,
+        reads: &mut BlockReads,
+    ) -> Result<Option<Option<V>>> {
         self.find_inner(key, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
-    fn find_inner(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
+    fn find_inner<V: FoundValue>(
+        &self,
+        key: &[u8],
+        cache: Option<&BlockCache>,
+        reads: &mut BlockReads,
+    ) -> Result<Option<Option<V>>> {
         let index = self.index()?;
         let position = index.seek(key)?;
         if position >= index.len() {
-            return Ok(Lookup::NotFound);
+            return Ok(None);
         }
         let handle = index.handle(position)?;
         if let Some(cache) = cache {
-            let content = self.data_block(handle, Some(cache), reads)?;
-            return Ok(lookup(content.find(key, handle.offset)?));
+            return self.cached_block(handle, cache, reads)?.find_value(key, handle.offset);
         }
         SCRATCH.with(|scratch| {
             // The scratch is taken, not borrowed, because the storage of a host may itself look up
@@ -301,13 +320,13 @@ impl Table {
         })
     }
 
-    fn find_in_file(
+    fn find_in_file<V: FoundValue>(
         &self,
         handle: Handle,
         key: &[u8],
         reads: &mut BlockReads,
         scratch: &mut Scratch,
-    ) -> Result<Lookup> {
+    ) -> Result<Option<Option<V>>> {
         let len = handle.len_in_memory()?;
         if scratch.sealed.len() < len {
             scratch.sealed = handle.room()?;
@@ -317,7 +336,8 @@ impl Table {
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
         let content = block_trailer::unseal(sealed, &self.footer.table_id, handle.offset, &mut scratch.content)?;
-        Ok(lookup(Block::parse(content, handle.offset)?.find(key)?))
+        let found = Block::parse(content, handle.offset)?.find(key)?;
+        Ok(found.map(|value| value.map(V::copied)))
     }
 
     /// Returns the verified content of a data block, from the cache if the cache holds it.
@@ -327,18 +347,27 @@ impl Table {
         cache: Option<&BlockCache>,
         reads: &mut BlockReads,
     ) -> Result<BlockContent> {
-        if let Some(block) = cache.and_then(|cache| cache.get(self.number, handle.offset)) {
-            return Ok(BlockContent::Cached(block));
+        Ok(match cache {
+            Some(cache) => BlockContent::Cached(self.cached_block(handle, cache, reads)?),
+            None => BlockContent::Owned(self.read_block(handle, reads)?),
+        })
+    }
+
+    fn cached_block(&self, handle: Handle, cache: &BlockCache, reads: &mut BlockReads) -> Result<CachedBlock> {
+        if let Some(block) = cache.get(self.number, handle.offset) {
+            return Ok(block);
         }
+        let block = CachedBlock::new(&self.read_block(handle, reads)?, handle.offset);
+        cache.insert(self.number, handle.offset, block.clone());
+        Ok(block)
+    }
+
+    fn read_block(&self, handle: Handle, reads: &mut BlockReads) -> Result<Vec<u8>> {
         let mut sealed = handle.room()?;
         self.file.read_exact_at(&mut sealed, handle.offset)?;
         reads.blocks += 1;
         reads.bytes += handle.len_bytes;
-        let content = block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)?;
-        let Some(cache) = cache else { return Ok(BlockContent::Owned(content)) };
-        let block = CachedBlock::new(&content, handle.offset);
-        cache.insert(self.number, handle.offset, block.clone());
-        Ok(BlockContent::Cached(block))
+        block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)
     }
 
     /// Returns the verified content of a data block, read together with the blocks behind it.
@@ -391,14 +420,6 @@ impl Table {
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("path", &self.path).field("properties", &self.properties).finish_non_exhaustive()
-    }
-}
-
-fn lookup(found: Option<Option<&[u8]>>) -> Lookup {
-    match found {
-        None => Lookup::NotFound,
-        Some(None) => Lookup::Tombstone,
-        Some(Some(value)) => Lookup::Value(value.to_vec()),
     }
 }
 

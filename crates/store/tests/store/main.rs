@@ -18,6 +18,7 @@ mod load;
 mod model;
 #[cfg(unix)]
 mod odd_files;
+mod pinned;
 mod prefixes;
 mod ranges;
 mod readers;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use filterblock::{AboveBottom, FilterPolicy, FilterSpec, PrefixExtractor, Verify};
-use filterblock_store::lsm::{Durability, FilterUse, PrefixChoice, Scan, Snapshot, WriteBatch};
+use filterblock_store::lsm::{Durability, FilterUse, PinnableSlice, PrefixChoice, Scan, Snapshot, WriteBatch};
 use filterblock_store::sstable::Compression;
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
@@ -115,6 +115,7 @@ fn check_all(db: &Db, model: &Model) {
 fn check_keys(db: &Db, model: &Model, keys: &[Vec<u8>]) {
     for key in keys {
         assert_eq!(db.get(key).unwrap().as_ref(), model.get(key), "{key:?}");
+        assert_eq!(db.get_pinned(key).unwrap().as_deref(), model.get(key).map(Vec::as_slice), "{key:?}, pinned");
     }
     let values = db.multi_get(keys).unwrap();
     assert!(values.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "multi_get differs");
@@ -146,6 +147,7 @@ fn run(ops: Vec<Op>, variant: u8, mut prefixes: u8) {
     let mut model = Model::new();
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     let mut keys: Vec<Vec<u8>> = Vec::new();
+    let mut pinned: Vec<(PinnableSlice, Vec<u8>)> = Vec::new();
     for op in ops {
         match op {
             Op::Put(key, value) => {
@@ -215,6 +217,9 @@ fn run(ops: Vec<Op>, variant: u8, mut prefixes: u8) {
             }
         }
         check_keys(&db, &model, keys.get(keys.len().saturating_sub(3)..).unwrap());
+        // Keys from every part of the history: their values are in memtables, blocks or nowhere.
+        let key = keys.get(keys.len() * 7 / 11);
+        pinned.extend(key.and_then(|key| Some((db.get_pinned(key).unwrap()?, model.get(key)?.clone()))));
     }
     check_all(&db, &model);
     check_keys(&db, &model, &keys);
@@ -223,12 +228,16 @@ fn run(ops: Vec<Op>, variant: u8, mut prefixes: u8) {
         assert!(entries.iter().map(|(k, v)| (k, v)).eq(model.iter()), "the snapshot differs");
         for key in &keys {
             assert_eq!(snapshot.get(key).unwrap().as_ref(), model.get(key), "the snapshot differs at {key:?}");
+            let value = snapshot.get_pinned(key).unwrap();
+            assert_eq!(value.as_deref(), model.get(key).map(Vec::as_slice), "the snapshot differs at {key:?}, pinned");
         }
     }
     let report = db.verify().unwrap();
     assert!(report.is_sound(), "{report:?}");
     let reports = db.stats().reports;
     assert!(reports.iter().all(|report| report.contains("prefix")), "{reports:?}");
+    drop((db, snapshots));
+    assert!(pinned.iter().all(|(value, wanted)| **value == **wanted), "a pinned value has changed");
 }
 
 proptest! {
