@@ -9,6 +9,7 @@ use super::super::machine::{Machine, Versions};
 use super::super::new_file::{NewFile, without_path};
 use super::super::refused_value::whole;
 use super::super::{interrupt, output, text};
+use super::load_record::LoadRecord;
 use super::load_report::{LoadReport, LoadSettings};
 use super::load_run::{Load, Plan};
 use super::source::{KEYS_MIN, Source};
@@ -19,6 +20,8 @@ Examples:
   filterblock bench load
   filterblock bench load --count 20000000 --dir /mnt/disk
   filterblock bench load --count 100000000 --value-size 16 --gets-per-second 0 --json load.json
+  filterblock bench load --json loads.json && filterblock bench load --count 5000000 --json loads.json --append
+  filterblock bench report loads.json
 
 The benchmark puts distinct keys of 16 bytes in random order, from one thread and with a buffered log. Meanwhile another thread \
 makes --gets-per-second gets, half of loaded and half of absent keys, and checks each answer. Then the store is flushed and \
@@ -84,6 +87,9 @@ pub struct Arguments {
     /// Replace the file of --json if it exists
     #[arg(long)]
     force: bool,
+    /// Add the results to the loads in the file of --json
+    #[arg(long, requires = "json", conflicts_with = "force")]
+    append: bool,
 }
 
 /// Runs `filterblock bench load`.
@@ -92,7 +98,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
-    let json = json.map(|path| NewFile::create(path, arguments.force)).transpose()?;
+    let mut record = LoadRecord::default();
+    if arguments.append {
+        let Some(path) = json else {
+            return Err(Failure::Message("--append: standard output has no earlier loads; give --json a file".into()));
+        };
+        record = LoadRecord::read_or_empty(path)?;
+    }
+    let json = json.map(|path| NewFile::create(path, arguments.force || arguments.append)).transpose()?;
     let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let source = Source::mixed(arguments.count, arguments.seed);
     let megabytes = (arguments.count as f64 * (16 + arguments.value_size) as f64 / 1e6).max(1.0);
@@ -123,12 +136,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
         seed: arguments.seed,
     };
     let report = LoadReport { load, settings, machine: Machine::here(), versions: Versions::here() };
+    let (text, wrong_answers) = (report.to_text(), report.load.wrong_answers);
+    record.loads.push(report);
     if let Some(file) = json {
-        file.publish(output::json(&report)?.as_bytes())?;
+        file.publish(output::json(&record)?.as_bytes())?;
     }
     match to_stdout {
-        true => output::print_json(&report)?,
-        false => output::print(&report.to_text())?,
+        true => output::print_json(&record)?,
+        false => output::print(&text)?,
     }
-    Ok(if report.load.wrong_answers == 0 { Exit::Success } else { Exit::Negative })
+    Ok(if wrong_answers == 0 { Exit::Success } else { Exit::Negative })
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::super::machine::{Machine, Versions};
 use super::super::text::{count, significant, thousands, whole};
 
-/// The whole report; the JSON is this structure, field for field.
+/// The report of one load.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LoadReport {
     pub load: Loaded,
@@ -74,7 +74,7 @@ impl LoadReport {
     /// Formats the report for people.
     pub fn to_text(&self) -> String {
         let load = &self.load;
-        let per_user_byte = |bytes: u64| significant(bytes as f64 / load.user_bytes.max(1) as f64);
+        let per_user_byte = |bytes: u64| significant(load.per_user_byte(bytes));
         let megabytes = |bytes: u64| thousands(whole(bytes as f64 / 1e6));
         let mut lines = vec![
             self.machine.describe(),
@@ -125,6 +125,13 @@ impl LoadReport {
             lines.push("This is not an optimised build: its times are meaningless.".into());
         }
         lines.join("\n") + "\n"
+    }
+}
+
+impl Loaded {
+    /// Divides bytes of files by the bytes of keys and values.
+    pub fn per_user_byte(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.user_bytes.max(1) as f64
     }
 }
 

@@ -2,6 +2,7 @@
 //! store loads.
 
 mod load;
+mod load_record;
 mod load_report;
 mod load_run;
 mod measure;

@@ -1,11 +1,12 @@
-//! `filterblock bench report`: prints, draws and inserts what `bench point-miss --json` or `bench
-//! range-miss --json` recorded.
+//! `filterblock bench report`: prints, draws and inserts what `bench point-miss --json`, `bench
+//! range-miss --json` or `bench load --json` recorded.
 
 use std::path::{Path, PathBuf};
 
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::new_file::NewFile;
 use super::super::{html, output};
+use super::load_record::LoadRecord;
 use super::range_report::RangeReport;
 use super::report::Report;
 use super::{plot, range_plot};
@@ -26,6 +27,9 @@ and of a record of range-miss:
   range-settings  the machine and the settings
   ranges          times of scans of ranges without a key
   rows            times of gets and scans in absent rows
+and of a record of load:
+  load-settings   the machine, the settings and the wrong answers
+  loads           rates, amplification, stalls and longest waits: medians and maxima of equal loads
 The rest of the file stays as it is. Without --markdown the command prints the whole report.
 
 Exit status: 0 done; 2 an error.";
@@ -34,11 +38,11 @@ const BEGIN: &str = "<!-- bench report: ";
 const BEGIN_TAIL: &str = " -->\n";
 const END: &str = "<!-- end -->";
 
-/// Print or draw the results in a JSON file of point-miss or range-miss
+/// Print or draw the results in a JSON file of point-miss, range-miss or load
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
-    /// The file that `bench point-miss --json` or `bench range-miss --json` wrote
+    /// The file that --json of `bench point-miss`, `bench range-miss` or `bench load` wrote
     record: PathBuf,
     /// Draw the mean latencies of misses, with filters and without, as SVG
     #[arg(long, value_name = "FILE")]
@@ -69,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     let mut files = Vec::new();
     if let Some(path) = &arguments.svg {
-        files.push(("--svg", NewFile::create(path, arguments.force)?, report.svg(&arguments.filter)));
+        files.push(("--svg", NewFile::create(path, arguments.force)?, report.svg(&arguments.filter)?));
     }
     if let Some(path) = &arguments.html {
         files.push(("--html", NewFile::create(path, arguments.force)?, report.page()?));
@@ -99,25 +103,28 @@ pub fn run(arguments: &Arguments) -> Outcome {
 enum Record {
     Points(Box<Report>),
     Ranges(Box<RangeReport>),
+    Loads(LoadRecord),
 }
 
 /// The tables that each kind of record has.
 const POINT_TABLES: [&str; 4] = ["machine", "absent", "present", "stores"];
 const RANGE_TABLES: [&str; 3] = ["range-settings", "ranges", "rows"];
+const LOAD_TABLES: [&str; 2] = ["load-settings", "loads"];
 
 impl Record {
     /// Returns the filters that can be drawn alone.
     fn filters(&self) -> &[String] {
         match self {
             Self::Points(report) => &report.settings.filters,
-            Self::Ranges(_) => &[],
+            Self::Ranges(_) | Self::Loads(_) => &[],
         }
     }
 
-    fn svg(&self, filters: &[String]) -> String {
+    fn svg(&self, filters: &[String]) -> Outcome<String> {
         match self {
-            Self::Points(report) => plot::draw(report, filters),
-            Self::Ranges(report) => range_plot::draw(report),
+            Self::Points(report) => Ok(plot::draw(report, filters)),
+            Self::Ranges(report) => Ok(range_plot::draw(report)),
+            Self::Loads(_) => Err(Failure::Message("--svg: a record of loads has no picture; use --html".into())),
         }
     }
 
@@ -125,6 +132,7 @@ impl Record {
         match self {
             Self::Points(report) => html::page("filterblock bench point-miss", report, html::plots::point_miss),
             Self::Ranges(report) => html::page("filterblock bench range-miss", report, |_| Vec::new()),
+            Self::Loads(record) => html::page("filterblock bench load", record, |_| Vec::new()),
         }
     }
 
@@ -132,6 +140,7 @@ impl Record {
         match self {
             Self::Points(report) => report.to_text(),
             Self::Ranges(report) => report.to_text(),
+            Self::Loads(record) => record.to_text(),
         }
     }
 
@@ -139,6 +148,7 @@ impl Record {
         match self {
             Self::Points(report) => report.markdown(name),
             Self::Ranges(report) => report.markdown(name),
+            Self::Loads(record) => record.markdown(name),
         }
     }
 }
@@ -148,18 +158,22 @@ fn read(path: &Path) -> Outcome<Record> {
     if let Ok(report) = serde_json::from_str(&text) {
         return Ok(Record::Ranges(report));
     }
+    if let Ok(record) = serde_json::from_str(&text) {
+        return Ok(Record::Loads(record));
+    }
     serde_json::from_str(&text).map(Record::Points).map_err(|error| {
         let path = path.display();
         Failure::Message(format!(
-            "{path}: not a report of point-miss or range-miss ({error}); write one with \"filterblock bench point-miss \
-             --json FILE\""
+            "{path}: not a report of point-miss, range-miss or load ({error}); write one with \"filterblock bench \
+             point-miss --json FILE\""
         ))
     })
 }
 
-/// Returns the page with new lines between the markers of the record. The markers of the other kind
-/// of record stay. An error is the reason why the page is refused.
+/// Returns the page with new lines between the markers of the record. The markers of other kinds of
+/// record stay. An error is the reason why the page is refused.
 fn filled(page: &str, report: &Record) -> Result<String, String> {
+    let known = || POINT_TABLES.into_iter().chain(RANGE_TABLES).chain(LOAD_TABLES);
     let (mut filled, mut num_filled) = (String::new(), 0);
     let mut rest = page;
     while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -175,17 +189,21 @@ fn filled(page: &str, report: &Record) -> Result<String, String> {
                 filled += &format!("{table}\n{END}");
                 num_filled += 1;
             }
-            None if POINT_TABLES.contains(&name) || RANGE_TABLES.contains(&name) => filled += &format!("{old}{END}"),
+            None if known().any(|known| known == name) => filled += &format!("{old}{END}"),
             None => {
-                let (points, ranges) = (POINT_TABLES.join(", "), RANGE_TABLES.join(", "));
-                return Err(format!("the marker {BEGIN}{name} --> names an unknown table; use {points}, {ranges}"));
+                let known = known().collect::<Vec<_>>().join(", ");
+                return Err(format!("the marker {BEGIN}{name} --> names an unknown table; use {known}"));
             }
         }
         rest = after;
     }
     match num_filled {
         0 => {
-            let name = if matches!(report, Record::Points(_)) { "absent" } else { "ranges" };
+            let name = match report {
+                Record::Points(_) => "absent",
+                Record::Ranges(_) => "ranges",
+                Record::Loads(_) => "loads",
+            };
             Err(format!("no marker for a table; write \"{BEGIN}{name} -->\" and \"{END}\" where the table belongs"))
         }
         _ => Ok(filled + rest),
@@ -201,7 +219,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/record/point-miss.json");
         match read(&path).unwrap() {
             Record::Points(report) => report,
-            Record::Ranges(_) => panic!("a record of ranges"),
+            other => panic!("another record: {other:?}"),
         }
     }
 
@@ -209,7 +227,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/record/range-miss.json");
         match read(&path).unwrap() {
             Record::Ranges(report) => report,
-            Record::Points(_) => panic!("a record of points"),
+            other => panic!("another record: {other:?}"),
         }
     }
 

@@ -1,6 +1,10 @@
-//! The command `bench load`: its report, and what it leaves behind.
+//! The command `bench load`: its report, its record, and what it leaves behind.
+
+use std::fs;
 
 use crate::shell::Shell;
+
+const RECORD: &str = "benches/record/load.json";
 
 const LOAD: [&str; 7] = ["bench", "load", "--count", "20000", "--gets-per-second", "2000", "--dir"];
 
@@ -8,6 +12,7 @@ const LOAD: [&str; 7] = ["bench", "load", "--count", "20000", "--gets-per-second
 fn a_load_reports_what_it_wrote_and_finds_no_wrong_answer() {
     let shell = Shell::new();
     let report = shell.run(&[&LOAD[..], &[".", "--json", "-"]].concat()).json(0);
+    let report = &report["loads"][0];
     let load = &report["load"];
     assert_eq!(load["wrong_answers"], 0);
     assert_eq!(load["checked_keys"], 20_000);
@@ -34,4 +39,43 @@ fn a_load_without_gets_prints_a_report_for_people() {
     shell.write("old", "mine");
     shell.run(&[&few[..], &["--json", "old"]].concat()).fails_with(&["old", "--force"]);
     assert_eq!(shell.files(), ["old"]);
+}
+
+#[test]
+fn loads_are_appended_to_a_record_and_reported_together() {
+    let shell = Shell::new();
+    let few = ["bench", "load", "--checks", "10", "--dir", ".", "--json", "loads.json"];
+    let first = shell.run(&[&few[..], &["--count", "1000"]].concat()).exits(0);
+    let second = shell.run(&[&few[..], &["--count", "2000", "--append", "--seed", "3"]].concat()).exits(0);
+    assert_eq!(shell.run(&["bench", "report", "loads.json"]).exits(0), format!("{first}\n{second}"));
+    shell.run(&[&few[..], &["--count", "1000", "--append", "--seed", "4"]].concat()).exits(0);
+    let markers = "<!-- bench report: loads -->\n<!-- end -->\n<!-- bench report: load-settings -->\n<!-- end -->\n";
+    shell.write("page.md", markers);
+    shell.run(&["bench", "report", "loads.json", "--markdown", "page.md", "--html", "page.html"]).exits(0);
+    let page = fs::read_to_string(shell.path("page.md")).unwrap();
+    for part in ["| 1,000 keys | 2,000 keys |", "1,000 gets per second: 2 loads.", "Wrong answers: 0 (of"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let before = fs::read(shell.path("loads.json")).unwrap();
+    for (arguments, parts) in [
+        (&["load", "--append"][..], &["--json"][..]),
+        (&["load", "--append", "--json", "-"], &["--append", "--json"]),
+        (&["load", "--append", "--json", "page.md"], &["page.md", "not a record"]),
+        (&["load", "--append", "--force", "--json", "loads.json"], &["--append", "--force"]),
+        (&["report", "loads.json", "--svg", "loads.svg"], &["--svg", "--html"]),
+    ] {
+        shell.run(&[&["bench"], arguments].concat()).fails_with(parts);
+    }
+    assert_eq!(fs::read(shell.path("loads.json")).unwrap(), before);
+    assert_eq!(shell.files(), ["loads.json", "page.html", "page.md"]);
+}
+
+#[test]
+fn the_tables_of_loads_in_the_documents_are_the_recorded_ones() {
+    let shell = Shell::new();
+    let record = crate::repository(RECORD);
+    let page = fs::read_to_string(crate::repository("docs/BENCHMARKS.md")).unwrap();
+    shell.write("page.md", &page);
+    assert_eq!(shell.run(&["bench", "report", record.to_str().unwrap(), "--markdown", "page.md"]).exits(0), "");
+    assert!(fs::read_to_string(shell.path("page.md")).unwrap() == page, "docs/BENCHMARKS.md differs from {RECORD}");
 }
