@@ -180,7 +180,10 @@ impl Workshop {
         let (store, notes) = (dir.join("store"), dir.join("notes"));
         copy_files(&self.base.path().join("before"), &store);
         let wrapper = [&["strace", "-f", "-o", notes.to_str().unwrap()], strace, &["--"]].concat();
-        let output = this_program(&wrapper, CHILD, &format!("{}:{}", self.mode, store.display())).output().unwrap();
+        let mut command = this_program(&wrapper, CHILD, &format!("{}:{}", self.mode, store.display()));
+        // Cargo's search path makes the loader open dozens of files on the first thread. The store's
+        // calls with the same numbers would not be tried.
+        let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (store, said, fs::read_to_string(notes).unwrap_or_default())
     }
