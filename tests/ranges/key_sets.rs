@@ -56,6 +56,9 @@ pub fn all(n: u64, seed: u64) -> Vec<(&'static str, Keys)> {
         let named = |i| [b"user/".to_vec(), id(i)].concat();
         sets.push(("random bytes behind a prefix", (0..n).map(named).collect()));
     }
+    // Integers of more than 64 bits, whose lowest bits a filter for scans drops.
+    let steps = |i: u64| [&mix(i / 5 + seed).to_be_bytes()[..], &[0, (i % 5 * 32) as u8]].concat();
+    sets.push(("steps behind random bytes", (0..n).map(steps).collect()));
     sets
 }
 
