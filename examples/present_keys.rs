@@ -2,12 +2,12 @@
 //! counts denials.
 //!
 //! ```text
-//! cargo run --release --example present_keys -- --probes 1000000000
+//! cargo run --release --example present_keys -- --probes 1000000000 --seed 1
 //! ```
 //! The specs get equal shares of the probes. Each spec builds filters of 33 to 1,250,000 keys with
 //! their own hashes. Filters are built without their self-check, and opened from their bytes with
-//! all pages verified. Half of the keys are asked one by one, and half in batches. The seed is
-//! fixed, so runs are repeatable. A run with 10^9 probes takes a few minutes on one thread.
+//! all pages verified. Half of the keys are asked one by one, and half in batches. Runs with the
+//! same seed are equal. A run with 10^9 probes takes a few minutes on one thread.
 //!
 //! Exit code: 0 if no key was denied, 1 if a key was denied or a filter could not be built, 2 for
 //! wrong arguments.
@@ -77,8 +77,8 @@ fn ask(spec: FilterSpec, keys: &[KeyHash]) -> Result<(FilterKind, Count)> {
     Ok((spec.kind(), Count { filters: 1, probes: keys.len() as u64, denied: denied as u64 }))
 }
 
-fn run(probes: u64) -> Result<u64> {
-    let mut random = SplitMix(1);
+fn run(probes: u64, seed: u64) -> Result<u64> {
+    let mut random = SplitMix(seed);
     let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
     let (start, mut last_line, mut done) = (Instant::now(), Instant::now(), 0);
     let shares = (SPECS.len() * SIZES.len()) as u64;
@@ -114,18 +114,28 @@ fn run(probes: u64) -> Result<u64> {
     Ok(all.denied)
 }
 
+/// Returns the number of probes and the seed, or `None` for wrong arguments.
+fn parse(arguments: &[String]) -> Option<(u64, u64)> {
+    let (mut probes, mut seed) = (10_000_000, 1);
+    for pair in arguments.chunks(2) {
+        let [name, number] = pair else { return None };
+        let number = number.parse().ok()?;
+        match name.as_str() {
+            "--probes" => probes = number,
+            "--seed" => seed = number,
+            _ => return None,
+        }
+    }
+    Some((probes, seed))
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let probes = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [] => Some(10_000_000),
-        ["--probes", number] => number.parse().ok(),
-        _ => None,
-    };
-    let Some(probes) = probes else {
-        eprintln!("error: wrong arguments; usage: present_keys [--probes NUMBER]");
+    let Some((probes, seed)) = parse(&arguments) else {
+        eprintln!("error: wrong arguments; usage: present_keys [--probes NUMBER] [--seed NUMBER]");
         return ExitCode::from(2);
     };
-    match run(probes) {
+    match run(probes, seed) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(denied) => {
             eprintln!("error: {denied} present keys were denied; this is a bug in filterblock, please report it");

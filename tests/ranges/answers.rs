@@ -8,7 +8,9 @@ use filterblock::{Answer, Expected, FilterSet, SharedBytes, TableFilter, Verifie
 use super::key_sets::{all, mix};
 use super::support::{Keys, TABLE, block, both, forms, hasher, holds_key, is_reversed, near, open};
 
-const SPECS: [&str; 4] = ["grafite:fpr=0.01", "grafite:L=16:fpr=0.01", "grafite:L=1024:fpr=0.001", "grafite:4"];
+/// With 3 bits per key the stretches are so short that they need more than 60 bits.
+const SPECS: [&str; 5] =
+    ["grafite:fpr=0.01", "grafite:L=16:fpr=0.01", "grafite:L=1024:fpr=0.001", "grafite:4", "grafite:L=1:3"];
 
 /// Returns bounds near the keys, and some beyond the ends.
 fn limits(keys: &Keys, count: usize) -> Vec<Vec<u8>> {
@@ -61,8 +63,10 @@ fn range_filters_agree_with_a_sorted_set() {
 
 #[test]
 fn keys_are_ranges_of_one_key() {
-    for (name, keys) in all(500, 5) {
-        let bytes = block("grafite:L=16:fpr=0.01", &keys);
+    for ((name, keys), spec) in
+        all(500, 5).iter().flat_map(|set| [(set, "grafite:L=16:fpr=0.01"), (set, "grafite:L=1:3")])
+    {
+        let bytes = block(spec, keys);
         let block = open(bytes.as_slice(), Verify::AtOpen).unwrap();
         let hasher = hasher();
         let expected = Expected::of_table(TABLE, &hasher);
@@ -75,6 +79,17 @@ fn keys_are_ranges_of_one_key() {
             // A hash tells nothing about the place of a key.
             assert!(block.may_contain_hash(hasher.of(&key)) || keys.is_empty(), "{name}");
         }
+    }
+}
+
+#[test]
+fn most_absent_keys_of_random_bytes_are_denied() {
+    for len in [9, 12, 16] {
+        let id = |i: u64| (0..len).map(|j| mix(i * 16 + j) as u8).collect::<Vec<_>>();
+        let block = open(block("grafite:L=16:fpr=0.01", &(0..1_000).map(id).collect()), Verify::AtOpen).unwrap();
+        // The FPR of one key is a sixteenth of that of the ranges.
+        let maybe = (1_000..11_000).filter(|&i| block.may_contain(&id(i))).count();
+        assert!(maybe < 50, "{maybe} of 10,000 absent keys of {len} bytes");
     }
 }
 

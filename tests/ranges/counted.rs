@@ -54,3 +54,16 @@ fn a_million_ranges_that_hold_a_key_are_never_denied() {
 fn a_hundred_million_ranges_that_hold_a_key_are_never_denied() {
     check(100_000_000);
 }
+
+/// Positions of bits in a large filter, multiplied by a word's length, still lie within it.
+#[test]
+fn keys_of_a_filter_of_two_million_keys_are_never_denied() {
+    let mut keys: Vec<u64> = (0..2_000_000).map(mix).collect();
+    keys.sort_unstable();
+    let mut builder = builder("grafite:L=16:fpr=0.01");
+    keys.iter().for_each(|key| builder.add(&key.to_be_bytes()));
+    let block = open(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+    for key in keys.iter().map(|key| key.to_be_bytes()) {
+        assert!(block.may_contain_range(Included(&key), Included(&key)), "{key:02x?}");
+    }
+}

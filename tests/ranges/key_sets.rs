@@ -49,6 +49,16 @@ pub fn all(n: u64, seed: u64) -> Vec<(&'static str, Keys)> {
     sets.push(("no key", Keys::new()));
     let binary = (0..n).map(|i| (0..mix(i) % 30).map(|j| mix(i * 31 + j) as u8).collect()).collect();
     sets.push(("binary keys of all lengths", binary));
+    // Identifiers such as UUIDs: every position has nearly all bytes, and there are more than eight.
+    for len in [9, 12, 16] {
+        let id = |i| (0..len).map(|j| mix(i * 16 + j + seed) as u8).collect();
+        sets.push(("random bytes of one length", (0..n).map(id).collect()));
+        let named = |i| [b"user/".to_vec(), id(i)].concat();
+        sets.push(("random bytes behind a prefix", (0..n).map(named).collect()));
+    }
+    // Integers of more than 64 bits, whose lowest bits a filter for scans drops.
+    let steps = |i: u64| [&mix(i / 5 + seed).to_be_bytes()[..], &[0, (i % 5 * 32) as u8]].concat();
+    sets.push(("steps behind random bytes", (0..n).map(steps).collect()));
     sets
 }
 

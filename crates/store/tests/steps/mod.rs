@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use filterblock_store::lsm::{Durability, WriteBatch};
 use filterblock_store::{Db, Options, Result};
 
 use crate::common::{self, Random};
+use filterblock::FilterSpec;
 
 /// The number of keys of each writer. Each step writes a few of them, so most keys are overwritten
 /// and deleted many times.
@@ -99,14 +101,20 @@ pub fn judge(db: &Db, contents: &mut [Content], what: &str) {
     assert_eq!(found, expected, "{what}");
     for (key, i) in contents.iter().flat_map(|content| (0..KEYS).map(|i| (key(content.writer, i), i))) {
         assert_eq!(db.get(&key).unwrap().as_ref(), expected.get(&key), "{what}: get of {i} and the scan differ");
+        // This scan asks the range filters and the prefixes.
+        let scanned = db.scan(key.as_slice()..=key.as_slice()).map(Result::unwrap).next();
+        assert_eq!(scanned.map(|(_, value)| value).as_ref(), expected.get(&key), "{what}: the scans of {i} differ");
     }
     assert!(db.verify().unwrap().is_sound(), "{what}");
 }
 
-/// Returns options with which a store flushes and merges after very few writes.
+/// Returns options with which a store flushes and merges after very few writes. It has filters of
+/// every sort.
 pub fn small(durability: Durability) -> Options {
     Options {
         durability,
+        prefix_extractor: "fixed:5".parse().unwrap(),
+        range_filter: Some(Arc::new("grafite:fpr=0.05".parse::<FilterSpec>().unwrap())),
         write_buffer_bytes: 16 << 10,
         table_size_bytes: 16 << 10,
         level_base_bytes: 32 << 10,
