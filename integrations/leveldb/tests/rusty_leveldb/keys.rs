@@ -127,42 +127,54 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
+    /// rusty-leveldb loses keys by itself: see the test above. Its compaction of a range can leave
+    /// tombstones in place. So a key may be missing only where filters that never deny miss it too.
     #[test]
     fn a_database_agrees_with_a_map(
         steps in steps(),
         others in prop::collection::vec(key_of(), 30),
         spec in prop::sample::select(&SPECS[..]),
     ) {
-        let dir = tempfile::tempdir().unwrap();
+        let [dir, unfiltered_dir] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let never_denies: Boxed = Rc::new(Box::new(policy("full")));
         let policy = policy(spec);
         let counters = policy.counters();
         let (policy, seen) = recording(policy);
-        let mut db = open(dir.path(), &policy);
-        let mut model = BTreeMap::new();
-        for step in steps {
-            match step {
-                Step::Put(key, value) => {
-                    db.put(&key, &[value; 50]).unwrap();
-                    model.insert(key, [value; 50]);
-                }
-                Step::Delete(key) => {
-                    db.delete(&key).unwrap();
-                    model.remove(&key);
-                }
-                Step::Get(key) => drop(db.get(&key)),
-                Step::Compact => compact(&mut db),
-                Step::Reopen => {
-                    db.close().unwrap();
-                    db = open(dir.path(), &policy);
-                }
-            }
-        }
-        // Without tombstones of other keys: see the test above.
-        compact(&mut db);
+        let (mut db, model) = replay(&steps, dir.path(), &policy);
+        let (mut unfiltered, _) = replay(&steps, unfiltered_dir.path(), &never_denies);
         for key in model.keys().chain(&others) {
             let found = db.get(key);
-            prop_assert_eq!(found.as_deref(), model.get(key).map(|value| &value[..]));
+            let expected = model.get(key).map(|value| &value[..]);
+            if found.is_some() || unfiltered.get(key).is_some() {
+                prop_assert_eq!(found.as_deref(), expected);
+            }
         }
         prop_assert_eq!((seen.wrongly_denied.get(), counters.counts().unfiltered()), (0, 0));
     }
+}
+
+/// Makes a database by `steps` and a compaction, and the map of what it must hold.
+fn replay(steps: &[Step], dir: &Path, policy: &Boxed) -> (DB, BTreeMap<Vec<u8>, [u8; 50]>) {
+    let mut db = open(dir, policy);
+    let mut model = BTreeMap::new();
+    for step in steps {
+        match step {
+            Step::Put(key, value) => {
+                db.put(key, &[*value; 50]).unwrap();
+                model.insert(key.clone(), [*value; 50]);
+            }
+            Step::Delete(key) => {
+                db.delete(key).unwrap();
+                model.remove(key);
+            }
+            Step::Get(key) => drop(db.get(key)),
+            Step::Compact => compact(&mut db),
+            Step::Reopen => {
+                db.close().unwrap();
+                db = open(dir, policy);
+            }
+        }
+    }
+    compact(&mut db);
+    (db, model)
 }
