@@ -25,10 +25,14 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 /// size. Settings that change the bytes (`with_table_id`, `with_prefixes`,
 /// `with_partition_len_bytes`) must come before the first key.
 ///
-/// Two methods of [`FilterBuilder`] have no counterpart here. The compact form of
-/// [`FilterBuilder::finish_compact`] has no partition index. The hash of
-/// [`FilterBuilder::add_hash`] does not choose a partition: use [`add_hashed`](Self::add_hashed),
-/// which takes the key as well.
+/// Some methods of [`FilterBuilder`] have no counterpart here:
+///
+/// - [`finish_compact`](FilterBuilder::finish_compact), because the compact form has no partition
+///   index;
+/// - [`add_hash`](FilterBuilder::add_hash), because a hash does not choose a partition: use
+///   [`add_hashed`](Self::add_hashed), which takes the key as well;
+/// - [`with_ranges`](FilterBuilder::with_ranges): write a second partitioned filter of the same keys
+///   with a range filter as its specification, such as `grafite:fpr=0.01`.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, HashSeed, KeyHasher, PartitionedBuilder, Verify};

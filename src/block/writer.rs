@@ -105,8 +105,8 @@ impl FilterBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes
-    /// ([`MAX_EXTRACTOR_LEN_BYTES`]), or if prefixes were declared before and a key or prefix was
-    /// added since: under the new name, the filter would deny the prefixes of the keys so far.
+    /// ([`MAX_EXTRACTOR_LEN_BYTES`]), or if a key or prefix was added before: the filter would deny
+    /// the prefixes of the keys so far.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
             let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try fixed:8");
@@ -115,8 +115,8 @@ impl FilterBuilder {
         if self.spec.is_for_ranges() || self.keys.is_some() && !whole_keys_too {
             return Err(Error::invalid("prefixes", extractor, NO_PREFIXES));
         }
-        if self.extractor.is_some() && !self.is_empty() {
-            return Err(Error::invalid("prefixes", extractor, PREFIXES_TWICE));
+        if !self.is_empty() {
+            return Err(Error::invalid("prefixes", extractor, LATE_PREFIXES));
         }
         self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
         self.extractor = Some(extractor.to_owned());
@@ -495,8 +495,7 @@ impl FilterBuilder {
 }
 
 const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
-const PREFIXES_TWICE: &str =
-    "prefixes were declared and added before; declare prefixes once, before the first key or prefix";
+const LATE_PREFIXES: &str = "keys or prefixes were added already; call with_prefixes before the first one";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
 
 /// A payload and the fields that its trailer needs.

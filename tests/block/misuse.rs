@@ -39,8 +39,15 @@ fn of_keys() -> Vec<u8> {
 }
 
 #[test]
-fn prefixes_are_declared_once() {
-    // Under another name, or with whole keys, the filter would deny what was added before.
+fn prefixes_are_declared_before_the_first_key() {
+    // The filter would deny the prefixes of keys that were added before, and under another name, or
+    // with whole keys, all that was added before.
+    for whole_keys_too in [true, false] {
+        let mut filled = builder();
+        filled.add(&key(1));
+        let error = filled.with_prefixes("first-7", whole_keys_too).unwrap_err();
+        assert!(matches!(error, Error::Invalid { what: "prefixes", .. }), "{error}");
+    }
     for (extractor, whole_keys_too) in [("first-5", false), ("first-7", true)] {
         let declared = builder().with_prefixes("first-3", true).unwrap().with_prefixes("first-7", false).unwrap();
         assert!(declared.clone().with_prefixes(extractor, whole_keys_too).is_ok());

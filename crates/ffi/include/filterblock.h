@@ -473,8 +473,8 @@ filterblock_code filterblock_builder_set_table_id(struct filterblock_builder *bu
  * the name of the function that takes prefixes from keys: 1 to 100 bytes of UTF-8, such as
  * `"first-4"`. Change the name whenever the function changes.
  *
- * Set prefixes once. After a key or prefix was added, a second call returns `INVALID`, and
- * finishing will fail: under the new settings, the filter would deny the added keys and prefixes.
+ * Call it before the first key or prefix. A later call returns `INVALID`, and finishing will fail:
+ * the filter would deny the prefixes of the keys so far.
  */
 filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *builder,
                                                   const char *extractor,

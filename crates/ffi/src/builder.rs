@@ -33,7 +33,7 @@ pub struct Builder {
 pub(crate) enum Lost {
     NullKey,
     NoPrefixes,
-    PrefixesTwice,
+    LatePrefixes,
     Finished,
     Panic,
 }
@@ -45,8 +45,8 @@ impl Lost {
             Self::NoPrefixes => {
                 Failure::Invalid("a prefix was added to a filter without prefixes; set the prefixes first")
             }
-            Self::PrefixesTwice => Failure::Invalid(
-                "prefixes were set again after a key or prefix was added; set them once, or clear the builder first",
+            Self::LatePrefixes => Failure::Invalid(
+                "prefixes were set after a key or prefix was added; set them first, or clear the builder",
             ),
             Self::Finished => Failure::Invalid("the builder was finished before; clear it and add all keys again"),
             Self::Panic => Failure::Panic,
@@ -147,8 +147,8 @@ pub unsafe extern "C" fn filterblock_builder_set_table_id(
 /// the name of the function that takes prefixes from keys: 1 to 100 bytes of UTF-8, such as
 /// `"first-4"`. Change the name whenever the function changes.
 ///
-/// Set prefixes once. After a key or prefix was added, a second call returns `INVALID`, and
-/// finishing will fail: under the new settings, the filter would deny the added keys and prefixes.
+/// Call it before the first key or prefix. A later call returns `INVALID`, and finishing will fail:
+/// the filter would deny the prefixes of the keys so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_prefixes(
     builder: Option<&mut Builder>,
@@ -161,10 +161,10 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
             let extractor = raw::text(extractor).ok_or(Failure::Null("extractor"))?;
-            if builder.has_prefixes && !builder.builder.is_empty() {
+            if !builder.builder.is_empty() {
                 // A caller may ignore the error and go on with the new prefixes.
-                builder.lost = builder.lost.or(Some(Lost::PrefixesTwice));
-                return Err(Lost::PrefixesTwice.failure());
+                builder.lost = builder.lost.or(Some(Lost::LatePrefixes));
+                return Err(Lost::LatePrefixes.failure());
             }
             builder.set(|builder| Ok(builder.with_prefixes(extractor, whole_keys_too)?))?;
             builder.has_prefixes = true;

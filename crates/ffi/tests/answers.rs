@@ -170,12 +170,19 @@ fn builders_that_lost_a_key_do_not_finish() {
 fn settings_that_fail_keep_the_keys() {
     let hasher = hasher();
     let mut builder = builder_of_table("bloom:10", &hasher);
-    add(&mut builder, b"apple");
     for extractor in ["", &"x".repeat(101)] {
         assert_eq!(set_prefixes(&mut builder, extractor, true).unwrap_err().code, Code::Invalid);
     }
     set_prefixes(&mut builder, "first-2", true).unwrap();
+    add(&mut builder, b"apple");
     add_prefix(&mut builder, b"ap");
+    // SAFETY: the pointers are NULL or valid.
+    unsafe {
+        let code = filterblock_builder_set_ranges(Some(&mut builder), c"grafite:9".as_ptr(), ptr::null_mut());
+        assert_eq!(code, Code::Invalid);
+        let code = filterblock_builder_set_table_id(Some(&mut builder), ptr::null(), ptr::null_mut());
+        assert_eq!(code, Code::NullArgument);
+    }
     let bytes = finish(&mut builder).unwrap();
     let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
     assert!(filter.may_contain(b"apple") && !filter.may_contain(b"pear"));
@@ -190,8 +197,13 @@ fn settings_that_fail_keep_the_keys() {
 }
 
 #[test]
-fn prefixes_that_are_set_again_deny_nothing() {
+fn prefixes_that_are_set_late_deny_nothing() {
     let hasher = hasher();
+    // A filter of a key would deny its prefixes.
+    let mut builder = builder_of_table("bloom:10", &hasher);
+    add(&mut builder, b"apple");
+    assert_eq!(set_prefixes(&mut builder, "first-2", true).unwrap_err().code, Code::Invalid);
+    assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid);
     // Under the second setting, the filter would deny the prefix "ap" or the key "apple".
     for (extractor, whole_keys_too) in [("first-3", true), ("first-2", true)] {
         let mut builder = builder_of_table("bloom:10", &hasher);

@@ -57,9 +57,10 @@ impl Opened {
             FilterTarget::Point(key) if config.has_whole_keys() => block.may_contain(key).into(),
             FilterTarget::Point(key) => self.ask_prefix(block, key, PrefixTarget::Point),
             FilterTarget::Prefix(prefix) => self.ask_prefix(block, prefix, PrefixTarget::Prefix),
-            FilterTarget::Range { lower, upper } => {
+            FilterTarget::Range { lower, upper } if block.has_ranges() => {
                 block.may_contain_range(lower.as_ref().map(AsRef::as_ref), upper.as_ref().map(AsRef::as_ref)).into()
             }
+            FilterTarget::Range { .. } => Answer::Unfiltered,
         }
     }
 

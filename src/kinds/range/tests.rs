@@ -154,6 +154,19 @@ fn whole_keys_in_one_stretch_give_exact_answers() {
 }
 
 #[test]
+fn exact_cells_of_cut_keys_have_an_fpr_for_scans() {
+    let key = |i: u8, last: u8| [&[i][..], &[0; 400], &[last]].concat();
+    let keys: BTreeSet<Vec<u8>> = (0..100).map(|i| key(i, 7)).collect();
+    let filter = Filter::of("grafite:fpr=0.01", &keys);
+    let Geometry { mapping, dropped_bits, .. } = filter.geometry;
+    assert!(!mapping.is_whole && dropped_bits == 0, "{}", filter.geometry);
+    // No key lies between the bounds, but the cell of the lower one holds a key.
+    let upper = [50, 1];
+    assert!(filter.ask(Bound::Excluded(&key(50, 8)), Bound::Excluded(&upper)));
+    assert!(filter.geometry.expected_rate() > 0.0);
+}
+
+#[test]
 fn keys_and_bounds_of_all_lengths_deny_no_key() {
     for seed in 0..60 {
         let mut state = seed * 1_000_003;
