@@ -313,7 +313,7 @@ impl Shared {
 
     /// Returns whether the policy would now choose a different filter for an SST: another kind, one
     /// more than 25 % larger, one more than 1 % smaller, one with the prefixes of the store's
-    /// extractor, or another range filter. The limit for smaller filters is strict, because the policy
+    /// extractor, or any other range filter. The limit for smaller filters is strict, because the policy
     /// may have a memory budget. Smaller differences are not worth a rewrite.
     fn has_outdated_filter(&self, version: &Version, compaction: &Compaction) -> bool {
         // If the choice is invalid, nothing could be rewritten.
@@ -325,6 +325,7 @@ impl Shared {
             let properties = table.table.properties();
             if wanted.is_some_and(|wanted| wanted.name() != properties.prefix_extractor)
                 || self.options.range_filter.is_some() && ranges != properties.range_filter
+                || specs.is_for_ranges_alone() && chosen.to_string() != properties.filter
             {
                 return true;
             }

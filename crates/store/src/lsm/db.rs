@@ -391,8 +391,7 @@ impl Db {
         for (level, stats) in levels.iter_mut().enumerate() {
             stats.filter_memory_bytes = state.version.filter_memory_bytes(level);
         }
-        let used =
-            levels.iter().rposition(|level| level.tables > 0 || level.points.probes > 0).map_or(0, |last| last + 1);
+        let used = levels.iter().rposition(|level| !level.is_blank()).map_or(0, |last| last + 1);
         levels.truncate(used);
         let mut total = LevelStats::default();
         levels.iter().for_each(|level| total.add(level));

@@ -92,7 +92,8 @@ impl<'a> ScanQuery<'a> {
     pub(super) fn to_owned(self, shared: &Arc<Shared>) -> OwnedQuery {
         let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
         let prefix = self.prefix.map(|(prefix, _)| prefix.to_vec());
-        OwnedQuery { shared: Arc::clone(shared), from: owned(self.from), to: owned(self.to), prefix }
+        let (shared, is_whole_prefix) = (Arc::clone(shared), self.is_whole_prefix());
+        OwnedQuery { shared, from: owned(self.from), to: owned(self.to), prefix, is_whole_prefix }
     }
 }
 
@@ -102,6 +103,8 @@ pub(super) struct OwnedQuery {
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     prefix: Option<Vec<u8>>,
+    /// Whether the range has all keys of the prefix.
+    is_whole_prefix: bool,
 }
 
 impl std::fmt::Debug for OwnedQuery {
@@ -136,8 +139,12 @@ impl Asked {
         let query = &self.query;
         let mut tally = ScanTally::default();
         if let (Some(answer), Some(prefix)) = (self.answers.prefix, &query.prefix) {
-            let is_there = at_bound.is_some_and(|key| key.starts_with(prefix));
-            self.count(answer, is_there, self.stored.expected, &mut tally.prefixes);
+            let is_there = [at_bound, first].into_iter().flatten().any(|key| key.starts_with(prefix));
+            // A scan of a part of a prefix does not see whether the SST has the rest.
+            let is_known = is_there || query.is_whole_prefix || answer != Answer::Maybe;
+            if is_known {
+                self.count(answer, is_there, self.stored.expected, &mut tally.prefixes);
+            }
         }
         match self.answers.range {
             None => {}

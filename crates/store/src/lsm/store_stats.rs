@@ -53,8 +53,9 @@ pub struct ProbeStats {
     pub true_negatives: u64,
     /// Number of "maybe" answers for something that the SST holds, as a value or as a tombstone.
     pub true_positives: u64,
-    /// Number of "maybe" answers for something that the SST lacks, or that lies outside the bounds of
-    /// the scan.
+    /// Number of "maybe" answers for something that the SST lacks. A "maybe" for a prefix does not
+    /// count if the scan has bounds within the prefix and meets no key of it: the SST may have other
+    /// keys of the prefix.
     pub false_positives: u64,
     /// Number of SST searches because the filter is unusable, or because a filter with damaged
     /// pages answered "maybe" for something absent.
@@ -124,6 +125,11 @@ impl LevelStats {
             saved_by_prefixes: reads.saved_by_prefixes,
             ..Self::default()
         }
+    }
+
+    /// Returns whether the level has no SST and no counts.
+    pub(super) fn is_blank(&self) -> bool {
+        *self == Self { level: self.level, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, other: &Self) {

@@ -33,6 +33,11 @@ impl FilterSpecs {
     pub(crate) fn holds_prefixes(&self) -> bool {
         self.points.is_some_and(|points| !is_for_ranges(points))
     }
+
+    /// Returns whether the SST gets a range filter and no other filter.
+    pub(crate) fn is_for_ranges_alone(&self) -> bool {
+        self.points.is_some_and(is_for_ranges)
+    }
 }
 
 fn is_for_ranges(spec: FilterSpec) -> bool {

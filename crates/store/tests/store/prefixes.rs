@@ -117,6 +117,34 @@ fn a_scan_of_an_absent_prefix_reads_nothing() {
     assert_eq!(db.stats().total.prefixes.true_positives, 6);
 }
 
+#[test]
+fn a_maybe_counts_as_wrong_only_if_the_scan_sees_all_keys_of_the_prefix() {
+    let table = ["ann/1", "ann/5", "ann0", "zed/1"].map(|key| (key, true));
+    // A filter that never denies is wrong about every absent prefix.
+    let options = Options { filter: Some(Arc::new(FilterSpec::FULL)), ..by(&Memory::new(), "delimiter:/") };
+    let db = Db::open(DIR, options).unwrap();
+    fill(&db, &[&table]);
+    let counts = |from: &str, to: &str, is_forward: bool| {
+        db.reset_stats();
+        let scan = db.scan(from.as_bytes()..to.as_bytes());
+        if is_forward {
+            scan.for_each(drop)
+        } else {
+            scan.rev().for_each(drop)
+        }
+        let prefixes = db.stats().total.prefixes;
+        (prefixes.true_positives, prefixes.false_positives)
+    };
+    for is_forward in [true, false] {
+        assert_eq!(counts("ann/", "ann0", is_forward), (1, 0));
+        assert_eq!(counts("ann/2", "ann0", is_forward), (1, 0));
+        assert_eq!(counts("bob/", "bob0", is_forward), (0, 1));
+        assert_eq!(counts("bob/3", "bob/4", is_forward), (0, 0), "nobody knows whether the SST has bob/9");
+    }
+    assert_eq!(counts("ann/6", "ann0", true), (0, 0));
+    assert_eq!(counts("ann/6", "ann0", false), (1, 0));
+}
+
 /// Pebble asked its filters for the whole key of the seek (cockroachdb/pebble#3627).
 #[test]
 fn a_scan_asks_for_the_prefix_and_not_for_its_bound() {

@@ -432,6 +432,40 @@ fn a_denied_range_within_a_prefix_says_nothing_of_the_prefix() {
 }
 
 #[test]
+fn a_range_filter_for_another_length_is_replaced() {
+    for filter in ["none", "bloom:10"] {
+        let storage = Memory::new();
+        let db = Db::open(DIR, with(&storage, filter, "grafite:L=16:14", "none")).unwrap();
+        (0..100).for_each(|i| db.put(&integer(number(i, 0)), b"v").unwrap());
+        db.compact_range(..).unwrap();
+        db.close().unwrap();
+        let compactions = |ranges: &str| {
+            let db = Db::open(DIR, with(&storage, filter, ranges, "none")).unwrap();
+            db.compact_range(..).unwrap();
+            db.stats().compactions
+        };
+        assert_eq!(compactions("grafite:L=16:14"), 0, "{filter}");
+        assert_eq!(compactions("grafite:L=1024:14"), 1, "{filter}");
+    }
+}
+
+#[test]
+fn counts_of_scans_stay_when_a_level_becomes_empty() {
+    let db = Db::open(DIR, with(&Memory::new(), "none", "grafite:fpr=0.01", "none")).unwrap();
+    (0..100).for_each(|i| db.put(&integer(i << 40), b"v").unwrap());
+    db.compact_range(..).unwrap();
+    for i in 0..50 {
+        let from = (i << 40) + (1 << 39);
+        assert_eq!(db.scan(integer(from).as_slice()..integer(from + 5).as_slice()).count(), 0);
+    }
+    assert_eq!(db.stats().total.ranges.probes, 50);
+    (0..100).for_each(|i| db.delete(&integer(i << 40)).unwrap());
+    db.compact_range(..).unwrap();
+    let total = db.stats().total;
+    assert_eq!((total.tables, total.ranges.probes), (0, 50));
+}
+
+#[test]
 fn ranges_right_beside_integers_keep_the_rate() {
     let db = Db::open(DIR, by(&Memory::new(), "grafite:L=1024:fpr=0.01")).unwrap();
     for table in 0..5 {
