@@ -77,8 +77,8 @@ impl Db {
     /// * [`Error::ForeignFile`]: a file of another program has the name of a store's file.
     /// * [`Error::Locked`]: the store is open elsewhere, or another engine holds its lock.
     /// * [`Error::Unsupported`]: the store has a newer format.
-    /// * An I/O error of kind `NotFound`: there is no store, and [`Options::create_if_missing`] is
-    ///   not set, or the manifest or an SST is missing.
+    /// * An I/O error of kind `NotFound`: the manifest or an SST is missing, or there is no store and
+    ///   [`Options::create_if_missing`] is not set.
     /// * Damage of the manifest, a log or an SST: the error names the file, the field and the
     ///   offset.
     ///

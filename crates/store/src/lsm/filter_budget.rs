@@ -9,7 +9,7 @@ use crate::sstable::TableFilter;
 /// The filters of an earlier version, with the number of queries of each.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
-    /// By file number. Empty if the store has no budget.
+    /// The filters and their numbers of queries, by file number. Empty if the store has no budget.
     filters: HashMap<u64, (Option<Arc<TableFilter>>, u64)>,
     /// The mean number of queries. A new SST gets it: with 0 queries, the output of a compaction of
     /// hot SSTs would lose more columns than a cold SST.

@@ -117,7 +117,7 @@ impl Shared {
         self.background.check_writable()
     }
 
-    /// Passes the log's buffer to the operating system. Also after a failure elsewhere, because the
+    /// Passes the log's buffer to the operating system, also after a failure elsewhere, because the
     /// buffer holds acknowledged writes.
     fn flush_log(&self) {
         let flushed = lock(&self.writing.log).log.flush();

@@ -28,8 +28,8 @@ pub const RECORD_HEADER_LEN_BYTES: usize = 24;
 /// The format version that this code writes, and the only one that it reads.
 pub const LOG_VERSION: u32 = 1;
 
-/// Records are collected in a buffer of this size before they go to the operating system. Longer
-/// records bypass the buffer.
+/// Records are collected in a buffer of this size before they go to the operating system. A part of
+/// a payload that is longer than the buffer bypasses it.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
 
 /// The content of a file's records.

@@ -4,9 +4,9 @@
 //!
 //! * There is none: a crash tore the tail. The tail is cut off and reported. The one exception is a
 //!   damaged header of the file, which is an error.
-//! * There is one, but a sector before it is blank, and no sound record says that this sector was
-//!   synced. This is a crash, too: a crash may keep later sectors and lose earlier ones. The tail
-//!   is cut off and reported.
+//! * There is one, but a sector before it is blank, and no later sound record says that the file was
+//!   synced beyond the start of the damage. This is a crash, too: a crash may keep later sectors and
+//!   lose earlier ones. The tail is cut off and reported.
 //! * In every other case, bytes may be lost that had been durable. This is an error.
 //!
 //! Under [`LogRecovery::Salvage`], no case is an error. The reader skips to the next sound record
@@ -68,7 +68,7 @@ pub struct LogEnd {
     pub is_tail_cut: bool,
     /// The offset and the length of each skipped range; always empty under
     /// [`LogRecovery::Strict`]. A length of 0 means that sequence numbers are missing although no
-    /// bytes are.
+    /// bytes were skipped.
     pub skipped: Vec<(u64, u64)>,
     /// The number of delivered records.
     pub num_records: u64,

@@ -284,8 +284,8 @@ fn write_temporary_current(storage: &dyn Storage, dir: &Path, manifest: &str) ->
     file.write_all(current_content(manifest).as_bytes())?;
     file.sync()?;
     drop(file);
-    // A directory may lose earlier changes and keep later ones. The manifest's own name must be
-    // durable before the rename.
+    // A crash may lose earlier changes of a directory and keep later ones. So the manifest's own
+    // name must be durable before the rename.
     storage.sync_dir(dir)
 }
 

@@ -275,7 +275,8 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     in_order(&state, &path)?;
     let (extractor, doubt) = prefixes::choose(&options.prefix_extractor, state.prefix_extractor.as_deref());
-    // A function that this program lacks stays the store's, so that its own program finds it.
+    // Keep the name of an extractor that this program does not have. The program that has it may
+    // open the store again.
     if !matches!(doubt, Some(PrefixDoubt::Unknown { .. })) {
         state.prefix_extractor = extractor.as_ref().map(|extractor| extractor.name().to_owned());
     }

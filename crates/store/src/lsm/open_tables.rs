@@ -1,7 +1,7 @@
 //! Opens the SSTs of a large store on several threads.
 //!
-//! An open reads and verifies the filter of each SST, 1.25 bytes per key, so one thread would need
-//! time in proportion to the number of keys.
+//! By default, an open reads and verifies the filter of each SST, about one byte per key. One thread
+//! would need long for a large store.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -114,7 +114,7 @@ pub struct Options {
     /// Chooses the range filter of each new SST, beside its filter: a [`filterblock::FilterSpec`]
     /// such as `grafite:fpr=0.01` or `grafite:L=1024:fpr=0.01`, or your own function. Scans then skip
     /// the SSTs that hold no key between the bounds of the scan. `None` writes SSTs without range
-    /// filters; those that exist are still asked.
+    /// filters; scans still ask the existing range filters.
     ///
     /// A short scan finds its keys mostly at the bottom, which holds most keys, and nothing in the
     /// SSTs above. So a policy that chooses range filters only above the bottom
@@ -188,7 +188,7 @@ pub struct Options {
     /// of other kinds stay whole, so only bumped ribbons keep the limit.
     ///
     /// The SSTs keep all columns. Whole filters are mapped, as by [`FilterMemory::Mapped`], whose
-    /// conditions then hold; filters that have lost columns are copies on the heap. While a version
+    /// conditions then apply; filters that have lost columns are copies on the heap. While a version
     /// replaces another, both may hold copies. `None` sets no limit.
     pub filter_memory_budget: Option<u64>,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage

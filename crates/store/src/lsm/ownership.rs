@@ -306,7 +306,7 @@ enum Content {
     /// All zeros, or empty.
     Zeros,
     /// UTF-8 text without control characters other than white space. Logs, manifests and SSTs of a
-    /// store contain others.
+    /// store contain other control characters.
     Text,
     Binary,
 }

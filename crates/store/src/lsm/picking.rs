@@ -166,8 +166,8 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
     RangePicks { picks, goes_on }
 }
 
-/// The number of SSTs of a level, in turn, that are compared. The SST with the smallest overlap with
-/// the next level is compacted.
+/// In a level below 0, a pick compares this many SSTs, the next ones in turn. It takes the SST whose
+/// merge rewrites the fewest bytes of the next level per byte.
 const CANDIDATES: usize = 16;
 
 /// Returns the bytes of `below` that are rewritten for each byte of an SST that is merged into it.
@@ -189,7 +189,7 @@ pub(super) struct Limits {
     pub(super) l0_trigger: usize,
     /// The number of SSTs in level 0 that starts a compaction in any case.
     pub(super) l0_limit: usize,
-    /// The size of level 1.
+    /// The maximum size of level 1.
     pub(super) base_bytes: u64,
     /// The size ratio between a level and the level above it.
     pub(super) size_ratio: u64,
@@ -221,8 +221,8 @@ impl Picker {
     }
 
     /// Returns a compaction that drops tombstones, or brings them nearer to the entries that they
-    /// delete, so that deletions release space. It ends: a pick moves tombstones down, or drops
-    /// them.
+    /// delete, so that deletions release space. Repeated picks come to an end, because each pick
+    /// moves tombstones down or drops them.
     fn pick_tombstones(&self, levels: &Levels<'_>) -> Option<Pick> {
         let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
         let num_tombstones = sum(level_0, |table| table.num_tombstones);
@@ -280,8 +280,8 @@ impl Picker {
 
     /// Returns whether level 0 needs a compaction. From its trigger on, there are three reasons:
     ///
-    /// * It has as many bytes as level 1, or as level 1 may have: then the merge writes at most two
-    ///   bytes per byte of level 0.
+    /// * It has as many bytes as level 1, so the merge writes at most two bytes per byte of level 0.
+    ///   Or it has as many bytes as level 1 may have.
     /// * The merge writes at most `spare_bytes`. A store that is small, or whose level 0 has waited
     ///   long, keeps few runs.
     /// * Level 0 has so many SSTs that writers will soon have to wait.

@@ -265,7 +265,7 @@ proptest! {
             store[pick.to].sort_by(|a, b| a.smallest.cmp(&b.smallest));
             store[pick.to].retain(|one| one.num_entries > 0);
         }
-        // No SST of a deeper level consists of tombstones for half.
+        // In no SST of a deeper level is half of the entries, or more, tombstones.
         let is_half = |one: &TableMeta| one.num_tombstones > 0 && 2 * one.num_tombstones >= one.num_entries;
         prop_assert!(!store[1..].iter().flatten().any(is_half), "{store:?}");
     }

@@ -1,4 +1,4 @@
-//! Chooses the extractor of a store's prefixes, and tells if SSTs lack these prefixes.
+//! Chooses the extractor of a store's prefixes, and reports if SSTs lack these prefixes.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use filterblock::PrefixExtractor;
 pub(crate) enum PrefixDoubt {
     /// The store's extractor is a function that the program did not give.
     Unknown { stored: String },
-    /// The store was opened with another extractor, or with none.
+    /// The store was written with another extractor, or with none.
     Changed { stored: Option<String>, now: String },
 }
 

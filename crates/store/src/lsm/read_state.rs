@@ -58,8 +58,9 @@ impl Published {
     #[inline]
     pub(super) fn moment(&self) -> (impl std::ops::Deref<Target = Arc<ReadState>>, u64) {
         let state = self.state.load();
-        // Load this after the state. A write that becomes visible later is not in this memtable, or
-        // may be seen.
+        // Load the number after the state. SSTs do not store the numbers of their writes, so the
+        // read must be allowed to see every write in the SSTs of the state. A write that becomes
+        // visible between the two loads is in a newer memtable, or may be seen.
         (state, self.last_visible())
     }
 

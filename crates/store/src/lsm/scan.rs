@@ -225,8 +225,8 @@ pub(super) struct Merge {
 /// A source in the heap of a merge.
 #[derive(Debug, Clone, Copy)]
 struct Head {
-    /// Orders the source's key like the direction: a smaller rank comes first. Equal ranks decide
-    /// nothing.
+    /// The first eight bytes of the source's key, inverted in a backward merge. The smaller rank
+    /// comes first. Equal ranks decide nothing.
     rank: u64,
     source: usize,
 }
@@ -283,7 +283,7 @@ impl Merge {
         self.sources.get(source).and_then(Source::key).unwrap_or_default()
     }
 
-    /// Returns the place of a source in the heap; `None` if it has no more entries.
+    /// Returns the heap's entry for a source, or `None` if the source has no more entries.
     fn head(&self, source: usize) -> Option<Head> {
         let prefix = order_prefix(self.sources.get(source)?.key()?);
         let rank = if self.direction == Direction::Forward { prefix } else { !prefix };
@@ -327,7 +327,7 @@ type MakeSources = Box<dyn Fn() -> Vec<Source> + Send>;
 /// The entries of a range in key order, as of the moment when the scan began. The scan can be read
 /// from both ends.
 ///
-/// After an error, that end yields no more entries.
+/// After an error, the scan yields no more entries, from either end.
 pub struct Scan {
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,

@@ -25,7 +25,7 @@ pub(super) struct ScanQuery<'a> {
     counts_ranges: bool,
 }
 
-/// The answers of a filter about a scan. `None`: not asked.
+/// The answers of a filter about a scan. `None` means that the filter was not asked.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Answers {
     prefix: Option<Answer>,
@@ -48,7 +48,7 @@ impl<'a> ScanQuery<'a> {
     #[inline]
     pub(super) fn denies_prefix(&self, version: &Version, slot: &Slot) -> bool {
         // The filter holds the hashes of keys and of these prefixes side by side. `ask` finds both,
-        // and spares the comparison of the extractor's name with each query.
+        // and does not compare the extractor's name at each query.
         let ask = |(_, hash)| version.filters.ask(slot.filter, hash) == Answer::No;
         slot.has_prefixes && self.prefix.is_some_and(ask)
     }

@@ -34,7 +34,7 @@ const HEAD: u32 = 0;
 /// progress.
 const FULL_WORDS: u32 = 1 << 30;
 
-/// An array that grows without moving its elements. Each chunk is as large as all chunks before it.
+/// An array that grows without moving its elements.
 #[derive(Debug)]
 struct Chunks<T> {
     chunks: [OnceLock<Box<[T]>>; CHUNKS],

@@ -194,7 +194,7 @@ pub struct Stats {
     /// Total time of these waits in ns, including waits that have not ended.
     pub write_stall_nanos: u64,
     /// Number of times that a writer was slowed down because flushes or compactions fall behind. Each
-    /// is a wait of at most 32 ms.
+    /// time, the writer waits for at most 32 ms.
     pub write_delays: u64,
     /// Total time of these waits in ns.
     pub write_delay_nanos: u64,

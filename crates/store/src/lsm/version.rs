@@ -132,7 +132,8 @@ impl StoredTable {
         self.file.obsolete.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether a compaction has replaced the SST.
+    /// Returns whether the file is obsolete: a compaction has replaced the SST, or the store has
+    /// given it up.
     pub(super) fn is_obsolete(&self) -> bool {
         self.file.obsolete.load(Ordering::Relaxed)
     }
@@ -411,8 +412,8 @@ impl Level {
         Self { number, slots, ends }
     }
 
-    /// Returns the places of the runs of SSTs that may hold keys of a range: each SST of level 0 by
-    /// itself, and the neighbours of a deeper level together.
+    /// Visits the runs of SSTs that may hold keys of a range, with the place of the first SST of each
+    /// run: each SST of level 0 by itself, and the neighbours of a deeper level together.
     #[inline]
     pub(super) fn runs_within(&self, range: &RangeProbe<'_>, mut visit: impl FnMut(usize, &[Slot])) {
         if self.number == 0 {

@@ -2,7 +2,7 @@
 //!
 //! Writers form a queue, and the first writer leads. The leader takes all queued batches, writes
 //! them as one log record, syncs once and distributes the results. A new writer queues behind
-//! waiting ones. A writer without competition pays two uncontended locks.
+//! waiting ones. Without competition, the queue costs a writer two uncontended lock operations.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
