@@ -21,7 +21,8 @@ const MIN_ENTRY_LEN_BYTES: usize = 48;
 /// The longest common prefix that the index uses. A longer one counts as part of the keys.
 const MAX_COMMON_LEN_BYTES: usize = 40;
 const HEAD_LEN_BYTES: usize = 3;
-/// The order prefixes are counted one by one in ranges of this length, and halved in longer ones.
+/// A search counts the order prefixes one by one in a range of at most this length. It halves longer
+/// ranges first.
 const COUNTED: usize = 64;
 /// The lines that [`CachedBlock::clone`] loads: the whole index of a block of 4 KiB with entries of
 /// 100 bytes.
@@ -216,7 +217,7 @@ impl<'a> Index<'a> {
         for (_, &at) in prefixes.iter().zip(offsets).take_while(|(other, _)| u64_from(other) == prefix) {
             let Entry { shared, suffix, value, .. } = block.entry_at(usize::from(u16::from_le_bytes(at)))?;
             // The entry's key and `key` have the same common prefix and the same order prefix. If
-            // they also have the same length, they agree in all bytes that those cover.
+            // they also have the same length, they agree in all bytes of these two prefixes.
             if shared > self.common.len() + 8 {
                 return Ok(None);
             }
@@ -232,7 +233,8 @@ impl<'a> Index<'a> {
 fn build_index(content: &[u8], offset: u64, bytes: &mut Vec<u8>) -> Option<()> {
     u16::try_from(content.len()).ok()?;
     let block = Block::parse(content, offset).ok()?;
-    // Then a search by the index and a search by the restart points find the same.
+    // With sound restart points, a search by the index and a search by the restart points find the
+    // same entry.
     block.check_restarts().ok()?;
     let mut entry = EntryCursor::default();
     entry.last(&block).ok()?;

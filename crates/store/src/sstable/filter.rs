@@ -57,8 +57,8 @@ pub(super) fn open(
 }
 
 /// Returns the reason why the range filter of an SST with these properties cannot be used. Returns
-/// `None` if the range filter can be used, or if the SST has no range filter. The other filter is
-/// sound.
+/// `None` if the range filter can be used, or if the SST has no range filter. The filter of the keys
+/// stays usable in either case.
 pub(super) fn range_damage(
     filter: &FilterBlock<SharedBytes>,
     properties: &Properties,

@@ -14,7 +14,8 @@ use crate::codec::{Cursor, put_u32, put_u64, u32_at};
 use crate::error::{Error, Field, Result};
 use crate::zeros::zeros;
 
-/// The identity of an SST file. The checksum of each of its blocks and its filter include it.
+/// The identity of an SST file. The checksum of each data block covers it, and the footer and the
+/// filter block store it.
 pub type TableId = [u8; 16];
 
 /// The last eight bytes of an SST file. The first byte is not ASCII and the last one is a newline,

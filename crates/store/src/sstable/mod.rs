@@ -1,5 +1,5 @@
-//! SST files: keys in ascending order with their values, an index, and a filter block that spares
-//! absent keys the disk read. docs/STORE_FORMAT.md defines the format.
+//! SST files: keys in ascending order with their values, an index, and a filter block that saves most
+//! disk reads for absent keys. docs/STORE_FORMAT.md defines the format.
 //!
 //! A file holds each key at most once; a tombstone marks a deleted key. [`TableWriter`] writes a
 //! file front to back and gives it its final name when it is complete. After that the file never

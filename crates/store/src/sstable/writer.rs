@@ -33,8 +33,8 @@ pub struct TableOptions {
     pub compression: Compression,
     /// The filter to build, if any.
     pub filter: Option<FilterSpec>,
-    /// The range filter to build beside the filter, or instead of it if there is none, such as
-    /// `grafite:fpr=0.01`. It is not needed if [`TableOptions::filter`] is a range filter.
+    /// The range filter to build beside the filter, or alone if there is no filter, such as
+    /// `grafite:fpr=0.01`. It is ignored if [`TableOptions::filter`] is a range filter.
     pub range_filter: Option<FilterSpec>,
     /// Takes the prefixes that the filter holds beside the keys. `None`: the filter holds only
     /// keys. A range filter without another filter holds no prefixes.
