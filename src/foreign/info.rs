@@ -35,7 +35,8 @@ pub struct ForeignFilterInfo {
     /// filters that give every key the same answer.
     pub fill: Option<f64>,
     /// The estimated number of distinct keys: from the set bits, or for a ribbon filter from its
-    /// size. It is infinite if all bits are set, and `None` for an always-maybe filter.
+    /// size. A filter block of this crate stores the number. It is infinite if all bits are set, and
+    /// `None` for an always-maybe filter of an engine.
     pub estimated_keys: Option<f64>,
     /// The false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes are not
     /// random for keys that differ in few places.

@@ -63,9 +63,9 @@ impl StoredBlock<'_> {
     /// byte 0).
     ///
     /// # Errors
-    /// Returns `Unsupported` if the block is compressed; the engines never compress filters, nor
-    /// RocksDB's partition indexes, metaindex and properties. Returns `Corrupt` if the offset
-    /// exceeds the address space.
+    /// Returns `Unsupported` if the block is compressed: the engines never compress filters, and
+    /// RocksDB never compresses partition indexes, the metaindex or properties. Returns `Corrupt` if
+    /// the offset exceeds the address space.
     pub(crate) fn plain_range(&self) -> Result<Range<usize>> {
         if self.compression != 0 {
             return Err(Error::Unsupported { field: Field::Compression, found: u64::from(self.compression) });

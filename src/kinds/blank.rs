@@ -121,8 +121,8 @@ impl Suspects {
     }
 }
 
-/// A set of hashes without most of the other hashes: one bit for the low bits of each hash. Only
-/// the speed depends on how well these bits are spread.
+/// A set that has the given hashes and few others: the low bits of a hash select its bit. Only the
+/// speed depends on how well the low bits are spread.
 struct Table {
     words: Vec<u64>,
     /// One less than the number of words, which is a power of two.

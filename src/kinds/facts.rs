@@ -7,7 +7,7 @@ use super::shape::{Effort, Rounding};
 use crate::bits::NoMemory;
 use crate::hash::KeyHash;
 
-/// Generates a function that dispatches to each item of [`Kind`].
+/// Generates a function for each item of [`Kind`]. It returns or calls the item of the kind.
 macro_rules! facts {
     ($($(#[$doc:meta])* $tag:literal $kind:ident $name:literal $module:ident::$type:ident, $description:literal;)+) => {
         impl FilterKind {

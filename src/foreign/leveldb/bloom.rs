@@ -141,7 +141,7 @@ impl LevelDbBloomBuilder {
     /// Returns the filter's bytes, and resets the builder to no keys and the same bits per key.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
-        #[expect(clippy::cast_possible_truncation, reason = "at most 30")]
+        #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and clamp limits the result")]
         #[expect(clippy::cast_sign_loss, reason = "the product of two positive numbers")]
         let probes = ((f64::from(self.bits_per_key) * PROBES_PER_BIT) as u8).clamp(1, MAX_PROBES);
         let bits = self.hashes.len().saturating_mul(self.bits_per_key as usize).max(MIN_BITS);

@@ -191,8 +191,8 @@ impl<'a> ParquetBloom<'a> {
 /// Builds a split-block Bloom filter, bit for bit as the crate `parquet` and Arrow do.
 #[derive(Debug, Clone)]
 pub struct ParquetBloomBuilder {
-    /// Whole blocks. Bytes, because the allocator then gives zero pages that take no memory before
-    /// they are used. A vector of blocks would be filled with zeros.
+    /// Whole blocks, as bytes: the allocator then gives zero pages, which take no memory before they
+    /// are used. A vector of blocks would be filled with zeros.
     bits: Vec<u8>,
 }
 

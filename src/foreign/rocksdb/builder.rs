@@ -139,8 +139,8 @@ fn clamped(bits_per_key: f64) -> Option<f64> {
     }
 }
 
-/// Returns the bits per key in thousandths, rounded. RocksDB uses the same constant, with its last
-/// digit.
+/// Returns the bits per key in thousandths, rounded as in RocksDB, which adds 0.500001 instead of
+/// 0.5.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1,000 to 100,000")]
 fn millibits(bits_per_key: f64) -> u32 {
     (bits_per_key * 1000.0 + 0.500_001) as u32

@@ -347,7 +347,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         handles.sort_by_key(|handle| handle.offset);
         let mut end = 0;
         for &handle in &handles {
-            // Overlapping blocks would make this read the same bytes any number of times.
+            // With overlapping blocks, this loop could read the same bytes any number of times.
             if handle.offset < end {
                 return Err(Error::Corrupt { field: Field::Handle, offset: handle.offset });
             }

@@ -18,9 +18,9 @@ use crate::hash::KeyHash;
 use crate::kinds::shape::zeros;
 use crate::simd;
 
-/// The number of seeds to try in total. With random hashes the second seed is hardly ever needed.
-/// Hashes that crowd in a few segments fail with any seed and any size, so the builder gives up
-/// early.
+/// The number of seeds to try in total. For random hashes, one or two seeds are usually enough: see
+/// [`slots_per_1024_keys`]. Hashes that crowd in a few segments fail with any seed and any size, so
+/// the builder gives up early.
 const MAX_SEEDS: u8 = 32;
 /// The number of seeds to try before the number of slots grows.
 const SEEDS_PER_SIZE: u8 = 2;

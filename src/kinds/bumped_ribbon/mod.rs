@@ -1,5 +1,5 @@
-//! The bumped ribbon filter. It takes about 1 % more space than the FPR lower bound, and a query
-//! reads two adjacent cache lines.
+//! The bumped ribbon filter. It takes about 1 % more space than the FPR lower bound. With eight
+//! columns, a query usually reads one byte of bump bits and two adjacent cache lines.
 //!
 //! ```text
 //! hash ──reduce, clamp──▶ start s          sorted hashes give sorted starts, so a build reads its keys in order
