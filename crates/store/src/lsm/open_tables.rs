@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_come_in_order_on_any_number_of_threads() {
+    fn ssts_come_in_order_on_any_number_of_threads() {
         for len_bytes in [1, MIN_BYTES] {
             let metas = metas(len_bytes);
             let metas: Vec<&TableMeta> = metas.iter().collect();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_the_first_table_is_returned() {
+    fn the_error_of_the_first_sst_is_returned() {
         for len_bytes in [1, MIN_BYTES] {
             let metas = metas(len_bytes);
             let metas: Vec<&TableMeta> = metas.iter().collect();

@@ -162,7 +162,7 @@ fn a_load_of_20_million_keys_writes_a_byte_at_most_6_5_times() {
 }
 
 #[test]
-fn level_0_waits_for_more_tables_unless_the_store_is_idle() {
+fn level_0_waits_for_more_ssts_unless_the_store_is_idle() {
     let mut load = Load::new(default_limits(), 10 * MB, 64 * MB);
     load.run(60, 30);
     load.settle();

@@ -187,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_a_store_with_many_levels_are_never_in_doubt() {
+    fn ssts_of_a_store_with_many_levels_are_never_in_doubt() {
         // Level 1 keeps old SSTs, so an SST merged there also begins with old writes.
         let tables = [(3, 3, 1, 100), (5, 2, 1, 200), (9, 1, 1, 300), (8, 0, 301, 310), (12, 0, 311, 320)];
         assert_eq!(ordered(&tables), (vec![12, 8, 9, 5, 3], 0));
     }
 
     #[test]
-    fn tables_that_may_have_been_merged_away_are_in_doubt() {
+    fn ssts_that_may_have_been_merged_away_are_in_doubt() {
         // On level 0.
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 20)]), (vec![7, 4, 3], 1));
         assert_eq!(ordered(&[(3, 0, 1, 10), (4, 0, 11, 20), (7, 1, 1, 10)]), (vec![4, 7, 3], 1));

@@ -126,7 +126,7 @@ mod tests {
     use filterblock::{Field, FilterBuilder, HashSeed};
 
     #[test]
-    fn a_filter_that_would_deny_its_tables_keys_is_refused() {
+    fn a_filter_that_would_deny_keys_of_its_sst_is_refused() {
         let ours = *b"0123456789abcdef";
         let block = |keys: u32, table_id, has_keys: bool| {
             let builder = FilterBuilder::new("bloom:10".parse().unwrap(), KeyHasher::xxh3(HashSeed(3)));
