@@ -1,8 +1,9 @@
 //! The write path: append to the log, insert into the memtable, make visible.
 //!
-//! Writers form a queue, and the first writer leads. The leader takes all queued batches, writes
-//! them as one log record, syncs once and distributes the results. A new writer queues behind
-//! waiting ones. Without competition, the queue costs a writer two uncontended lock operations.
+//! Writers form a queue, and the first writer leads. The leader takes the oldest queued batches, up
+//! to 1 MiB, writes them as one log record, syncs at most once and distributes the results. A new
+//! writer queues behind waiting ones. Without competition, the queue costs a writer two uncontended
+//! lock operations.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
