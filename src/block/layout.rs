@@ -213,12 +213,13 @@ impl Trailer {
             == (index.table_id, index.hash, index.added, &index.extractor)
     }
 
-    /// Returns the length of the extension in bytes, without the record of layers.
-    pub(super) fn extension_len_bytes(&self) -> usize {
+    /// Returns the length of the extension in bytes if the block had these `ranges`, without the
+    /// record of layers.
+    pub(super) fn extension_len_bytes(&self, ranges: Option<RangesRecord>) -> usize {
         let records = [
             self.hash.fingerprint.map(|_| FINGERPRINT_LEN_BYTES),
             self.extractor.as_ref().map(String::len),
-            self.ranges.map(|_| RANGES_LEN_BYTES),
+            ranges.map(|_| RANGES_LEN_BYTES),
         ];
         records.iter().flatten().map(|len| RECORD_HEAD_LEN_BYTES + len).sum()
     }

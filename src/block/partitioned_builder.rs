@@ -402,7 +402,7 @@ fn shown(key: &[u8]) -> String {
 
 /// Returns the largest number of keys whose planned block fits into `max_len_bytes`, at least one.
 fn most_keys(builder: &FilterBuilder, max_len_bytes: u64) -> usize {
-    let extension = builder.trailer(0, 0, Content::PartitionIndex).extension_len_bytes() as u64;
+    let extension = builder.trailer(0, 0, Content::PartitionIndex).extension_len_bytes(None) as u64;
     let fits = |num_keys: u64| {
         let plan = Plan::new(builder.spec(), num_keys).ok();
         let len = plan.and_then(|plan| layout::block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes()));

@@ -82,7 +82,8 @@ impl<E> FilterSet<E> {
     /// columns. If the set counts no queries, all filters count as asked equally often.
     ///
     /// A filter on the heap is replaced by a copy with at least one column
-    /// ([`FilterBlock::shrunk_to`]). `if_mapped` says what happens to mapped filters.
+    /// ([`FilterBlock::shrunk_to`]). A copy has no range filter, which costs no false positive of a
+    /// key, so range filters go first. `if_mapped` says what happens to mapped filters.
     ///
     /// Bytes are freed when the host drops its own references, so it should keep the filters that
     /// [`FilterSet::filter`] returns after this call. A shrunk filter does not grow: to get its
@@ -123,11 +124,11 @@ impl<E> FilterSet<E> {
         let mut plan = vec![None; self.len()];
         let mut steps = BinaryHeap::new();
         for (index, block) in self.blocks().filter(|&(index, _)| !failed.get(index).copied().unwrap_or(true)) {
-            let Some(columns) = block.droppable_columns() else { continue };
             let how = match if_mapped {
                 IfMapped::InPlace if block.data.is_mapped() => Drop::InPlace,
                 IfMapped::InPlace | IfMapped::Copy => Drop::ByCopy,
             };
+            let Some(columns) = block.columns_to_drop_from(how) else { continue };
             let (rate, len) = (block.expected_false_positive_rate(), block.metadata().block_len_bytes);
             // Filters that were not asked yet count as asked once per sample.
             let queries = self.queries.of(index).saturating_add(COUNTED_ONE_IN.into()) as f64;
@@ -186,10 +187,10 @@ impl Step {
     /// Returns the next step, behind its order: the false positives that it causes for each byte.
     fn next<D: AsRef<[u8]>>(self, block: &FilterBlock<D>) -> Option<Reverse<(u64, usize, Next)>> {
         let columns = self.how.next_below(self.columns)?;
-        let len = block.len_with(columns)?;
+        let len = block.len_with(columns, self.how)?;
         let saved = self.len.saturating_sub(len);
-        let rate = 0.5f64.powi(columns.cast_signed());
-        let cost = self.queries * (rate - self.rate).max(0.0) / saved.max(1) as f64;
+        let rate = 0.5f64.powi(columns.cast_signed()).max(self.rate);
+        let cost = self.queries * (rate - self.rate) / saved.max(1) as f64;
         // The bits of numbers that are not negative have the order of the numbers. The index makes
         // the order the same in each run.
         Some(Reverse((cost.to_bits(), self.index, Next { step: Self { columns, rate, len, ..self }, saved })))

@@ -13,6 +13,7 @@ use super::reader::FilterBlock;
 use super::shared_bytes::SharedBytes;
 use crate::bits::NoMemory;
 use crate::error::Result;
+use crate::kinds::Geometry;
 
 /// The result of [`FilterBlock::shrink_in_place`] or [`FilterBlock::shrunk_to`].
 ///
@@ -111,7 +112,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if self.keep_in_place(columns) { Shrunk::Smaller(()) } else { Shrunk::Smallest }
     }
 
-    /// Returns a copy with as many columns as fit in `max_len_bytes`, and at least one column.
+    /// Returns a copy with as many columns as fit in `max_len_bytes`, and at least one column. The
+    /// copy has no range filter ([`FilterBuilder::with_ranges`](super::FilterBuilder::with_ranges)),
+    /// so it answers "maybe" for every range.
     ///
     /// The copy is a whole block on the heap: payload, page checksums and trailer. Its checksum
     /// differs from the checksum of the original. Keep the original in the SST: dropped columns
@@ -146,37 +149,67 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if self.partitions().is_some() || self.trailer.place != 0 {
             return Shrunk::Partitioned;
         }
-        let Some(all) = self.filter.geometry.columns() else { return Shrunk::NoColumns };
-        let mut columns = all;
+        let Some(start) = self.columns_to_drop_from(how) else { return Shrunk::NoColumns };
+        let mut columns = start;
         while let Some(fewer) = how.next_below(columns) {
             columns = fewer;
-            if self.len_with(columns).is_some_and(|len| len <= max_len_bytes) {
+            if self.len_with(columns, how).is_some_and(|len| len <= max_len_bytes) {
                 break;
             }
         }
-        if columns == all { Shrunk::Smallest } else { Shrunk::Smaller(columns) }
+        if columns == start { Shrunk::Smallest } else { Shrunk::Smaller(columns) }
     }
 
-    /// Returns the number of columns, if the filter can drop columns.
-    pub(super) fn droppable_columns(&self) -> Option<u32> {
-        if self.partitions().is_some() || self.trailer.place != 0 { None } else { self.filter.geometry.columns() }
+    /// Returns the number of columns from which [`Drop::next_below`] leads to all smaller forms of the
+    /// block. It is one above the present number if a copy of all columns is smaller, because it has
+    /// no range filter. Returns `None` if the filter cannot drop columns.
+    pub(super) fn columns_to_drop_from(&self, how: Drop) -> Option<u32> {
+        if self.partitions().is_some() || self.trailer.place != 0 {
+            return None;
+        }
+        let columns = self.filter.geometry.columns()?;
+        let sheds_ranges = how == Drop::ByCopy && self.has_whole_payload() && self.filter.start > 0;
+        Some(columns + u32::from(sheds_ranges))
     }
 
-    /// Returns the length of the block with only the first `columns` columns. Returns `None` if the
-    /// block has at most `columns` columns.
-    pub(super) fn len_with(&self, columns: u32) -> Option<u64> {
-        let payload_len = self.filter.geometry.with_columns(columns)?.asked_len(self.filter.len);
-        self.len_with_payload(payload_len)
+    /// Returns whether the filter still has all columns that it was built with.
+    fn has_whole_payload(&self) -> bool {
+        self.filter.geometry.asked_len(self.filter.len) == self.filter.len
+    }
+
+    /// Returns the length of the block with only the first `columns` columns, or of its copy. Returns
+    /// `None` if the block has no such smaller form.
+    pub(super) fn len_with(&self, columns: u32, how: Drop) -> Option<u64> {
+        let asked_len = |geometry: &Geometry| geometry.asked_len(self.filter.len);
+        match how {
+            Drop::InPlace => self.len_with_payload(asked_len(&self.filter.geometry.with_columns(columns)?)),
+            Drop::ByCopy => {
+                let payload_len = asked_len(&self.geometry_of_copy(columns)?);
+                let extension_len = self.trailer.extension_len_bytes(None);
+                block_len_bytes(payload_len as u64, self.record_len())?.checked_add(extension_len as u64)
+            }
+        }
+    }
+
+    fn geometry_of_copy(&self, columns: u32) -> Option<Geometry> {
+        let geometry = &self.filter.geometry;
+        let is_all = geometry.columns() == Some(columns) && self.has_whole_payload();
+        if is_all { Some(geometry.clone()) } else { geometry.with_columns(columns) }
     }
 
     /// Returns the length of the block if its payload had `payload_len` bytes.
     pub(super) fn len_with_payload(&self, payload_len: usize) -> Option<u64> {
-        let record_len = match &self.trailer.content {
+        let extension_len = self.trailer.extension_len_bytes(self.trailer.ranges);
+        let len = block_len_bytes(payload_len as u64, self.record_len())?.checked_add(self.filter.start as u64)?;
+        len.checked_add(extension_len as u64)
+    }
+
+    /// Returns the length of the record of layers.
+    fn record_len(&self) -> usize {
+        match &self.trailer.content {
             Content::Filter { shape, .. } => shape.layers.len(),
             Content::PartitionIndex => 0,
-        };
-        let len = block_len_bytes(payload_len as u64, record_len)?.checked_add(self.filter.start as u64)?;
-        len.checked_add(self.trailer.extension_len_bytes() as u64)
+        }
     }
 
     /// Drops all columns after the first `columns`, which must be a multiple of eight. Returns
@@ -189,18 +222,22 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         })
     }
 
-    /// Returns a block with only the first `columns` columns, or `None` if this block has at most
-    /// `columns` columns.
+    /// Returns a block with only the first `columns` columns and without a range filter. Returns `None`
+    /// if this block has no such smaller form.
     pub(super) fn copy_of_columns(&self, columns: u32) -> Result<Option<FilterBlock<SharedBytes>>> {
         let Content::Filter { shape, .. } = &self.trailer.content else { return Ok(None) };
-        let Some(geometry) = self.filter.geometry.with_columns(columns) else { return Ok(None) };
-        let bytes = self.as_bytes();
-        let (shape, mut copy) = self.filter.geometry.copy_columns(shape, self.filter.payload(bytes), &geometry)?;
+        let Some(geometry) = self.geometry_of_copy(columns) else { return Ok(None) };
+        let (bytes, is_whole) = (self.as_bytes(), self.has_whole_payload());
+        let payload = self.filter.payload(bytes);
+        let (shape, mut copy) = if self.filter.geometry.columns() == Some(columns) {
+            (shape.clone(), copied(payload)?)
+        } else {
+            self.filter.geometry.copy_columns(shape, payload, &geometry)?
+        };
         // The copy gets checksums of its own. So the pages are verified after the copy, even if they
         // were verified at open: a memory map may have read a page again, and may have found it
         // damaged. Only a block that was verified and then shrunk in place is not verified again,
         // because the host may have dropped its checksums.
-        let is_whole = self.filter.geometry.asked_len(self.filter.len) == self.filter.len;
         if is_whole || self.filter.states.is_some() {
             // The columns of a group lie mixed, so the copy read whole groups.
             let groups = self.filter.geometry.with_columns(columns.next_multiple_of(8));
@@ -210,7 +247,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
         let payload_len_bytes = copy.len() as u64;
         let content = Content::Filter { shape, geometry };
-        // The copy has no range filter: it would not fit the limit, and the copy is for points.
+        // The range filter cannot shrink, so it goes first.
         let trailer = Trailer { content, payload_len_bytes, ranges: None, ..Trailer::clone(&self.trailer) };
         trailer.append_to(&mut copy).map_err(NoMemory::of("a shrunk filter"))?;
         let copy = SharedBytes::from(AlignedBytes::copy_of(&copy)?);
@@ -218,12 +255,19 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 }
 
+fn copied(payload: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(payload.len()).map_err(NoMemory::from).map_err(NoMemory::of("a shrunk filter"))?;
+    copy.extend_from_slice(payload);
+    Ok(copy)
+}
+
 impl FilterBlock<SharedBytes> {
     /// Returns a block with only the first `columns` columns, which shares the bytes of this block
     /// and does not read them. `columns` must be a multiple of eight. Returns `None` if there are
     /// at most `columns` columns, or if the block is verified on first touch.
     pub(super) fn shared_in_place(&self, columns: u32) -> Result<Option<Self>> {
-        if self.filter.states.is_some() || self.droppable_columns().is_none() {
+        if self.filter.states.is_some() || self.columns_to_drop_from(Drop::InPlace).is_none() {
             return Ok(None);
         }
         // This block has verified its pages.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use filterblock::layout::{TRAILER_LEN_BYTES, stated_len_bytes};
 use filterblock::{
-    Answer, DamageHandler, Error, Expected, Field, FilterKind, FilterSet, LockedBlock, SharedBytes, Shrunk,
-    TableFilter, VerifiedFilter, Verify,
+    Answer, DamageHandler, Error, Expected, Field, FilterBuilder, FilterKind, FilterSet, IfMapped, LockedBlock,
+    SharedBytes, Shrunk, TableFilter, VerifiedFilter, Verify,
 };
 
 use super::key_sets::mix;
@@ -161,6 +161,60 @@ fn a_shrunk_copy_has_no_range_filter() {
     assert!(whole.has_ranges() && keys.iter().all(|key| whole.may_contain(key)));
     assert!(!whole.may_contain_range(Included(&[0; 8]), Included(&[0, 0, 0, 0, 0, 0, 0, 9])));
     assert!(whole.metadata().block_len_bytes < bytes.len() as u64 - 20_000);
+}
+
+#[test]
+fn a_copy_keeps_as_many_columns_as_fit_without_the_ranges() {
+    let keys = keys(4_000);
+    let hasher = hasher();
+    for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:16:compact"] {
+        let bytes = both(spec, "grafite:L=1024:fpr=0.01", &keys);
+        let whole = open(bytes.as_slice(), Verify::AtOpen).unwrap();
+        let mut alone = FilterBuilder::new(spec.parse().unwrap(), &hasher).with_table_id(TABLE);
+        keys.iter().for_each(|key| alone.add(key));
+        let alone = alone.finish().unwrap();
+        let points = open(alone.as_slice(), Verify::AtOpen).unwrap();
+        let lens = [bytes.len() - 1, alone.len() + 1, alone.len(), alone.len() - 1, alone.len() / 2, 0];
+        for max_len in lens.map(|len| len as u64) {
+            let Shrunk::Smaller(copy) = whole.shrunk_to(max_len).unwrap() else { panic!("{spec} {max_len}") };
+            assert!(!copy.has_ranges() && keys.iter().all(|key| copy.may_contain(key)), "{spec} {max_len}");
+            // The copy is the one of the same filter without ranges.
+            let expected = match points.shrunk_to(max_len).unwrap() {
+                Shrunk::Smaller(copy) => copy.as_bytes().to_vec(),
+                _ => alone.clone(),
+            };
+            assert!(copy.as_bytes() == expected, "{spec} {max_len}");
+        }
+        // A filter that was shrunk in place has copies, too.
+        let mut in_place = open(bytes.as_slice(), Verify::AtOpen).unwrap();
+        if in_place.shrink_in_place(0).smaller().is_some() {
+            let Shrunk::Smaller(copy) = in_place.shrunk_to(alone.len() as u64).unwrap() else { panic!("{spec}") };
+            assert!(copy.as_bytes().len() <= alone.len() && keys.iter().all(|key| copy.may_contain(key)));
+        }
+    }
+}
+
+#[test]
+fn a_set_under_a_budget_drops_ranges_before_columns() {
+    let (keys, hasher) = (keys(4_000), hasher());
+    let bytes = both("bumped-ribbon:8", "grafite:L=1024:fpr=0.01", &keys);
+    let set_of = |budget: u64| {
+        let mut set = FilterSet::<Error>::new(&hasher);
+        let filter = || Arc::new(TableFilter::from(open(SharedBytes::from(bytes.clone()), Verify::AtOpen)));
+        let slots = [(); 4].map(|()| set.insert(filter()));
+        let shrunk = set.shrink_to(budget, IfMapped::Copy);
+        assert!(shrunk.len_bytes <= budget && shrunk.num_failed == 0, "{shrunk:?}");
+        let rate = |slot| set.filter(slot)?.ready().map(|filter| filter.expected_false_positive_rate());
+        (shrunk.len_bytes, slots.into_iter().filter_map(rate).fold(0.0, f64::max))
+    };
+    let (whole_len, rate) = set_of(4 * bytes.len() as u64);
+    // Three of the four filters keep their ranges.
+    let (len, same) = set_of(whole_len * 87 / 100);
+    assert!(same == rate && len > whole_len * 7 / 10, "{len} {same}");
+    let (len, same) = set_of(whole_len * 31 / 100);
+    assert!(same == rate && len > whole_len * 29 / 100, "{len} {same}");
+    let (_, more) = set_of(whole_len * 28 / 100);
+    assert!(more > rate && more < 3.0 * rate, "{more}");
 }
 
 #[test]

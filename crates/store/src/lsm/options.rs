@@ -189,7 +189,8 @@ pub struct Options {
     ///
     /// The SSTs keep all columns. Whole filters are mapped, as by [`FilterMemory::Mapped`], whose
     /// conditions then apply; filters that have lost columns are copies on the heap. While a version
-    /// replaces another, both may hold copies. `None` sets no limit.
+    /// replaces another, both may hold copies. A copy has no range filter, so range filters are the
+    /// first to leave the budget; scans go on asking them in the map. `None` sets no limit.
     pub filter_memory_budget: Option<u64>,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
     /// is counted and reported.

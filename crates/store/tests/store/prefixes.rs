@@ -118,7 +118,7 @@ fn a_scan_of_an_absent_prefix_reads_nothing() {
 }
 
 #[test]
-fn a_maybe_counts_as_wrong_only_if_the_scan_sees_all_keys_of_the_prefix() {
+fn a_wrong_maybe_counts_only_if_the_scan_sees_the_whole_prefix() {
     let table = ["ann/1", "ann/5", "ann0", "zed/1"].map(|key| (key, true));
     // A filter that never denies is wrong about every absent prefix.
     let options = Options { filter: Some(Arc::new(FilterSpec::FULL)), ..by(&Memory::new(), "delimiter:/") };
