@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use filterblock::variants::{Comparison, compare_blocks, merge_blocks};
 use filterblock::{
-    AlignedBytes, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, LockedBlock, Mapped, Secret, SharedBytes,
-    Verify, layout,
+    AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, KeyHasher, LockedBlock,
+    Mapped, Secret, SharedBytes, Verify, layout,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt};
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{of_block, of_io, of_variant};
 use crate::key::{self, Accepts};
@@ -82,6 +82,13 @@ impl Filter {
         Self::of_bytes(bytes, None, &Known { secret: None, table_id: None, checksum: None })
     }
 
+    /// Returns which keys the filter was built of.
+    fn accepts(&self) -> Accepts {
+        let metadata = self.block.metadata();
+        let has_ranges = metadata.kind == FilterKind::Grafite || metadata.ranges_len_bytes > 0;
+        if has_ranges { Accepts::InOrder } else { Accepts::All }
+    }
+
     fn locked(&self) -> PyResult<LockedBlock<SharedBytes>> {
         LockedBlock::open(self.bytes.clone(), Verify::OnFirstTouch).map_err(of_block)
     }
@@ -94,7 +101,7 @@ impl Filter {
     ///
     /// The same keys, spec, seed and secret give the same bytes. With a secret of 16 or 32 random bytes,
     /// only someone who knows the secret can find keys that collide. `ranges` adds a range filter, such
-    /// as "grafite:fpr=0.01", for `may_contain_range`.
+    /// as "grafite:fpr=0.01", for `may_contain_range`. Keys of a range filter are bytes or str, not int.
     #[staticmethod]
     #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -114,14 +121,16 @@ impl Filter {
             None => KeyHasher::xxh3(HashSeed(seed)),
         };
         let threads = NonZeroUsize::new(threads).ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
-        let mut builder = FilterBuilder::new(spec.parse().map_err(of_block)?, &hasher).with_threads(threads);
+        let spec: FilterSpec = spec.parse().map_err(of_block)?;
+        let mut builder = FilterBuilder::new(spec, &hasher).with_threads(threads);
         if let Some(table_id) = table_id {
             builder = builder.with_table_id(table_id);
         }
         if let Some(ranges) = ranges {
             builder = builder.with_ranges(ranges.parse().map_err(of_block)?).map_err(of_block)?;
         }
-        let keys = Keys::of(keys, width, Accepts::All)?;
+        let is_in_order = ranges.is_some() || spec.kind() == FilterKind::Grafite;
+        let keys = Keys::of(keys, width, if is_in_order { Accepts::InOrder } else { Accepts::All })?;
         builder.reserve(keys.len().unwrap_or(0));
         keys.for_each(py, |key| builder.add(key))?;
         let bytes: SharedBytes = py.detach(|| AlignedBytes::copy_of(&builder.finish()?)).map_err(of_block)?.into();
@@ -197,7 +206,7 @@ impl Filter {
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        key::with(key, Accepts::All, |key| self.block.may_contain(key))
+        key::with(key, self.accepts(), |key| self.block.may_contain(key))
     }
 
     /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
@@ -212,7 +221,7 @@ impl Filter {
         keys: &Bound<'py, PyAny>,
         width: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let keys = Keys::of(keys, width, Accepts::All)?;
+        let keys = Keys::of(keys, width, self.accepts())?;
         match self.block.view() {
             Some(_) => keys::ask(py, &keys, self.block.hasher(), |hashes, answers| {
                 self.block.may_contain_batch(hashes, answers);
@@ -229,11 +238,7 @@ impl Filter {
     #[pyo3(signature = (low=None, high=None))]
     fn may_contain_range(&self, low: Option<&Bound<'_, PyAny>>, high: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let bound = |bound: Option<&Bound<'_, PyAny>>| match bound {
-            Some(number) if number.is_instance_of::<PyInt>() => Err(PyTypeError::new_err(
-                "a bound is bytes or str, not int: add and ask with bytes in the order of the numbers, for example \
-                 key.to_bytes(8, 'big')",
-            )),
-            Some(key) => key::with(key, Accepts::BytesOnly, <[u8]>::to_vec).map(Some),
+            Some(key) => key::with(key, Accepts::InOrder, <[u8]>::to_vec).map(Some),
             None => Ok(None),
         };
         let (low, high) = (bound(low)?, bound(high)?);

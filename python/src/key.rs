@@ -18,6 +18,24 @@ pub enum Accepts {
     /// Texts and bytes. A file of another engine does not say how the engine's user stores integers.
     /// So an integer would be looked up under bytes that the file may not use.
     BytesOnly,
+    /// Texts and bytes. A range filter compares keys as bytes, and the bytes of integers have another
+    /// order. So a range would be denied although it holds integers that were added.
+    InOrder,
+}
+
+impl Accepts {
+    /// Returns what to do with integers instead.
+    pub fn instead_of_integers(self) -> &'static str {
+        match self {
+            Self::All | Self::BytesOnly => {
+                "the file does not say how its writer stores integers: give the bytes that it stores"
+            }
+            Self::InOrder => {
+                "a range filter compares keys as bytes: give bytes in the order of the numbers, for example \
+                 key.to_bytes(8, 'big')"
+            }
+        }
+    }
 }
 
 /// Calls `with` with the bytes of a key.
@@ -98,7 +116,8 @@ fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
             "an array holds many keys: use contains_many or update"
         }
         _ if kind.starts_with("pyarrow.") => "use key.as_py()",
-        "int" | "bool" => "the file does not say how its writer stores integers: give the bytes that it stores",
+        "int" | "bool" => accepts.instead_of_integers(),
+        _ if kind.starts_with("numpy.") && accepts == Accepts::InOrder => accepts.instead_of_integers(),
         _ => "turn it into bytes yourself, the same way in every process",
     };
     let accepted = if accepts == Accepts::All { "str, bytes or int" } else { "str or bytes" };

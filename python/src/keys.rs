@@ -37,10 +37,8 @@ impl<'py> Keys<'py> {
             Self::Arrow(keys) => keys.is_of_integers(),
             Self::Objects(..) => false,
         };
-        if accepts == Accepts::BytesOnly && is_of_integers {
-            return Err(PyTypeError::new_err(
-                "the file does not say how its writer stores integers: give the bytes that it stores",
-            ));
+        if accepts != Accepts::All && is_of_integers {
+            return Err(PyTypeError::new_err(accepts.instead_of_integers()));
         }
         Ok(found)
     }

@@ -10,6 +10,7 @@ import sys
 
 import filterblock
 import numpy as np
+import pyarrow as pa
 import pytest
 from filterblock import DamagedError, Filter, SecretError, UnexpectedError, UnsupportedError
 
@@ -288,6 +289,23 @@ def test_ranges_are_asked_by_bytes_in_order():
         with pytest.raises(TypeError, match="in the order of the numbers"):
             filter.may_contain_range(low=5)
     assert Filter.build(keys).may_contain_range("x", "y")  # without a range filter
+
+
+def test_range_filters_refuse_keys_whose_bytes_have_another_order():
+    many = ([1, 2, 3], range(3), np.arange(3), np.array([True]), pa.array([1, 2]), [np.int64(1)], [True])
+    for arguments in ({"spec": "grafite:fpr=0.01"}, {"ranges": "grafite:fpr=0.01"}):
+        for keys in many:
+            with pytest.raises(TypeError, match="in the order of the numbers"):
+                Filter.build(keys, **arguments)
+        ordered = [number.to_bytes(8, "big") for number in (1, 2, 3)]
+        filter = Filter.build(ordered, **arguments)
+        assert filter.may_contain_range(ordered[0], ordered[2]) and all(key in filter for key in ordered)
+        for asked in (filter, pickle.loads(pickle.dumps(filter)), Filter.from_bytes(filter.to_bytes())):
+            with pytest.raises(TypeError, match="in the order of the numbers"):
+                assert 1 not in asked
+            for keys in many:
+                with pytest.raises(TypeError, match="in the order of the numbers"):
+                    asked.contains_many(keys)
 
 
 def test_plans_tell_what_a_build_gives():
