@@ -450,6 +450,30 @@ fn a_range_filter_for_another_length_is_replaced() {
 }
 
 #[test]
+fn a_memory_budget_spares_the_columns_beside_range_filters() {
+    let filled = |budget: Option<u64>| {
+        let options = with(&Memory::new(), "bumped-ribbon:8", "grafite:L=1024:fpr=0.01", "none");
+        ids(Options { filter_memory_budget: budget, ..options }, 4, 4_000)
+    };
+    let whole = filled(None).0.stats().total.filter_memory_bytes;
+    for percent in [87, 31] {
+        let budget = whole * percent / 100;
+        let (db, model) = filled(Some(budget));
+        for key in model.keys() {
+            assert!(db.get(key).unwrap().is_some());
+            let beside = [key.as_slice(), b"!"].concat();
+            assert!(db.get(&beside).unwrap().is_none());
+            assert_eq!(db.scan(key.as_slice()..=key.as_slice()).count(), 1);
+        }
+        let total = db.stats().total;
+        assert!(total.filter_memory_bytes <= budget && total.filter_memory_bytes > budget * 3 / 4, "{total:?}");
+        let rate = total.points.false_positive_rate().unwrap();
+        assert!(rate < 0.006, "{percent} %: {rate}");
+        assert!(total.ranges.unfiltered == 0 && total.ranges.true_negatives > 40_000, "{total:?}");
+    }
+}
+
+#[test]
 fn counts_of_scans_stay_when_a_level_becomes_empty() {
     let db = Db::open(DIR, with(&Memory::new(), "none", "grafite:fpr=0.01", "none")).unwrap();
     (0..100).for_each(|i| db.put(&integer(i << 40), b"v").unwrap());
