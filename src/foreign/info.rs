@@ -17,8 +17,9 @@ pub struct ForeignFilterInfo {
     /// The length of the filter in bytes, without its trailer or header. It is 0 if every key has
     /// the same answer.
     pub payload_len_bytes: u64,
-    /// The number of bits that a query tests. It is `None` for ribbon filters, and for filters that
-    /// give every key the same answer.
+    /// The number of bits that a query tests. It is the length of a fingerprint for binary fuse filters,
+    /// and 0 for range filters. It is `None` for ribbon filters, and for filters that give every key the
+    /// same answer.
     pub probes: Option<u32>,
     /// The number of lines or blocks. In a blocked Bloom filter, all bits of a key lie in one
     /// block. In a ribbon filter, a block has 128 slots. It is `None` if the bits of a key lie

@@ -305,8 +305,8 @@ fn begins_with_engine_record(file: &dyn ReadAt) -> Result<bool> {
 enum Content {
     /// All zeros, or empty.
     Zeros,
-    /// UTF-8 text without control characters other than white space. Logs, manifests and SSTs of a
-    /// store contain other control characters.
+    /// Text without control characters other than white space, whose first 32 KiB are UTF-8. Logs,
+    /// manifests and SSTs of a store contain other control characters.
     Text,
     Binary,
 }
@@ -321,7 +321,7 @@ fn content(file: &dyn ReadAt) -> Result<Content> {
         file.read_exact_at(&mut chunk, offset)?;
         is_zero &= chunk.iter().all(|&byte| byte == 0);
         is_text &= chunk.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
-        // A character may span two chunks.
+        // A character may span two chunks, so a later chunk may begin within one.
         is_text &= std::str::from_utf8(&chunk).map_or_else(|error| error.error_len().is_none(), |_| true) || offset > 0;
         offset += chunk.len() as u64;
     }
