@@ -193,12 +193,12 @@ impl World {
                 let whole_keys_too = choice < 200;
                 let is_there = builder.is_some();
                 let is_refused = self.model.has_ranges && !whole_keys_too;
-                let is_again = self.model.has_prefixes && filterblock_builder_len(builder.as_deref()) > 0;
+                let is_late = filterblock_builder_len(builder.as_deref()) > 0;
                 // SAFETY: the pointers are NULL or valid.
                 let set = |error| unsafe { filterblock_builder_set_prefixes(builder, name, whole_keys_too, error) };
                 let (code, _) = with_error(input, set);
-                assert_eq!(code == Code::Ok, is_there && name == EXTRACTOR.as_ptr() && !is_again && !is_refused);
-                self.model.must_fail |= is_again && code == Code::Invalid;
+                assert_eq!(code == Code::Ok, is_there && name == EXTRACTOR.as_ptr() && !is_late && !is_refused);
+                self.model.must_fail |= is_late && code == Code::Invalid;
                 if code == Code::Ok {
                     self.model.has_prefixes = true;
                     self.model.is_of_prefixes_only = !whole_keys_too;
