@@ -8,13 +8,16 @@ use std::ops::Bound;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::block::layout::MAX_EXTRACTOR_LEN_BYTES;
 use crate::error::{Error, Result};
 
 const FIXED: &str = "fixed:";
 const CAPPED: &str = "capped:";
 const DELIMITER: &str = "delimiter:";
 const ROW_COLUMN: &str = "row-column:";
+
+/// The longest name of a prefix extractor that a writer accepts. A reader accepts every name that
+/// fits the extension.
+pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
 
 /// The longest prefix that `fixed` and `capped` take.
 const MAX_LEN_BYTES: usize = 65_535;

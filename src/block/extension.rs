@@ -2,6 +2,7 @@
 
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
+use crate::extractor::MAX_EXTRACTOR_LEN_BYTES;
 use crate::hash_kind::{FINGERPRINT_LEN_BYTES, Fingerprint};
 use crate::kinds::MAX_LAYERS_LEN_BYTES;
 
@@ -15,9 +16,6 @@ pub(super) const RANGES_LEN_BYTES: usize = 12;
 pub(super) const ALIGN_BYTES: usize = 64;
 pub(super) const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 pub(super) const RECORD_HEAD_LEN_BYTES: usize = 2;
-/// The longest name of a prefix extractor that a writer accepts. A reader accepts every name that
-/// fits the extension.
-pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
 /// The extension has room for the largest record of each tag.
 const _: () = assert!(
     4 * RECORD_HEAD_LEN_BYTES

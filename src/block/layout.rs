@@ -1,7 +1,6 @@
 //! Positions and meanings of the bytes behind a filter's payload: page checksums, extension,
 //! trailer.
 
-pub use super::extension::MAX_EXTRACTOR_LEN_BYTES;
 use super::extension::{
     EXTENSION_EXTRACTOR, EXTENSION_FINGERPRINT, EXTENSION_LAYERS, EXTENSION_RANGES, Extension, MAX_EXTENSION_LEN_BYTES,
     RANGES_LEN_BYTES, RECORD_HEAD_LEN_BYTES, RangesRecord, put_record,
@@ -10,6 +9,7 @@ use crate::bits::NoMemory;
 use crate::checksum::Crc32;
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
+pub use crate::extractor::MAX_EXTRACTOR_LEN_BYTES;
 use crate::hash::{HashIdentity, HashSeed};
 use crate::hash_kind::{FINGERPRINT_LEN_BYTES, HashKind};
 use crate::kinds::{FilterKind, Geometry, InlineGeometry, Shape};

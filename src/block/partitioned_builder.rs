@@ -5,9 +5,11 @@ use std::num::NonZeroUsize;
 
 use super::extension::ALIGN_BYTES;
 use super::layout::{self, Content, Trailer, checksum_of};
-use super::writer::{FilterBuilder, SelfCheck};
+use super::self_check::SelfCheck;
+use super::writer::FilterBuilder;
 use crate::codec;
 use crate::error::{Error, Result};
+use crate::extractor::PrefixExtractor;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::planning::Plan;
 use crate::spec::{self, FilterSpec};
@@ -22,7 +24,7 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 /// partition on demand ([`PartitionIndex`](super::PartitionIndex)).
 ///
 /// Keys must come in ascending order. A partition closes before the first key that would exceed its
-/// size. Settings that change the bytes (`with_table_id`, `with_prefixes`,
+/// size. Settings that change the bytes (`with_table_id`, `with_extractor`, `with_prefixes`,
 /// `with_partition_len_bytes`) must come before the first key.
 ///
 /// Some methods of [`FilterBuilder`] have no counterpart here:
@@ -35,20 +37,19 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 ///   with a range filter as its specification, such as `grafite:fpr=0.01`.
 ///
 /// ```
-/// use filterblock::{Expected, FilterBlock, HashSeed, KeyHasher, PartitionedBuilder, Verify};
+/// use filterblock::{Expected, FilterBlock, HashSeed, KeyHasher, PartitionedBuilder, PrefixExtractor, Verify};
 ///
 /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
 /// let builder = PartitionedBuilder::new("blocked-bloom:10".parse()?, &hasher, 1_000).with_table_id(table_id);
-/// let mut builder = builder.with_prefixes("first-4", true)?;
+/// let mut builder = builder.with_extractor(&PrefixExtractor::fixed(4)?, true)?;
 /// for key in [b"user0001", b"user0002", b"user0003"] {
 ///     builder.add(key)?;
-///     builder.add_prefix(&key[..4])?;
 /// }
 /// let bytes = builder.finish()?;
 ///
-/// let expected = Expected::of_table(table_id, &hasher).with_prefixes("first-4");
+/// let expected = Expected::of_table(table_id, &hasher).with_prefixes("fixed:4");
 /// let block = FilterBlock::open(bytes, &expected, Verify::AtOpen)?;
-/// assert!(block.may_contain(b"user0002") && block.may_contain_prefix("first-4", b"user"));
+/// assert!(block.may_contain(b"user0002") && block.may_contain_prefix("fixed:4", b"user"));
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Debug)]
@@ -126,23 +127,36 @@ impl PartitionedBuilder {
         self
     }
 
-    /// Declares that prefixes will be added, taken by the function named `extractor`.
+    /// Takes the prefixes of every key with `extractor`, and adds them to the filter.
+    /// `whole_keys_too` states whether the filter holds whole keys as well: see
+    /// [`FilterBuilder::with_extractor`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`with_prefixes`](Self::with_prefixes).
+    pub fn with_extractor(mut self, extractor: &PrefixExtractor, whole_keys_too: bool) -> Result<Self> {
+        self.check_no_keys(extractor.name())?;
+        self.current = self.current.with_extractor(extractor, whole_keys_too)?;
+        Ok(self)
+    }
+
+    /// Declares that the host will add prefixes, taken by its own function named `extractor`.
     /// `whole_keys_too` states whether the filter holds whole keys as well.
     /// [`add_prefix`](Self::add_prefix) adds a prefix of the last key.
+    ///
+    /// Add the prefixes of every key: see [`FilterBuilder::with_prefixes`].
     ///
     /// # Errors
     /// Returns the errors of [`FilterBuilder::with_prefixes`], and [`Error::Invalid`] after the
     /// first key.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
-        if self.has_keys {
-            return Err(Error::invalid(
-                "prefixes",
-                extractor,
-                "keys were added already; call with_prefixes before the first key",
-            ));
-        }
+        self.check_no_keys(extractor)?;
         self.current = self.current.with_prefixes(extractor, whole_keys_too)?;
         Ok(self)
+    }
+
+    fn check_no_keys(&self, extractor: &str) -> Result<()> {
+        let reason = "keys were added already; declare the extractor before the first key";
+        if self.has_keys { Err(Error::invalid("prefixes", extractor, reason)) } else { Ok(()) }
     }
 
     /// Limits the length of a partition in bytes, instead of its number of keys. Each partition
@@ -239,6 +253,8 @@ impl PartitionedBuilder {
             self.current.add(&self.last_key);
         }
         self.add_to_partition(hash)?;
+        self.current.add_prefixes_of(&self.last_key);
+        self.add_to_partition(None)?;
         self.has_lost_keys = false;
         Ok(())
     }
@@ -287,7 +303,7 @@ impl PartitionedBuilder {
 
     fn add_to_partition(&mut self, hash: Option<KeyHash>) -> Result<()> {
         if let Some(hash) = hash {
-            self.current.add_hash(hash);
+            self.current.put_hash(hash);
         }
         if self.current.is_short_of_memory() { Err(self.no_memory()) } else { Ok(()) }
     }

@@ -4,7 +4,8 @@ use std::ops::Bound;
 
 use super::extension::{ALIGN_BYTES, RangesRecord};
 use super::layout::{Added, Content, LOAD_LEN_BYTES, Trailer, checksum_of};
-use super::writer::{FilterBuilder, SelfCheck};
+use super::self_check::SelfCheck;
+use super::writer::FilterBuilder;
 use crate::error::{Error, Result};
 use crate::kinds::{FilterKind, Geometry, RangeHash, RangeKernel, RangeKeys, Shape, build_range};
 use crate::spec::{self, FilterSpec};

@@ -4,22 +4,14 @@ use std::num::NonZeroUsize;
 
 use super::extension::RangesRecord;
 use super::layout::{Added, Content, LOAD_LEN_BYTES, MAX_EXTRACTOR_LEN_BYTES, Trailer};
+use super::prefix_taker::PrefixTaker;
+use super::self_check::{self, SelfCheck};
 use crate::bits::{try_collect, try_push};
 use crate::error::{Error, Result};
+use crate::extractor::PrefixExtractor;
 use crate::hash::{KeyHash, KeyHasher, sort};
 use crate::kinds::{Effort, Filled, FilterView, Geometry, Kernel, RangeKeys, Rounding, Shape};
 use crate::spec::{self, FilterSpec};
-
-/// Whether the builder asks a new filter for each of its keys before it returns the filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum SelfCheck {
-    /// Checks the filter. If a fault of memory, processor or program makes the filter deny a key,
-    /// the build returns an error.
-    #[default]
-    On,
-    /// Does not check the filter.
-    Off,
-}
 
 /// Collects the hashes of keys and encodes a filter of these keys.
 ///
@@ -39,12 +31,17 @@ pub struct FilterBuilder {
     threads: NonZeroUsize,
     added: Added,
     extractor: Option<String>,
+    /// Whether the builder takes the prefixes of each key itself.
+    takes_prefixes: bool,
+    /// `None` also while the extractor runs, so it stays `None` if a function of the host panics.
+    taker: Option<Box<PrefixTaker>>,
     hashes: Vec<KeyHash>,
     /// The range filter beside the filter.
     ranges: Option<FilterSpec>,
     /// The keys of a range filter. Boxed, because most builders have none.
     keys: Option<Box<RangeKeys>>,
-    /// Whether a key was added to a range filter by its hash alone.
+    /// Whether a key was added by its hash alone, although a range filter or the extractor needs its
+    /// bytes.
     has_hash_alone: bool,
     /// Whether memory for a key was missing. A filter of the other keys would deny that key.
     is_short_of_memory: bool,
@@ -65,6 +62,8 @@ impl FilterBuilder {
             threads: NonZeroUsize::MIN,
             added: if is_for_ranges { Added::Ranges } else { Added::WholeKeys },
             extractor: None,
+            takes_prefixes: false,
+            taker: None,
             hashes: Vec::new(),
             ranges: None,
             keys: is_for_ranges.then(|| Box::new(RangeKeys::new())),
@@ -100,8 +99,43 @@ impl FilterBuilder {
         self
     }
 
-    /// Declares that prefixes will be added, taken by the function named `extractor`.
+    /// Takes the prefixes of every key with `extractor`, and adds them to the filter.
+    /// `whole_keys_too` states whether [`add`](Self::add) adds the key itself as well.
+    ///
+    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). For
+    /// a key that was added by its hash alone, [`finish`](Self::finish) returns an error.
+    ///
+    /// ```
+    /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, PrefixExtractor, Verify};
+    ///
+    /// let (table_id, hasher) = (*b"table 0000000012", KeyHasher::xxh3(HashSeed(42)));
+    /// let extractor: PrefixExtractor = "delimiter:/".parse()?;
+    /// let builder = FilterBuilder::new("bloom:10".parse()?, &hasher).with_table_id(table_id);
+    /// let mut builder = builder.with_extractor(&extractor, true)?;
+    /// for key in [b"user1/name", b"user2/name", b"user2/town"] {
+    ///     builder.add(key);
+    /// }
+    /// let expected = Expected::of_table(table_id, &hasher).with_prefixes(extractor.name());
+    /// let block = FilterBlock::open(builder.finish()?, &expected, Verify::AtOpen)?;
+    /// assert!(block.may_contain(b"user2/town") && block.may_contain_prefix("delimiter:/", b"user1/"));
+    /// # Ok::<(), filterblock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`with_prefixes`](Self::with_prefixes).
+    pub fn with_extractor(self, extractor: &PrefixExtractor, whole_keys_too: bool) -> Result<Self> {
+        let mut builder = self.with_prefixes(extractor.name(), whole_keys_too)?;
+        builder.takes_prefixes = true;
+        builder.taker = Some(Box::new(PrefixTaker::new(extractor.clone())));
+        Ok(builder)
+    }
+
+    /// Declares that the host will add prefixes, taken by its own function named `extractor`.
     /// `whole_keys_too` states whether whole keys will be added as well.
+    ///
+    /// Add the prefixes of every key. If one is missing, the filter denies that prefix, and a scan
+    /// loses the key. [`with_extractor`](Self::with_extractor) takes the prefixes itself, so use it
+    /// unless the host's engine brings its own extractor.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes
@@ -120,6 +154,8 @@ impl FilterBuilder {
         }
         self.added = if whole_keys_too { Added::Both } else { Added::Prefixes };
         self.extractor = Some(extractor.to_owned());
+        self.takes_prefixes = false;
+        self.taker = None;
         Ok(self)
     }
 
@@ -177,7 +213,9 @@ impl FilterBuilder {
     /// Returns a builder with the same settings and without keys.
     pub(super) fn without_keys(&self) -> Self {
         let keys = self.keys.as_ref().map(|_| Box::new(RangeKeys::new()));
-        Self { extractor: self.extractor.clone(), hasher: self.hasher.clone(), hashes: Vec::new(), keys, ..*self }
+        let taker = self.taker.as_ref().map(|taker| Box::new(taker.without_keys()));
+        let (extractor, hasher) = (self.extractor.clone(), self.hasher.clone());
+        Self { extractor, hasher, hashes: Vec::new(), keys, taker, ..*self }
     }
 
     pub(super) fn spec(&self) -> FilterSpec {
@@ -232,13 +270,15 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key, or a prefix after [`with_prefixes`](FilterBuilder::with_prefixes). If memory for
-    /// it is missing, [`finish`](FilterBuilder::finish) returns an error.
+    /// Adds a key and, after [`with_extractor`](FilterBuilder::with_extractor), its prefixes. After
+    /// [`with_prefixes`](FilterBuilder::with_prefixes), it adds a key or a prefix. If memory is
+    /// missing, [`finish`](FilterBuilder::finish) returns an error.
     pub fn add(&mut self, key: &[u8]) {
         self.add_to_ranges(key);
-        if !self.spec.is_for_ranges() {
+        if self.holds_key_hashes() {
             self.put_hash(self.hasher.of(key));
         }
+        self.add_prefixes_of(key);
     }
 
     /// Adds a key and its hash. The hash must be the hash of `key` by the builder's hasher or an
@@ -246,8 +286,22 @@ impl FilterBuilder {
     pub fn add_hashed(&mut self, key: &[u8], hash: KeyHash) {
         self.hasher.debug_check_of(key, hash);
         self.add_to_ranges(key);
-        if !self.spec.is_for_ranges() {
+        if self.holds_key_hashes() {
             self.put_hash(hash);
+        }
+        self.add_prefixes_of(key);
+    }
+
+    /// Returns whether the hash of a key goes into the filter.
+    fn holds_key_hashes(&self) -> bool {
+        !self.spec.is_for_ranges() && (self.added.whole_keys() || !self.takes_prefixes)
+    }
+
+    /// Adds the prefixes of a key, if the builder takes prefixes itself.
+    pub(super) fn add_prefixes_of(&mut self, key: &[u8]) {
+        if let Some(mut taker) = self.taker.take() {
+            taker.take(key, |prefix| self.put_hash(self.hasher.of(prefix)));
+            self.taker = Some(taker);
         }
     }
 
@@ -259,14 +313,14 @@ impl FilterBuilder {
     /// that was added in this way.
     ///
     /// ```
-    /// use filterblock::{FilterBuilder, HashSeed, PrefixExtractor};
+    /// use filterblock::{FilterBuilder, HashSeed};
     ///
-    /// let extractor: PrefixExtractor = "delimiter:/".parse()?;
-    /// let builder = FilterBuilder::new("bloom:10".parse()?, HashSeed(42)).with_prefixes(extractor.name(), true)?;
+    /// // The host's own extractor: the first five bytes.
+    /// let builder = FilterBuilder::new("bloom:10".parse()?, HashSeed(42)).with_prefixes("first-5", true)?;
     /// let mut builder = builder.with_ranges("grafite:fpr=0.01".parse()?)?;
     /// for key in [b"user1/name", b"user2/name", b"user2/town"] {
     ///     builder.add(key);
-    ///     extractor.prefixes(key).for_each(|prefix| builder.add_prefix(prefix));
+    ///     builder.add_prefix(&key[..5]);
     /// }
     /// let block = builder.finish()?;
     /// # Ok::<(), filterblock::Error>(())
@@ -287,16 +341,21 @@ impl FilterBuilder {
     }
 
     /// Adds a key by its hash. The hash must come from the builder's hasher or an equal one; debug
-    /// builds check it and panic. A range filter needs the bytes of its keys, so with one
-    /// [`finish`](Self::finish) returns an error.
+    /// builds check it and panic. A range filter and [`with_extractor`](Self::with_extractor) need the
+    /// bytes of the keys: with one of them, [`finish`](Self::finish) returns an error.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
-        self.has_hash_alone |= self.keys.is_some();
+        self.has_hash_alone |= self.needs_bytes();
         self.put_hash(hash);
     }
 
     #[inline]
-    fn put_hash(&mut self, hash: KeyHash) {
+    fn needs_bytes(&self) -> bool {
+        self.keys.is_some() || self.takes_prefixes
+    }
+
+    #[inline]
+    pub(super) fn put_hash(&mut self, hash: KeyHash) {
         self.hasher.debug_check(hash);
         // An SST file often has several versions of a key in a row. Equal hashes in a row take no
         // memory.
@@ -351,11 +410,15 @@ impl FilterBuilder {
     /// Returns the errors of [`FilterBuilder::finish`].
     pub fn finish_with(mut self, hashes: &[KeyHash]) -> Result<Vec<u8>> {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
-        self.has_hash_alone |= self.keys.is_some() && !hashes.is_empty();
+        self.has_hash_alone |= self.needs_bytes() && !hashes.is_empty();
         if self.has_hash_alone {
-            let reason = "a range filter needs the bytes of its keys; add keys with add or add_hashed, and only \
-                          prefixes of the last key with add_prefix";
+            let reason = "a range filter or an extractor needs the bytes of the keys; add keys with add or \
+                          add_hashed, and only prefixes of the last key with add_prefix";
             return Err(Error::invalid("keys", "added by their hashes alone", reason));
+        }
+        if self.takes_prefixes && self.taker.is_none() {
+            let reason = "its function panicked, so prefixes of a key are missing; build the filter again";
+            return Err(Error::invalid("extractor", self.extractor.unwrap_or_default(), reason));
         }
         if let Some(keys) = self.keys.take() {
             return self.finish_with_ranges(*keys);
@@ -473,21 +536,7 @@ impl FilterBuilder {
             // follow the payload.
             payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
-            let view = FilterView::new(&geometry, Kernel::of(&geometry), &payload, len);
-            let mut answers = [false; 256];
-            let denied: usize = hashes
-                .chunks(answers.len())
-                .map(|hashes| {
-                    // If a query does not write its answer, the answer of the previous chunk must
-                    // not count.
-                    answers.fill(false);
-                    view.may_contain_batch(hashes, &mut answers);
-                    answers.iter().zip(hashes).filter(|(answer, _)| !**answer).count()
-                })
-                .sum();
-            if denied > 0 {
-                return Err(Error::SelfCheckFailed { denied: denied as u64 });
-            }
+            self_check::check(&FilterView::new(&geometry, Kernel::of(&geometry), &payload, len), hashes)?;
             payload.truncate(len);
         }
         Ok(Encoded { num_keys, shape, geometry, payload })
@@ -495,7 +544,7 @@ impl FilterBuilder {
 }
 
 const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
-const LATE_PREFIXES: &str = "keys or prefixes were added already; call with_prefixes before the first one";
+const LATE_PREFIXES: &str = "keys or prefixes were added already; declare the extractor before the first one";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
 
 /// A payload and the fields that its trailer needs.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use filterblock::{
-    Expected, FilterBlock, FilterBuilder, KeyHasher, PartitionIndex, PartitionedBuilder, PrefixExtractor, Verify,
+    Error, Expected, FilterBlock, FilterBuilder, KeyHasher, PartitionIndex, PartitionedBuilder, PrefixExtractor, Verify,
 };
 
 use crate::support::{SEED, TABLE};
@@ -29,11 +29,8 @@ fn keys() -> BTreeSet<Vec<u8>> {
 
 fn partitioned(extractor: &PrefixExtractor, keys: &BTreeSet<Vec<u8>>, partition_keys: usize) -> Vec<u8> {
     let builder = PartitionedBuilder::new("blocked-bloom:16".parse().unwrap(), hasher(), partition_keys);
-    let mut builder = builder.with_table_id(TABLE).with_prefixes(extractor.name(), true).unwrap();
-    for key in keys {
-        builder.add(key).unwrap();
-        extractor.prefixes(key).for_each(|prefix| builder.add_prefix(prefix).unwrap());
-    }
+    let mut builder = builder.with_table_id(TABLE).with_extractor(extractor, true).unwrap();
+    keys.iter().for_each(|key| builder.add(key).unwrap());
     builder.finish().unwrap()
 }
 
@@ -91,4 +88,119 @@ fn a_filter_of_another_extractor_denies_no_prefix() {
     let expected = Expected::of_table(TABLE, &hasher).with_prefixes("fixed:2");
     let block = FilterBlock::open(builder.finish().unwrap(), &expected, Verify::AtOpen).unwrap();
     assert!(!block.may_contain_prefix("fixed:2", b"zz") && block.may_contain_prefix("fixed:3", b"zzz"));
+}
+
+/// Returns an empty builder without and with an extractor, for every extractor that is built in and
+/// for one of the host.
+fn builders(whole_keys_too: bool) -> Vec<(PrefixExtractor, FilterBuilder, FilterBuilder)> {
+    let named = PrefixExtractor::named("half", |key| Some(key.len() / 2)).unwrap();
+    let built_in = ["fixed:2", "capped:4", "delimiter:/", "row-column:/"].map(|name| name.parse().unwrap());
+    let all = built_in.into_iter().chain([named]);
+    let builder = || FilterBuilder::new("blocked-bloom:16".parse().unwrap(), hasher()).with_table_id(TABLE);
+    all.map(|extractor| {
+        let by_hand = builder().with_prefixes(extractor.name(), whole_keys_too).unwrap();
+        let taking = builder().with_extractor(&extractor, whole_keys_too).unwrap();
+        (extractor, by_hand, taking)
+    })
+    .collect()
+}
+
+#[test]
+fn builders_take_the_prefixes_of_every_key() {
+    let (sorted, hasher) = (keys(), hasher());
+    let mixed: Vec<_> = sorted.iter().rev().step_by(2).chain(sorted.iter().step_by(2)).chain(&sorted).collect();
+    for whole_keys_too in [true, false] {
+        for (extractor, mut by_hand, mut taking) in builders(whole_keys_too) {
+            let mut taking_hashed = taking.clone();
+            for key in &mixed {
+                if whole_keys_too {
+                    by_hand.add(key);
+                }
+                extractor.prefixes(key).for_each(|prefix| by_hand.add(prefix));
+                taking.add(key);
+                taking_hashed.add_hashed(key, hasher.of(key));
+            }
+            let bytes = by_hand.finish().unwrap();
+            assert!(bytes == taking.finish().unwrap(), "{extractor:?}");
+            assert!(bytes == taking_hashed.finish().unwrap(), "{extractor:?}");
+        }
+    }
+}
+
+#[test]
+fn partitions_take_the_prefixes_of_every_key() {
+    let (keys, hasher) = (keys(), hasher());
+    for whole_keys_too in [true, false] {
+        for (extractor, ..) in builders(whole_keys_too) {
+            for partition_keys in [1, 7, 40, 10_000] {
+                let builder = || {
+                    let spec = "blocked-bloom:16".parse().unwrap();
+                    PartitionedBuilder::new(spec, &hasher, partition_keys).with_table_id(TABLE)
+                };
+                let mut by_hand = builder().with_prefixes(extractor.name(), whole_keys_too).unwrap();
+                let mut taking = builder().with_extractor(&extractor, whole_keys_too).unwrap();
+                for key in &keys {
+                    by_hand.add(key).unwrap();
+                    extractor.prefixes(key).for_each(|prefix| by_hand.add_prefix(prefix).unwrap());
+                    taking.add(key).unwrap();
+                }
+                assert!(taking.num_partitions() > 1 || partition_keys == 10_000);
+                // A repetition of the last key changes nothing.
+                taking.add(keys.last().unwrap()).unwrap();
+                let (taken, by_hand) = (taking.finish().unwrap(), by_hand.finish().unwrap());
+                // A row between two columns counts again by hand, so the partitions are smaller.
+                assert!(taken == by_hand || extractor.name() == "row-column:/" && taken.len() <= by_hand.len());
+                let expected = Expected::of_table(TABLE, &hasher).with_prefixes(extractor.name());
+                let block = FilterBlock::open(taken, &expected, Verify::AtOpen).unwrap();
+                let is_found = |prefix| block.may_contain_prefix(extractor.name(), prefix);
+                assert!(keys.iter().all(|key| extractor.prefixes(key).all(is_found)), "{extractor:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn extractors_need_the_bytes_of_keys() {
+    let (hash, key) = (hasher().of(b"ann/age"), b"ann/age");
+    for (_, by_hand, taking) in builders(true) {
+        let is_refused = |made: filterblock::Result<Vec<u8>>| {
+            made.is_err_and(|error| matches!(error, Error::Invalid { what: "keys", .. }))
+        };
+        let (mut alone, mut among) = (taking.clone(), taking.clone());
+        alone.add_hash(hash);
+        among.add(key);
+        among.add_hash(hash);
+        assert!(is_refused(alone.finish()) && is_refused(among.finish()));
+        assert!(is_refused(taking.clone().finish_with(&[hash])));
+        assert!(taking.clone().finish_with(&[]).is_ok() && by_hand.clone().finish_with(&[hash]).is_ok());
+        // A later declaration of the same name takes over, and the host adds the prefixes.
+        assert!(taking.with_prefixes("mine", true).unwrap().finish_with(&[hash]).is_ok());
+        let mut late = by_hand;
+        late.add(key);
+        assert!(late.with_extractor(&PrefixExtractor::fixed(2).unwrap(), true).is_err());
+    }
+    let mut late = PartitionedBuilder::new("bloom:10".parse().unwrap(), hasher(), 10);
+    late.add(b"a").unwrap();
+    assert!(late.with_extractor(&PrefixExtractor::fixed(2).unwrap(), true).is_err());
+}
+
+#[test]
+fn no_filter_lacks_prefixes_of_a_panicked_function() {
+    let fails = |key: &[u8]| if key == b"b" { panic!("as planned") } else { Some(1) };
+    let extractor = PrefixExtractor::named("fails", fails).unwrap();
+    let caught = |act: &mut dyn FnMut()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).is_err();
+
+    let mut builder =
+        FilterBuilder::new("bloom:10".parse().unwrap(), hasher()).with_extractor(&extractor, true).unwrap();
+    builder.add(b"a");
+    assert!(builder.clone().finish().is_ok());
+    assert!(caught(&mut || builder.add(b"b")));
+    builder.add(b"c");
+    assert!(matches!(builder.finish().unwrap_err(), Error::Invalid { what: "extractor", .. }));
+
+    let builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), hasher(), 10);
+    let mut builder = builder.with_extractor(&extractor, true).unwrap();
+    builder.add(b"a").unwrap();
+    assert!(caught(&mut || builder.add(b"b").unwrap()));
+    assert!(builder.add(b"c").is_err() && builder.finish().is_err());
 }

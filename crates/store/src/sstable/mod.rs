@@ -37,7 +37,6 @@ mod filter;
 mod filter_specs;
 mod index_block;
 mod layout;
-mod prefixes;
 mod properties;
 mod reader;
 mod salvage;

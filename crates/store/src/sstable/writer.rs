@@ -11,7 +11,6 @@ use super::index_block::{IndexBuilder, separator};
 use super::layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_LEN_BYTES, Footer, Handle, MAX_ITEM_LEN_BYTES, TableId,
 };
-use super::prefixes::PrefixWriter;
 use super::properties::{Properties, TableOrigin};
 use crate::checksum::crc32;
 use crate::error::{Error, Result};
@@ -108,7 +107,6 @@ pub struct TableWriter<'s> {
     pending: Option<(Vec<u8>, Handle)>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
-    prefixes: Option<PrefixWriter>,
     properties: Properties,
 }
 
@@ -126,7 +124,7 @@ impl<'s> TableWriter<'s> {
                 .with_table_id(options.table_id)
                 .with_self_check(options.self_check);
             if let Some(extractor) = extractor {
-                filter = filter.with_prefixes(extractor.name(), true)?;
+                filter = filter.with_extractor(extractor, true)?;
             }
             match specs.ranges {
                 Some(ranges) => filter.with_ranges(ranges),
@@ -157,7 +155,6 @@ impl<'s> TableWriter<'s> {
             pending: None,
             index: IndexBuilder::new(),
             filter,
-            prefixes: extractor.cloned().map(PrefixWriter::new),
             properties,
             options,
         })
@@ -220,7 +217,6 @@ impl<'s> TableWriter<'s> {
         })?;
         if let Some(filter) = &mut self.filter {
             filter.add(key);
-            self.prefixes.iter_mut().for_each(|prefixes| prefixes.add(key, filter));
         }
         self.properties.num_entries += 1;
         self.properties.num_tombstones += u64::from(value.is_none());

@@ -1,0 +1,65 @@
+//! Takes the prefixes of the keys that a builder adds.
+
+use crate::extractor::PrefixExtractor;
+
+/// Takes the prefixes of keys. If the keys come in ascending order, neighbours share most prefixes.
+/// A prefix that the last key had is not taken again.
+#[derive(Debug, Clone)]
+pub(super) struct PrefixTaker {
+    extractor: PrefixExtractor,
+    /// The last prefixes, the shorter one first.
+    last: [Option<Vec<u8>>; 2],
+}
+
+impl PrefixTaker {
+    pub(super) fn new(extractor: PrefixExtractor) -> Self {
+        Self { extractor, last: [None, None] }
+    }
+
+    /// Returns a taker for a filter without keys.
+    pub(super) fn without_keys(&self) -> Self {
+        Self::new(self.extractor.clone())
+    }
+
+    /// Passes to `add` each prefix of `key` that the last key did not have.
+    pub(super) fn take(&mut self, key: &[u8], mut add: impl FnMut(&[u8])) {
+        for (last, prefix) in self.last.iter_mut().zip(self.extractor.prefixes(key)) {
+            if last.as_deref() == Some(prefix) {
+                continue;
+            }
+            add(prefix);
+            // Without memory for the copy, the next key adds the prefix again.
+            let mut copy = last.take().unwrap_or_default();
+            copy.clear();
+            if copy.try_reserve(prefix.len()).is_ok() {
+                copy.extend_from_slice(prefix);
+                *last = Some(copy);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{FilterBuilder, HashSeed};
+
+    /// Returns the number of hashes in a filter of these keys and their prefixes.
+    fn hashes(extractor: &str, keys: &[&[u8]]) -> usize {
+        let filter = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1));
+        let mut filter = filter.with_extractor(&extractor.parse().unwrap(), true).unwrap();
+        keys.iter().for_each(|key| filter.add(key));
+        filter.len()
+    }
+
+    #[test]
+    fn equal_prefixes_of_neighbours_are_added_once() {
+        let keys: [&[u8]; 5] = [b"a/1/x", b"a/1/y", b"a/2/x", b"b", b"b/1/x"];
+        // Five keys, three rows with columns, and two rows.
+        assert_eq!(hashes("row-column:/", &keys), 10);
+        // "b" is a key and its own prefix.
+        assert_eq!(hashes("fixed:1", &keys), 6);
+        // A prefix that is the whole key has the hash of the key, which was added just before.
+        assert_eq!(hashes("capped:5", &keys), 5);
+        assert_eq!(hashes("capped:1", &[b"", b"a"]), 2);
+    }
+}
