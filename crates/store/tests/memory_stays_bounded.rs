@@ -39,7 +39,7 @@ const VALUE: usize = 120;
 fn options() -> Options {
     Options {
         write_buffer_bytes: WRITE_BUFFER,
-        max_waiting_buffers: WAITING,
+        max_immutable_memtables: WAITING,
         table_size_bytes: TABLE as u64,
         level_base_bytes: 8 * MIB as u64,
         ..Options::default()

@@ -82,7 +82,7 @@ impl Shared {
     /// Returns the errors of [`super::Db::flush`].
     pub(super) fn flush(&self) -> Result<()> {
         self.background.check_writable()?;
-        let max_immutable = self.options.max_waiting_buffers.max(1);
+        let max_immutable = self.options.max_immutable_memtables.max(1);
         if lock(&self.background.work).flushes.is_failing()
             && self.reading.state.load().immutable.len() >= max_immutable
         {

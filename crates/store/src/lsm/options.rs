@@ -91,7 +91,7 @@ impl fmt::Display for PrefixChoice {
 ///
 /// A store takes at most:
 ///
-/// * `2 * (max_waiting_buffers + 2) * write_buffer_bytes` for memtables: 192 MiB by default, while
+/// * `2 * (max_immutable_memtables + 2) * write_buffer_bytes` for memtables: 192 MiB by default, while
 ///   writes come faster than flushes,
 /// * the filters: by default 8.1 bits per key at the bottom, 10 above it and 16 in level 0,
 /// * the index of each SST in use: a key and about 10 bytes for each data block,
@@ -145,7 +145,7 @@ pub struct Options {
     /// Writers wait when this many immutable memtables wait for their flush; 0 counts as 1. If
     /// flushes fail, further writes are then refused until a flush succeeds
     /// ([`crate::Error::BackgroundFails`]).
-    pub max_waiting_buffers: usize,
+    pub max_immutable_memtables: usize,
     /// Compaction starts a new SST file at this size.
     pub table_size_bytes: u64,
     /// The space to keep free on the disk, so that a full store can be emptied. Puts are refused
@@ -258,7 +258,7 @@ impl Default for Options {
             hash_seed: None,
             durability: Durability::default(),
             write_buffer_bytes: 16 << 20,
-            max_waiting_buffers: 4,
+            max_immutable_memtables: 4,
             table_size_bytes: 64 << 20,
             reserve_bytes: None,
             auto_compaction: true,

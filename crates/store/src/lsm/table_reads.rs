@@ -7,7 +7,7 @@ use super::stats::{Recorder, Tally};
 use super::version::{Level, Slot, Version};
 use super::version_edit::NUM_LEVELS;
 use crate::error::{Error, Result};
-use crate::sstable::{BlockCache, BlockReads, FoundValue, TableFilter};
+use crate::sstable::{BlockCache, BlockReads, FoundValue, Handle, TableFilter};
 use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, PrefixExtractor};
 
 /// The settings of a read.
@@ -19,6 +19,14 @@ pub(super) struct ReadContext<'a> {
     pub(super) extractor: Option<&'a PrefixExtractor>,
     pub(super) cache: Option<&'a BlockCache>,
     pub(super) reports: &'a Reports,
+}
+
+impl ReadContext<'_> {
+    /// Returns whether a batch announces this number of reads. A single read gains nothing. With an
+    /// extractor, the prefixes of an absent key may still save the read.
+    fn announces(&self, num_reads: usize) -> bool {
+        num_reads > 1 && self.extractor.is_none()
+    }
 }
 
 /// Up to this number of SSTs in a level, each filter is asked for many keys of a batch at once. With
@@ -40,6 +48,8 @@ pub(super) struct Pairs<'v> {
     pairs: Vec<Pair<'v>>,
     queries: Vec<(FilterSlot, KeyHash)>,
     answers: Vec<Answer>,
+    /// The data blocks that were announced, one for each pair.
+    blocks: Vec<Option<Handle>>,
 }
 
 impl Version {
@@ -105,6 +115,7 @@ impl Version {
         let result = result.and_then(|()| {
             pairs.collect(paired, batch);
             pairs.ask(&self.filters, context.filter_use);
+            pairs.announce(batch, context);
             pairs.search(&self.filters, batch, values, context, &mut tallies)
         });
         if let Some(recorder) = recorder {
@@ -141,6 +152,28 @@ impl<'v> Pairs<'v> {
         }
     }
 
+    /// Announces the reads of several keys, so that the storage loads their data blocks at the same
+    /// time. Of a key with several pairs, only the first one is announced, because it probably finds
+    /// the key.
+    fn announce(&mut self, batch: &Batch<'_>, context: &ReadContext<'_>) {
+        self.blocks.clear();
+        self.blocks.resize(self.pairs.len(), None);
+        let num_reads = self.answers.iter().filter(|&&answer| answer == Answer::Maybe).count();
+        if !context.announces(num_reads) {
+            return;
+        }
+        let mut announced = 0u32;
+        for ((pair, &answer), block) in self.pairs.iter().zip(&self.answers).zip(&mut self.blocks) {
+            if answer == Answer::Maybe
+                && announced >> pair.place & 1 == 0
+                && let Some(probe) = batch.probe(pair.place)
+            {
+                announced |= 1 << pair.place;
+                *block = pair.slot.table.announce(probe.key, context.cache);
+            }
+        }
+    }
+
     /// Searches the SSTs whose filters did not deny the key, from the top level down. A key that is
     /// found is closed, and later pairs of this key count nothing.
     fn search(
@@ -151,7 +184,7 @@ impl<'v> Pairs<'v> {
         context: &ReadContext<'_>,
         tallies: &mut [Tally; NUM_LEVELS],
     ) -> Result<()> {
-        for (pair, &answer) in self.pairs.iter().zip(&self.answers) {
+        for ((pair, &answer), &block) in self.pairs.iter().zip(&self.answers).zip(&self.blocks) {
             let Some(tally) = tallies.get_mut(pair.level.number) else { continue };
             if batch.open >> pair.place & 1 == 0 {
                 continue;
@@ -162,7 +195,7 @@ impl<'v> Pairs<'v> {
                 continue;
             }
             let Some(probe) = batch.probe(pair.place) else { continue };
-            let Some(value) = pair.slot.search(filters, &probe, context, answer, tally)? else { continue };
+            let Some(value) = pair.slot.search(filters, &probe, context, (answer, block), tally)? else { continue };
             batch.open &= !(1 << pair.place);
             if let Some(to) = values.get_mut(pair.place as usize) {
                 *to = value;
@@ -202,7 +235,7 @@ impl Level {
                 tally.points.expected += slot.expected;
                 continue;
             }
-            let found = slot.search(filters, probe, context, answer, tally)?;
+            let found = slot.search(filters, probe, context, (answer, None), tally)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -229,18 +262,27 @@ impl Slot {
         let is_filtered =
             context.filter_use == FilterUse::Consult && filters.ask_batch(self.filter, group.hashes(), &mut answers);
         let answer = if is_filtered { Answer::Maybe } else { Answer::Unfiltered };
+        let key_at = |i| group.place(i).and_then(|place| Some((place, batch.probe(place)?)));
+        let mut blocks = [None; BATCH];
+        let num_reads = answers.iter().take(len).filter(|&&may_contain| may_contain).count();
+        if is_filtered && context.announces(num_reads) {
+            for (i, (&may_contain, block)) in answers.iter().zip(&mut blocks).enumerate().take(len) {
+                if let (true, Some((_, probe))) = (may_contain, key_at(i)) {
+                    *block = self.table.announce(probe.key, context.cache);
+                }
+            }
+        }
         let mut answered = 0;
         for (i, _) in answers.iter().enumerate().take(len).filter(|&(_, &may_contain)| may_contain) {
-            let Some((place, probe)) = group.place(i).and_then(|place| Some((place, batch.probe(place)?))) else {
-                continue;
-            };
-            let Some(value) = self.search(filters, &probe, context, answer, tally)? else { continue };
+            let Some((place, probe)) = key_at(i) else { continue };
+            let block = blocks.get(i).copied().flatten();
+            let Some(value) = self.search(filters, &probe, context, (answer, block), tally)? else { continue };
             answered |= 1 << place;
             if let Some(to) = values.get_mut(place as usize) {
                 *to = value;
             }
         }
-        let denied = answers.iter().take(len).filter(|&&may_contain| !may_contain).count() as u64;
+        let denied = (len - num_reads) as u64;
         tally.points.true_negatives += denied;
         tally.points.expected += denied * self.expected;
         batch.open &= !answered;
@@ -257,13 +299,14 @@ impl Slot {
     }
 
     /// Searches the SST. `None` means that it does not have the key, and `Some(None)` is a tombstone.
+    /// The filter has given `answer`, and `block` is the data block that was announced.
     #[cold]
     fn search<V: FoundValue>(
         &self,
         filters: &FilterSet<Error>,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
-        answer: Answer,
+        (answer, block): (Answer, Option<Handle>),
         tally: &mut Tally,
     ) -> Result<Option<Option<V>>> {
         if let (Answer::Maybe, Some(extractor)) = (answer, context.extractor)
@@ -288,7 +331,7 @@ impl Slot {
             self.stored.report_filter(context.reports, context.strict)?;
         }
         let mut reads = BlockReads::default();
-        let found = self.table.find_value(probe.key, context.cache, &mut reads);
+        let found = self.table.find_value(probe.key, block, context.cache, &mut reads);
         tally.reads.block_reads += reads.blocks;
         tally.reads.block_read_bytes += reads.bytes;
         let found = found?;

@@ -231,7 +231,7 @@ impl Shared {
         let state = self.reading.state.load();
         let num_tables = state.version.tables(0).count();
         // The last memtable before the limit fills while the others are flushed.
-        let num_free = self.options.max_waiting_buffers.saturating_sub(state.immutable.len());
+        let num_free = self.options.max_immutable_memtables.saturating_sub(state.immutable.len());
         let late_flush = if state.immutable.len() > 1 && num_free < 2 { FLUSH_DELAY } else { Duration::ZERO };
         let excess = (num_tables + 1).saturating_sub(self.options.l0_slowdown());
         if excess == 0 || !self.compacts_level_0(&state.version, &lock(&self.background.work)) {
@@ -242,7 +242,7 @@ impl Shared {
     }
 
     fn is_memory_full(&self) -> bool {
-        self.reading.state.load().immutable.len() >= self.options.max_waiting_buffers.max(1)
+        self.reading.state.load().immutable.len() >= self.options.max_immutable_memtables.max(1)
     }
 
     /// Returns whether level 0 is too full for another SST, and the background will compact it. With

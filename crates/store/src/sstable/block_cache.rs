@@ -45,6 +45,10 @@ impl BlockCache {
         self.0.get(&(table, offset))
     }
 
+    pub(super) fn contains(&self, table: u64, offset: u64) -> bool {
+        self.0.contains_key(&(table, offset))
+    }
+
     pub(super) fn insert(&self, table: u64, offset: u64, block: CachedBlock) {
         self.0.insert((table, offset), block);
     }

@@ -103,7 +103,7 @@ impl std::fmt::Display for Compression {
 /// The position of a part of the file: a data block, the filter block, the index block or the
 /// properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Handle {
+pub(crate) struct Handle {
     /// The offset from the start of the file.
     pub(super) offset: u64,
     /// The length of the part. For a data block it includes the trailer.

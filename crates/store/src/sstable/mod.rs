@@ -49,10 +49,10 @@ pub use check::TableCheck;
 pub use cursor::{TableCursor, TableIter};
 pub use filter::{FilterMemory, TableFilter};
 pub(crate) use filter_specs::{FilterSpecs, check_ranges};
-pub(crate) use layout::is_footer;
 pub use layout::{
     Compression, FILTER_ALIGNMENT_BYTES, FOOTER_FIELDS, FOOTER_LEN_BYTES, MAGIC, MAX_ITEM_LEN_BYTES, TableId, VERSION,
 };
+pub(crate) use layout::{Handle, is_footer};
 pub use properties::{PROPERTY_TAGS, Properties, TableOrigin};
 pub use reader::{BlockReads, Lookup, Table, TableReadOptions};
 pub use salvage::{KeyRange, Loss};

@@ -275,7 +275,7 @@ impl Table {
     /// # Errors
     /// Returns the same errors as [`Self::get`].
     pub fn find(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
-        Ok(match self.find_value(key, cache, reads)? {
+        Ok(match self.find_value(key, None, cache, reads)? {
             None => Lookup::NotFound,
             Some(None) => Lookup::Tombstone,
             Some(Some(value)) => Lookup::Value(value),
@@ -283,28 +283,48 @@ impl Table {
     }
 
     /// Does the same as [`Self::find`], and returns the value in the form that the caller wants.
-    /// `None` means that the SST has no entry for `key`, and `Some(None)` is a tombstone.
+    /// `None` means that the SST has no entry for `key`, and `Some(None)` is a tombstone. `block` is
+    /// the result of [`Self::announce`] for the key; without it, the index is searched.
     pub(crate) fn find_value<V: FoundValue>(
         &self,
         key: &[u8],
+        block: Option<Handle>,
         cache: Option<&BlockCache>,
         reads: &mut BlockReads,
     ) -> Result<Option<Option<V>>> {
-        self.find_inner(key, cache, reads).map_err(|error| error.in_file(&self.path))
+        let block = block.map_or_else(|| self.locate(key), |block| Ok(Some(block)));
+        let found = block.and_then(|block| match block {
+            Some(block) => self.find_in_block(block, key, cache, reads),
+            None => Ok(None),
+        });
+        found.map_err(|error| error.in_file(&self.path))
     }
 
-    fn find_inner<V: FoundValue>(
+    /// Announces to the storage that a search for `key` follows. Returns the data block that may
+    /// hold the key, if it is known.
+    pub(crate) fn announce(&self, key: &[u8], cache: Option<&BlockCache>) -> Option<Handle> {
+        // The search itself reports an error.
+        let block = self.locate(key).ok().flatten()?;
+        if cache.is_none_or(|cache| !cache.contains(self.number, block.offset)) {
+            self.file.will_read(block.offset, block.len_bytes);
+        }
+        Some(block)
+    }
+
+    /// Returns the data block that may hold the key, or `None` if the key is above the last one.
+    fn locate(&self, key: &[u8]) -> Result<Option<Handle>> {
+        let index = self.index()?;
+        let position = index.seek(key)?;
+        if position < index.len() { index.handle(position).map(Some) } else { Ok(None) }
+    }
+
+    fn find_in_block<V: FoundValue>(
         &self,
+        handle: Handle,
         key: &[u8],
         cache: Option<&BlockCache>,
         reads: &mut BlockReads,
     ) -> Result<Option<Option<V>>> {
-        let index = self.index()?;
-        let position = index.seek(key)?;
-        if position >= index.len() {
-            return Ok(None);
-        }
-        let handle = index.handle(position)?;
         if let Some(cache) = cache {
             return self.cached_block(handle, cache, reads)?.find_value(key, handle.offset);
         }

@@ -47,6 +47,14 @@ impl ReadAt for DiskFile {
         result.map_err(|error| error.in_file(&self.path))
     }
 
+    #[cfg(target_os = "linux")]
+    fn will_read(&self, offset: u64, len_bytes: u64) {
+        if let (false, Some(len)) = (self.direct, std::num::NonZeroU64::new(len_bytes)) {
+            // Without the announcement, the read itself loads the bytes.
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::WillNeed);
+        }
+    }
+
     fn as_file(&self) -> Option<&File> {
         Some(&self.file)
     }

@@ -170,6 +170,12 @@ pub trait ReadAt: Debug + Send + Sync {
     /// full, and I/O errors.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 
+    /// Announces that a read of these bytes follows. A storage may begin to load them, so that the
+    /// loads of several announced reads overlap. The default does nothing.
+    fn will_read(&self, offset: u64, len_bytes: u64) {
+        let _ = (offset, len_bytes);
+    }
+
     /// Returns the file of the operating system, if there is one. A memory map needs it.
     fn as_file(&self) -> Option<&std::fs::File>;
 }

@@ -2,6 +2,7 @@
 //! concurrent reads and writes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
+mod announced_reads;
 mod bad_input;
 mod bugs_of_others;
 mod chosen_keys;

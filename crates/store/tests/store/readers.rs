@@ -399,7 +399,7 @@ fn the_smallest_settings_let_no_thread_wait_forever() {
     let smallest = |storage: &Memory| Options {
         auto_compaction: true,
         write_buffer_bytes: 0,
-        max_waiting_buffers: 0,
+        max_immutable_memtables: 0,
         table_size_bytes: 0,
         l0_compaction_trigger: 0,
         l0_stall_trigger: 0,
