@@ -8,6 +8,7 @@
 //! branches on a key, except for the one key in 25 that was bumped.
 
 use super::BLOCK_SLOTS;
+use super::flat::holds_in_words;
 use super::hashes::{coefficients, column_group, fingerprint};
 use super::layer::{FirstGroup, bump_byte, is_bumped};
 use super::read::Geometry;
@@ -74,7 +75,13 @@ impl Geometry {
         }
         if groups > 1 {
             for (i, answer) in answers.iter_mut().take(KEYS).enumerate().filter(|(_, answer)| **answer) {
-                *answer = self.others_hold(simd, bytes, raw[i], groups);
+                *answer = match self.layers.first() {
+                    Some(layer) if groups == 2 => {
+                        let place = layer.words(self.columns, block(i), (1, &layer.groups[1]));
+                        holds_in_words(simd, bytes, place, (low[i], high[i]), column_group(fingerprint(raw[i]), 1))
+                    }
+                    _ => self.others_hold(simd, bytes, raw[i], groups),
+                };
             }
         }
         while bumped != 0 {

@@ -167,21 +167,21 @@ fn words(block: usize, columns: usize, fewer: usize) -> (usize, usize) {
     (8 * words, columns - usize::from(block < fewer))
 }
 
-/// Returns whether an equation holds in the columns of a group. `from` and `used` say where the
-/// words of the first block lie: see [`words`].
+/// Returns whether an equation holds in the columns of a group, whose right sides are `sums`. Its
+/// coefficients are split between the two blocks. `from` and `used` say where the words of the
+/// first block lie: see [`words`].
 #[inline(always)]
-fn holds_in_words(
+pub(super) fn holds_in_words(
     simd: impl Simd,
     bytes: &[u8],
     (from, used): (usize, usize),
-    equation: Equation,
-    group: usize,
+    (low, high): (u64, u64),
+    sums: u32,
 ) -> bool {
-    let (low, high) = equation.split();
     let (first, second) = (bytes.get(from..), bytes.get(from + 8 * used..));
     let Some(first) = first.and_then(<[u8]>::first_chunk) else { return true };
     let Some(second) = second.and_then(<[u8]>::first_chunk) else { return true };
-    let differ = simd.parities_of_64(first, second, low, high) ^ column_group(equation.sum, group);
+    let differ = simd.parities_of_64(first, second, low, high) ^ sums;
     differ & ((1 << used) - 1) == 0
 }
 
@@ -189,7 +189,8 @@ impl Blockwise for Words {
     #[inline(always)]
     fn holds(simd: impl Simd, flat: Flat, _: &Geometry, bytes: &[u8], start: usize, hash: u64) -> bool {
         let place = words(start / BLOCK_SLOTS, flat.columns.into(), flat.fewer());
-        holds_in_words(simd, bytes, place, Equation::new(start, hash), 0)
+        let equation = Equation::new(start, hash);
+        holds_in_words(simd, bytes, place, equation.split(), column_group(equation.sum, 0))
     }
 
     #[inline(always)]
@@ -216,7 +217,8 @@ impl Blockwise for Groups {
             return whole.others_hold(simd, bytes, hash, whole.groups());
         }
         let (from, used) = words(start / BLOCK_SLOTS, columns, flat.fewer());
-        holds_in_words(simd, bytes, (flat.second as usize + from, used), equation, 1)
+        let place = (flat.second as usize + from, used);
+        holds_in_words(simd, bytes, place, equation.split(), column_group(equation.sum, 1))
     }
 
     #[inline(always)]

@@ -345,7 +345,7 @@ impl Layer {
     /// Returns the offset and the number of a block's words. `group` is the number of the group and
     /// its offset.
     #[inline(always)]
-    fn words(&self, columns: Columns, block: usize, (group, &from): (usize, &usize)) -> (usize, usize) {
+    pub(super) fn words(&self, columns: Columns, block: usize, (group, &from): (usize, &usize)) -> (usize, usize) {
         let of_group = columns.of_group(group);
         let is_last = group + 1 == columns.groups();
         let offset = from + 8 * self.blocks.words_before(block, of_group, is_last);
