@@ -81,3 +81,48 @@ pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord
     }
     Ok(trailer)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::FilterBuilder;
+    use crate::block::layout::Content;
+    use crate::hash::HashSeed;
+
+    const TABLE: [u8; 16] = *b"table 0000000012";
+
+    fn builder(spec: &str, table: [u8; 16], seed: u64) -> FilterBuilder {
+        FilterBuilder::new(spec.parse().unwrap(), HashSeed(seed)).with_table_id(table)
+    }
+
+    /// Returns the outcome of reading `inner` as the range filter beside a filter of `TABLE`.
+    fn read(inner: &[u8]) -> Result<Trailer> {
+        let outer = builder("bloom:10", TABLE, 1).trailer(1, 0, Content::PartitionIndex);
+        let record = RangesRecord { len_bytes: inner.len() as u64, checksum: checksum_of(inner).unwrap() };
+        let mut bytes = inner.to_vec();
+        bytes.resize(inner.len().next_multiple_of(64), 0);
+        trailer_beside(&bytes, &outer, record)
+    }
+
+    fn finished(mut builder: FilterBuilder) -> Vec<u8> {
+        builder.add(b"key");
+        builder.finish().unwrap()
+    }
+
+    #[test]
+    fn only_a_range_filter_of_the_same_sst_and_hasher_is_accepted() {
+        let right = finished(builder("grafite:fpr=0.01", TABLE, 1));
+        assert!(read(&right).is_ok());
+        let wrong = [
+            ("another SST", finished(builder("grafite:fpr=0.01", [7; 16], 1))),
+            ("another hasher", finished(builder("grafite:fpr=0.01", TABLE, 2))),
+            ("another place", finished(builder("grafite:fpr=0.01", TABLE, 1).with_place(1))),
+            ("whole keys", finished(builder("bloom:10", TABLE, 1))),
+            ("bytes in front", [&[0; 64], right.as_slice()].concat()),
+        ];
+        for (what, inner) in wrong {
+            let error = read(&inner).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { .. }), "{what}: {error}");
+        }
+    }
+}

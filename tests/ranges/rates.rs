@@ -146,3 +146,33 @@ fn scans_between_neighbours_are_denied_for_ids() {
         }
     }
 }
+
+#[test]
+fn the_expected_rate_is_that_of_the_range_filter() {
+    for (fpr, points) in [(0.01, "bloom:10"), (0.1, "bloom:fpr=0.0001"), (0.001, "blocked-bloom:10")] {
+        let ranges: filterblock::FilterSpec = format!("grafite:fpr={fpr}").parse().unwrap();
+        let alone = FilterBuilder::new(ranges, HashSeed(1));
+        let beside = FilterBuilder::new(points.parse().unwrap(), HashSeed(1)).with_ranges(ranges).unwrap();
+        for mut builder in [alone, beside] {
+            (0..2_000).for_each(|i| builder.add(&mix(i).to_be_bytes()));
+            let block = filterblock::FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
+            let rate = block.expected_range_rate().unwrap();
+            let mut keys: Vec<u64> = (0..2_000).map(mix).collect();
+            keys.sort_unstable();
+            let is_maybe = |from: u64, to: u64| {
+                block.may_contain_range(Included(&from.to_be_bytes()), Included(&to.to_be_bytes()))
+            };
+            // A third of each gap, far from the keys at both ends.
+            let third = |pair: &[u64]| (pair[0] + (pair[1] - pair[0]) / 3, pair[1] - (pair[1] - pair[0]) / 3);
+            let wrong = keys.windows(2).map(third).filter(|&(from, to)| is_maybe(from, to)).count();
+            let asked = keys.len() as f64 - 1.0;
+            assert!((0.1 * fpr..=1.01 * fpr).contains(&rate), "{points} {fpr}: {rate}");
+            let bound = rate + 5.0 * (rate / asked).sqrt();
+            assert!(wrong as f64 / asked <= bound, "{points} {fpr}: {rate}, {wrong} of {asked}");
+        }
+        let mut none = FilterBuilder::new(points.parse().unwrap(), HashSeed(1));
+        none.add(b"key");
+        let block = filterblock::FilterBlock::open_any(none.finish().unwrap(), Verify::AtOpen).unwrap();
+        assert_eq!(block.expected_range_rate(), None);
+    }
+}
