@@ -285,7 +285,7 @@ impl PartitionedBuilder {
         self.check_sound()?;
         self.debug_check(prefix, hash);
         if self.current.extractor().is_none() {
-            let reason = "the filter has no prefixes; call with_prefixes first";
+            let reason = "the filter has no prefixes; declare the extractor first";
             return Err(Error::invalid("prefix", shown(prefix), reason));
         }
         if !self.has_keys || !self.last_key.starts_with(prefix) {

@@ -25,7 +25,7 @@ use super::mapped::Mapped;
 /// ```
 #[derive(Clone)]
 pub struct SharedBytes {
-    /// A byte that `owner` holds. All `len` bytes from here on belong to the owner.
+    /// The first of the `len` bytes. `owner` holds all of them.
     start: *const u8,
     len: usize,
     owner: Arc<Owner>,

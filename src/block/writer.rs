@@ -449,7 +449,7 @@ impl FilterBuilder {
         }
         // A reader could not see that whole keys are missing, and would deny them.
         if let Some(extractor) = &self.extractor {
-            let reason = "the compact form does not record prefixes; leave out with_prefixes, or call finish";
+            let reason = "the compact form does not record prefixes; leave out the extractor, or call finish";
             return Err(Error::invalid("extractor name", extractor, reason));
         }
         let Encoded { shape, mut payload, .. } = self.encode(&[], Rounding::Bytes)?;

@@ -158,9 +158,8 @@ impl Blockwise for Lines {
     }
 }
 
-/// Where the words of two neighbouring blocks lie in a group whose blocks have `columns` columns,
-/// and `columns - 1` columns before block `fewer`: the offset of the first block's words, and their
-/// number.
+/// Returns the offset of a block's words in a group of columns, and the number of these words. The
+/// next block follows. Blocks before block `fewer` have `columns - 1` columns, the others `columns`.
 #[inline(always)]
 fn words(block: usize, columns: usize, fewer: usize) -> (usize, usize) {
     let words = Blocks { count: 0, fewer }.words_before(block, columns, true);

@@ -171,8 +171,9 @@ impl Starts {
         reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
     }
 
-    /// Returns the starts of many hashes. Each takes two 32-bit products, which vectors have,
-    /// instead of one 64-bit product. Returns `None` if there are too many slots for this method.
+    /// Returns the starts of many hashes. For each one it computes two 32-bit products, which vector
+    /// instructions can do, instead of one 64-bit product. Returns `None` if there are too many
+    /// slots for this method.
     #[inline(always)]
     pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
         let range = u64::from(u32::try_from(self.range).ok()?);

@@ -18,7 +18,7 @@ use crate::keys::Key;
 const RATE: f64 = 0.01;
 const SEED: HashSeed = HashSeed(7);
 const OURS: &str = "filterblock";
-/// Number of keys for which the filters "from 1,000" are made. They grow as more keys come.
+/// The number of keys for which growing filters ("from 1,000") are built.
 const FIRST: usize = 1_000;
 /// The highest load of a cuckoo filter. At higher loads, its buckets of four entries often have no
 /// room for a key.

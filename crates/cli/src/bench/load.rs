@@ -72,7 +72,7 @@ pub struct Arguments {
     /// The number of loaded keys to look up at the end [default: all]
     #[arg(long, value_name = "N", value_parser = whole(0..=COUNT_MAX, 1_000_000))]
     checks: Option<u64>,
-    /// Create the store in DIR [default: the system's temporary directory]
+    /// Create the store in the existing directory DIR [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The filter or policy of the store, such as blocked-bloom:10; see `bench point-miss --help`
