@@ -214,7 +214,8 @@ impl PrefixExtractor {
         }
     }
 
-    /// Returns whether a function takes `prefix` from the keys that are known to begin with it.
+    /// Returns whether the function of a named extractor takes `prefix` from `prefix` itself and, if
+    /// `upper` begins with `prefix`, from `upper`. `true` for other extractors.
     fn agrees(&self, prefix: &[u8], upper: Bound<&[u8]>) -> bool {
         let Rule::Named { function, .. } = &self.rule else { return true };
         let last = match upper {

@@ -69,8 +69,8 @@ impl Drop {
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block and drops columns in place until it is at most `max_len_bytes` long: see
-    /// [`FilterBlock::shrink_in_place`]. If the filter cannot shrink that far, it keeps the fewest
-    /// columns possible, or all.
+    /// [`FilterBlock::shrink_in_place`]. If the limit is too low, the filter keeps the fewest columns
+    /// possible. A filter that cannot drop columns stays whole.
     ///
     /// [`Verify::AtOpen`] verifies only the pages that hold kept columns. So opening a memory map
     /// reads no other page of the payload. The map must not read its pages in advance: use

@@ -2,10 +2,10 @@
 //!
 //! The order in which bits are set does not matter, so the hashes are not sorted. But the size of a
 //! filter follows from the number of *distinct* hashes. Sorting the hashes only to count them would
-//! take several times as long as setting the bits. Instead, the bits tell. If a hash comes again,
-//! all its bits are set already. Few other hashes have this property, about as few as the filter
-//! has false positives. So the first pass notes these hashes as suspects, and a second pass counts
-//! how often the suspects occur.
+//! take several times as long as setting the bits. Instead, the first pass looks at the bits: if a
+//! hash comes again, all its bits are set already. The share of other hashes with this property is
+//! about the FPR of the filter. The first pass notes all of these hashes as suspects, and a second
+//! pass counts how often the suspects occur.
 
 use super::kind::FilterKind;
 use super::shape::Shape;

@@ -16,8 +16,8 @@ impl FilterSpec {
     /// of a fixed length count as big-endian integers. The budget, bits per key or an FPR, is then
     /// meant for ranges of this length. In text: `grafite:L=1024:fpr=0.01`.
     ///
-    /// Without a range length, a range filter is for scans between neighbouring keys: it adapts to
-    /// the distances of the keys.
+    /// Without a range length, a range filter is for short scans, such as from one key of the store to
+    /// the next: it adapts to the distances of the keys.
     ///
     /// ```
     /// use filterblock::FilterSpec;

@@ -214,8 +214,8 @@ impl DLeft {
         self.cells.len_bytes()
     }
 
-    /// Returns the FPR at the current fill ratio: the values `f` of the present keys as a share of
-    /// all values.
+    /// Returns the FPR at the current fill ratio: the number of used cells divided by the number of
+    /// possible pairs of a bucket and a remainder.
     #[must_use]
     pub fn expected_rate(&self) -> f64 {
         self.used_cells as f64 / (self.buckets << self.remainder_bits) as f64

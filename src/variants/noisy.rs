@@ -22,7 +22,7 @@ use crate::variants::error::{Error, Result};
 
 /// The FPR of each filter.
 const RATE: f64 = 0.5;
-/// The difference between two seeds. It is odd, so all seeds differ.
+/// The difference between consecutive seeds. It is odd, so all seeds differ.
 const NEXT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Filters of one set with an FPR of 50 % each, under different seeds; see the [module](self).

@@ -122,7 +122,7 @@ fn an_ingested_table_is_sound_with_its_sequence_number() {
     bytes[place..place + 8].copy_from_slice(&77u64.to_le_bytes());
     let table = RocksDbTable::open(bytes.clone()).unwrap();
     assert_eq!(table.verify().unwrap().denied_keys, 0);
-    // Any other byte of the properties is damage.
+    // A change of any other byte of the properties is damage.
     bytes[place + 9] ^= 1;
     assert!(matches!(RocksDbTable::open(bytes), Err(Error::ChecksumMismatch { field: Field::Properties, .. })));
 }

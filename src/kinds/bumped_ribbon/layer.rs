@@ -166,7 +166,7 @@ impl Starts {
     }
 
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "at most `last`, which was made from a usize")]
+    #[expect(clippy::cast_possible_truncation, reason = "at most `last`, which fits in a usize for each caller")]
     pub(super) fn of(self, hash: u64) -> usize {
         reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
     }

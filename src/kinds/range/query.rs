@@ -85,7 +85,7 @@ impl Geometry {
             if last < self.first || first > self.last {
                 return Some(false);
             }
-            // The cells of the first and the last key hold a key.
+            // The first and the last cell are never empty: the first and the last key lie in them.
             if first <= self.first || last >= self.last {
                 return Some(!is_empty(lower, upper));
             }

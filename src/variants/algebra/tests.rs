@@ -67,7 +67,7 @@ fn the_intersection_follows_papapetrous_formula() {
     assert_eq!(a.estimate(), found.left);
 }
 
-/// Compares measured fill ratios of a filter with 10,000 bits and 7 probes with the estimates.
+/// The numbers of set bits were measured in filters of 10,000 bits and 7 probes.
 #[test]
 fn the_number_of_keys_follows_from_the_fill_ratio() {
     for (keys, ones, estimate) in

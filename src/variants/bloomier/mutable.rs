@@ -30,8 +30,8 @@ const CELLS: usize = 3;
 const CELLS_PER_1000: u64 = 1_230;
 /// Extra cells, which small sets need.
 const SPARE_CELLS: u64 = 32;
-/// The difference between the salts of two attempts. It is odd, the 41st output of the generator
-/// named in [`crate::kinds::bloom`].
+/// The difference between the salts of consecutive attempts. It is odd, so all salts differ. It is
+/// the 41st output of the generator named in [`crate::kinds::bloom`].
 const TRY: u64 = 0x2aaa_d448_59ed_3411;
 /// The number of attempts. Each attempt has 0.01 cells per key more than the previous one.
 const TRIES: u64 = 64;

@@ -2,7 +2,8 @@
 //!
 //! Keys are random numbers below 2^60. Queries ask ranges without a key: uniform ones, and ranges
 //! that end one below a key, where filters of prefixes fail. Every filter is also asked ranges that
-//! begin one below a key or at it, and must not deny them. Denied ranges are counted.
+//! hold a key: they begin at the key or one below. The filter must not deny them. Denials are
+//! counted, and are an error except for filters of other crates that are known to deny keys.
 
 mod filters;
 

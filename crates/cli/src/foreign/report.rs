@@ -110,7 +110,8 @@ impl FileReport {
         if self.told_len_bytes > self.file_len_bytes {
             let len = thousands(self.filters.len() as u64);
             self.notes.push(format!(
-                "the filters overlap, or their keys repeat, which no engine writes; only the first {len} are shown"
+                "the filters together are longer than the file: some overlap or are listed twice, so the file is probably \
+                 damaged; only the first {len} are shown"
             ));
             return false;
         }

@@ -176,7 +176,7 @@ fn rate_by_keys() -> String {
         "A filter of fixed size fills",
         "False-positive rate of a Bloom filter with the best number of probes for each number of keys",
         "False-positive rate against the number of keys for Bloom filters of 512 bytes to 512 mebibytes. Each rate \
-         rises from a millionth to nearly 1 while the number of keys grows by a factor of about 30.",
+         rises from a millionth to nearly 1 while the number of keys grows by a factor of about 100.",
     );
     frame.draw(&mut picture);
     for (log2, colour) in SIZES.into_iter().zip((0..).map(Colour::Series)) {

@@ -132,8 +132,9 @@ fn a_script_stops_when_a_signal_ends_the_command() {
     stdin.write_all(&b"some key\n".repeat(20_000)).unwrap();
     let group = format!("-{}", bash.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
-    // On a busy machine, a command that reads the end of its input may finish before its thread of
-    // signals runs. So the input ends only if the shell continues: then the next commands end, too.
+    // On a busy machine, a command that reads the end of its input may finish before its signal
+    // thread runs. So the input stays open until the shell has stopped. If the shell wrongly goes
+    // on, the input is closed after 20 s, and the other commands end.
     let deadline = Instant::now() + Duration::from_secs(20);
     while bash.try_wait().unwrap().is_none() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));

@@ -178,7 +178,10 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
             if !is_removed(number) {
                 if self.paths.contains(&file.identity.path) {
                     let path = file.identity.path.display();
-                    return Err(Error::invalid("path", format!("{path}: already in the index; remove it first")));
+                    return Err(Error::invalid(
+                        "path",
+                        format!("{path}: already in the index; remove the path from the index first"),
+                    ));
                 }
                 kept.push(file.clone());
                 ranges.push(start..end);
