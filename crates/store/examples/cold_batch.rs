@@ -1,5 +1,6 @@
 //! Measures gets of present keys, one by one and in batches of 32, with a cold and a warm page
-//! cache. Linux only, because it drops the page cache of the files.
+//! cache. The keys of a batch are random, or neighbours. Linux only, because it drops the page cache
+//! of the files.
 //!
 //! `cargo run --release -p filterblock-store --example cold_batch [KEYS]`
 
@@ -13,9 +14,12 @@ const BATCH: usize = 32;
 const BATCHES: u64 = 64;
 const ROUNDS: u64 = 9;
 
+/// Returns a key. `BATCH` successive numbers give neighbours, whose place among the keys is random.
 fn key(number: u64) -> [u8; 16] {
-    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (u128::from(number) << 64 | u128::from(mixed)).to_le_bytes()
+    let place = (number / BATCH as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut bytes = (u128::from(place) << 64 | u128::from(number)).to_le_bytes();
+    bytes.reverse();
+    bytes
 }
 
 /// Drops the pages of all files from the page cache. The store has synced them.
@@ -59,15 +63,25 @@ fn main() -> Result<()> {
     db.flush()?;
     db.wait_idle()?;
     println!("{count} keys with values of 100 bytes, {} SSTs", db.stats().total.tables);
-    let mut times: [[Vec<f64>; 2]; 2] = Default::default();
+    let ways = [
+        ("random, get", false, false),
+        ("random, multi_get", false, true),
+        ("neighbours, get", true, false),
+        ("neighbours, multi_get", true, true),
+    ];
+    let mut times: [[Vec<f64>; 2]; 4] = Default::default();
     let mut next = 1u64;
+    let mut random = |below: u64| {
+        next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (next >> 20) % below
+    };
     for _ in 0..ROUNDS {
-        for (is_batch, of_way) in [false, true].into_iter().zip(&mut times) {
-            let mut random = || {
-                next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                key((next >> 20) % count)
+        for ((_, neighbours, is_batch), of_way) in ways.into_iter().zip(&mut times) {
+            let mut batch = || -> Vec<_> {
+                let first = random(count / BATCH as u64) * BATCH as u64;
+                (0..BATCH as u64).map(|i| key(if neighbours { first + i } else { random(count) })).collect()
             };
-            let batches: Vec<Vec<_>> = (0..BATCHES).map(|_| (0..BATCH).map(|_| random()).collect()).collect();
+            let batches: Vec<Vec<_>> = (0..BATCHES).map(|_| batch()).collect();
             drop_pages(dir.path())?;
             // The first round is cold, the second one asks for the same blocks again.
             for of_heat in of_way {
@@ -78,9 +92,8 @@ fn main() -> Result<()> {
             }
         }
     }
-    for (name, of_way) in ["get", "multi_get of 32"].into_iter().zip(&mut times) {
-        let [cold, warm] = of_way;
-        println!("{name:16} cold {:6.2} us a key, warm {:6.2} us a key", median(cold), median(warm));
+    for ((name, ..), [cold, warm]) in ways.into_iter().zip(&mut times) {
+        println!("{name:22} cold {:6.2} us a key, warm {:6.2} us a key", median(cold), median(warm));
     }
     db.close()
 }

@@ -37,12 +37,16 @@ fn counts_show_what_filters_save() {
     // The largest odd number is beyond the range of the SST file.
     assert_eq!(absent["filter_queries"], 999);
     let (no, passed) = (absent["filters_said_no"].as_u64().unwrap(), absent["false_positives"].as_u64().unwrap());
-    assert_eq!((no + passed, &absent["data_blocks_read"]), (999, &passed.into()));
-    assert!(passed < 30, "{absent}");
+    assert_eq!(no + passed, 999);
+    // Keys of one batch share the read of a block.
+    let read = absent["data_blocks_read"].as_u64().unwrap();
+    assert!((1..=passed).contains(&read) && passed < 30, "{absent}");
     let without = count(&["--keys", "odd", "--ignore-filters"], 1);
     assert_eq!((&without["filter_queries"], &without["data_blocks_read"]), (&0.into(), &999.into()));
     let present = count(&["--keys", "even"], 0);
-    assert_eq!((&present["found"], &present["data_blocks_read"]), (&1000.into(), &1000.into()));
+    assert_eq!(present["found"], 1000);
+    let read = present["data_blocks_read"].as_u64().unwrap();
+    assert!((1_000 / 32..100).contains(&read), "{present}");
     let text = shell.run(&["db", "get", "store", "--keys", "even", "--count"]).exits(0);
     assert!(
         text.starts_with("keys                1,000\nfound               1,000\nabsent                  0\n"),

@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use super::version_edit::NUM_LEVELS;
+use crate::sstable::BlockReads;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::lock;
@@ -95,6 +96,13 @@ counters! {
 pub(super) struct Tally {
     pub(super) points: ProbeTally,
     pub(super) reads: ReadTally,
+}
+
+impl Tally {
+    pub(super) fn add_reads(&mut self, reads: BlockReads) {
+        self.reads.block_reads += reads.blocks;
+        self.reads.block_read_bytes += reads.bytes;
+    }
 }
 
 /// The counts of one scan on one level.

@@ -7,7 +7,7 @@ use super::stats::{Recorder, Tally};
 use super::version::{Level, Slot, Version};
 use super::version_edit::NUM_LEVELS;
 use crate::error::{Error, Result};
-use crate::sstable::{BlockCache, BlockReads, FoundValue, Handle, TableFilter};
+use crate::sstable::{BlockCache, BlockReads, FoundValue, Handle, KnownBlock, TableFilter};
 use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, PrefixExtractor};
 
 /// The settings of a read.
@@ -50,6 +50,17 @@ pub(super) struct Pairs<'v> {
     answers: Vec<Answer>,
     /// The data blocks that were announced, one for each pair.
     blocks: Vec<Option<Handle>>,
+    wanted: Vec<Wanted<'v>>,
+}
+
+/// A key of a batch that the filter of an SST did not deny.
+#[derive(Debug, Clone, Copy)]
+struct Wanted<'v> {
+    slot: &'v Slot,
+    place: u32,
+    answer: Answer,
+    /// The data block, if it was announced.
+    block: Option<Handle>,
 }
 
 impl Version {
@@ -105,7 +116,8 @@ impl Version {
             let mut tally = Tally::default();
             let result = level.slots.iter().try_for_each(|slot| {
                 let mask = slot.mask_of(batch, batch.open);
-                slot.get_batch(&self.filters, mask, batch, values, context, &mut tally)
+                slot.ask_batch(&self.filters, mask, batch, context, &mut tally, &mut pairs.wanted);
+                search_wanted(&mut pairs.wanted, &self.filters, batch, values, context, &mut tally)
             });
             if let Some(of_level) = tallies.get_mut(level.number) {
                 *of_level = tally;
@@ -163,13 +175,16 @@ impl<'v> Pairs<'v> {
             return;
         }
         let mut announced = 0u32;
+        let mut last: Option<(&Slot, Handle)> = None;
         for ((pair, &answer), block) in self.pairs.iter().zip(&self.answers).zip(&mut self.blocks) {
             if answer == Answer::Maybe
                 && announced >> pair.place & 1 == 0
                 && let Some(probe) = batch.probe(pair.place)
             {
                 announced |= 1 << pair.place;
-                *block = pair.slot.table.announce(probe.key, context.cache);
+                let of_slot = last.filter(|(slot, _)| std::ptr::eq(*slot, pair.slot)).map(|(_, block)| block);
+                *block = pair.slot.table.announce(probe.key, of_slot, context.cache);
+                last = block.map(|block| (pair.slot, block));
             }
         }
     }
@@ -177,32 +192,77 @@ impl<'v> Pairs<'v> {
     /// Searches the SSTs whose filters did not deny the key, from the top level down. A key that is
     /// found is closed, and later pairs of this key count nothing.
     fn search(
-        &self,
+        &mut self,
         filters: &FilterSet<Error>,
         batch: &mut Batch<'_>,
         values: &mut [Option<Vec<u8>>],
         context: &ReadContext<'_>,
         tallies: &mut [Tally; NUM_LEVELS],
     ) -> Result<()> {
-        for ((pair, &answer), &block) in self.pairs.iter().zip(&self.answers).zip(&self.blocks) {
-            let Some(tally) = tallies.get_mut(pair.level.number) else { continue };
-            if batch.open >> pair.place & 1 == 0 {
-                continue;
+        let mut rest = self.pairs.iter().zip(&self.answers).zip(&self.blocks).peekable();
+        while let Some(((first, _), _)) = rest.peek() {
+            let number = first.level.number;
+            let Some(tally) = tallies.get_mut(number) else { return Ok(()) };
+            while let Some(((pair, &answer), &block)) = rest.next_if(|((pair, _), _)| pair.level.number == number) {
+                match answer {
+                    _ if batch.open >> pair.place & 1 == 0 => {}
+                    Answer::No => {
+                        tally.points.true_negatives += 1;
+                        tally.points.expected += pair.slot.expected;
+                    }
+                    _ => self.wanted.push(Wanted { slot: pair.slot, place: pair.place, answer, block }),
+                }
             }
-            if answer == Answer::No {
-                tally.points.true_negatives += 1;
-                tally.points.expected += pair.slot.expected;
-                continue;
+            search_wanted(&mut self.wanted, filters, batch, values, context, tally)?;
+        }
+        Ok(())
+    }
+}
+
+/// Searches SSTs of one level for the wanted keys, at most one SST for each key, and empties the
+/// list. A data block with several of the keys is read once. The values go to `values`, and the bits
+/// in `batch.open` of the keys that are found are cleared.
+fn search_wanted(
+    wanted: &mut Vec<Wanted<'_>>,
+    filters: &FilterSet<Error>,
+    batch: &mut Batch<'_>,
+    values: &mut [Option<Vec<u8>>],
+    context: &ReadContext<'_>,
+    tally: &mut Tally,
+) -> Result<()> {
+    // Blocks of the same SST are read in the order of the file.
+    wanted.sort_unstable_by_key(|wanted| (wanted.slot.stored.meta.number, wanted.block.map(Handle::offset)));
+    let share =
+        |a: &Wanted<'_>, b: &Wanted<'_>| a.block.is_some() && a.block == b.block && std::ptr::eq(a.slot, b.slot);
+    let result = wanted.chunk_by(share).try_for_each(|group| {
+        let content = match group {
+            &[Wanted { slot, block: Some(place), .. }, _, ..] => {
+                let mut reads = BlockReads::default();
+                // If the read fails, the first search reads again and reports the error.
+                let content = slot.table.known_block(place, context.cache, &mut reads).ok();
+                tally.add_reads(reads);
+                content
             }
-            let Some(probe) = batch.probe(pair.place) else { continue };
-            let Some(value) = pair.slot.search(filters, &probe, context, (answer, block), tally)? else { continue };
-            batch.open &= !(1 << pair.place);
-            if let Some(to) = values.get_mut(pair.place as usize) {
+            _ => None,
+        };
+        for wanted in group {
+            let block = match (wanted.block, &content) {
+                (Some(place), Some(content)) => KnownBlock::Content(place, content),
+                (Some(place), None) => KnownBlock::Place(place),
+                (None, _) => KnownBlock::Unknown,
+            };
+            let Some(probe) = batch.probe(wanted.place) else { continue };
+            let found = wanted.slot.search(filters, &probe, context, (wanted.answer, block), tally)?;
+            let Some(value) = found else { continue };
+            batch.open &= !(1 << wanted.place);
+            if let Some(to) = values.get_mut(wanted.place as usize) {
                 *to = value;
             }
         }
         Ok(())
-    }
+    });
+    wanted.clear();
+    result
 }
 
 impl Level {
@@ -235,7 +295,7 @@ impl Level {
                 tally.points.expected += slot.expected;
                 continue;
             }
-            let found = slot.search(filters, probe, context, (answer, None), tally)?;
+            let found = slot.search(filters, probe, context, (answer, KnownBlock::Unknown), tally)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -245,48 +305,37 @@ impl Level {
 }
 
 impl Slot {
-    /// Queries the filter for the keys with a bit in `mask`, and searches the SST for those that
-    /// the filter does not deny.
-    fn get_batch(
-        &self,
+    /// Asks the filter for the keys with a bit in `mask`. Adds the keys that it does not deny to
+    /// `wanted`, and announces their reads.
+    fn ask_batch<'v>(
+        &'v self,
         filters: &FilterSet<Error>,
         mask: u32,
-        batch: &mut Batch<'_>,
-        values: &mut [Option<Vec<u8>>],
+        batch: &Batch<'_>,
         context: &ReadContext<'_>,
         tally: &mut Tally,
-    ) -> Result<()> {
+        wanted: &mut Vec<Wanted<'v>>,
+    ) {
         let group = batch.gather(mask);
         let len = group.hashes().len();
         let mut answers = [true; BATCH];
         let is_filtered =
             context.filter_use == FilterUse::Consult && filters.ask_batch(self.filter, group.hashes(), &mut answers);
         let answer = if is_filtered { Answer::Maybe } else { Answer::Unfiltered };
-        let key_at = |i| group.place(i).and_then(|place| Some((place, batch.probe(place)?)));
-        let mut blocks = [None; BATCH];
         let num_reads = answers.iter().take(len).filter(|&&may_contain| may_contain).count();
-        if is_filtered && context.announces(num_reads) {
-            for (i, (&may_contain, block)) in answers.iter().zip(&mut blocks).enumerate().take(len) {
-                if let (true, Some((_, probe))) = (may_contain, key_at(i)) {
-                    *block = self.table.announce(probe.key, context.cache);
-                }
-            }
-        }
-        let mut answered = 0;
+        let announces = is_filtered && context.announces(num_reads);
+        let mut last = None;
         for (i, _) in answers.iter().enumerate().take(len).filter(|&(_, &may_contain)| may_contain) {
-            let Some((place, probe)) = key_at(i) else { continue };
-            let block = blocks.get(i).copied().flatten();
-            let Some(value) = self.search(filters, &probe, context, (answer, block), tally)? else { continue };
-            answered |= 1 << place;
-            if let Some(to) = values.get_mut(place as usize) {
-                *to = value;
-            }
+            let Some((place, probe)) = group.place(i).and_then(|place| Some((place, batch.probe(place)?))) else {
+                continue;
+            };
+            let block = if announces { self.table.announce(probe.key, last, context.cache) } else { None };
+            last = block;
+            wanted.push(Wanted { slot: self, place, answer, block });
         }
         let denied = (len - num_reads) as u64;
         tally.points.true_negatives += denied;
         tally.points.expected += denied * self.expected;
-        batch.open &= !answered;
-        Ok(())
     }
 
     /// Returns whether the filter denies a prefix of the key. A key that is not in the SST passes
@@ -299,14 +348,14 @@ impl Slot {
     }
 
     /// Searches the SST. `None` means that it does not have the key, and `Some(None)` is a tombstone.
-    /// The filter has given `answer`, and `block` is the data block that was announced.
+    /// The filter has given `answer`, and `block` is what is known of the data block.
     #[cold]
     fn search<V: FoundValue>(
         &self,
         filters: &FilterSet<Error>,
         probe: &Probe<'_>,
         context: &ReadContext<'_>,
-        (answer, block): (Answer, Option<Handle>),
+        (answer, block): (Answer, KnownBlock<'_>),
         tally: &mut Tally,
     ) -> Result<Option<Option<V>>> {
         if let (Answer::Maybe, Some(extractor)) = (answer, context.extractor)
@@ -332,8 +381,7 @@ impl Slot {
         }
         let mut reads = BlockReads::default();
         let found = self.table.find_value(probe.key, block, context.cache, &mut reads);
-        tally.reads.block_reads += reads.blocks;
-        tally.reads.block_read_bytes += reads.bytes;
+        tally.add_reads(reads);
         let found = found?;
         // If any page of the filter is damaged, a wrong "maybe" counts as degraded, not as a false
         // positive: the answer may come from that page.

@@ -33,7 +33,7 @@ type Value<'a> = Option<&'a [u8]>;
 
 /// The verified and decompressed content of a data block.
 #[derive(Debug)]
-pub(super) enum BlockContent {
+pub(crate) enum BlockContent {
     /// The content is used once.
     Owned(Vec<u8>),
     /// The content is in a cache.
@@ -46,6 +46,18 @@ impl BlockContent {
         match self {
             Self::Owned(content) => content,
             Self::Cached(block) => block.content(),
+        }
+    }
+
+    /// Finds the value of a key in the block at `offset` of the file. `None` means that the block has
+    /// no entry for the key, and `Some(None)` is a tombstone.
+    pub(super) fn find_value<V: FoundValue>(&self, key: &[u8], offset: u64) -> Result<Option<Option<V>>> {
+        match self {
+            Self::Owned(content) => {
+                let found = Block::parse(content, offset)?.find(key)?;
+                Ok(found.map(|value| value.map(V::copied)))
+            }
+            Self::Cached(block) => block.clone().find_value(key, offset),
         }
     }
 }
@@ -91,7 +103,7 @@ impl Deref for BlockValue {
 
 /// The content of a data block, shared by a cache and its readers.
 #[derive(Debug)]
-pub(super) struct CachedBlock {
+pub(crate) struct CachedBlock {
     /// The index and the content, in one allocation.
     bytes: Arc<[u8]>,
     /// The length of the index; 0 without one.

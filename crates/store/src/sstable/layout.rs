@@ -111,6 +111,11 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
+    /// Returns the offset from the start of the file.
+    pub(crate) fn offset(self) -> u64 {
+        self.offset
+    }
+
     /// Returns the offset of the first byte after the part, or `None` if it exceeds 64 bits.
     pub(super) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len_bytes)

@@ -54,6 +54,7 @@ pub use layout::{
 };
 pub(crate) use layout::{Handle, is_footer};
 pub use properties::{PROPERTY_TAGS, Properties, TableOrigin};
+pub(crate) use reader::KnownBlock;
 pub use reader::{BlockReads, Lookup, Table, TableReadOptions};
 pub use salvage::{KeyRange, Loss};
 pub(crate) use salvage::{Known, Peek, salvage};

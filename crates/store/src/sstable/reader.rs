@@ -57,6 +57,17 @@ pub enum Lookup {
     NotFound,
 }
 
+/// What a caller of [`Table::find_value`] knows about the data block that may hold the key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum KnownBlock<'b> {
+    /// Nothing: the index is searched.
+    Unknown,
+    /// The place that [`Table::announce`] returned for the key.
+    Place(Handle),
+    /// The place and the content, from [`Table::known_block`].
+    Content(Handle, &'b BlockContent),
+}
+
 /// The data blocks that lookups read from the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockReads {
@@ -275,7 +286,7 @@ impl Table {
     /// # Errors
     /// Returns the same errors as [`Self::get`].
     pub fn find(&self, key: &[u8], cache: Option<&BlockCache>, reads: &mut BlockReads) -> Result<Lookup> {
-        Ok(match self.find_value(key, None, cache, reads)? {
+        Ok(match self.find_value(key, KnownBlock::Unknown, cache, reads)? {
             None => Lookup::NotFound,
             Some(None) => Lookup::Tombstone,
             Some(Some(value)) => Lookup::Value(value),
@@ -283,32 +294,48 @@ impl Table {
     }
 
     /// Does the same as [`Self::find`], and returns the value in the form that the caller wants.
-    /// `None` means that the SST has no entry for `key`, and `Some(None)` is a tombstone. `block` is
-    /// the result of [`Self::announce`] for the key; without it, the index is searched.
+    /// `None` means that the SST has no entry for `key`, and `Some(None)` is a tombstone.
     pub(crate) fn find_value<V: FoundValue>(
         &self,
         key: &[u8],
-        block: Option<Handle>,
+        block: KnownBlock<'_>,
         cache: Option<&BlockCache>,
         reads: &mut BlockReads,
     ) -> Result<Option<Option<V>>> {
-        let block = block.map_or_else(|| self.locate(key), |block| Ok(Some(block)));
-        let found = block.and_then(|block| match block {
-            Some(block) => self.find_in_block(block, key, cache, reads),
-            None => Ok(None),
-        });
+        let found = match block {
+            KnownBlock::Content(place, content) => content.find_value(key, place.offset),
+            KnownBlock::Place(place) => self.find_in_block(place, key, cache, reads),
+            KnownBlock::Unknown => self.locate(key).and_then(|place| match place {
+                Some(place) => self.find_in_block(place, key, cache, reads),
+                None => Ok(None),
+            }),
+        };
         found.map_err(|error| error.in_file(&self.path))
     }
 
     /// Announces to the storage that a search for `key` follows. Returns the data block that may
-    /// hold the key, if it is known.
-    pub(crate) fn announce(&self, key: &[u8], cache: Option<&BlockCache>) -> Option<Handle> {
+    /// hold the key, if it is known. The block `last` was announced before, and is not announced
+    /// again.
+    pub(crate) fn announce(&self, key: &[u8], last: Option<Handle>, cache: Option<&BlockCache>) -> Option<Handle> {
         // The search itself reports an error.
         let block = self.locate(key).ok().flatten()?;
-        if cache.is_none_or(|cache| !cache.contains(self.number, block.offset)) {
+        if last != Some(block) && cache.is_none_or(|cache| !cache.contains(self.number, block.offset)) {
             self.file.will_read(block.offset, block.len_bytes);
         }
         Some(block)
+    }
+
+    /// Returns the data block at a place that [`Self::announce`] returned, for several searches.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Self::get`].
+    pub(crate) fn known_block(
+        &self,
+        place: Handle,
+        cache: Option<&BlockCache>,
+        reads: &mut BlockReads,
+    ) -> Result<BlockContent> {
+        self.data_block(place, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
     /// Returns the data block that may hold the key, or `None` if the key is above the last one.

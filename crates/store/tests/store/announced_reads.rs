@@ -1,7 +1,9 @@
-//! Tests that a batch announces the reads of its data blocks before it reads the first one.
+//! Tests that a batch announces the reads of its data blocks before the first read, and reads each
+//! block once.
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::common::{DIR, key};
@@ -22,6 +24,7 @@ struct Listing {
     inner: Memory,
     num_files: Arc<Mutex<usize>>,
     steps: Arc<Mutex<Vec<Step>>>,
+    fails: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -29,6 +32,7 @@ struct ListingFile {
     inner: Arc<dyn ReadAt>,
     number: usize,
     steps: Arc<Mutex<Vec<Step>>>,
+    fails: Arc<AtomicBool>,
 }
 
 impl ReadAt for ListingFile {
@@ -38,6 +42,9 @@ impl ReadAt for ListingFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let len_bytes = buffer.len() as u64;
         self.steps.lock().unwrap().push(Step::Read { file: self.number, offset, len_bytes });
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("the disk is gone").into());
+        }
         self.inner.read_exact_at(buffer, offset)
     }
     fn will_read(&self, offset: u64, len_bytes: u64) {
@@ -52,8 +59,8 @@ impl Storage for Listing {
     fn open(&self, path: &Path, io: IoMode) -> Result<Arc<dyn ReadAt>> {
         let mut number = self.num_files.lock().unwrap();
         *number += 1;
-        let (inner, steps) = (self.inner.open(path, io)?, Arc::clone(&self.steps));
-        Ok(Arc::new(ListingFile { inner, number: *number, steps }))
+        let (inner, steps, fails) = (self.inner.open(path, io)?, Arc::clone(&self.steps), Arc::clone(&self.fails));
+        Ok(Arc::new(ListingFile { inner, number: *number, steps, fails }))
     }
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         self.inner.create(path)
@@ -135,15 +142,64 @@ fn a_batch_announces_each_block_before_the_first_read() {
         let storage = Listing::default();
         let db = store(&storage, num_tables, |_| ());
         let steps = storage.steps_of(&db, &[3, 700, 701, 1_500, 2_900, 3_999]);
-        let (announced, read) = steps.split_at(steps.len() / 2);
-        let announced: Vec<_> = announced
-            .iter()
-            .map(|step| match *step {
-                Step::Announced { file, offset, len_bytes } => Step::Read { file, offset, len_bytes },
-                Step::Read { .. } => panic!("a read came early: {steps:?}"),
-            })
-            .collect();
-        assert_eq!((announced.len(), announced.as_slice()), (6, read), "{num_tables} SSTs");
+        // The keys 700 and 701 are in one block.
+        assert_eq!(announced_then_read(&steps).len(), 5, "{num_tables} SSTs");
+    }
+}
+
+/// Checks that each block is announced once, and then read once, in the order of the SSTs and their
+/// blocks. Returns the reads.
+fn announced_then_read(steps: &[Step]) -> &[Step] {
+    let (announced, read) = steps.split_at(steps.len() / 2);
+    let place = |step: &Step| match *step {
+        Step::Announced { file, offset, .. } | Step::Read { file, offset, .. } => (file, offset),
+    };
+    assert!(read.is_sorted_by(|a, b| place(a) < place(b)), "{read:?}");
+    let mut announced: Vec<_> = announced
+        .iter()
+        .map(|step| match *step {
+            Step::Announced { file, offset, len_bytes } => Step::Read { file, offset, len_bytes },
+            Step::Read { .. } => panic!("a read came early: {steps:?}"),
+        })
+        .collect();
+    announced.sort_by_key(place);
+    assert_eq!(announced, read);
+    read
+}
+
+#[test]
+fn keys_of_a_batch_in_one_block_share_its_read() {
+    for num_tables in [1, 2, 8] {
+        let storage = Listing::default();
+        let db = store(&storage, num_tables, |_| ());
+        let before = db.stats().total.block_reads;
+        // The batch is not in the order of keys, has keys twice, and some keys are absent.
+        let mut numbers: Vec<_> = (700..828).chain(COUNT - 20..COUNT + 20).rev().collect();
+        numbers.extend(700..710);
+        let steps = storage.steps_of(&db, &numbers);
+        let read: Vec<_> = steps.iter().filter(|step| matches!(step, Step::Read { .. })).collect();
+        // A read of many keys is split into batches of 32, and two of them may share a block.
+        assert!((2..30).contains(&read.len()), "{num_tables} SSTs: {} reads", read.len());
+        let after = db.stats().total.block_reads;
+        assert_eq!(after - before, read.len() as u64);
+
+        let steps = storage.steps_of(&db, &(700..732).rev().collect::<Vec<_>>());
+        let num_reads = announced_then_read(&steps).len();
+        assert!(num_reads < 10, "{num_tables} SSTs: {num_reads} reads of 32 neighbours");
+    }
+}
+
+#[test]
+fn a_failed_read_of_a_shared_block_is_an_error() {
+    for num_tables in [1, 8] {
+        let storage = Listing::default();
+        let db = store(&storage, num_tables, |_| ());
+        let keys: Vec<_> = (700..720).map(key).collect();
+        storage.fails.store(true, Ordering::Relaxed);
+        let error = db.multi_get(&keys).unwrap_err().to_string();
+        assert!(error.contains("the disk is gone"), "{num_tables} SSTs: {error}");
+        storage.fails.store(false, Ordering::Relaxed);
+        storage.steps_of(&db, &(700..720).collect::<Vec<_>>());
     }
 }
 
