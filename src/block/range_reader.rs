@@ -64,8 +64,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns the expected false-positive rate for ranges: the share of ranges without a key that get
-    /// "maybe". It is a bound for ranges of the length for which the filter was built, or for scans
-    /// between neighbouring keys. Returns `None` if there is no usable range filter.
+    /// "maybe". It is a bound for ranges of the length for which the filter was built, or for
+    /// short scans, such as from one key of the store to the next. Returns `None` if there is no usable range filter.
     #[must_use]
     pub fn expected_range_rate(&self) -> Option<f64> {
         if !self.has_ranges() {

@@ -166,8 +166,8 @@ pub struct FilterArguments {
     /// (for all filters together)
     #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
-    /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for scans
-    /// between neighbouring keys), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or
+    /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for short
+    /// scans), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or
     /// above-bottom:SPEC (none at the bottom, where a short scan finds its keys)
     ///
     /// Scans skip the SST files that hold no key between their bounds. See docs/CHOOSING.md.
