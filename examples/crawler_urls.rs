@@ -1,5 +1,6 @@
-//! A web crawler asks for each link whether it has seen the page. A Bloom filter answers with a
-//! small part of the memory. The price: the crawler never fetches pages that are false positives.
+//! A web crawler asks for each link whether it has seen the page. A Bloom filter needs
+//! much less memory for this than a hash set of all URLs. The price: the crawler never fetches pages
+//! that are false positives.
 //!
 //! ```text
 //! cargo run --release --features variants --example crawler_urls -- links.txt

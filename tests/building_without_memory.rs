@@ -294,7 +294,7 @@ fn variants_return_an_error_without_memory() {
     }
 }
 
-/// Tests calls on filters in files, and merges of filters, that return an error if there is no
+/// Tests that calls on filters in files, and merges of filters, return an error if there is no
 /// memory.
 #[cfg(feature = "variants")]
 #[test]

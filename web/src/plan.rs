@@ -177,7 +177,7 @@ fn formula(plan: &Plan) -> Value {
             )
         }
         FilterKind::BinaryFuse => {
-            ("2^−w", format!("2^−{k}"), "w bits of fingerprint, in each of 3 slots that are added without carry")
+            ("2^−w", format!("2^−{k}"), "a fingerprint of w bits: the XOR of 3 slots")
         }
         _ => return Value::Null,
     };

@@ -39,8 +39,8 @@ fn mask(columns: u32) -> u32 {
     u32::MAX >> (32 - columns)
 }
 
-/// The result of an insertion: how many equations were added to the new one, and its slot. An
-/// equation that follows from the others has no slot.
+/// The result of an insertion. `added` is the number of stored equations that were XORed into the
+/// new one. `slot` is the slot of the new equation, or `None` if it follows from the stored ones.
 struct Placed {
     added: u32,
     slot: Option<u32>,

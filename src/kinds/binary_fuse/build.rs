@@ -149,7 +149,10 @@ impl Peeling {
     }
 
     /// Enters all keys in their slots. Returns `false` if a slot has more than [`MAX_COUNT`] keys.
-    #[expect(clippy::indexing_slicing, reason = "the last of three slots is the largest, and it exists")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the last of three slots is the largest, and `extend` puts it in bounds"
+    )]
     fn count(&mut self, geometry: &Geometry, hashes: &[KeyHash]) -> bool {
         let mut seen = 0;
         for &hash in hashes {

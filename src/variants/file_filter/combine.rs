@@ -1,5 +1,4 @@
-//! Operations that make a filter from others: copies, base64 texts, unions, intersections and
-//! clearing.
+//! Operations on whole filters: copies, base64 texts, unions, intersections and clearing.
 
 use std::path::Path;
 use std::sync::PoisonError;

@@ -14,11 +14,12 @@ use std::path::Path;
 const BEGIN_TAIL: &str = " -->";
 const END: &str = "<!-- end -->";
 
-/// Replaces the lines between the markers of a file. A marker begins with `begin`, and its words
-/// name the new lines.
+/// Replaces the lines between each begin marker of a file and its end marker. A begin marker starts
+/// with `begin`. `table` takes the words after `begin` and returns the new lines.
 ///
 /// # Errors
-/// Returns the error of the operating system, and refuses an unknown or unfinished marker.
+/// Returns an error if the file cannot be read or written, if a marker has no end, or if `table`
+/// refuses its words.
 pub fn in_file(path: &Path, begin: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<(), String> {
     let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| of_file(&error))?;

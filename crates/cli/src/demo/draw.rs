@@ -5,8 +5,8 @@ use super::super::picture::{WIDTH, escaped};
 use super::super::text::count;
 use super::step::{Ran, Step};
 
-/// The maximum number of characters in a line. The widest common monospaced font takes 7.25 units
-/// for each.
+/// The maximum number of characters in a line. The widest common monospaced font takes 7.25 SVG
+/// units per character.
 const COLUMNS: usize = 94;
 /// The distance between two lines in units.
 const LINE_STEP: f64 = 16.0;

@@ -268,8 +268,9 @@ fn without_zero(chunk: &ColumnChunkMetaData) -> Result<Cow<'_, ColumnChunkMetaDa
     builder.build().map(Cow::Owned).map_err(|error| error.to_string())
 }
 
-/// Returns the values of a data page without its levels. Returns `None` for the old encoding of
-/// levels, which the decoder reads.
+/// Returns the bytes of a data page after its levels. Returns `None` for a dictionary page, for a
+/// page that is too short, and for a page of version 1 whose levels are not RLE-encoded. The caller
+/// then uses the general decoder.
 fn plain_payload<'a>(page: &'a Page, column: &ColumnDescPtr) -> Option<&'a [u8]> {
     match page {
         Page::DataPage { buf, def_level_encoding, rep_level_encoding, .. } => {

@@ -285,8 +285,9 @@ impl Db {
     }
 
     /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
-    /// It does not flush the current memtable. Level 0 is then compacted from
-    /// [`Options::l0_compaction_trigger`] on, although a later compaction might be cheaper.
+    /// It does not flush the current memtable. During this call, level 0 is compacted as soon as it
+    /// has [`Options::l0_compaction_trigger`] SSTs. Otherwise the store may delay this compaction to
+    /// write fewer bytes.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if

@@ -52,9 +52,11 @@ impl Shared {
     /// Writes a batch atomically.
     ///
     /// # Errors
-    /// Returns the log's error; from then on the store refuses writes with [`Error::Poisoned`].
-    /// Returns [`Error::OutOfNumbers`] when the numbers are used up. [`Error::NoSpace`] and
-    /// [`Error::BackgroundFails`] are temporary.
+    /// Returns the error of the write-ahead log if the batch cannot be logged, and
+    /// [`Error::Poisoned`] after an earlier failure, such as this one. Returns
+    /// [`Error::OutOfNumbers`] if the sequence numbers or file numbers are used up, and
+    /// [`Error::NoSpace`] or [`Error::BackgroundFails`] for reasons that may be temporary: the
+    /// caller may try again.
     pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());

@@ -241,8 +241,8 @@ fn small_levels(storage: &Memory, policy: Arc<dyn FilterPolicy>) -> Options {
     }
 }
 
-/// Loads keys. After each group it flushes and waits for all compactions, so that every run is the
-/// same.
+/// Loads keys. After each group it flushes and waits for all compactions, so that every
+/// execution of the test makes the same SSTs.
 fn load(db: &Db, keys: impl Iterator<Item = [u8; 16]>, group: u64, mut after_group: impl FnMut(&Db)) {
     for (i, key) in (1..).zip(keys) {
         db.put(&key, &VALUE).unwrap();
