@@ -99,7 +99,10 @@ pub fn query_block(data: &[u8]) {
             if let Ok(lazy) = lazy {
                 query(&lazy);
                 check_info(&lazy);
-                assert!(lazy.verify_pages().is_err(), "a block that `AtOpen` refuses passes the verification of its pages");
+                assert!(
+                    lazy.verify_pages().is_err(),
+                    "a block that `AtOpen` refuses passes the verification of its pages"
+                );
             }
             return;
         }

@@ -176,9 +176,7 @@ fn formula(plan: &Plan) -> Value {
                 "r columns; a share s of the hashes meets one column less",
             )
         }
-        FilterKind::BinaryFuse => {
-            ("2^−w", format!("2^−{k}"), "a fingerprint of w bits: the XOR of 3 slots")
-        }
+        FilterKind::BinaryFuse => ("2^−w", format!("2^−{k}"), "a fingerprint of w bits: the XOR of 3 slots"),
         _ => return Value::Null,
     };
     json!({ "text": text, "filled": format!("{filled} = {rate:.6e}"), "words": words })
