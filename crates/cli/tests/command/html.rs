@@ -72,7 +72,7 @@ fn a_page_holds_the_values_of_the_json() {
     for row in printed["rows"].as_array().unwrap() {
         assert!(bench.contains(&format!("data-sort=\"{}\"", row["mean_ns"])), "{row}");
     }
-    // A record gives the same plots. Parsing may change the last digit of a number in the tables.
+    // A record gives the same plots.
     shell.write("record.json", printed.to_string());
     shell.run(&["bench", "report", "record.json", "--html", "record"]).exits(0);
     let record = page(&shell, "record");
