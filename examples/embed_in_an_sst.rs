@@ -1,7 +1,7 @@
 //! A small storage engine that keeps a filter block in each of its SST files.
 //!
-//! The filters save almost all reads for absent keys. A wrong seed, a flipped bit, a stale filter and the filter of
-//! another SST cost reads, are counted, and lose no key. Run it: `cargo run --release --example embed_in_an_sst`
+//! The filters save most reads for absent keys. A damaged or wrong filter costs reads and loses no
+//! key; the engine counts such filters. Run: `cargo run --release --example embed_in_an_sst`
 
 use filterblock::{AlignedBytes, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot};
 use filterblock::{HashSeed, KeyHasher, TableFilter, Verify, layout::checksum_of};

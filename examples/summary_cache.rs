@@ -30,8 +30,8 @@ fn main() -> ExitCode {
     support::main("Counts the messages that proxies save with summaries of their caches.", 400_000, run)
 }
 
-/// A cache that evicts the oldest document, with its counters, and with its bits as the others know
-/// them.
+/// A proxy with a cache that evicts the oldest document. `counters` holds the cached documents, and
+/// `sent` holds the bits that the proxy last sent to the other proxies.
 struct Proxy {
     documents: HashSet<Vec<u8>>,
     order: VecDeque<Vec<u8>>,

@@ -77,8 +77,8 @@ pub enum Error {
         /// The fingerprint of the caller's secret. `None` if the caller gave no secret.
         given: Option<Fingerprint>,
     },
-    /// The caller gave a value that the function does not accept, or that this machine's memory
-    /// cannot serve.
+    /// The caller gave a value that the function does not accept, or for which this machine has too
+    /// little memory.
     Invalid {
         /// The name of the argument. It is `"filter"` for a filter specification, with or without a
         /// number of keys.
@@ -399,8 +399,8 @@ fields! {
 #[cfg(test)]
 macro_rules! check_messages {
     ($error:ident { $($variant:ident),* $(,)? } $table:expr) => {{
-        // A new variant does not compile until this list names it. Then the test fails until the
-        // table has it.
+        // If an error gets a new variant, this function does not compile until the list names the
+        // variant, and the test fails until the table has a message for it.
         fn name(error: &$error) -> &'static str {
             match error { $($error::$variant { .. } => stringify!($variant),)* }
         }

@@ -77,7 +77,7 @@ struct Taken {
 }
 
 impl PrefixExtractor {
-    /// Takes the first `len_bytes` bytes of each key that has as many.
+    /// Takes the first `len_bytes` bytes of each key. A shorter key has no prefix.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the length is not 1 to 65,535 bytes.
@@ -112,8 +112,8 @@ impl PrefixExtractor {
     /// length of the key, the key has no prefix.
     ///
     /// The function must always return the same length for the same key. If the function changes,
-    /// give it another name. Such an extractor answers for no range but one of a single key, until
-    /// [`with_ranges`](Self::with_ranges) says more of the function.
+    /// give it another name. Without [`with_ranges`](Self::with_ranges), such an extractor has a
+    /// [`prefix_of_range`](Self::prefix_of_range) only for a range of a single key.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes, or begins like the name
@@ -130,13 +130,13 @@ impl PrefixExtractor {
         Ok(Self::new(name.to_owned(), Rule::Named { function: Arc::new(function), answers_ranges: false }))
     }
 
-    /// States that a prefix of the [named](Self::named) function decides for every key that begins
-    /// with it: if the function takes the prefix `p` from one key, it takes `p` from every key that
-    /// begins with `p`. Ranges can then be answered. Other extractors do not change.
+    /// States a property of the [named](Self::named) function: if the function takes the prefix `p`
+    /// from one key, it takes `p` from every key that begins with `p`. With this property, a filter
+    /// can answer for ranges. A built-in extractor does not change.
     ///
     /// If the statement is wrong, scans may miss keys. [`prefix_of_range`](Self::prefix_of_range)
-    /// tests the statement for the prefix itself and for the upper bound, and answers `None` if it
-    /// does not hold there.
+    /// tests the statement only for the prefix itself and for the upper bound, and returns `None`
+    /// if the test fails.
     #[must_use]
     pub fn with_ranges(mut self) -> Self {
         if let Rule::Named { answers_ranges, .. } = &mut self.rule {
@@ -226,8 +226,8 @@ impl PrefixExtractor {
     }
 }
 
-/// Returns whether every key from a key that begins with `prefix` up to `upper` begins with
-/// `prefix`.
+/// Returns whether all keys of a range begin with `prefix`. The range starts at a key that begins
+/// with `prefix`, and ends at `upper`.
 fn ends_within(prefix: &[u8], upper: Bound<&[u8]>) -> bool {
     match upper {
         Bound::Included(last) => last.starts_with(prefix),

@@ -169,9 +169,9 @@ impl FilterSpec {
     /// Returns the expected FPR of a filter of this specification with many keys.
     ///
     /// A small filter may have a lower FPR, because its size is rounded up. A Bloom filter with a
-    /// few keys and many bits may have a higher one. A ribbon whose budget is in bits has a higher
-    /// one, because the formula counts only the space of the fingerprints. With a million keys, a
-    /// `ribbon` takes 4.7 % more, and a `bumped-ribbon` about 1 %.
+    /// few keys and many bits may have a higher FPR. A ribbon with a budget in bits has a higher
+    /// FPR, because the formula counts only the space of the fingerprints. With a million keys, a
+    /// `ribbon` takes 4.7 % more space, and a `bumped-ribbon` about 1 % more.
     /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) returns the expected FPR for a
     /// number of keys.
     #[must_use]

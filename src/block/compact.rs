@@ -4,7 +4,7 @@
 //! ```text
 //! | payload, any number of bytes | shape, 1 byte | checksum, 4 bytes |
 //! ```
-//! The shape is `32 * kind + probes`. The filter follows from this byte and the payload's length.
+//! The shape is `32 * kind + probes`. This byte and the payload's length determine the geometry.
 //! The checksum covers payload and shape, and is bound to the hash function, the seed and the
 //! secret. Every query verifies it, so a damaged filter and a wrong hasher answer "maybe".
 //!
@@ -109,8 +109,9 @@ pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
 
 /// Returns the checksum of payload and shape.
 ///
-/// An XOR binds it to the hasher. It costs no byte, and the checksum of an undamaged filter under
-/// another hasher differs whenever the folded identities differ.
+/// An XOR with the folded identity of the hasher binds the checksum to the hasher, and takes no
+/// bytes. If two hashers have different folded identities, their checksums of the same bytes
+/// differ.
 #[inline]
 fn checksum(covered: &[u8], hasher: &KeyHasher) -> u32 {
     crc32(covered) ^ hasher.folded_identity()

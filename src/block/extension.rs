@@ -51,8 +51,8 @@ impl RangesRecord {
     }
 }
 
-/// Appends a record of the extension: a tag, a length byte and as many bytes. Writes nothing for an
-/// empty value.
+/// Appends a record of the extension: a tag, the length of `value` (one byte), and `value`. Writes
+/// nothing for an empty value.
 pub(super) fn put_record(block: &mut Vec<u8>, tag: u8, value: &[u8]) {
     if !value.is_empty() {
         #[expect(clippy::cast_possible_truncation, reason = "asserted where the records' longest lengths are set")]

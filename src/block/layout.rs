@@ -102,7 +102,7 @@ const _: () = assert!(offset_of(Field::Version) + 1 == offset_of(Field::Checksum
 pub(super) const LOAD_LEN_BYTES: usize = 64;
 const _: () = assert!(PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
 /// Page checksums and trailer take at most 0.2 % of a payload of 64 KiB or more. The worst case is
-/// the first byte of the 17th page.
+/// a payload of 16 pages and one byte, because the byte needs a 17th page checksum.
 const _: () = assert!((17 * PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES) * 500 <= 16 * PAGE_LEN_BYTES + 1);
 
 /// The parts of keys that were added to a filter.
@@ -353,8 +353,8 @@ impl<'a> BorrowedTrailer<'a> {
         let covered = extension_start.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
         let covered = covered.unwrap_or_default();
         // A newer version may keep its lengths elsewhere, so its checksum cannot be verified. But
-        // if the checksum matches with this version instead of the stored one, then only the
-        // version byte is damaged.
+        // if the checksum matches after `VERSION` replaces the stored version, only the version
+        // byte is damaged.
         if raw.version != VERSION && checksum_in_this_version(raw.page_checksums, covered) == raw.checksum {
             return Err(corrupt(Field::Version));
         }

@@ -17,8 +17,8 @@ use crate::error::{Error, Field, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Populate {
     /// Reads all pages in one sequential read on Linux 5.14 or newer. If a page cannot be read, for
-    /// example because the file became shorter, making the map returns an error; a later access
-    /// would raise a signal. Other systems read each page when it is first touched.
+    /// example because the file became shorter, making the map returns an error. Other systems read
+    /// each page when it is first touched. There, the touch of such a page raises a signal.
     Yes,
     /// Reads each page when it is first touched. Linux is told not to read ahead.
     No,
@@ -68,8 +68,8 @@ impl Mapped {
         }
         // SAFETY: the map is read-only, and its bytes are only read as integers, for which any
         // value is valid. If the file changes while it is mapped, answers may be wrong, but memory
-        // is not corrupted. The type's documentation asks for files that do not change, and page
-        // checksums detect changes before a page is verified.
+        // is not corrupted. The type's documentation asks for files that do not change. Page
+        // checksums detect a change of a page only if it happens before the page is verified.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         #[cfg(target_os = "linux")]
         match populate {

@@ -85,8 +85,8 @@ impl Part {
         }
     }
 
-    /// This function is not inlined: the state of a guarded query would take registers from the
-    /// loops of unguarded queries.
+    /// This function is not inlined: the states of pages would take registers from the loops of
+    /// queries that verify no pages.
     #[inline(never)]
     fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
         let payload = self.payload(bytes);

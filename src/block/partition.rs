@@ -39,8 +39,8 @@ struct Entry {
     last_key: (u32, u32),
 }
 
-/// A partition takes at least 64 bytes on disk and six in the index. It must not take more in
-/// memory.
+/// A partition takes at least 64 bytes on disk, and six bytes more in the index. Its `Entry` in
+/// memory must not be longer than these 64 bytes.
 const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl Entry {

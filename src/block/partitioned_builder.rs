@@ -24,8 +24,8 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 /// partition on demand ([`PartitionIndex`](super::PartitionIndex)).
 ///
 /// Keys must come in ascending order. A partition closes before the first key that would exceed its
-/// size. Settings that change the bytes (`with_table_id`, `with_extractor`, `with_prefixes`,
-/// `with_partition_len_bytes`) must come before the first key.
+/// size. Call `with_table_id`, `with_extractor` and `with_prefixes` before the first key.
+/// `with_partition_len_bytes` may come later: it applies from the next key on.
 ///
 /// Some methods of [`FilterBuilder`] have no counterpart here:
 ///

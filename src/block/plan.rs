@@ -38,8 +38,8 @@ pub struct BlockPlan {
 }
 
 impl BlockPlan {
-    /// Plans the block of a kind: the smallest with an FPR, or the one with the lowest FPR in a
-    /// size.
+    /// Plans a block of a kind. For a goal that is an FPR, plans the smallest block with this FPR.
+    /// For a goal that is a size, plans the block with the lowest FPR that fits the size.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] with the reason if the kind has no filter for this goal and this
@@ -68,8 +68,9 @@ impl BlockPlan {
     /// Returns the plan with the most keys whose block has an FPR of at most `rate` and at most
     /// `max_len_bytes`. Returns `None` if the block of one key is longer.
     ///
-    /// One more key takes a longer block. Only for ribbons and binary fuse filters, whose sizes do
-    /// not grow with every key, some higher number of keys may fit again.
+    /// With one more key, no block meets both limits. The sizes of ribbons and binary fuse filters
+    /// do not always grow with the number of keys. So for these kinds, some higher number of keys
+    /// may fit, too.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind does not reach `rate`.

@@ -15,14 +15,14 @@ pub(super) struct QueryCounts {
 }
 
 thread_local! {
-    /// The queries of this thread until the next one that is counted, and the state of a random
-    /// generator. The distance is random: with a fixed one, a thread that asks 64 filters in turn
-    /// would always count the same filter.
+    /// The number of queries that this thread skips before it counts the next query, and the state
+    /// of a random generator. The number is random: if it were fixed, a thread that asks 64 filters
+    /// in turn would always count the same filter.
     static UNCOUNTED: Cell<(u32, u32)> = Cell::new(start());
 }
 
-/// Returns the start of a thread. Each thread gets another start, so that threads which live for a
-/// few queries do not all count the same filters.
+/// Returns the initial `UNCOUNTED` of a thread. Each thread gets another value: otherwise, threads
+/// that live for a few queries would all count the same filters.
 fn start() -> (u32, u32) {
     static THREADS: AtomicU32 = AtomicU32::new(0);
     let state = THREADS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9e37_79b9);

@@ -63,9 +63,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.place == 0 && self.ranges.as_deref().is_some_and(is_usable)
     }
 
-    /// Returns the expected false-positive rate for ranges: the share of ranges without a key that get
-    /// "maybe". It is a bound for ranges of the length for which the filter was built, or for
-    /// short scans, such as from one key of the store to the next. Returns `None` if there is no usable range filter.
+    /// Returns the expected false-positive rate for ranges: the share of ranges without a key for
+    /// which the answer is "maybe". It is an upper bound for ranges of the length for which the
+    /// filter was built. For a filter built without a range length, it is an upper bound for short
+    /// scans, such as from one key of the store to the next. Returns `None` if there is no usable
+    /// range filter.
     #[must_use]
     pub fn expected_range_rate(&self) -> Option<f64> {
         if !self.has_ranges() {

@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{FilterView, Geometry, Kernel};
 
-/// The filters of many SSTs under one hasher, for one key or for many keys.
+/// The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
+/// for many keys, or many pairs of a filter and a key.
 ///
 /// The set keeps one cache line of 64 bytes for each filter. If the filter holds whole keys in one
 /// piece and was verified at open, the line has everything that a query needs except the payload.

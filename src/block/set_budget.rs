@@ -56,8 +56,8 @@ impl<E> FilterSet<E> {
     }
 
     /// Adds to the count of a filter. Use this to carry the counts of an earlier set over to a new
-    /// one. If old queries should count less than new ones, carry a half. A slot of another set
-    /// changes nothing.
+    /// one. If old queries should count less than new ones, add half of the earlier count. For a
+    /// slot of another set, the call has no effect.
     pub fn add_queries(&self, slot: FilterSlot, queries: u64) {
         if let Some(index) = self.index(slot) {
             self.queries.add(index, queries);
@@ -77,17 +77,19 @@ impl<E> FilterSet<E> {
     }
 
     /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together. It
-    /// drops first the columns that cause the fewest false positives per byte: columns of filters
-    /// that are seldom asked ([`FilterSet::queries`]), of large filters, and of filters with many
-    /// columns. If the set counts no queries, all filters count as asked equally often.
+    /// first drops the columns whose loss adds the fewest false positives per freed byte: columns
+    /// of filters that are seldom asked ([`FilterSet::queries`]), of large filters, and of filters
+    /// with many columns. If the set counts no queries, all filters count as asked equally often.
     ///
     /// A filter on the heap is replaced by a copy with at least one column
-    /// ([`FilterBlock::shrunk_to`]). A copy has no range filter, which costs no false positive of a
-    /// key, so range filters go first. `if_mapped` says what happens to mapped filters.
+    /// ([`FilterBlock::shrunk_to`]). The copy has no range filter. The loss of a range filter adds
+    /// no false positives for keys, so range filters go first. `if_mapped` says what happens to
+    /// mapped filters.
     ///
-    /// Bytes are freed when the host drops its own references, so it should keep the filters that
-    /// [`FilterSet::filter`] returns after this call. A shrunk filter does not grow: to get its
-    /// columns back, open it again for the next set.
+    /// The bytes of a replaced filter are freed when the host drops its own references to the
+    /// filter. So after this call, the host should keep only the filters that [`FilterSet::filter`]
+    /// returns. A shrunk filter does not grow: to get its columns back, open it again for the next
+    /// set.
     pub fn shrink_to(&mut self, max_len_bytes: u64, if_mapped: IfMapped) -> FilterSetShrunk {
         let mut len_bytes = self.len_bytes();
         if len_bytes <= max_len_bytes {
@@ -130,7 +132,7 @@ impl<E> FilterSet<E> {
             };
             let Some(columns) = block.columns_to_drop_from(how) else { continue };
             let (rate, len) = (block.expected_false_positive_rate(), block.metadata().block_len_bytes);
-            // Filters that were not asked yet count as asked once per sample.
+            // Each filter counts one sample more, so that a filter without queries has a cost, too.
             let queries = self.queries.of(index).saturating_add(COUNTED_ONE_IN.into()) as f64;
             steps.extend(Step { index, how, columns, rate, len, queries }.next(block));
         }
@@ -184,15 +186,16 @@ struct Next {
 }
 
 impl Step {
-    /// Returns the next step, behind its order: the false positives that it causes for each byte.
+    /// Returns the sort key of the next step, and the step. The sort key is the number of false
+    /// positives that the step adds per freed byte, then the index of the filter.
     fn next<D: AsRef<[u8]>>(self, block: &FilterBlock<D>) -> Option<Reverse<(u64, usize, Next)>> {
         let columns = self.how.next_below(self.columns)?;
         let len = block.len_with(columns, self.how)?;
         let saved = self.len.saturating_sub(len);
         let rate = 0.5f64.powi(columns.cast_signed()).max(self.rate);
         let cost = self.queries * (rate - self.rate) / saved.max(1) as f64;
-        // The bits of numbers that are not negative have the order of the numbers. The index makes
-        // the order the same in each run.
+        // The cost is not negative, so its bits as an integer sort like the cost itself. If two
+        // costs are equal, the index decides, so that each run has the same order.
         Some(Reverse((cost.to_bits(), self.index, Next { step: Self { columns, rate, len, ..self }, saved })))
     }
 }

@@ -160,9 +160,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if columns == start { Shrunk::Smallest } else { Shrunk::Smaller(columns) }
     }
 
-    /// Returns the number of columns from which [`Drop::next_below`] leads to all smaller forms of the
-    /// block. It is one above the present number if a copy of all columns is smaller, because it has
-    /// no range filter. Returns `None` if the filter cannot drop columns.
+    /// Returns the number of columns from which [`Drop::next_below`] leads to all smaller forms of
+    /// the block. This is the present number of columns, or one more if the block has a range
+    /// filter: a copy of all columns has no range filter, so the copy is smaller. Returns `None` if
+    /// the filter cannot drop columns.
     pub(super) fn columns_to_drop_from(&self, how: Drop) -> Option<u32> {
         if self.partitions().is_some() || self.trailer.place != 0 {
             return None;
@@ -234,10 +235,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         } else {
             self.filter.geometry.copy_columns(shape, payload, &geometry)?
         };
-        // The copy gets checksums of its own. So the pages are verified after the copy, even if they
-        // were verified at open: a memory map may have read a page again, and may have found it
-        // damaged. Only a block that was verified and then shrunk in place is not verified again,
-        // because the host may have dropped its checksums.
+        // The copy gets new checksums, which would hide damage. So the original pages are verified
+        // after the copy, even if they were verified at open: a memory map may read a page from the
+        // file again, and the file may be damaged since then. Only a block that was verified and
+        // then shrunk in place is not verified again, because the host may have dropped its
+        // page checksums.
         if is_whole || self.filter.states.is_some() {
             // The columns of a group lie mixed, so the copy read whole groups.
             let groups = self.filter.geometry.with_columns(columns.next_multiple_of(8));

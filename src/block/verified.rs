@@ -244,8 +244,8 @@ impl VerifiedTrailer {
     #[must_use]
     #[inline]
     pub fn filter_in<'a>(&'a self, bytes: &'a [u8]) -> Option<FilterView<'a>> {
-        // The shape follows from the trailer and the length alone, so all errors of `read` would be
-        // found here, too.
+        // All checks of `read` depend only on the trailer and the length. Both are the same here,
+        // so these checks need no repetition.
         let is_same = bytes.len() == self.block_len && bytes.ends_with(&self.tail);
         let padded = bytes.get(self.payload_start..).filter(|_| is_same)?;
         Some(FilterView::new(&self.geometry, self.kernel, padded, self.payload_len))

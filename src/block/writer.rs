@@ -19,8 +19,8 @@ use crate::spec::{self, FilterSpec};
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
 /// takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the number of
 /// keys. For a range filter it takes 10 bytes and the bytes in which a key differs from the key
-/// before it. Keys out of order then take their length three times at
-/// [`finish`](FilterBuilder::finish).
+/// before it. If the keys of a range filter are out of order, [`finish`](FilterBuilder::finish)
+/// sorts them, and takes up to three times their length and 16 bytes more per key.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -139,8 +139,9 @@ impl FilterBuilder {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes
-    /// ([`MAX_EXTRACTOR_LEN_BYTES`]), or if a key or prefix was added before: the filter would deny
-    /// the prefixes of the keys so far.
+    /// ([`MAX_EXTRACTOR_LEN_BYTES`]), if the specification is a range filter, or if the builder has
+    /// a range filter and `whole_keys_too` is `false`. Returns the same error if a key or prefix
+    /// was added before: the filter would deny the prefixes of the keys so far.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
             let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try fixed:8");
@@ -306,11 +307,12 @@ impl FilterBuilder {
     }
 
     /// Adds a prefix of the key that was added last, to the filter but not to the range filter
-    /// beside it. For a builder without a range filter it is the same as [`add`](Self::add).
+    /// beside it. For a builder without a range filter and without
+    /// [`with_extractor`](Self::with_extractor), the method does the same as [`add`](Self::add).
     ///
-    /// With a range filter, [`finish`](Self::finish) returns an error if the last key does not begin
-    /// with `prefix`, or if the builder is not one of prefixes: the range filter would deny a key
-    /// that was added in this way.
+    /// A key that was added by this method would be missing in the range filter. So with a range
+    /// filter, [`finish`](Self::finish) returns an error if the last key does not begin with
+    /// `prefix`, or if no extractor was declared.
     ///
     /// ```
     /// use filterblock::{FilterBuilder, HashSeed};

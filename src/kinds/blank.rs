@@ -3,9 +3,9 @@
 //! The order in which bits are set does not matter, so the hashes are not sorted. But the size of a
 //! filter follows from the number of *distinct* hashes. Sorting the hashes only to count them would
 //! take several times as long as setting the bits. Instead, the first pass looks at the bits: if a
-//! hash comes again, all its bits are set already. The share of other hashes with this property is
-//! about the FPR of the filter. The first pass notes all of these hashes as suspects, and a second
-//! pass counts how often the suspects occur.
+//! hash comes again, all its bits are set already. Of the hashes that come for the first time, only
+//! a share of about the FPR has all bits set already. The first pass notes every hash whose bits
+//! are all set as a suspect, and a second pass counts how often the suspects occur.
 
 use super::kind::FilterKind;
 use super::shape::Shape;
@@ -121,8 +121,8 @@ impl Suspects {
     }
 }
 
-/// A set that has the given hashes and few others: the low bits of a hash select its bit. Only the
-/// speed depends on how well the low bits are spread.
+/// A bitmap that contains all given hashes, and a few other hashes by chance. The low bits of a
+/// hash select its bit. If the low bits are badly spread, only the speed suffers.
 struct Table {
     words: Vec<u64>,
     /// One less than the number of words, which is a power of two.

@@ -42,9 +42,10 @@ impl Kind for Bloom {
 
     fn rate_of_many(millibits: u32) -> f64 {
         let bits = MANY_KEYS / 1000 * u64::from(millibits);
-        // Only this kind counts equal hashes here. For the other kinds, equal hashes add less than
-        // the FPR that they have anyway. Without them, ribbon and binary fuse filters report exact
-        // powers of two for whole columns and fingerprints.
+        // Only this kind adds the FPR of equal hashes here. For every other kind, equal hashes add
+        // less than the FPR that the kind has without them. The other kinds leave this addend out,
+        // so that ribbon and binary fuse filters report exact powers of two for whole columns and
+        // fingerprints.
         math::with_equal_hashes(math::bloom_rate(MANY_KEYS, bits, math::bloom_probes(millibits.into())), MANY_KEYS)
     }
 
@@ -89,8 +90,8 @@ impl Query for Bloom {
         prefetch(padded, (reduce(hash.raw(), len as u64 * 8) / 8) as usize);
     }
 
-    /// One sound byte with a zero bit proves that the key is absent, so the query itself calls the
-    /// guard.
+    /// A single zero bit in a sound byte proves that the key is absent, even if other bytes are
+    /// damaged. So the query asks the guard about each byte with a zero bit.
     #[inline]
     fn may_contain_guarded(
         _: impl FnOnce() -> bool,

@@ -27,7 +27,7 @@ macro_rules! kinds {
             /// A Bloom filter of 512-bit lines, with one cache miss per query.
             4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one 512-bit cache line";
             /// A Bloom filter of 256-bit blocks, with one bit of a key in each of eight lanes. It
-            /// has the cheapest query, but needs more space.
+            /// has the cheapest query, but needs more space than [`FilterKind::BlockedBloom`].
             5 SplitBlock "split-block" split_block::SplitBlock, "one bit of a key in each 32-bit lane of a 256-bit block";
             /// A standard ribbon filter with rows of 128 bits. It is a baseline. Up to a million
             /// keys, it takes 2 to 5 % more space than the FPR lower bound.
@@ -36,15 +36,16 @@ macro_rules! kinds {
             7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
                 "one linear equation per key; bumped keys are in further layers";
             /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query has three cache
-            /// misses. A filter of a million keys takes 13 % more bits than its fingerprints. From
-            /// ten thousand keys on, it takes up to 35 % more; with fewer keys, still more.
+            /// misses. A filter of a million keys takes 13 % more bits than its fingerprints. This
+            /// overhead is at most 35 % from ten thousand keys on, and larger for fewer keys.
             8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
             /// A Bloom filter of 512-bit blocks with eight lanes. Compared with
             /// [`FilterKind::BlockedBloom`], its FPR is at most 3 % higher from 12 to 14 bits per
             /// key, 9 % higher at 10 bits and 31 % higher at 20 bits.
             10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "one bit of a key in each 64-bit lane of a 512-bit cache line";
             /// A range filter. It answers whether a key lies between two bounds, with an upper bound
-            /// of its FPR for any data and queries. It takes about 12.7 bits per key at 1 %.
+            /// of its FPR for any data and queries. It takes about 12.7 bits per key at an FPR of
+            /// 1 %, if a range spans 16 cells.
             11 Grafite "grafite" range::Grafite, "a code that keeps the order of neighbouring keys";
         }
     };

@@ -65,9 +65,10 @@ impl Comparison {
         self.left_ones + self.right_ones - self.common_ones
     }
 
-    /// Returns the bits set in both as a share of the bits set in either, or 1 if no bit is set.
-    /// Disjoint sets share bits too, and more of them in fuller filters.
-    /// [`key_similarity`](Self::key_similarity) corrects for that.
+    /// Returns the number of bits set in both filters, divided by the number of bits set in at
+    /// least one of them. Returns 1 if no bit is set. Filters of disjoint sets have common bits by
+    /// chance, and fuller filters have more of them. [`key_similarity`](Self::key_similarity)
+    /// corrects for these bits.
     #[must_use]
     pub fn bit_similarity(&self) -> f64 {
         let ones = self.union_ones();

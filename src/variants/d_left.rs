@@ -45,8 +45,8 @@ const SUBTABLES: u64 = 4;
 const CELLS_PER_BUCKET: u64 = 8;
 const COUNTER_BITS: u32 = 2;
 const FULL_COUNTER: u64 = (1 << COUNTER_BITS) - 1;
-/// The capacity per bucket number. Each of the four subtables has one bucket of that number; at the
-/// capacity, six of its eight cells are used.
+/// The capacity divided by the number of buckets of one subtable. At the capacity, six of the eight
+/// cells of a bucket are used on average.
 const KEYS_PER_BUCKET: u64 = SUBTABLES * 6;
 const MAX_REMAINDER_BITS: u32 = 48;
 

@@ -18,19 +18,21 @@
 //!   random name, `.filterblock-*.tmp`, and is removed if anything fails. A crash may leave it
 //!   behind; remove it while no process writes to a filter in that directory.
 //! * A sync that fails loses nothing. The next sync writes the same pages again, and new ones.
-//! * Bits that are read when the file is opened may be missing on the disk: after a failed sync,
-//!   the system still shows them. Therefore the first key that is added to a page after the open
-//!   makes the next sync write the page, even if the key sets no new bit.
+//! * After a failed sync, the operating system may return bits from its cache that are missing on
+//!   the disk. A writer that opens the file may read such bits. Therefore the first key that is
+//!   added to a page after the open makes the next sync write the page, even if the key sets no new
+//!   bit.
 //! * Two writers would lose each other's bits. A writer locks `PATH.lock`, a permanent file, and on
-//!   Unix also the filter's file. Neither a rename nor the removal of a lock file therefore admits
-//!   a second writer. A replacement file is locked before it gets the name. Symbolic links to the
-//!   file are resolved first. If the file has a hard link, `clear` and `intersect_with` leave the
-//!   old filter under the other name.
+//!   Unix also the filter's file. The two locks keep a second writer out even if one of the two
+//!   files is renamed or removed. A replacement file is locked before it gets the filter's name.
+//!   `PATH` is the path without symbolic links. If the file has a hard link, `clear` and
+//!   `intersect_with` leave the old filter under the other name.
 //! * A sync checks that the file is still the writer's own. It compares the length, the header and
 //!   the state that this writer last read or wrote, and on Unix the device and inode under the
 //!   file's name. The state contains a random number, so an older copy of the file does not pass.
 //!   If the check fails, the sync fails with [`Error::Displaced`], and `clear` and `intersect_with`
-//!   change nothing. A file that was only moved is still written.
+//!   change nothing. If the file was only moved, the sync writes the keys to the moved file before
+//!   it fails.
 //! * Readers take no lock. If a reader reads a page during a write, the page may fail its checksum
 //!   and count as damaged for this reader.
 //! * The header is 512 bytes that are written once. If the header is damaged, opening fails.

@@ -8,7 +8,8 @@
 //! ```
 //! The more filters a party has received, the more certain its answers are. A present key is never
 //! denied, and an absent key passes `i` filters with probability `0.5^i`. Both sides can stop as
-//! soon as they know enough, and each can plausibly deny any single key.
+//! soon as they know enough. For any single key, each side can still plausibly claim that the
+//! answer "maybe" was a false positive.
 //!
 //! * When: parties compare sets and trust each other step by step.
 //! * When not: to keep the set secret. A party that can guess keys can ask for all of them. All

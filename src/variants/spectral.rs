@@ -10,8 +10,8 @@
 //!                                          a table counts the key as well
 //! ```
 //!
-//! * When: counts of many keys in little memory, asked for single keys, where a count that is too
-//!   high does less harm than one that is too low.
+//! * When: you look up the counts of single keys, the counts of many keys must fit in little
+//!   memory, and a count that is too high does less harm than one that is too low.
 //! * When not: for small exact counts use `DLeft`. For counts that are mostly small and seldom huge
 //!   use `DynamicCounting`. To find the most frequent keys use another structure.
 //! * Numbers: with `gamma = n k / m`, minimum selection is wrong for a share `(1 - e^-gamma)^k` of
@@ -20,8 +20,8 @@
 //!   Recurring minimum: 1.7 % and 1.2 %.
 //! * Recurring minimum differs from the paper. The paper's second filter (of m/2 counters) also
 //!   answers for keys that were never added to it, and these answers are too low. Here a hash table
-//!   counts the keys with a single least counter, a fifth of all keys at gamma 0.7. It takes 20 to
-//!   40 bytes for each of them, and its counts are never too low.
+//!   counts the keys with a single least counter, a fifth of all keys at gamma 0.7. The table takes
+//!   20 to 40 bytes for each of these keys, and its counts are never too low.
 
 use std::collections::HashMap;
 

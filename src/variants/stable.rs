@@ -11,9 +11,9 @@
 //! ask                  "seen" if no cell of the key is 0
 //! ```
 //!
-//! It forgets as much as it adds, so the share of zeros settles at
-//! `(1 / (1 + 1 / (P (1/K - 1/m))))^Max`. The FPR settles at `(1 - zeros)^K`, however long the
-//! stream.
+//! In the long run, decrements clear as many cells as insertions fill, on average. So the share of
+//! zeros settles at `(1 / (1 + 1 / (P (1/K - 1/m))))^Max`. The FPR settles at `(1 - zeros)^K`,
+//! however long the stream is.
 //!
 //! * When: detect recent duplicates of an endless stream (clicks, packets, crawled links) in fixed
 //!   memory, if it does no harm to miss a duplicate now and then.
@@ -55,8 +55,8 @@ impl Stable {
     /// Creates a filter of `cells` cells of `cell_bits` bits, 1 to 16, whose FPR settles at
     /// `false_positive_rate` or a little below it.
     ///
-    /// A key uses half the cells that a Bloom filter of this rate would use, 1 to 30. If a key used
-    /// more cells, the filter would forget it sooner.
+    /// A key uses 1 to 30 cells: half as many as the probes of a Bloom filter with the same FPR. If
+    /// a key used more cells, the filter would forget the key sooner.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `0 < false_positive_rate < 1` and the cells suffice for

@@ -88,8 +88,8 @@ fn forged_absent_keys_pass_only_without_a_secret() {
 /// Computes the 16 bytes that XXH3-64 maps to `hash` under `seed`, by solving the hash function of
 /// 9 to 16 bytes for its input.
 ///
-/// The function multiplies the two halves of its input. A first half that makes the product zero
-/// leaves a sum, and the later steps are a bijection.
+/// XXH3-64 multiplies the two halves of its input. This function chooses the first half so that the
+/// product is zero. Then only a sum is left, and the later steps are a bijection of this sum.
 fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
     // The constants are bytes 24 to 31 of XXH3's default secret, XORed with bytes 32 to 39, and bytes
     // 40 to 47, XORed with bytes 48 to 55.

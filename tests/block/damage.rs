@@ -10,8 +10,8 @@ use proptest::prelude::*;
 
 const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
 
-/// Returns small blocks, empty, always-maybe, whole and partitioned, with the number of keys of
-/// each.
+/// Returns small blocks, each with its number of keys: an empty filter, an always-maybe filter, a
+/// filter of one key, and a whole and a partitioned filter of each of [`KINDS`].
 fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     let mut blocks = vec![(block("bloom:10", 0), 0), (block("full", 3), 3), (block("bloom:10", 1), 1)];
     for spec in KINDS {

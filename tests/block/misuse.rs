@@ -40,8 +40,10 @@ fn of_keys() -> Vec<u8> {
 
 #[test]
 fn prefixes_are_declared_before_the_first_key() {
-    // The filter would deny the prefixes of keys that were added before, and under another name, or
-    // with whole keys, all that was added before.
+    // A change after the first key is an error, because the filter would deny earlier keys:
+    // * If the filter takes prefixes from now on, it lacks the prefixes of the earlier keys.
+    // * Under another extractor name, queries ask for prefixes that the filter does not hold.
+    // * If the filter takes whole keys too from now on, it lacks the earlier whole keys.
     for whole_keys_too in [true, false] {
         let mut filled = builder();
         filled.add(&key(1));

@@ -2,8 +2,9 @@
 //! key, FPRs near 2^-32 and 2^-64.
 //!
 //! An FPR of one in a billion cannot be measured with random queries. So the tests choose hashes
-//! that have the same fold as a key. One in 2^32 of all hashes has that fold, and the tests count
-//! how many of the chosen hashes pass.
+//! that have the same fold as a key. The fold is a 32-bit number, computed from the hash, that
+//! chooses the bits in a line (docs/FORMAT.md, section 7.2). One in 2^32 of all hashes has the fold
+//! of the key, and the tests count how many of the chosen hashes pass.
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;

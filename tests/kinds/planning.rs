@@ -238,8 +238,8 @@ fn plans_give_the_cache_lines_of_a_query() {
     let [absent, present] = lines("bumped-ribbon:fpr=0.0000152587890625");
     assert!((3.0..3.1).contains(&absent) && (5.0..5.1).contains(&present), "{absent} {present}");
     // A query loads 64 bytes from the start of each block, even if a block has fewer than eight
-    // columns. A trace of the memory accesses of 500 queries each (30,000 keys) counts 3.69 lines
-    // at 1 %, and 5.2 lines for present keys at 10 bits per key.
+    // columns. A trace of 500 queries of a filter with 30,000 keys counts 3.69 lines per query at
+    // an FPR of 1 %, and 5.2 lines per query of a present key at 10 bits per key.
     let [absent, present] = lines("bumped-ribbon:fpr=0.01");
     assert!(absent == present && (3.6..3.8).contains(&absent), "{absent}");
     let [absent, present] = lines("bumped-ribbon:10");
@@ -271,8 +271,8 @@ fn variant_plans_agree_with_their_papers() {
     let found = plan(Variant::Partitioned, 0.01);
     assert!((per_key(found.memory_bits) - 9.593).abs() < 0.001, "{found:?}");
     assert!((found.expected_rate / 0.01 - 1.0).abs() < 1e-6, "{found:?}");
-    // Compressed: one probe, with 46 bits in memory and 6.891 bits sent, would take more memory
-    // than a plan allows. Two probes do not.
+    // Compressed: the plan has two probes. One probe, with 46 bits in memory and 6.891 bits sent,
+    // would take more memory than a plan allows.
     let found = plan(Variant::Compressed, 0.0216);
     assert!((per_key(found.memory_bits) - 12.6).abs() < 0.05, "{found:?}");
     assert!((per_key(found.sent_bits.unwrap()) - 7.582).abs() < 0.01 && found.lines_if_present > 1.99, "{found:?}");

@@ -129,8 +129,8 @@ fn permutations_of_a_badly_mixed_hash_double_the_fpr() {
     }
 }
 
-/// The recurring minimum exactly as in the paper. A second filter with half the counters holds keys
-/// with a single least counter.
+/// The recurring minimum exactly as in the paper. A second filter, with half as many counters,
+/// holds the keys whose minimum occurs in only one counter.
 struct SimpleRecurring {
     first: Vec<u64>,
     second: Vec<u64>,

@@ -57,8 +57,8 @@ fn a_hundred_proxies_send_4_7_useless_messages_per_100_misses() {
             filter
         })
         .collect();
-    // With 100 proxies, a document that no proxy has causes 0.047 useless messages. The mean is
-    // over 50,000 documents.
+    // With 100 proxies, a document that no proxy has causes 0.047 useless messages on average. The
+    // test takes the mean over 50,000 documents.
     let in_vain = |i: u64| summaries.iter().filter(|summary| summary.may_contain_hash(hash(i, summary.seed()))).count();
     let messages = (1_000_000..1_050_000).map(in_vain).sum::<usize>() as f64 / 50_000.0;
     assert!((messages - 0.047).abs() < 5.0 * (0.047f64 / 50_000.0).sqrt() + 0.0005, "{messages}");

@@ -44,8 +44,8 @@ impl ReadAt for Chosen {
         buffer.clear();
         buffer.try_reserve_exact(len_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         buffer.resize(len_bytes, 0);
-        // SAFETY: the script writes exactly `len_bytes` bytes to the memory of the vector, which has
-        // that length, and returns before it is used again.
+        // SAFETY: the vector has the length `len_bytes`, and the script writes exactly `len_bytes`
+        // bytes to its memory. The script returns before the vector is used again.
         let done = unsafe { read_file(offset as f64, buffer.as_mut_ptr(), len_bytes) };
         if done == 1 { Ok(buffer) } else { Err(io::Error::other("the browser cannot read the file; choose it again")) }
     }

@@ -103,8 +103,8 @@ pub(crate) struct Parquet {
     pub(crate) metadata: ParquetMetadata,
     /// The location of the metadata.
     pub(crate) footer: Range<u64>,
-    /// The types of the columns and the locations of the pages, unless the metadata are of an
-    /// unusual form.
+    /// The types of the columns and the locations of the pages, or the reason why they cannot be
+    /// read from the metadata.
     pub(crate) schema: Result<Footer, String>,
     kept: RefCell<Kept>,
 }

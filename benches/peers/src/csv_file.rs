@@ -66,7 +66,7 @@ fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!("{}: cannot write the CSV: {error}; free disk space, or choose another --out", path.display())
 }
 
-/// Reads the comment and the rows of a file. The comment is empty if the first line is none.
+/// Reads the comment and the rows of a file. The comment is empty if the file has none.
 ///
 /// # Errors
 /// Returns the error of the operating system, or names the line that is not a measurement.

@@ -12,8 +12,8 @@ pub const READER: &str = "filterblock reader";
 /// Bytes of a filter that do not depend on the number of keys.
 const TRAILER_BYTES: usize = 5;
 
-/// Returns both filters at ten bits per key, as given to RocksDB's policies. The ribbon then has
-/// the FPR of the Bloom filter with about seven bits per key.
+/// Returns both filters for the setting of ten bits per key in RocksDB's policies. The Bloom filter
+/// takes ten bits per key. The ribbon has the same FPR but takes only about seven bits per key.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     vec![

@@ -45,8 +45,9 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
     // The measurement fails if a filter denies a key.
     let rows = measured(&path, &[]).unwrap();
     let settings: HashSet<_> = rows.iter().map(|r| (r.n, r.filters_asked, &r.key_form, &r.mix, &r.mode)).collect();
-    // Two sizes have three modes, many filters have two. Each mode has two forms and three mixes.
-    // Only sets have batches of many filters, and only of hashes.
+    // Each of the two sizes is asked in three modes, and the many filters in two modes. Each mode
+    // has two key forms and three mixes. Batches over many filters exist only for a `FilterSet`,
+    // and only by hash: one setting for each mix.
     let of_sets = 3;
     assert_eq!(settings.len(), (2 * 3 + 2) * 2 * 3 + of_sets);
     let of = |filter: &str| rows.iter().filter(|row| row.filter == filter).count();

@@ -62,8 +62,8 @@ pub struct Contender {
     pub name: &'static str,
     /// The version of its crate or library.
     pub version: String,
-    /// The maximum number of runs that it keeps apart, or 0 if the number of runs is not under
-    /// control.
+    /// The maximum number of runs that the store keeps apart, or 0 if the benchmark cannot control
+    /// the number of runs.
     pub most_runs: usize,
     /// Whether it gets many keys in one call.
     pub batched: bool,

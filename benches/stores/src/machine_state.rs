@@ -45,8 +45,8 @@ pub fn idle_check() -> Duration {
     WINDOW * QUIET_WINDOWS
 }
 
-/// The number of files in a folder and all folders within, and the bytes that they take on disk.
-/// Files may vanish meanwhile.
+/// Returns the number of files in a folder and its subfolders, and the bytes that the files take on
+/// disk. A file that vanishes during the count is left out.
 #[must_use]
 pub fn contents(dir: &Path) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
@@ -83,8 +83,8 @@ pub fn drop_files(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Pins the thread to a core until dropped. Engines are opened without it, so that their threads
-/// may run on every core.
+/// Pins the thread to a core until this value is dropped. The benchmark opens engines on a thread
+/// that is not pinned, so that the engines' threads may run on every core.
 pub struct Pinned {
     before: CpuSet,
 }

@@ -141,8 +141,9 @@ fn watch(all: &mut Made) -> io::Result<()> {
 /// Handles a signal: ends the process, unless the command polls for signals and this is the first
 /// one.
 fn end(signal: i32) {
-    // This function stores the signal before it reads the flag, and `gracefully` changes the flag
-    // before it reads the signal. So at least one of them sees the store of the other.
+    // This function stores `SIGNAL` and then reads `GRACEFUL`. `gracefully` clears `GRACEFUL` and
+    // then reads `SIGNAL`. So a signal is never lost: this function sees the cleared flag, or
+    // `gracefully` sees the signal.
     let is_first = SIGNAL.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if is_first && GRACEFUL.load(Ordering::SeqCst) {
         return;

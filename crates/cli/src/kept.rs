@@ -101,8 +101,8 @@ mod access_list {
         }
     }
 
-    /// Sets the access list. Without a list, removes the one that a new file inherits from its
-    /// directory.
+    /// Sets the access list. If `list` is `None`, removes the access list that a new file inherits
+    /// from its directory.
     pub fn give(file: &File, list: Option<&[u8]>) -> io::Result<()> {
         match list.map_or_else(|| fremovexattr(file, NAME), |list| fsetxattr(file, NAME, list, XattrFlags::empty())) {
             Err(Errno::NODATA | Errno::NOTSUP) if list.is_none() => Ok(()),

@@ -154,9 +154,8 @@ impl NewFile {
         )
     }
 
-    /// Lets `write` fill the new file. Makes the file durable, asks
-    /// `check` whether the result is still wanted, and renames the file to its target. If a step
-    /// fails, the new file is removed.
+    /// Lets `write` fill the new file. Makes the file durable, asks `check` whether the result is
+    /// still wanted, and renames the file to its target. If a step fails, the new file is removed.
     pub fn publish_with<T>(
         self,
         write: impl FnOnce(&File) -> Outcome<T>,

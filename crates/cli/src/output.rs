@@ -72,8 +72,8 @@ pub fn print(text: &str) -> Outcome<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::stdout)
 }
 
-/// Writes binary data to stdout. A part of the data is useless, so a reader that closes the pipe
-/// early is an error.
+/// Writes binary data to stdout. Incomplete data is useless, so it is an error if the reader closes
+/// the pipe early.
 pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
     let written = streams::writer().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
     written.map_err(|error| match error.kind() {

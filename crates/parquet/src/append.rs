@@ -36,7 +36,7 @@ pub struct Request {
 
 impl Request {
     /// Refuses `FLOAT16` columns. DuckDB 2.0 hashes their values as `FLOAT`, so it would skip row
-    /// groups that hold the value.
+    /// groups that hold the searched value.
     fn check(&self, footer: &Footer) -> Result<()> {
         let mut leaves = self.leaves.iter().filter_map(|&leaf| footer.leaves().get(leaf));
         match leaves.find(|leaf| leaf.is_float16()) {
@@ -80,7 +80,8 @@ pub struct Added {
 /// new footer are appended to it. `progress` gets the number of bytes of each chunk that is done.
 ///
 /// Each filter is read back from `out` and asked for every hash of its chunk. The hashes stay in
-/// memory from the first read. If there are more than 12 Mi, the values are read again.
+/// memory from the first read. If a chunk has too many hashes to keep, its values are read again:
+/// see [`Collector`].
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Changed`] if `out` has another

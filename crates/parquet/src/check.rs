@@ -98,9 +98,9 @@ pub struct CheckedChunk {
     pub unread: Option<Error>,
 }
 
-/// Checks the filters of the requested columns, column after column. `values` reads the same file as
-/// `file`. Without it, no values are looked up and no dictionaries are counted. `progress` gets the
-/// number of bytes of each chunk that is done.
+/// Checks the filters of the requested columns, column after column. `values` reads the same file
+/// as `file`. If `values` is `None`, no values are looked up, and no dictionary is used to count
+/// the distinct values. `progress` gets the number of bytes of each chunk that is done.
 ///
 /// # Errors
 /// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read. Damage is not an error;
@@ -274,8 +274,9 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         }
     }
 
-    /// Looks up every value, and counts the distinct ones. Returns `None` if this is not requested
-    /// or the column is Boolean: engines use no filter of Booleans.
+    /// Looks up every value, and counts the distinct values. Returns `None` if this is not
+    /// requested, or if the column is Boolean, because no engine uses the filter of a Boolean
+    /// column.
     fn ask(&self, filter: Option<&ParquetBloom<'_>>, num_values: u64) -> Result<Option<Asked>> {
         let is_boolean =
             self.footer.leaves().get(self.leaf).is_some_and(|leaf| leaf.physical_type == PhysicalType::Boolean);

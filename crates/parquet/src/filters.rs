@@ -33,8 +33,8 @@ pub struct Sizing {
 }
 
 impl Sizing {
-    /// Returns the rule. The number of blocks is a power of two, as all known readers accept it.
-    /// With `is_exact` it is any number, which Arrow C++ and Velox refuse.
+    /// Returns the rule. By default, the number of blocks is a power of two, which all known
+    /// readers accept. With `is_exact` it can be any number, which Arrow C++ and Velox refuse.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, and for less than 1 or
@@ -114,10 +114,10 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 /// The distinct hashes of a chunk, in bounded memory.
 ///
 /// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than 9 Mi are
-/// distinct, they go into a filter for the largest possible number of values. That filter is folded
-/// at the end, and its number of values is estimated from its bits. With more than 9 Mi values, the
-/// error is below 0.1 %. A sketch such as `HyperLogLog` was rejected: it counts worse, and makes no
-/// filter.
+/// distinct, all hashes go into a filter for the largest possible number of values. That filter is
+/// folded at the end, and its number of values is estimated from its bits. With more than 9 Mi
+/// values, the error is below 0.1 %. A sketch such as `HyperLogLog` was rejected: its count is less
+/// accurate, and it cannot be turned into a filter.
 #[derive(Debug)]
 pub struct Collector {
     hashes: Vec<u64>,
@@ -181,8 +181,8 @@ impl Collector {
     fn enlarge(&mut self) -> Result<()> {
         let powers = Sizing { is_exact: false, ..self.sizing };
         let mut large = ParquetBloomBuilder::with_blocks(powers.num_blocks(self.most))?;
-        // The blocks of the hashes ascend: memory is returned from the end while the
-        // filter fills from the end.
+        // The hashes are in the order of their blocks. So the filter fills from its end, while the
+        // memory of the hashes is freed from their end.
         while !self.hashes.is_empty() {
             let keep = self.hashes.len().saturating_sub(self.max_hashes / 16 + 1);
             large.add_hashes(self.hashes.get(keep..).unwrap_or_default());
@@ -203,8 +203,8 @@ impl Collector {
         (self.hashes.len() as u64, false)
     }
 
-    /// Makes the filter. Returns it folded to its size. With an exact size and more hashes than are
-    /// kept, the filter is too long: see [`Filter::exact_blocks`].
+    /// Makes the filter. If there are more hashes than the collector keeps, the filter is folded to
+    /// a power of two blocks. It is then too long for an exact size: see [`Filter::exact_blocks`].
     ///
     /// # Errors
     /// Returns [`Error::Filter`] if the filter cannot be made.

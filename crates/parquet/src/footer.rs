@@ -65,9 +65,10 @@ impl Footer {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file. Returns
-    /// [`Error::Unsupported`] for encrypted files, for files that only describe others
-    /// (`_metadata`), and if the paths of the columns have more than 1 MiB and 16 times the length
-    /// of the metadata. Returns [`Error::NotCanonical`] if a rewrite would change the footer.
+    /// [`Error::Unsupported`] for encrypted files, and for files that only describe others
+    /// (`_metadata`). Also returns it if the paths of all columns together are longer than 1 MiB
+    /// plus 16 times the length of the metadata. Returns [`Error::NotCanonical`] if a rewrite would
+    /// change the footer.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
         let file_len = file.seek(SeekFrom::End(0))?;
         let tail_offset = file_len.checked_sub(TAIL_LEN_BYTES as u64).ok_or(Error::corrupt("length of the file", 0))?;

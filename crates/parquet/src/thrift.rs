@@ -313,8 +313,8 @@ impl<'a> Reader<'a> {
         Ok((kind, len))
     }
 
-    /// Skips a value. In lists and maps, a flag is a byte. Each element takes at least one byte, so
-    /// a false number of elements ends at the end of the bytes.
+    /// Skips a value. In lists and maps, a Boolean takes one byte. Every element takes at least one
+    /// byte, so a wrong number of elements cannot make the loop run past the end of the bytes.
     fn skip(&mut self, kind: Kind, depth: u32) -> Parsed<()> {
         let deeper = depth.checked_sub(1).ok_or_else(|| self.malformed())?;
         match kind.0 {

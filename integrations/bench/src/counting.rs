@@ -27,8 +27,9 @@ impl Counting {
         may_contain
     }
 
-    /// Returns the bytes of the filters of the last `keys` keys. A compaction builds filters of all
-    /// keys once for each level that it passes, and only the last ones stay.
+    /// Returns the total length of the newest filters that together hold `keys` keys. A compaction
+    /// builds filters of all keys once for each level that the keys pass. Only the newest filters
+    /// stay.
     #[must_use]
     pub fn bytes_of_last(&self, keys: usize) -> u64 {
         let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);

@@ -73,7 +73,7 @@ pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
 fn filters() -> Vec<(String, Vec<Arc<dyn FilterPolicy>>)> {
     let own: Arc<dyn FilterPolicy> = Arc::new(BloomFilterPolicy::new(10));
     let ours = OURS.map(|spec| (spec.to_owned(), Filters::new(spec.parse().expect("a filter")).policies()));
-    // Without a filter, a miss reads one block of each run and takes as long as this read. A round
+    // There is no database without filters: each miss would read one block of each run, and a round
     // would take minutes.
     [("own Bloom:10".to_owned(), vec![own])].into_iter().chain(ours).collect()
 }

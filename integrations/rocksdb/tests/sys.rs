@@ -118,8 +118,8 @@ impl Db {
         unsafe { c::rocksdb_compact_range(self.db, null(), 0, null(), 0) };
     }
 
-    /// Returns how many of the present keys a get finds, and how many gets of absent keys a filter
-    /// ends.
+    /// Returns the number of present keys that gets find, and how often filters answer "absent" in
+    /// gets of absent keys.
     fn ask(&self) -> (u64, u64) {
         let found = (0..KEYS).filter(|&i| self.has(&key(2 * i))).count() as u64;
         // SAFETY: the context belongs to this thread.

@@ -25,8 +25,8 @@ pub struct Counts {
     /// Filters that did not fit in memory.
     pub out_of_memory: u64,
     /// Decoded Bloom filters of SlateDB's own policy: see
-    /// [`Filters::reading_bloom`](crate::Filters::reading_bloom). Other counts leave them out, except
-    /// that one of less than three bytes is damaged.
+    /// [`Filters::reading_bloom`](crate::Filters::reading_bloom). A Bloom filter of less than three
+    /// bytes counts in `damaged` instead. No other count includes Bloom filters.
     pub bloom_opened: u64,
     /// Queries of a filter of keys, prefixes or ranges that it can answer.
     pub probes: u64,

@@ -91,8 +91,8 @@ impl Filters {
     }
 
     /// Adds a range filter to every SST, so that `scan` of a short range can skip SSTs without a
-    /// key in the range. It is a filter of its own beside the filter of keys: SSTs without it are
-    /// read, and gets continue as before.
+    /// key in the range. The range filter is separate from the filter of keys, and gets do not use
+    /// it. Scans read every SST that has no range filter.
     ///
     /// `spec` states the length of the ranges and the FPR: `grafite:L=16:fpr=0.01` takes 12.7 bits per
     /// key, `grafite:L=1024:fpr=0.01` 18.7. Longer ranges have a higher FPR, in proportion to their

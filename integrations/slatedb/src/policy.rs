@@ -38,8 +38,8 @@ impl Policy {
 const STEPS_PER_OCTAVE: u32 = 16;
 const STEPS: usize = (u64::BITS * STEPS_PER_OCTAVE) as usize;
 
-/// Returns the index of a step, and the number of keys at its start: the largest step of at most
-/// `num_keys` keys.
+/// Returns the index of the step that contains `num_keys`, and the smallest number of keys in that
+/// step.
 fn step(num_keys: u64) -> (usize, u64) {
     let octave = num_keys.max(1).ilog2();
     let low_bits = octave.saturating_sub(STEPS_PER_OCTAVE.ilog2());
@@ -65,11 +65,11 @@ impl FilterPolicy for Policy {
         Arc::new(Opened::decode(data, &self.config))
     }
 
-    /// Estimates the length by the plan of a slightly smaller number of keys. Prefixes are not
-    /// counted, because their number is not known.
+    /// Estimates the length from the stored plan of a slightly smaller number of keys. Prefixes are
+    /// not counted, because their number is not known.
     ///
-    /// SlateDB calls this for every write. A plan of its own takes up to 100 µs, 15 times as long as
-    /// the rest of a write.
+    /// SlateDB calls this for every write. A new plan for each call would take up to 100 µs, 15
+    /// times as long as the rest of a write.
     fn estimate_size(&self, num_keys: usize) -> usize {
         let num_keys = num_keys as u64;
         let (index, start) = step(num_keys);

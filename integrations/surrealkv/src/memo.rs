@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use filterblock::{Error, Expected, KeyHash, Result, VerifiedFilter, VerifiedTrailer, layout};
 
 /// The maximum number of trailers that a thread keeps. A filter partition of 16 KiB has about
-/// 18,000 keys, so they cover the partitions of 19 million keys.
+/// 18,000 keys, so 1,024 trailers cover partitions with more than 18 million keys.
 const MOST: usize = 1024;
 
 /// Maps the checksum of a trailer to the trailer and to the number of the policy that accepted it. A

@@ -10,9 +10,9 @@
 //!
 //! A table states neither the order of its keys nor whether it belongs to a database. Keys of a
 //! database carry eight bytes more than the user's keys, and the filters do not have these bytes. A
-//! wrong guess would deny present keys. So the reader asks in each form that the index, the first
-//! data block and the filter allow, and one "maybe" is enough. If keys do not ascend bytewise, it
-//! asks all filters of the table.
+//! wrong guess would deny present keys. So the reader asks once for each form that the index, the
+//! first data block and the filter allow. One "maybe" makes the result "maybe". If the keys of a
+//! form do not ascend bytewise, the reader asks all filters of the table.
 
 use std::ops::Range;
 

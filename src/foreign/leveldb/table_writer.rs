@@ -13,8 +13,8 @@ use super::filter_block::LevelDbFilterBlockBuilder;
 use super::policy::BUILTIN;
 use super::table::{FILTER_PREFIX, FOOTER_LEN_BYTES, HANDLES_LEN_BYTES, MAGIC};
 
-/// The suffix of a user key that comes before all its versions: the greatest sequence number, and
-/// the type of a value.
+/// The tag with the greatest sequence number, and the type of a value. A user key with this tag
+/// sorts before all versions of the user key.
 const SEEK_TAG: u64 = u64::MAX << 8 | 1;
 
 /// The options of a table. The defaults are LevelDB's, with a filter of 10 bits per key.

@@ -105,8 +105,8 @@ pub struct ParquetFilterRange {
     pub len_bytes: Option<u64>,
 }
 
-/// The column chunks and the locations of the filters of a Parquet file. With it, a caller that
-/// reads slices of a file reads the metadata and the filters only.
+/// The column chunks of a Parquet file and the locations of their filters. A caller that can read
+/// parts of a file needs to read only the metadata and the filters.
 #[derive(Debug, Clone)]
 pub struct ParquetMetadata {
     offset: u64,
@@ -296,8 +296,9 @@ fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ParquetColumnChu
     Ok((num_row_groups, chunks))
 }
 
-/// Returns the number of elements in a list of structs. Each takes at least one byte. The caller
-/// allocates for an element only after reading it.
+/// Returns the number of elements in a list of structs. The number may be false. So the caller
+/// allocates memory for an element only after it has read the element, which takes at least one
+/// byte.
 fn structs(reader: &mut Reader<'_>) -> Result<usize> {
     match reader.list()? {
         (Type::Struct, len) => Ok(len),

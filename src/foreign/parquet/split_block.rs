@@ -129,8 +129,8 @@ impl<'a> ParquetBloom<'a> {
         self.may_contain_hash(hash(plain_encoded_value))
     }
 
-    /// Returns the hash of a value's plain encoding: XXH64 with seed 0. Tools that read a value once
-    /// for several filters hash it once.
+    /// Returns the hash of a value's plain encoding: XXH64 with seed 0. A tool that asks several
+    /// filters for one value needs to hash the value only once.
     #[must_use]
     #[inline]
     pub fn hash(plain_encoded_value: &[u8]) -> u64 {
@@ -144,8 +144,8 @@ impl<'a> ParquetBloom<'a> {
         self.kernel.may_contain(self.blocks, hash)
     }
 
-    /// Returns the number of values with these [`hash`](Self::hash)es that the chunk does not
-    /// contain. It is the check of a new filter: a filter denies none of its own values.
+    /// Returns the number of values with these [`hash`](Self::hash)es that the filter denies. Use
+    /// it to check a new filter: for the values that were added, the number must be 0.
     #[must_use]
     pub fn num_denied(&self, hashes: &[u64]) -> usize {
         self.kernel.num_denied(self.blocks, hashes)

@@ -138,8 +138,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Skips a value. Each element takes at least one byte, so a false number of elements ends at
-    /// the end of the bytes.
+    /// Skips a value. Each element takes at least one byte, so for a false number of elements, the
+    /// loop fails at the end of the bytes.
     fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
         let deeper = depth.checked_sub(1).ok_or_else(|| self.corrupt())?;
         match kind {

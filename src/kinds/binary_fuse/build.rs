@@ -174,8 +174,8 @@ impl Peeling {
         seen <= MAX_COUNT
     }
 
-    /// Appends slots without keys, up to the end of a segment. They are written when their first
-    /// key comes, so they are then in the cache.
+    /// Appends slots without keys, up to the end of a segment. The zeros are written just before
+    /// the first key uses these slots, so the slots are in the cache at that time.
     #[cold]
     fn extend(&mut self, slots: usize) {
         self.hashes.resize(slots, 0);
@@ -187,7 +187,8 @@ impl Peeling {
     ///
     /// The loop works segment by segment, so that the slots stay in the cache. With all segments in
     /// the queue at once, a million keys took 75 ns per key instead of 50. Keys are removed in the
-    /// order of finding, so that one key need not wait for the previous one.
+    /// order in which they are found (a queue, not a stack), so that the removal of a key need not
+    /// wait for the removal just before it.
     #[expect(
         clippy::indexing_slicing,
         reason = "no slot is found twice, and the order has room for all slots and more"

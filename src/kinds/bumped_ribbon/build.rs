@@ -34,16 +34,16 @@ pub(super) struct Density {
 /// Up to this number of keys, a single system is smaller than layers. From 1,500 keys on, layers
 /// are smaller in two of five cases, and more often with more keys.
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
-/// Below this number of keys, a single block of slots matters. The size of layers varies as much
-/// with the number of blocks as with the set of keys: with 3,000 keys it is 0.5 to 4 % more slots
-/// than keys. So the builder tries several numbers of blocks. It also tries a single system, as
-/// long as that may be smaller.
+/// Below this number of keys, one block of slots more or less changes the size noticeably. With
+/// 3,000 keys, layers have 0.5 to 4 % more slots than keys. This share depends on the number of
+/// blocks as much as on the set of keys. So the builder tries several numbers of blocks. It also
+/// tries a single system if a single system may be smaller than the layers.
 pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
 /// Below this number of keys, the builder tries several numbers of blocks. In 3,000 sets of 10,000
-/// keys with eight columns, the worst filter is then 0.97 % above the FPR lower bound, and 2.02 %
-/// with one number of blocks. From here on, the worst filter is 1.3 % above it with one number of
-/// blocks.
+/// keys with eight columns, the worst filter is then 0.97 % above the FPR lower bound. With one
+/// number of blocks, the worst filter would be 2.02 % above it. From this number of keys on, one
+/// number of blocks is enough: the worst filter is 1.3 % above the bound.
 const SEVERAL_TRIES_KEYS: usize = 20_480;
 /// The numbers of additional blocks that are tried one after the other.
 const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
@@ -61,11 +61,12 @@ const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// Up to this number of keys there is only one try. A single system takes 1 % more slots than keys
 /// here, which is within 0.14 % of what layers take.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
-/// A layer has as many slots as the space allows, because each bumped key costs a mispredicted
-/// branch. With fewer than [`MANY_KEYS`] keys, 3.2 % are bumped.
+/// The density from [`NEAR_BORDER_KEYS`] to [`MANY_KEYS`] keys: 3.2 % of the keys are bumped. With
+/// fewer slots, more keys would be bumped, and the query of each bumped key costs a mispredicted
+/// branch. With more slots, more of them would stay empty.
 const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
-/// From [`MANY_KEYS`] on, 4.1 % are bumped, which keeps the filter within 0.5 % of the FPR lower
-/// bound.
+/// The density from [`MANY_KEYS`] keys on: 4.1 % of the keys are bumped, which keeps the filter
+/// within 0.5 % of the FPR lower bound.
 const MANY: Density = Density { slots_per_mille: 960, is_one_shard: false };
 const MANY_KEYS: usize = 60_000;
 /// The density of compact filters. A layer is one shard and loses no slots at the ends of shards. A

@@ -19,8 +19,8 @@ pub(super) fn coefficients(hash: u64) -> u64 {
 /// highest byte: see [`column_group`].
 #[inline(always)]
 pub(super) fn fingerprint(hash: u64) -> u32 {
-    // A linear function of the coefficients would not do: the equations of absent keys would then
-    // hold too.
+    // The fingerprint must not be a linear function of the coefficients. Otherwise the equations of
+    // absent keys would follow from those of present keys, and would hold too.
     ((hash ^ (hash >> 32)).wrapping_mul(FINGERPRINT) >> 32) as u32
 }
 

@@ -144,8 +144,8 @@ fn bad_constants_fail_the_statistics() {
     assert_eq!(is_bad(few_ones), [false, true, true, true], "{few_ones:?}");
     let hardly_multiplied = statistics(&hashes, with(COEFFICIENTS, 1));
     assert_eq!(is_bad(hardly_multiplied), [false, true, false, true], "{hardly_multiplied:?}");
-    // Everything looks random, but equations of absent keys would hold if the equations of present
-    // keys hold.
+    // The fingerprint is a linear function of the coefficients here. Each value looks random, but
+    // the equations of absent keys follow from the equations of present keys.
     let linear = statistics(&hashes, |hash| {
         let all = coefficients(hash);
         u128::from(all) | u128::from((all >> 7 ^ all >> 31 ^ all >> 32) as u32) << 64

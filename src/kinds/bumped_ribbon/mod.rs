@@ -107,8 +107,8 @@ const RIGHT: u64 = 16;
 /// `THRESHOLDS[b]`: if the two bits of a bucket are `b`, all keys were bumped whose start lies less
 /// than this number above the first start of the bucket.
 ///
-/// Keys with small starts are bumped first, because the keys that a full bucket on the left pushes
-/// over fill their slots.
+/// Keys with small starts are bumped first: if the bucket before is full, its equations move on to
+/// the first slots of this bucket.
 const THRESHOLDS: [u8; 4] = [128, 34, 15, 0];
 const _: () = assert!(THRESHOLDS[0] as usize == BUCKET_STARTS, "threshold 0 must bump the whole bucket");
 

@@ -36,8 +36,9 @@ impl Geometry {
     /// Returns the shape of this geometry, which [`Geometry::with_columns`] made from a filter with
     /// the shape `whole`.
     pub(in crate::kinds) fn shape_like(&self, whole: &Shape) -> Shape {
-        // With layers, the other parameters are the share of blocks with one column less, and no
-        // block has less. For a single system they are its seed and its spare slots.
+        // With layers, the last two parameters are the share of blocks with one column less. This
+        // share is 0, because `with_columns` makes blocks with equal numbers of columns. For a
+        // single system, the last two parameters are its seed and its number of spare slots.
         let [_, seed, spare] = whole.params;
         let rest = if self.has_layers() { [0; 2] } else { [seed, spare] };
         Shape { kind: whole.kind, params: [self.columns.param(), rest[0], rest[1]], layers: whole.layers.clone() }

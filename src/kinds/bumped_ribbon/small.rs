@@ -110,7 +110,7 @@ impl Small {
         rows: &mut Rows,
     ) -> Result<Option<Vec<Vec<u8>>>, NoMemory> {
         // The equations are inserted in the order of their starts, which is the order of their
-        // hashes. In this order they meet few other equations.
+        // hashes. In this order, an equation meets fewer taken rows than in a random order.
         let mut seeded: Vec<u64> = try_collect(hashes.iter().map(|hash| seeded(hash.raw(), self.seed)))?;
         seeded.sort_unstable();
         rows.reset(self.slots)?;
@@ -147,7 +147,7 @@ impl Small {
 
 /// Returns the bits of a fingerprint for which the filter has columns.
 pub(super) fn wanted_sums(columns: Columns) -> u32 {
-    // The groups take the bytes of the fingerprint from the highest down, and the columns take bits
-    // from the lowest up.
+    // Group 0 uses the highest byte of the fingerprint, group 1 the next lower byte, and so on. The
+    // first column of a group uses the lowest bit of the byte.
     (0..columns.groups()).map(|group| ((1u32 << columns.of_group(group)) - 1) << (24 - 8 * group)).sum()
 }

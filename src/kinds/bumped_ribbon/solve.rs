@@ -15,8 +15,9 @@ kernels! {
     struct Solve[];
     |simd|
 
-    /// Solves `rows`, from the last to the first, after the rows behind them. `rows[i]` holds the
-    /// coefficients of slot `i` and the next 63 slots, or 0 if no key determines the slot.
+    /// Solves `rows`, from the last to the first. The rows behind `rows` must be solved already;
+    /// `state` holds their slots. `rows[i]` holds the coefficients of slot `i` and the next 63
+    /// slots, or 0 if no key determines the slot.
     fn solve(rows: &[Row], group: usize, state: &mut State) {
         simd.substitute(state, Steps { rows: rows.iter(), group });
     }

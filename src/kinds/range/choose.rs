@@ -6,8 +6,9 @@ use super::{MAX_PLAIN_POSITIONS, MAX_POSITIONS, MAX_PREFIX_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
 use crate::codec::u64_bytes;
 
-/// A position where more bytes than this occur gets all bytes. It then needs no set, and a query
-/// can load the positions at the end as one integer. This costs less than one bit of the integer.
+/// If more than this number of different bytes occur at a position, the position gets all 256 bytes
+/// as symbols. It then needs no set, and a query can load such positions at the end as one integer.
+/// Each such position makes the integer longer by less than one bit.
 const MANY_BYTES: u32 = 128;
 /// The number of keys that pay for one set of 32 bytes: half a bit per key. A position without a set
 /// costs more if its bytes are sparse: a hexadecimal digit takes 5.8 bits instead of 4.
@@ -78,8 +79,9 @@ impl Chosen {
         let all = all.get(..len).unwrap_or_default();
         let num_plain = all.iter().rev().take_while(|position| position.is_plain()).count();
         let mut num_plain = num_plain.min(MAX_PLAIN_POSITIONS.into());
-        // The radix of the first position changes no integer, and its lowest byte shifts all integers
-        // equally. So the first position may be plain, too. A query then loads all positions at once.
+        // No integer depends on how many symbols the first position has. The lowest byte of this
+        // position only adds the same number to all integers. So the first position may be plain,
+        // too, and a query then loads all positions at once.
         if all.len() == num_plain + 1 && num_plain < MAX_PLAIN_POSITIONS.into() && !all.iter().any(|p| p.has_end) {
             num_plain += 1;
         }

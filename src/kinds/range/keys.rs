@@ -196,8 +196,9 @@ impl Statistics {
 }
 
 /// Appends the entry of a key that has the length of the last one and at most eight other bytes, and
-/// returns `true`. It copies eight bytes whatever their number, which takes half of the time of a
-/// copy of any length.
+/// returns `true`. If the key has another form, it appends nothing and returns `false`. It always
+/// copies eight bytes and then truncates: a copy of exactly the other bytes would take twice the
+/// time.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the lengths are below 128 and 9")]
 fn put_short(entries: &mut Vec<u8>, last: &mut [u8], key: &[u8], shared: usize) -> bool {

@@ -65,8 +65,8 @@ struct Symbol {
     value: u64,
     /// The number of symbols.
     radix: u64,
-    /// Whether a key may have this symbol. If not, `value` is the next higher symbol; the radix if
-    /// there is none.
+    /// Whether a key of the filter may have this symbol. If `false`, `value` is the next higher
+    /// symbol that a key may have, or the radix if no higher symbol exists.
     is_known: bool,
 }
 
@@ -119,8 +119,9 @@ impl Mapping {
         Some(from.zip(to).unwrap_or((1, 0)))
     }
 
-    /// Returns the integers `from..to` between two bounds. Keys between the bounds have no other
-    /// integers. If `from` is not below `to`, no key lies between the bounds.
+    /// Returns the integers `from..to` between two bounds. Every key of the filter between the
+    /// bounds has one of these integers. If `from` is not below `to`, no key lies between the
+    /// bounds.
     #[inline(always)]
     pub(super) fn between<G: Guard>(
         &self,
@@ -254,8 +255,8 @@ impl<'a> Header<'a> {
         self.walk_value(suffix, from, to, 0)
     }
 
-    /// Maps the positions `from..to`. Returns the integer, or the cut of a key that ends there or
-    /// has a byte that no key has there.
+    /// Maps the positions `from..to`. Returns the integer. Returns the cut instead if the key ends
+    /// before `to`, or has a byte that no key of the filter has at that position.
     #[inline(always)]
     fn walk_value(&self, suffix: &[u8], from: usize, to: usize, mut value: u128) -> Option<Result<u128, Cut>> {
         for (at, position) in self.positions.iter().enumerate().take(to).skip(from) {

@@ -48,13 +48,14 @@ const MAX_PLAIN_POSITIONS: u8 = 15;
 /// The largest universe of codes. It is small compared with the prime 2^61 - 1 of the hash
 /// function, so no code is more than 3 % likelier than `1 / universe`.
 const MAX_CODES: u64 = 1 << 56;
-/// Without a range length, a filter is for ranges of this number of cells. Cells are as large as
-/// they can be while nearly all neighbours lie in different cells. So a scan from a key to its
-/// neighbour in the store spans a few cells.
+/// If a budget has no range length, the filter is sized for ranges of this number of cells. Cells
+/// are as large as they can be while nearly all neighbours lie in different cells. So a scan from a
+/// key to its neighbour in the store spans a few cells.
 const SCAN_CELLS: u64 = 16;
 
-/// Returns 99.5 % of a number of neighbours, rounded up. With less, many keys would share cells with
-/// queries next to them. With more, cells would become small, and scans would span many cells.
+/// Returns 99.5 % of a number of neighbours, rounded up. With a lower share, many queries next to a
+/// key would fall into the cell of that key. With a higher share, cells would become small, and
+/// scans would span many cells.
 fn enough(neighbours: u64) -> u64 {
     neighbours - neighbours / 200
 }

@@ -223,8 +223,9 @@ impl MutableBloomier {
             let Some(&(hash, value)) = entries.get(index) else { continue };
             let (cells, mask) = self.places(hash);
             let Some(&own) = cells.get(which) else { continue };
-            // The cell is still 0. Only keys removed earlier write to it, and these are written
-            // later.
+            // The cell is still 0, because only its owner writes to it. Keys that were written
+            // before do not use this cell: they were removed after this key, and this key was alone
+            // in the cell when it was removed.
             self.owners.set(own, self.which(&cells, mask) ^ which as u64);
             self.values.set(own, value);
         }

@@ -48,8 +48,8 @@ impl FileFilter {
     /// # Errors
     /// Returns [`Error::Corrupt`] for any other text, even if only a page is damaged, and
     /// [`Error::Unsupported`] for a text of a newer version. Returns the errors of
-    /// [`FileFilter::create`] too. The offset of an invalid digit is that in the text, and every
-    /// other offset is that in the decoded bytes.
+    /// [`FileFilter::create`] too. If the text is not valid base64, the error's offset is a
+    /// position in the text. Every other offset is a position in the decoded bytes.
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
         let Image { header, length, bloom, first_damage, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;

@@ -11,8 +11,9 @@
 //! state from an older copy with the same number of keys.
 //!
 //! A page is a disk sector: 504 bytes and their XXH3-64 checksum. The seed of the checksum is the
-//! file's id plus the page's number. The id is random for each file, so a page of an earlier file
-//! that the file system shows fails its checksum. All integers are little endian.
+//! file's id plus the page's number. The id is random for each file. So if the file system returns
+//! a page of an earlier file in place of a page of this file, the checksum fails. All integers are
+//! little endian.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};

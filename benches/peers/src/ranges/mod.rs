@@ -98,8 +98,8 @@ impl Work {
         };
         let uniform = drawn(&|random| random.below((1 << KEY_BITS) - range_len), false);
         let present = drawn(&|random| any_key(random).saturating_sub(random.below(range_len)), true);
-        // Each key once, because ranges that repeat would make the FPR look more certain than it
-        // is.
+        // At most one range ends below each key. Repeated ranges would make the FPR look more
+        // certain than it is.
         let mut beside: Vec<u64> = (0..sorted.len() as u64).collect();
         beside.sort_unstable_by_key(|&number| mix(!number));
         let beside =
@@ -286,8 +286,9 @@ mod tests {
         for range_len in LENGTHS {
             let rows = measure_all(&Work::new(20_000, range_len, 20_000), 2).unwrap();
             assert!(rows.len() == 3 && rows.iter().all(|row| row.denied_rate == 0.0), "{rows:?}");
-            // DIVA keeps no bound beside a key. The hash of the crate grafite is not pairwise
-            // independent, so its rate is above the bound at times.
+            // The third row, DIVA, is not compared, because its FPR has no bound for ranges beside
+            // a key. The hash of the crate grafite (second row) is not pairwise independent, so its
+            // FPR is sometimes above the bound.
             for (row, most) in rows.iter().zip([FPR, 1.5 * FPR]) {
                 assert!(row.uniform_rate_low <= most && row.correlated_rate_low <= most, "{row:?}");
             }

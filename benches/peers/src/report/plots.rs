@@ -16,8 +16,8 @@ const OURS: Colour = Colour::Series(0);
 const THEIRS: Colour = Colour::Series(1);
 /// The number of keys in the filters that are drawn. A record without this size shows its largest.
 const SHOWN_N: usize = 1_000_000;
-/// Filters that lie so near to another that labels of both would cover each other. The tables have
-/// them.
+/// Filters so near to another filter in the picture that the two labels would cover each other. The
+/// picture leaves these filters out, and the tables show them.
 const TWINS: [&str; 9] = [
     "blocked-bloom:fpr=0.01",
     "split-block-512:10",

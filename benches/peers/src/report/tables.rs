@@ -33,8 +33,8 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     wrapped(&format!("{machine}; {passes} passes of {} queries.", grouped(queries)))
 }
 
-/// Returns the names of the filters in the order of the record, without rivals at the same rate and
-/// without extras.
+/// Returns the names of the filters in the order of the record. Leaves out the fastbloom filters
+/// that were sized to the FPR of another filter, and the extras (see [`ours::is_extra`]).
 fn filters(rows: &[Row]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {

@@ -100,9 +100,9 @@ fn open_ribbon(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
 
 fn open(dir: &Path, settings: &Settings, filter: Handle) -> Outcome<Box<dyn Store>> {
     let name = path_text(dir)?;
-    // SAFETY: each handle comes from its function of creation. The options of the table own the
-    // filter and share the cache; the options of the store share the table's. The others live until
-    // `drop`.
+    // SAFETY: each handle comes from its function of creation. The table options own the filter and
+    // share the cache, and the store options share the table factory. So the handles of the table
+    // options and the cache may be destroyed here. All other handles live until `drop`.
     unsafe {
         let mut store = RocksDb {
             db: null_mut(),

@@ -123,7 +123,7 @@ fn thread_cpu_time() -> Duration {
     Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0))
 }
 
-/// Returns zero. The value is not shown: on these systems means are wall time, see
+/// Returns zero. The value is not shown: on systems other than Unix, means are wall time, see
 /// [`super::store::Setup::waits`].
 #[cfg(not(unix))]
 fn thread_cpu_time() -> Duration {

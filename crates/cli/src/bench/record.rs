@@ -170,8 +170,8 @@ fn read(path: &Path) -> Outcome<Record> {
     })
 }
 
-/// Returns the page with new lines between the markers of the record. The markers of other kinds of
-/// record stay. An error is the reason why the page is refused.
+/// Returns the page with the tables of the record between their markers. The text between the
+/// markers of other kinds of record stays. An error is the reason why the page is refused.
 fn filled(page: &str, report: &Record) -> Result<String, String> {
     let known = || POINT_TABLES.into_iter().chain(RANGE_TABLES).chain(LOAD_TABLES);
     let (mut filled, mut num_filled) = (String::new(), 0);

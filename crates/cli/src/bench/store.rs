@@ -42,8 +42,8 @@ pub enum Layout {
 const LEVELS_4: u64 = 1_111;
 const LEVELS_RATIO: u64 = 10;
 /// The part of [`LEVELS_4`] that passes through all levels and so rewrites the lowest level too.
-/// The rest is loaded first, in large pieces that move directly to the lowest level with room.
-/// If all keys passed through all levels, loading would take seven times as long.
+/// The other keys are loaded first, into large SST files that move directly to the lowest level
+/// with room. If all keys passed through all levels, loading would take seven times as long.
 const THROUGH_ALL_LEVELS: u64 = 150;
 /// The number of SST files of a full first level. With several files, a compaction that takes one
 /// of them leaves the level nearly full.

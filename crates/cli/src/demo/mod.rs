@@ -32,8 +32,8 @@ Exit status: 0 each step behaved as explained; 2 an error, or a step that behave
 /// The pause in seconds between two steps on a terminal: with it, the demo takes about a minute.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// Each word of this project's documentation (docs/ and README.md) with the number of its
-/// occurrences, counted once: a tab between the two, and the words in order.
+/// The words of this project's documentation (docs/ and README.md) at one time, in alphabetical
+/// order. Each line has a word, a tab, and the number of occurrences of the word.
 const WORDS: &str = include_str!("words.tsv");
 /// The words of this project's sources that its documentation lacked at that time.
 const OTHER_WORDS: &str = include_str!("other-words.txt");

@@ -165,8 +165,9 @@ impl Foreign {
         }
     }
 
-    /// Returns the value of `--format` for the filters of this file. An exported filter block of
-    /// filterblock needs no `--format`. No `--format` reads a compact filter, which needs its table.
+    /// Returns the value of `--format` for the filters of this file. Two results are not values of
+    /// `--format`: `filterblock` (an exported filter block, read without `--format`) and
+    /// `filterblock-compact` (a compact filter, read only with its table).
     pub fn raw_format(&self) -> &'static str {
         match self {
             Self::RocksDb(table) if table.native_hash().is_some() => "filterblock",

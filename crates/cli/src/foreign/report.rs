@@ -211,8 +211,8 @@ impl FileReport {
         }
     }
 
-    /// Adds the filter of a column chunk, which is `None` if the chunk has none. Returns `false` after
-    /// the last one that is worth reporting.
+    /// Adds the filter of a column chunk. `filter` is `None` if the chunk has none. Returns `false`
+    /// if the filters overlap: the caller then adds no more filters.
     pub fn add_chunk(&mut self, chunk: &ParquetColumnChunk, filter: Option<&ParquetBloom<'_>>) -> bool {
         let (Some(place), Some(filter)) = (chunk.filter, filter) else {
             self.chunks_without += 1;

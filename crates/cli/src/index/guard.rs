@@ -71,8 +71,9 @@ fn busy(path: &Path) -> Failure {
     ))
 }
 
-/// Returns the values by which files are compared. On Unix they identify a file: device and inode.
-/// On other systems, two files may have the same length and time.
+/// Returns the values by which files are compared. On Unix these are device and inode, which
+/// identify a file. On other systems they are length and modification time, which two files may
+/// share.
 #[cfg(unix)]
 fn place(found: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;

@@ -292,8 +292,8 @@ fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
 }
 
 /// Returns the number of values and the bits of the filters of a column, one for each row group
-/// with values. `is_null` names the row groups with nulls only. A filter without a set bit belongs
-/// there, and is damaged elsewhere.
+/// with values. `is_null` says for each row group whether it has only nulls. A filter without a set
+/// bit is correct in such a row group, and damaged in a row group with other values.
 fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
     let bytes = super::super::foreign::content::Content::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;

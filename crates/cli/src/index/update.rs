@@ -80,8 +80,8 @@ pub fn add(arguments: &AddArguments) -> Outcome {
 }
 
 /// Refuses a new file that would replace the record of another file, because both have the same
-/// relative path. Without --base, the recorded file may lie beside the index. There it is known by
-/// its stamp.
+/// relative path. Without --base, the function looks for the recorded file in the directory of the
+/// index, and recognizes it by its stamp.
 fn refuse_other_files(index: &Path, old: &IndexReader<File>, files: &FileList) -> Outcome<()> {
     let (Some(dir), false) = (index.parent(), files.has_base()) else { return Ok(()) };
     let given: HashSet<&Path> = files.paths().filter(|path| path.is_relative()).collect();

@@ -1,7 +1,6 @@
 //! The engines that use the filters of a column, by its type.
 //!
-//! `tests/engines/expected.json` has the results of the tries. Types that were not tried have no
-//! list.
+//! `tests/engines/expected.json` has the test results. Types that were not tested have no list.
 
 use filterblock_parquet::footer::{Leaf, PhysicalType};
 

@@ -72,8 +72,8 @@ fn is_pattern(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains(['*', '?', '[']))
 }
 
-/// Returns the files of a pattern. Below an output folder, they keep the folders after the part of
-/// the pattern that has no wildcard.
+/// Returns the files of a pattern. An output folder repeats the folders of the paths from the first
+/// component with a wildcard on.
 fn matching(pattern: &Path) -> Outcome<Vec<Input>> {
     let fixed: PathBuf = pattern.components().take_while(|part| !is_pattern(Path::new(part))).collect();
     let text = pattern.to_str().unwrap_or_default();

@@ -44,8 +44,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Prints no message for a panic that becomes an error: damaged pages make the crate `parquet`
-/// panic.
+/// Installs a panic hook that prints no message for a panic that becomes an error. The crate
+/// `parquet` panics on some damaged pages.
 pub fn quiet_guarded_panics() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use super::super::failure::{Failure, Outcome};
 use super::inputs::{Input, Inputs};
 
-/// Returns the output of each input below `output`, which is a file or a folder. Refuses outputs
-/// that are an input of the same run, under any name, and two outputs of the same place.
+/// Returns the output path of each input. `output` is a file, or a folder for all outputs. Refuses
+/// an output that is also an input, under any name, and two outputs at the same place.
 pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let is_file = inputs.is_one_file && !is_folder(output);
     if !is_file {

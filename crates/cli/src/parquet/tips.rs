@@ -50,7 +50,7 @@ pub fn are_few(distinct: u64, num_values: u64) -> bool {
     distinct <= FEW_VALUES && num_values > 10 * FEW_VALUES
 }
 
-/// Returns whether the smallest and greatest values of the row groups already skip.
+/// Returns whether readers can already skip row groups by their smallest and greatest values.
 pub fn is_sorted(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf, ranges)
 }

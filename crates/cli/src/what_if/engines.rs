@@ -136,8 +136,8 @@ impl Share {
         }
     }
 
-    /// Builds a smaller filter with the same number of values per block, and measures its FPR. The
-    /// length of the whole filter is a power of two, so it is not scaled from the smaller filter.
+    /// Builds a smaller filter with the same number of values per block, and measures its FPR. Both
+    /// numbers of blocks are powers of two, so the length of the whole filter is exact.
     fn parquet(self, fpp: f64) -> Outcome<Deployable> {
         let num_blocks = ParquetBloomBuilder::for_values(self.keys, fpp)?.num_blocks() as u64;
         let shrunk = (self.keys / BUILT_KEYS_MAX.max(1)).max(1).next_power_of_two().min(num_blocks);

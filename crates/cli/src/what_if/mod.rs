@@ -27,8 +27,8 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::BinaryFuse,
 ];
 
-/// The maximum number of keys in a block that is built. For more keys, the size of this block is
-/// scaled up, because the bits per key hardly change from here on.
+/// The maximum number of keys in a block that is built. For more keys, a block of this number of
+/// keys is built, and its size is scaled up: the bits per key hardly change from here on.
 const BUILT_KEYS_MAX: u64 = 1 << 18;
 
 /// The FPR for files without a filter.

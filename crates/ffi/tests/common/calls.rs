@@ -21,8 +21,8 @@ pub struct Failed {
     pub message: String,
 }
 
-/// Runs a call with a struct for its error, which begins as garbage. Returns the error, if the call
-/// set one.
+/// Calls `call` with a pointer to an error struct that is filled with garbage. Returns the result
+/// of `call`, and the error if `call` set one.
 pub fn with_error<T>(call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Failed>) {
     let mut error = MaybeUninit::<ErrorInfo>::uninit();
     // SAFETY: every byte of the struct is written. The code is set again before it is read.

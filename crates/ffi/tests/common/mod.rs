@@ -22,8 +22,8 @@ pub fn libraries() -> PathBuf {
     folder
 }
 
-/// Returns whether all tools can be run. Otherwise the test is skipped: the line goes around the
-/// capture of the test harness.
+/// Returns whether all tools can be run. If a tool is missing, prints that the test is skipped, or
+/// panics if `FILTERBLOCK_REQUIRE_TOOLS` is set. The test harness does not capture the line.
 pub fn have(test: &str, tools: &[&str]) -> bool {
     for tool in tools {
         if Command::new(tool).arg("--version").output().is_err() {

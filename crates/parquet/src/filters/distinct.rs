@@ -1,6 +1,6 @@
-//! Removes equal hashes. Hashes are uniform, so one pass spreads them over small buckets, and a
-//! table in the first-level cache finds the equal ones of a bucket: half the time of
-//! `sort_unstable`.
+//! Removes equal hashes. Hashes are uniform, so one pass spreads them over small buckets. A table
+//! in the first-level cache then finds the equal hashes of each bucket. Both steps take half the
+//! time of `sort_unstable`.
 
 /// Fewer hashes are sorted.
 const FEW: usize = 1 << 13;
@@ -11,8 +11,8 @@ const PER_BUCKET: usize = 256;
 /// The slots of the table. A bucket fills at most half of them, or it is sorted.
 const SLOTS: usize = 2048;
 
-/// Leaves each hash once. The blocks of their values ascend, up to the order within a bucket. Up to
-/// 4 Mi hashes, it needs a copy of them in memory.
+/// Keeps each distinct hash once. Orders the hashes by their filter block, except within a bucket.
+/// From [`FEW`] to [`MANY`] hashes, it needs memory for a copy of them.
 pub(super) fn retain(hashes: &mut Vec<u64>) {
     if !(FEW..=MANY).contains(&hashes.len()) {
         hashes.sort_unstable();

@@ -103,8 +103,9 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     ///
     /// # Errors
     /// Returns an error if the path was already added or is too long, or if a filter is not whole
-    /// blocks of 32 bytes. Returns an error for filters that are certainly damaged: no bit is set
-    /// in any of them, or some lanes of a block are empty and others are not.
+    /// blocks of 32 bytes. Returns an error if the column has values but no filter. Returns an
+    /// error for filters that are certainly damaged: no bit is set in any of them although the
+    /// column has values, or some lanes of a block are empty and others are not.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
         self.note(&identity)?;
         if filters.is_empty() && num_values > 0 {

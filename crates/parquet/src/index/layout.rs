@@ -206,7 +206,7 @@ impl Header {
     }
 
     /// Returns the checksum of a row. It covers the header's checksum and the row's number, so that
-    /// a row of another index, or at another position, is seen.
+    /// a row of another index, or a row at another position, is detected.
     pub fn row_checksum(&self, row: u32, cells: &[u8]) -> u32 {
         let mut checksum = crc32fast::Hasher::new();
         checksum.update(&self.checksum.to_le_bytes());

@@ -41,7 +41,8 @@ struct Filter {
 /// An open index.
 ///
 /// Opening reads the header and the file table and checks both. A query reads one row and verifies
-/// its checksum. A query never fails: doubt makes every file a candidate, and is counted.
+/// its checksum. A query never fails: if the row is damaged or unreadable, every file is a
+/// candidate, and the reader counts the event.
 #[derive(Debug)]
 pub struct IndexReader<R> {
     reader: R,

@@ -2,16 +2,17 @@
 //!
 //! A filter has `rows * cells` blocks, where `cells` is a whole number for each filter. So one
 //! large file among small ones gets several cells in each row, and does not make every other filter
-//! as large as its own. Many rows make short rows, which queries read. Few rows waste less space,
-//! because the sizes of filters are rounded up to a multiple of the number of rows.
+//! as large as its own. A query reads one row, and rows are shorter if there are more of them. Few
+//! rows waste less space, because the sizes of filters are rounded up to a multiple of the number
+//! of rows.
 
 use super::error::{Error, Result};
 use super::layout::MAX_ROWS;
 
 /// The maximum number of sizes of filters that are tried as the number of rows.
 const SIZES_MAX: usize = 64;
-/// A filter from a Parquet file needs at most this number of cells, on average. More would make the
-/// rows too long for one read.
+/// The maximum mean number of cells per filter in each row, for an index with filters from Parquet
+/// files. With more cells, a row would be too long for one read.
 const MEAN_CELLS_MAX: u64 = 64;
 
 /// The size of a filter in blocks.
@@ -19,8 +20,8 @@ const MEAN_CELLS_MAX: u64 = 64;
 pub(super) enum Size {
     /// The filter is built from hashes, with at least this number of blocks.
     AtLeast(u64),
-    /// The filter exists. It can be stored if its number of blocks and the number of rows divide
-    /// one another.
+    /// The filter exists. It can be stored if its number of blocks is a multiple of the number of
+    /// rows, or if the number of rows is a multiple of its number of blocks.
     Exactly(u64),
 }
 
@@ -78,9 +79,9 @@ pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
     }
 }
 
-/// Returns the cost of an index with this number of rows, or `None` if a filter does not fit. Rows
-/// of two cells per filter cost less than rows of one cell only if they make the file a sixth
-/// smaller.
+/// Returns the cost of an index with this number of rows, or `None` if a filter does not fit.
+/// Longer rows cost extra: two cells per filter in each row cost less than one cell only if the
+/// index becomes more than a sixth smaller.
 fn cost(sizes: &[Size], rows: u64) -> Option<f64> {
     let mut cells = 0u64;
     for size in sizes {

@@ -6,8 +6,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// The number of bytes at the end of a file that the stamp's checksum covers at least. They hold the
-/// footer of an SST file. In a Parquet file, the checksum covers the whole metadata.
+/// The minimum number of bytes at the end of a file that the stamp's checksum covers. In an SST
+/// file, they hold the footer. In a Parquet file, the checksum covers the whole metadata.
 pub const TAIL_LEN_BYTES: u64 = 4096;
 /// The end of a Parquet file: the length of the metadata, and the magic.
 const PARQUET_END_LEN_BYTES: usize = 8;
@@ -23,8 +23,8 @@ pub struct Stamp {
     pub modified_seconds: i64,
     /// The nanoseconds of the modification time.
     pub modified_nanos: u32,
-    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. If a
-    /// Parquet file has longer metadata, it is the CRC-32 of the metadata and the end.
+    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. If the
+    /// metadata and the end of a Parquet file are longer, it is the CRC-32 of both.
     pub tail_checksum: u32,
 }
 
@@ -98,7 +98,7 @@ impl Stamp {
 
     /// Compares the file at `path` with this stamp. Returns `None` if they agree.
     ///
-    /// `is_deep` also compares the last bytes, which opens and reads the file.
+    /// If `is_deep` is true, also reads the file and compares the checksum of its last bytes.
     #[must_use]
     pub fn difference(&self, path: &Path, is_deep: bool) -> Option<Difference> {
         let found = match path.metadata() {

@@ -136,8 +136,8 @@ fn path_of(bytes: &[u8]) -> Option<PathBuf> {
     std::str::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// Checks that the table can hold this path. Paths of other characters than UTF-8 are possible on
-/// Unix only.
+/// Checks that the table can hold this path. A path that is not valid UTF-8 can be stored on Unix
+/// only.
 pub(super) fn check_path(path: &Path) -> Result<()> {
     match path_bytes(path) {
         Some(bytes) if (1..=MAX_PATH_LEN_BYTES).contains(&bytes.len()) => Ok(()),

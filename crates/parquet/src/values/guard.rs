@@ -1,5 +1,5 @@
-//! Turns panics of the crate `parquet` into errors. It panics on some damaged pages, for example of
-//! `DELTA_BYTE_ARRAY`.
+//! Turns panics of the crate `parquet` into errors. The crate panics on some damaged pages, for
+//! example of `DELTA_BYTE_ARRAY`.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,8 +8,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether a panic of this thread becomes an error of this crate. A panic hook asks it, so
-/// that it prints nothing then.
+/// Returns whether a panic of this thread becomes an error of this crate. A panic hook can call
+/// this function, and print nothing if it returns true.
 #[must_use]
 pub fn is_guarded() -> bool {
     GUARDED.get()

@@ -87,7 +87,8 @@ pub(super) struct PageHeader {
 
 impl PageHeader {
     /// Returns whether `page` has the type, encoding, length and number of values of this header.
-    /// Otherwise the reader could take a page of another header for this page, and miss its values.
+    /// Without this check, the reader could take another page for this page, and miss the values of
+    /// this page.
     pub(super) fn describes(&self, page: &Page) -> bool {
         let page_type = match page {
             Page::DataPage { .. } => DATA_PAGE,
@@ -152,8 +153,9 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
     Ok(PageHeader { content, num_values, total_len_bytes, page_type, encoding, uncompressed_len_bytes: uncompressed })
 }
 
-/// Returns the number of values and the encoding from the details of the page. Details of another
-/// type are refused, because the crate `parquet` takes the lengths of levels from them.
+/// Returns the number of values and the encoding from the details of the page. Refuses a header
+/// that also has the details of another page type, because the crate `parquet` takes the lengths of
+/// levels from those details.
 fn counted(header: &Struct<'_>, page_type: i64) -> Option<(u64, i64)> {
     let (id, encoding_id, fields): (i16, i16, &[(i16, Kind)]) = match page_type {
         DATA_PAGE => (5, 2, &DATA_FIELDS),
@@ -175,8 +177,8 @@ fn int(of: &Struct<'_>, id: i16) -> Option<i64> {
     of.int(id).filter(|&value| i32::try_from(value).is_ok())
 }
 
-/// Returns whether all readers read the same: no field comes twice, at any depth, and each known
-/// field has its type.
+/// Returns whether all readers decode the struct in the same way: no field comes twice, at any
+/// depth, and each known field has its type.
 fn is_strict(found: &Struct<'_>, known: &[(i16, Kind)]) -> bool {
     is_unique(found)
         && known.iter().all(|&(id, kind)| match found.get(id) {

@@ -96,8 +96,8 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         self.hash(row_group, leaf, Companions::Added, sink)
     }
 
-    /// Like [`Self::for_each_hash`], but a zero or a NaN gives its own hash only. These are the
-    /// values that a filter of any writer must have.
+    /// Like [`Self::for_each_hash`], but a zero or a NaN gives its own hash only. A filter of any
+    /// writer must hold these hashes.
     ///
     /// # Errors
     /// Returns errors as [`Self::for_each_hash`] does.
@@ -110,8 +110,9 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         self.hash(row_group, leaf, Companions::Omitted, sink)
     }
 
-    /// Returns the number of values of a chunk's dictionary if the metadata say that all data pages
-    /// use it, and reads only the header of its page. Returns `None` if the number is unknown.
+    /// Returns the number of values in a chunk's dictionary. Reads only the header of the
+    /// dictionary page. Returns `None` if the number is unknown, or if the metadata do not say that
+    /// all data pages use the dictionary.
     #[must_use]
     pub fn dictionary_len(&self, row_group: usize, leaf: usize) -> Option<u64> {
         let chunk = self.metadata.row_groups().get(row_group)?.columns().get(leaf)?;
@@ -246,8 +247,9 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
         }
     }
 
-    /// Returns whether values of a fixed length may have a length in front, as an old version of the
-    /// crate `parquet` wrote them. The decoder counts the levels to find out.
+    /// Returns whether each value of a fixed length may have its length in front, as an old version
+    /// of the crate `parquet` wrote them. If so, the caller uses the general decoder, which counts
+    /// the levels to find out.
     fn may_have_lengths(&self, payload: &[u8]) -> bool {
         self.column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY
             && payload.starts_with(&self.column.type_length().to_le_bytes())
@@ -258,8 +260,8 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
     }
 }
 
-/// Returns the chunk without a dictionary's offset of 0. Some writers mean a chunk without a
-/// dictionary by it, because no page is at offset 0.
+/// Returns the chunk, and removes a dictionary offset of 0. Some writers store 0 for a chunk
+/// without a dictionary, because no page is at offset 0.
 fn without_zero(chunk: &ColumnChunkMetaData) -> Result<Cow<'_, ColumnChunkMetaData>, String> {
     if chunk.dictionary_page_offset() != Some(0) {
         return Ok(Cow::Borrowed(chunk));

@@ -100,8 +100,9 @@ impl<'a> Batch<'a> {
         Some(Probe { key: self.keys.get(place)?, prefix: *self.prefixes.get(place)?, hash: *self.hashes.get(place)? })
     }
 
-    /// Returns the bits of the keys in `of` that an SST may hold. The pair holds the prefixes of
-    /// the SST's first and last key. `covers` decides for a key whose prefix equals one of them.
+    /// Returns the bits of `of` whose keys lie in the key range of an SST. `smallest` and `largest`
+    /// are the order prefixes of the SST's first and last key. If the prefix of a key equals one of
+    /// these two, `covers` decides.
     #[inline]
     pub(super) fn within(&self, (smallest, largest): (u64, u64), of: u32, covers: impl Fn(&Probe<'_>) -> bool) -> u32 {
         if smallest < self.least && self.greatest < largest {
@@ -131,8 +132,9 @@ impl<'a> Batch<'a> {
             return Group { gathered: None, front };
         }
         let mut gathered = Gathered { len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] };
-        // Write each key and advance only for a wanted one. Which keys an SST covers is random, and
-        // a mispredicted branch is slow.
+        // Write every key, but advance `len` only for a key in `mask`: the next key overwrites an
+        // unwanted one. This needs no branch. `mask` is random, so a branch would often be
+        // mispredicted.
         for (i, &hash) in (0u8..).zip(&self.hashes) {
             if let (Some(to), Some(place)) =
                 (gathered.hashes.get_mut(gathered.len), gathered.places.get_mut(gathered.len))

@@ -159,15 +159,15 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
 }
 
 impl Shared {
-    /// Returns whether a background compaction is due while no writes come. Always `false` without
-    /// [`Options::auto_compaction`].
+    /// Returns whether a background compaction is due if level 0 does not wait for a cheaper one.
+    /// Always `false` without [`Options::auto_compaction`].
     pub(super) fn needs_compaction(&self) -> bool {
         self.pick_compaction(u64::MAX).is_some()
     }
 
-    /// Returns the remaining time for which level 0 waits for its compaction. `None` if it does not
-    /// wait, or if `spare_bytes` suffice but the compaction could not be picked: an SST is left
-    /// out.
+    /// Returns the remaining time for which level 0 delays its compaction, or `None` if there is no
+    /// delay. There is none either if the compaction is due but cannot be picked, because an SST is
+    /// left out.
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;
@@ -205,8 +205,8 @@ impl Shared {
     }
 
     /// Returns the most urgent compaction, or `None` if no compaction is due or automatic
-    /// compaction is off. A compaction of level 0 may write `spare_bytes` although it could be
-    /// cheaper later.
+    /// compaction is off. A compaction of level 0 that writes at most `spare_bytes` does not wait,
+    /// even if a later one would write fewer bytes per byte of level 0.
     fn pick_compaction(&self, spare_bytes: u64) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;

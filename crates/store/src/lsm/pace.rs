@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Level 0 waits this many times as long as its compaction will take. Compactions that a later,
-/// larger one would make needless then take at most a third of the time.
+/// Level 0 waits this many times the expected duration of its compaction. A later, larger
+/// compaction can make an earlier one needless. With this wait, needless compactions take at most a
+/// third of the time.
 const PATIENCE: f64 = 2.0;
 
 /// A compaction that writes at most this many bytes never waits: it is done in a tenth of a second.

@@ -166,8 +166,8 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
     RangePicks { picks, goes_on }
 }
 
-/// In a level below 0, a pick compares this many SSTs, the next ones in turn. It takes the SST whose
-/// merge rewrites the fewest bytes of the next level per byte.
+/// In a level below 0, a pick compares this many SSTs, in key order from the last compaction on. It
+/// takes the SST whose merge rewrites the fewest bytes of the next level per byte of the SST.
 const CANDIDATES: usize = 16;
 
 /// Returns the bytes of `below` that are rewritten for each byte of an SST that is merged into it.
@@ -213,8 +213,9 @@ impl Picker {
         Self { limits, cursors: vec![Vec::new(); NUM_LEVELS], failed_level: None, left_out: BTreeSet::new() }
     }
 
-    /// Returns the most urgent compaction, if any. `spare_bytes` says how much a compaction of level 0
-    /// may write although it could be cheaper later; see [`Picker::is_level_0_due`].
+    /// Returns the most urgent compaction, if any. A compaction of level 0 that writes at most
+    /// `spare_bytes` does not wait, even if a later one would be cheaper; see
+    /// [`Picker::is_level_0_due`].
     pub(super) fn pick(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<Pick> {
         let due = self.due_levels(levels, spare_bytes).into_iter().find_map(|level| self.pick_of(levels, level));
         due.or_else(|| self.pick_tombstones(levels))
@@ -250,8 +251,9 @@ impl Picker {
         Pick::down(levels, 0, levels.tables(0)).filter(|pick| self.is_left_in(pick))
     }
 
-    /// Returns the levels that need a compaction, the most urgent first. The level that failed last
-    /// comes behind the others: their compactions may need less space or release some.
+    /// Returns the levels that need a compaction, the most urgent first. If the last compaction
+    /// failed, its level comes behind the others: their compactions may need less space, or may
+    /// release space.
     ///
     /// The most urgent level exceeds its limit by the largest factor. A fixed order would starve a
     /// level: while writes continue, level 0 is always due, and each of its merges rewrites all of
@@ -293,8 +295,8 @@ impl Picker {
                 || num_tables >= self.limits.l0_limit)
     }
 
-    /// Returns the bytes that a compaction of level 0 would write, if it is not due only because they
-    /// exceed `spare_bytes`.
+    /// Returns the bytes that a compaction of level 0 would write, if level 0 waits. Level 0 waits
+    /// if its compaction would be due with a larger `spare_bytes`. Otherwise returns `None`.
     pub(super) fn waits_for(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<u64> {
         let waits = !self.is_level_0_due(levels, spare_bytes) && self.is_level_0_due(levels, u64::MAX);
         waits.then(|| merge_bytes(levels))

@@ -32,9 +32,9 @@ pub(super) struct Published {
     change: Mutex<()>,
     /// The last write that reads may see.
     visible: AtomicU64,
-    /// Replaced states that reads may still use. As long as a state is in this list, no read holds
-    /// the last reference. The drop of the last reference closes and removes the files of replaced
-    /// SSTs, which takes a tenth of a second for a dozen large SSTs.
+    /// Replaced states that reads may still use. The list holds a reference to each state, so that
+    /// no read drops the last reference. Dropping the last reference closes and removes the files
+    /// of replaced SSTs. For a dozen large SSTs this takes a tenth of a second.
     replaced: Mutex<Vec<Arc<ReadState>>>,
 }
 
@@ -58,9 +58,10 @@ impl Published {
     #[inline]
     pub(super) fn moment(&self) -> (impl std::ops::Deref<Target = Arc<ReadState>>, u64) {
         let state = self.state.load();
-        // Load the number after the state. SSTs do not store the numbers of their writes, so the
-        // read must be allowed to see every write in the SSTs of the state. A write that becomes
-        // visible between the two loads is in a newer memtable, or may be seen.
+        // Load the sequence number after the state. SSTs do not store the sequence numbers of their
+        // writes, so the number must cover every write in the SSTs of the state. If a write becomes
+        // visible between the two loads, the read sees it, or the write is in a newer memtable that
+        // the state does not contain.
         (state, self.last_visible())
     }
 
@@ -93,8 +94,8 @@ impl Published {
     /// a compaction has replaced. Background threads call it, so that neither reads nor writes wait
     /// for it.
     pub(super) fn drop_replaced(&self) {
-        // No new reference to a replaced state appears: reads find only the present state, and the
-        // swap has counted every read of the old one.
+        // No new reference to a replaced state appears: reads find only the current state. When the
+        // swap replaced the state, it added the reads of that state to the reference count.
         let is_unused = |state: &mut Arc<ReadState>| Arc::strong_count(state) == 1;
         let unused: Vec<_> = lock(&self.replaced).extract_if(.., is_unused).collect();
         drop(unused);

@@ -117,9 +117,9 @@ pub(super) fn replay<'a>(
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
-        // Write all SSTs before the manifest names the first of them. From then on, the missing
-        // writes before that SST count as given up, and no later recovery or repair can report
-        // them.
+        // Write all SSTs before the manifest names any of them. As soon as the manifest names an
+        // SST, writes that are missing before this SST count as given up, and no later recovery or
+        // repair can report them.
         let tables = write_tables(shared, &replayed.groups)?;
         begin_manifest(shared, &replayed, &tables, is_torn)?;
         shared.change_state(|state| {
@@ -204,8 +204,8 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     let set_aside = if is_torn || replayed.has_gap {
         // The missing writes may be in an SST whose edit was lost. Set such SSTs aside after the
         // new manifest is written, because writing it may fail and a repair finds an SST by its
-        // name. Set them aside before the manifest is in force, because after a crash the next open
-        // would remove them.
+        // name. Set them aside before the manifest is in force: if a crash came between the two
+        // steps in the other order, the next open would remove the SSTs.
         let known = if replayed.has_gap { before } else { replayed.last_sequence };
         set_aside_unnamed(shared, &state, known, &mut moved)
     } else {

@@ -334,8 +334,8 @@ pub struct Scan {
     front: Option<Merge>,
     back: Option<Merge>,
     done: bool,
-    /// Dropped last: it holds the state, and as long as the state lives, the drop of the merges does
-    /// not remove the files of replaced SSTs.
+    /// The last field, so it is dropped after the merges. It holds the state, and the state holds
+    /// the SSTs. Therefore the drop of the merges does not remove the files of replaced SSTs.
     make_sources: MakeSources,
 }
 

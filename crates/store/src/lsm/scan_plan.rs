@@ -45,10 +45,13 @@ struct Plan {
 
 /// Scans the range of a state, as of the write `sequence`.
 ///
-/// The scan asks the filters for its range, and first for a prefix if all keys of the range have it.
-/// If nothing is left to read, the scan costs little more than these queries. If several SSTs of one
-/// level overlap the range, each of them holds a key of the range: the last key of each SST but the
-/// last, and the first key of each SST but the first. So the scan does not ask these SSTs.
+/// If all keys of the range share a prefix of the extractor, the scan first asks the filters for
+/// this prefix. It then asks the range filters for the range. If nothing is left to read, the scan
+/// costs little more than these queries.
+///
+/// If several SSTs of one sorted run overlap the range, each of these SSTs holds a key of the
+/// range: its last key, or for the last of these SSTs its first key. So the scan does not ask their
+/// filters.
 pub(super) fn scan(
     shared: &Arc<Shared>,
     state: &Arc<ReadState>,

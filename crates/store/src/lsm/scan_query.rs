@@ -13,8 +13,9 @@ use crate::error::Result;
 use crate::sstable::TableFilter;
 use filterblock::{Answer, KeyHash, PrefixExtractor};
 
-/// What a scan asks filters. The bounds are those of the whole scan: the key at which a cursor
-/// stands, or the end of a prefix, would hide the keys behind it.
+/// The queries of a scan to the filters. The bounds are those of the whole scan. With narrower
+/// bounds, such as the current key of a cursor or the end of a prefix, a filter could deny an SST
+/// that holds keys in the rest of the scan.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScanQuery<'a> {
     from: Bound<&'a [u8]>,
@@ -72,8 +73,8 @@ impl<'a> ScanQuery<'a> {
         Some(Answers { prefix, range })
     }
 
-    /// Asks the filter of the SST itself. The filter of the version may have lost columns, and its
-    /// range filter with them.
+    /// Asks the range filter that the SST itself holds. The filter in the version may be a copy
+    /// with fewer columns, and such a copy has no range filter.
     fn answer_of_range(&self, slot: &Slot) -> Option<Answer> {
         if slot.has_ranges {
             return Some(slot.table.filter().ask_range(self.from, self.to));
@@ -113,8 +114,8 @@ impl std::fmt::Debug for OwnedQuery {
     }
 }
 
-/// The answers of the filter of the only SST in a run, none of them "absent". They are counted when
-/// the scan reads the SST.
+/// The answers of the filter of the only SST in a run. None of them is [`Answer::No`]. They are
+/// counted when the scan reads the SST.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) query: Arc<OwnedQuery>,
@@ -133,8 +134,9 @@ impl Asked {
         self.stored.report_filter(&shared.reading.reports, shared.options.strict_filters)
     }
 
-    /// Counts whether the answers were right. `at_bound` is the first key of the SST from the bound
-    /// of the scan on, even if the bound excludes it. `first` is the first key behind the bound.
+    /// Counts whether the answers were right. `at_bound` is the first key of the SST at or behind
+    /// the bound of the scan. `first` is the same key, or the next one if the bound excludes
+    /// `at_bound`.
     pub(super) fn judge(&self, at_bound: Option<&[u8]>, first: Option<&[u8]>) {
         let query = &self.query;
         let mut tally = ScanTally::default();

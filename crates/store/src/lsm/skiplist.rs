@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A node is a few 32-bit words in one growing array, and a link is an index into this array. A
-//! search therefore touches only 20 bytes per node on average. The key prefix among them decides
-//! nearly all comparisons. While the node ahead is compared, the node below it loads. We rejected
-//! `crossbeam-skiplist`, whose nodes are separate allocations: it needed 1.8 times the CPU time per
-//! put.
+//! search therefore touches only 20 bytes per node on average. These bytes include a key prefix,
+//! which decides nearly all comparisons. During a comparison with the next node of one level, the
+//! next node of the level below loads. We rejected `crossbeam-skiplist`, whose nodes are separate
+//! allocations: it needed 1.8 times the CPU time per put.
 //!
 //! A node is written before it is linked. Links are stored with `Release` and loaded with
 //! `Acquire`, so a reader that finds a node sees all of it. Nodes are never removed.
@@ -209,8 +209,8 @@ impl SkipList {
                     break;
                 }
                 let next_words = self.words.from(next);
-                // If the next node sorts behind, the search goes on with the node that the link
-                // below leads to. Load both, so that one wait for memory serves both.
+                // If the next node does not sort before `place`, the search continues one level
+                // below. Load the next node of that level now, so that both loads overlap.
                 let below = level.checked_sub(1).map_or(next, |below| Self::link(words, below));
                 if below != next {
                     black_box(self.words.from(below).first().map(|word| word.load(Ordering::Relaxed)));

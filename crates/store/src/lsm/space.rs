@@ -76,8 +76,8 @@ impl Shared {
         // this space may be gone. Do not flush a few bytes, because each flush creates an SST.
         let is_worth_it = room.in_memory > 0 && room.in_memory >= room.free / 32;
         if room.free < room.needed(len) && is_worth_it && !lock(&self.background.work).flushes.is_failing() {
-            // Deletions continue as long as the log accepts them. The check below judges puts by
-            // the space that is free then.
+            // Ignore a failed flush. Deletions continue as long as the log accepts them, and the
+            // check below judges puts by the free space after the flush.
             let _ = self.flush();
             room = self.room().unwrap_or(room);
         }

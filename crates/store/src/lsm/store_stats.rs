@@ -42,8 +42,9 @@ pub struct LevelStats {
     pub saved_by_prefixes: u64,
 }
 
-/// The counts of one kind of filter queries: for keys, for prefixes or for ranges. A scan asks the
-/// only SST of a sorted run, and counts the query when it knows the outcome.
+/// The counts of one kind of filter queries: for keys, for prefixes or for ranges. A scan asks a
+/// filter only if its SST is the only one of a sorted run that overlaps the range. The scan counts
+/// the query when it knows the outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ProbeStats {

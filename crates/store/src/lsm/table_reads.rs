@@ -22,15 +22,17 @@ pub(super) struct ReadContext<'a> {
 }
 
 impl ReadContext<'_> {
-    /// Returns whether a batch announces this number of reads. A single read gains nothing. With an
-    /// extractor, the prefixes of an absent key may still save the read.
+    /// Returns whether a batch announces this number of reads. A single read has no other read to
+    /// overlap with. With an extractor, the filter may still deny a prefix of an absent key, so
+    /// that an announced read would be wasted.
     fn announces(&self, num_reads: usize) -> bool {
         num_reads > 1 && self.extractor.is_none()
     }
 }
 
-/// Up to this number of SSTs in a level, each filter is asked for many keys of a batch at once. With
-/// two SSTs, a key of a batch takes 37 ns in this way, and 48 ns in pairs.
+/// In an upper level with at most this many SSTs, one query asks a filter for many keys of a batch,
+/// as in level 0. In deeper levels, a query is one [`Pair`] (key, SST). In a level of two SSTs, a
+/// key takes 37 ns with one query per filter, and 48 ns with pairs.
 const FEW_SSTS: usize = 4;
 
 /// A key of a batch, and an SST of a deeper level that may hold it.
@@ -41,8 +43,8 @@ struct Pair<'v> {
     place: u32,
 }
 
-/// The pairs of a batch, in the order of the levels, with the queries of their filters and the
-/// answers. The vectors serve all batches of a read.
+/// The pairs (key, SST) of a batch in the order of the levels, with the filter query and the answer
+/// of each pair. All batches of a read reuse the vectors.
 #[derive(Debug, Default)]
 pub(super) struct Pairs<'v> {
     pairs: Vec<Pair<'v>>,
@@ -95,9 +97,9 @@ impl Version {
     /// and its bit in `batch.open` is cleared.
     ///
     /// An SST of level 0, or of an upper level with few SSTs, covers many keys of a batch. Its filter
-    /// gets all of them in one query. A deeper level has about one key for each SST. So the filters
-    /// of all deeper levels get one list of pairs, and the cache lines of 32 pairs are prefetched
-    /// together.
+    /// gets all of them in one query. In a deeper level, an SST covers about one key of a batch. So
+    /// one list of pairs (key, SST) asks the filters of all deeper levels, and the cache lines of
+    /// 32 pairs are prefetched together.
     ///
     /// # Errors
     /// Returns the errors of [`Version::get`].
@@ -189,8 +191,8 @@ impl<'v> Pairs<'v> {
         }
     }
 
-    /// Searches the SSTs whose filters did not deny the key, from the top level down. A key that is
-    /// found is closed, and later pairs of this key count nothing.
+    /// Searches the SSTs whose filters did not deny the key, from the top level down. After a key
+    /// is found, its pairs in deeper levels are neither searched nor counted.
     fn search(
         &mut self,
         filters: &FilterSet<Error>,
@@ -338,9 +340,9 @@ impl Slot {
         tally.points.expected += denied * self.expected;
     }
 
-    /// Returns whether the filter denies a prefix of the key. A key that is not in the SST passes
-    /// its filter with the filter's FPR; the prefixes pass with the same rate again, unless other
-    /// keys of the SST have them.
+    /// Returns whether the filter denies a prefix of the key. A key that the SST lacks passes the
+    /// filter with the probability FPR. Each prefix of the key passes with the same probability
+    /// again, unless another key of the SST has this prefix.
     fn denies_prefix(&self, filters: &FilterSet<Error>, extractor: &PrefixExtractor, key: &[u8]) -> bool {
         // The key itself was asked already.
         let mut prefixes = extractor.prefixes(key).filter(|prefix| prefix.len() < key.len());

@@ -18,14 +18,14 @@ use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::sync::{Mutex, MutexGuard};
 
-/// The wait before each step of writes when level 0 reaches `Options::l0_slowdown`. A step of 64 KiB
-/// takes about half a millisecond without it.
+/// The wait of the writers before each step of 64 KiB when level 0 reaches `Options::l0_slowdown`.
+/// Without a wait, a step takes about 500 µs.
 const FIRST_DELAY: Duration = Duration::from_micros(250);
-/// The longest of these waits. A writer that waits behind another one then waits for at most two of
-/// them. Writes continue at 2 MB/s, so level 0 hardly grows any more.
+/// The longest wait before a step. A writer that queues behind another writer waits at most twice
+/// as long. At this wait, writes continue at 2 MB/s, so level 0 hardly grows any more.
 const MAX_DELAY: Duration = Duration::from_millis(32);
-/// The wait before each step of writes while memtables wait for their flush: a flush needs about as
-/// long per step.
+/// The wait before each step while memtables wait for their flush. A flush takes about this time to
+/// write the bytes of one step.
 const FLUSH_DELAY: Duration = Duration::from_micros(500);
 
 /// The right to write. Its drop passes the right on, even if the leader panics.
@@ -212,9 +212,9 @@ impl Shared {
         refused
     }
 
-    /// Waits a little if flushes or compactions fall behind, so that writers need not wait long at
-    /// once. Only the leader calls this, before it takes a lock. `len_bytes` is the length of its
-    /// batches.
+    /// Waits briefly if flushes or compactions fall behind. Many short waits replace one long
+    /// stall. Only the leader calls this function, before it takes a lock. `len_bytes` is the
+    /// length of the leader's batches.
     fn slow_down(&self, len_bytes: u64) {
         if !self.writing.queue.is_step_done(len_bytes) {
             return;
@@ -227,8 +227,9 @@ impl Shared {
         }
     }
 
-    /// Returns the time that a writer waits before each step of its writes: twice as long for each
-    /// SST of level 0 above the limit.
+    /// Returns the time that writers wait before each step. The wait begins with [`FIRST_DELAY`] at
+    /// `Options::l0_slowdown`, and each further SST of level 0 doubles it, up to [`MAX_DELAY`]. If
+    /// flushes fall behind, it is at least [`FLUSH_DELAY`].
     fn delay_of_step(&self) -> Duration {
         let state = self.reading.state.load();
         let num_tables = state.version.tables(0).count();

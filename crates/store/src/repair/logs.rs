@@ -122,8 +122,8 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     let mut oldest = *spans.next()?;
     let end = oldest.end;
     for span in spans {
-        // A failed open leaves an empty WAL, which begins where that open saw the end of the
-        // writes.
+        // Skip an empty WAL that a failed open left. Its first sequence number follows the last
+        // write that the failed open knew.
         if span.is_empty() && span.first <= oldest.first {
             continue;
         }

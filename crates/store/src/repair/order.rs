@@ -7,7 +7,8 @@
 //! * the range of sequence numbers of all its merge inputs,
 //! * its file number.
 //!
-//! The rules for two SSTs that share keys and are both in force:
+//! The rules for two SSTs that share keys and are both in force follow. The later SST is the one
+//! with the higher file number.
 //!
 //! * If all writes of one SST are after all writes of the other (disjoint ranges), then the SST
 //!   with the later writes is newer, on any level.
@@ -15,8 +16,8 @@
 //!   level 0 takes the whole level. Sequence numbers order flushed SSTs among themselves.
 //! * If both were written to the same level below 0, then the later SST is newer. SSTs of one
 //!   level do not overlap, so the earlier SST had already moved down.
-//! * If the later SST was written to the higher level, then it is newer, because SSTs only move
-//!   down.
+//! * If the later SST was written to the upper one of two levels, then it is newer, because SSTs
+//!   only move down.
 //! * If the later SST was written to the deeper level, then the order depends on the earlier SST.
 //!   The earlier SST is newer if it stayed on its level. It is older if it had moved below the
 //!   level of the later SST before that SST was written. Most SSTs stay, and few move down two
@@ -37,8 +38,10 @@
 //! * Below level 0, nothing reveals the merge if its result is gone or shares no key with the
 //!   SST. Then one doubt covers all SSTs.
 //!
-//! The resulting order is by level, and within a level by file number. An SST that is too damaged
-//! to have an origin is ordered by its number alone, and the report names the doubt.
+//! The resulting order is by level. Within level 0 it is by the largest sequence number, and within
+//! a deeper level by file number. An SST that these rules prove to be older than an SST of a deeper
+//! level is placed below that SST. An SST that is too damaged to have an origin is ordered by its
+//! file number alone, and the report names the doubt.
 //!
 //! We rejected the file number as the only rule. A compaction that runs during a flush writes SSTs
 //! with higher numbers than the flushed SST but older content, so deleted keys would come back
@@ -107,9 +110,9 @@ impl Candidate {
         if a.is_exact && b.is_exact || a.is_all_after(&b) {
             return true;
         }
-        // If both were in force, all writes of the flushed SST would be after those of the other
-        // SST, and the check above would have returned `true`. One of them is therefore not in
-        // force.
+        // At least one of the two SSTs was flushed to level 0. If both were in force, all writes of
+        // the newer one would be after those of the other, and the check above would have returned
+        // `true`. Therefore one of the two SSTs is not in force.
         if a.level == 0 || b.level == 0 {
             return false;
         }

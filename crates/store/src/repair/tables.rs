@@ -101,9 +101,9 @@ impl Tables<'_> {
         Ok(state)
     }
 
-    /// Returns a state with all existing SSTs in level 0, in the order of [`newest_first`]. It
-    /// leaves out SSTs whose writes are all in the WALs. SSTs may overlap there, and the next
-    /// compaction moves them to their levels.
+    /// Returns a state with all existing SSTs in level 0, in the order of [`newest_first`]. SSTs of
+    /// level 0 may overlap, and the next compaction moves them down. The state leaves out SSTs
+    /// whose writes are all in the WALs.
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::Unsupported`] for an SST of a newer version.
@@ -112,8 +112,9 @@ impl Tables<'_> {
         let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
         let in_tables = places.iter().flatten().map(|place| place.largest_sequence);
         let last = in_tables.chain([evidence.state.last_sequence]).max().unwrap_or(0);
-        // If the WALs hold all writes up to the last one, the open replays them from their first
-        // write on. This restores writes that damaged SSTs have lost.
+        // If the WALs reach the last write of the SSTs (`last`) or a later one, the next open
+        // replays all writes after the last gap in the WALs. This restores writes that damaged SSTs
+        // have lost.
         let from_logs = unbroken(self.logs, 0).filter(|held| held.end > last).map(|held| held.start.saturating_sub(1));
         let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
         let mut candidates = Vec::new();
@@ -170,10 +171,13 @@ impl Tables<'_> {
         Ok(state)
     }
 
-    /// Assigns sequence numbers to SSTs, newest first. Returns the SSTs and the new last sequence
-    /// number. The numbers keep the order in level 0. They do not exceed `last`, because the WALs
-    /// hold the writes above it, unless there are too many SSTs. Each range begins with 0, which
-    /// marks the result of every later merge of these SSTs: its content may come from any level.
+    /// Assigns sequence numbers to the SSTs in `ordered`, which are the newest first. Returns the
+    /// SSTs and the new last sequence number. The numbers keep the order in level 0.
+    ///
+    /// The numbers do not exceed `last`, because the WALs hold the writes above `last`. The
+    /// exception is a store with too many SSTs. The range of each SST begins with 0. The result of
+    /// every later merge of these SSTs inherits the 0, which shows that its content may come from
+    /// any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
         // If two SSTs have equal sequence numbers, the SST with the higher file number is newer.
         // Several SSTs can then have one number, which is needed if there are more SSTs than
@@ -188,8 +192,8 @@ impl Tables<'_> {
             ranks.push(rank);
         }
         if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
-            // There are more SSTs in descending order than writes. This happens only after a copy
-            // of SSTs into the directory.
+            // The order of the SSTs needs more different sequence numbers than there are writes.
+            // This happens only if someone copied SSTs into the directory.
             let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
             self.report.losses.push(Loss { error, keys: KeyRange::ALL });
         }

@@ -21,11 +21,11 @@ const MIN_ENTRY_LEN_BYTES: usize = 48;
 /// The longest common prefix that the index uses. A longer one counts as part of the keys.
 const MAX_COMMON_LEN_BYTES: usize = 40;
 const HEAD_LEN_BYTES: usize = 3;
-/// A search counts the order prefixes one by one in a range of at most this length. It halves longer
-/// ranges first.
+/// A binary search halves the range of order prefixes until it has at most this length. The search
+/// then compares each order prefix in the range.
 const COUNTED: usize = 64;
-/// The lines that [`CachedBlock::clone`] loads: the whole index of a block of 4 KiB with entries of
-/// 100 bytes.
+/// The number of cache lines that [`CachedBlock::clone`] loads. They hold the whole index of a
+/// block of 4 KiB with entries of 100 bytes.
 const LOADED_LINES: usize = 8;
 
 /// The value of an entry; `None` for a tombstone.

@@ -1,12 +1,13 @@
-//! A process is killed before a system call, or the call fails, for each call of its life. The
-//! reopened store holds all durable writes. Errors are typed and name a file, and no answer is
-//! wrong.
+//! Every system call of a process is tried as a fault: the process is killed before the call, or
+//! the call fails. The reopened store holds all durable writes. Errors are typed and name a file,
+//! and no answer is wrong.
 //!
 //! The test runs its own program again under `strace`, which kills the process or makes a call
-//! fail. `strace` counts the calls of each name per thread, so a place is a name and a number. Two
-//! shapes of the workload reach the calls of all threads. In the first shape one thread makes all
-//! calls to the store. In the second one every call has its own thread, so that the highest numbers
-//! belong to the store's own threads.
+//! fail. `strace` counts the calls of each name per thread. So the place of a fault is the name of
+//! a system call and its number in a thread. The workload runs in two shapes, which together reach
+//! the system calls of all threads. In the first shape, one thread makes all calls to the store. In
+//! the second shape, each call to the store has its own thread, so that the highest numbers belong
+//! to the store's own threads.
 //!
 //! `FILTERBLOCK_EVERY_FAULT=1` tries every place. By default the tests try a part of them. With
 //! `FILTERBLOCK_FAULT_PART=3/20` they try the third of twenty parts, so that twenty runs try every
@@ -28,10 +29,10 @@ const STEPS_PER_RUN: u64 = 10;
 /// The number of steps that the store holds, in SSTs and in an unclosed log, when the process
 /// begins.
 const STEPS_BEFORE: u64 = 12;
-/// The thread of the workload first makes this many calls of each name that have no effect. A fault
-/// is given by the number of the call in its thread. The first thread of the process makes calls
-/// with low numbers before the test begins. Without the extra calls, faults at low numbers would
-/// only hit the loader.
+/// The number of extra system calls of each name that the workload makes before it opens the store.
+/// The extra calls have no effect. A fault is given by the number of the call in its thread. The
+/// first thread of the process makes calls with low numbers before the test begins. Without the
+/// extra calls, faults at low numbers would only hit the loader.
 const BURNED: u64 = 40;
 
 fn burn() {

@@ -85,8 +85,8 @@ impl Script {
     }
 
     /// Runs the script with flushes, compactions, checkpoints and closes. Returns every moment of
-    /// the run. The mark of a moment counts the writes that may be there (low half) and those that
-    /// must be there (high half).
+    /// the run. The low half of a moment's mark is the number of writes that a crash may leave. The
+    /// high half is the number of durable writes, which must be there.
     fn live(&self, storage: &Faulty, durability: Durability) -> Vec<Moment> {
         storage.record();
         let mark = |begun: usize, durable: usize| storage.set_mark(begun as u64 | (durable as u64) << 32);

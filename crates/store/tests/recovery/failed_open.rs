@@ -271,8 +271,8 @@ fn an_sst_that_may_be_the_only_copy_is_set_aside() {
     }
 }
 
-/// The manifest has lost the edit that named the SST, so the SST's ten writes are missing before
-/// the log. A salvage gives up their sequence numbers but keeps the SST.
+/// The manifest has lost the edit that named the SST, so recovery lacks the SST's ten writes, which
+/// precede the log. A salvage goes on without the ten writes, and keeps the SST set aside.
 #[test]
 fn an_sst_behind_a_gap_stays_set_aside() {
     let storage = Memory::new();
@@ -325,8 +325,8 @@ fn a_repair_removes_a_set_aside_sst_once_its_writes_are_known() {
     let aside = |storage: &Memory| files(storage, Path::new(DIR), "unnamed-").len();
     let repair = || Db::repair(DIR, options(&storage), RepairMode::Write).unwrap();
     drop(Db::open(DIR, options(&storage)).unwrap());
-    // First the store lacks five of the SST's writes, then it has another value for one of them,
-    // and then it has all.
+    // At the first repair, the store lacks five of the SST's writes. At the second repair, the
+    // store has another value for one key. At the third repair, it has all writes of the SST.
     for (value, is_kept) in [(None, true), (Some(b"other"), true), (Some(b"value"), false)] {
         if let Some(value) = value {
             let db = Db::open(DIR, options(&storage)).unwrap();

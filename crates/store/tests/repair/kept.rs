@@ -344,8 +344,8 @@ fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
     assert!(changed.is_empty() && nothing_is_in_doubt(&report, true), "{changed:?}\n{report}");
 }
 
-/// Damaged properties hide the origin of SSTs. Their numbers then order them, and the report
-/// names the guess.
+/// If the properties of SSTs are damaged, a repair cannot read the origin of the SSTs. It takes the
+/// SST with the higher number as newer, and reports this guess as a doubt.
 #[test]
 fn tables_with_damaged_properties_are_ordered_by_their_numbers() {
     let storage = Memory::new();

@@ -135,9 +135,9 @@ pub fn durability_of(name: &str) -> Durability {
     if name == "sync" { Durability::Sync } else { Durability::Buffered }
 }
 
-/// Builds a command that runs one test of this program. That test finds `order` with [`order`].
-/// `wrapper` is a program with its arguments that runs the command, or empty. `test` is the path of
-/// the test; see [`common::test_path`].
+/// Builds a command that runs one test of this program. The function [`order`] returns the argument
+/// `order` in the new process. `wrapper` is a program with arguments that runs the command, or is
+/// empty. `test` is the path of the test; see [`common::test_path`].
 pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = match wrapper {

@@ -17,8 +17,8 @@ enum Step {
     Read { file: usize, offset: u64, len_bytes: u64 },
 }
 
-/// A storage in memory that lists the steps of its files. The number of a file is its place in the
-/// order of opening.
+/// A storage in memory that records the announcements and the reads of its files. Files have
+/// numbers in the order in which they are opened.
 #[derive(Debug, Clone, Default)]
 struct Listing {
     inner: Memory,

@@ -115,7 +115,7 @@ fn used_ignored_absent_and_damaged_filters_give_equal_answers() {
     }
 }
 
-/// Creates four SSTs that span the same range, each with every fourth key. The keys behind
+/// Creates four SSTs that span the same range, each with every fourth key. All keys greater than
 /// `key(4*keys_per_table-1)` are absent, and so are all keys that end in `x`.
 fn four_tables(keys_per_table: u64) -> Memory {
     let storage = Memory::new();

@@ -66,8 +66,8 @@ fn ids(options: Options, tables: u64, keys: u64) -> (Db, Model) {
     (db, model)
 }
 
-/// Returns the bounds of empty ranges in the middle between two keys. A range filter for scans tells
-/// keys apart, but no bounds right beside a key.
+/// Returns the bounds of empty ranges, each in the middle between two keys. A range filter often
+/// cannot distinguish a bound right beside a key from this key.
 fn empty_ranges(model: &Model) -> Vec<(Vec<u8>, Vec<u8>)> {
     let keys: Vec<&Vec<u8>> = model.keys().collect();
     let number = |key: &[u8]| u64::from_str_radix(std::str::from_utf8(key).unwrap(), 16).unwrap();
@@ -95,8 +95,8 @@ fn scans_of_empty_ranges_read_hardly_a_block() {
     // At the ends of the key space, a range may lie outside of an SST.
     assert!((asked - 200..=asked).contains(&total.probes), "{total:?} of {asked}");
     assert_eq!((total.true_positives, total.unfiltered, total.degraded), (0, 0, 0));
-    // The cells of a filter fit the distances of the keys in its SST. In a store of five such SSTs,
-    // neighbours are five times as close, and bounds lie in the cells of keys more often.
+    // A filter sizes its cells by the distances of keys in its own SST. In the whole store, keys
+    // are five times as close. So bounds lie in cells of keys more often, and the FPR may pass 1 %.
     assert!(total.false_positive_rate().unwrap() < 0.03, "{total:?}");
     assert!((0.005..0.011).contains(&total.expected_false_positive_rate().unwrap()), "{total:?}");
     // Points, prefixes and ranges are counted separately.
@@ -312,8 +312,8 @@ fn policies_decide_which_ssts_get_range_filters() {
     db.put(&id(7, 7), b"above").unwrap();
     db.flush().unwrap();
     assert_eq!(db.stats().total.tables_with_ranges, 1);
-    // The bottommost SST has no range filter. The store asks for range filters, so it counts an
-    // unfiltered answer.
+    // The options ask for range filters, but the bottommost SST has none. So the store counts the
+    // scan of this SST as unfiltered.
     let (from, to) = empty_ranges(&model).remove(300);
     assert_eq!(db.scan(from.as_slice()..to.as_slice()).count(), 0);
     assert!(db.stats().total.ranges.unfiltered == 1, "{:?}", db.stats().total.ranges);

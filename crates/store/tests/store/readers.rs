@@ -13,8 +13,8 @@ use filterblock_store::{Db, Options};
 
 const RUN: Duration = Duration::from_millis(1500);
 
-/// Returns whether a run continues: it lasts at least `RUN` and until enough has happened, but at
-/// most 40 times `RUN`.
+/// Returns whether a run continues. A run lasts at least `RUN`. After that time, the run ends once
+/// `is_enough` is true, and at the latest after 40 times `RUN`.
 fn goes_on(start: Instant, is_enough: bool) -> bool {
     start.elapsed() < RUN || !is_enough && start.elapsed() < 40 * RUN
 }

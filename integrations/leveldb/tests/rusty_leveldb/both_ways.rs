@@ -18,8 +18,8 @@ fn write(dir: &Path, policy: impl FilterPolicy + 'static) {
     db.close().unwrap();
 }
 
-/// Opens a database, and checks each key before and after it is compacted anew. Returns how often a
-/// filter was asked before and after that.
+/// Opens a database, and checks each key before and after all keys are rewritten and compacted.
+/// Returns how often a filter was asked in the first check and in the second check.
 fn asked_before_and_after(dir: &Path, policy: impl FilterPolicy + 'static) -> [u64; 2] {
     let (policy, seen) = recording(policy);
     let mut db = open(dir, &policy);

@@ -66,8 +66,8 @@ fn damaged_filters_lose_no_key_and_are_counted() {
     let (damaged, lost) = damage_each(dir.path(), &policy, &seen);
     assert!(damaged >= 30, "only {damaged} filters");
     assert_eq!(lost, [0; 3]);
-    // Each key lies behind one filter, so each key was asked once without its filter, for each kind
-    // of damage.
+    // Exactly one filter covers each key. So each of the three kinds of damage caused one query of
+    // a damaged filter for each key.
     assert_eq!(counters.counts().damaged, 3 * KEYS as u64);
 }
 
@@ -83,8 +83,8 @@ fn rusty_leveldbs_own_filters_lose_keys() {
 
 #[test]
 fn a_cut_filter_loses_no_key() {
-    // The offsets behind the filters say where each filter begins. One byte more in an offset cuts
-    // the filter in front, and adds a byte to the filter before it.
+    // The offsets behind the filters say where each filter begins. If an offset is one byte too
+    // large, its filter loses the first byte, and the previous filter ends with that byte.
     let dir = tempfile::tempdir().unwrap();
     let policy = policy("bloom:10");
     let counters = policy.counters();

@@ -107,8 +107,8 @@ async fn measured(policies: Policies, misses: u64) -> Measured {
         assert!(reader.get(key(i)).await.unwrap().is_some(), "{i}");
     }
     let (data, metadata) = counted.take();
-    // One block for each present key, and two for the first key of a block. Each SST's filter and
-    // index once.
+    // A get of a present key reads one data block, or two if the key is the first key of a block.
+    // The filter and the index of each SST are read once.
     assert!((KEYS..KEYS + KEYS / 50).contains(&data) && metadata == 2 * all.len() as u64, "{data}, {metadata}");
     for i in 0..misses {
         let absent = [&key(i % (KEYS - 1))[..], &(i / (KEYS - 1)).to_le_bytes()].concat();

@@ -18,7 +18,7 @@ fn write(dir: &std::path::Path, policy: Arc<dyn FilterPolicy>) {
 }
 
 /// Opens a store, and checks each key before and after a compaction. Returns how often a filter was
-/// asked before and after it.
+/// asked in the first check and in the second check.
 fn asked_before_and_after(dir: &std::path::Path, policy: Arc<dyn FilterPolicy>) -> [u64; 2] {
     let recording = Arc::new(Recording::new(policy));
     let store = Store::open(dir, Arc::clone(&recording) as _);
