@@ -482,8 +482,8 @@ impl RawTrailer {
         })
     }
 
-    /// Checks the fields against each other. The checksum has already shown that a writer wrote
-    /// these fields.
+    /// Checks the fields against each other, and returns the trailer. The caller has already
+    /// verified the checksum of the fields.
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };

@@ -14,8 +14,7 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::simd::Portable;
 
-/// A shape that was read from borrowed bytes and fits its payload. It gives the same answers as a
-/// [`Geometry`].
+/// The geometry of a filter in borrowed bytes. It gives the same answers as a [`Geometry`].
 #[derive(Debug, Clone)]
 pub(crate) enum InlineGeometry<'a> {
     /// A kind whose geometry is a few numbers.

@@ -99,8 +99,9 @@ fn independent_buckets_lose_keys_and_permutations_lose_none() {
             ours.insert_hash(hash(new, seed)).unwrap();
         });
         assert_eq!((refused, left.clone().filter(|&key| !ours.may_contain_hash(hash(key, seed))).count()), (0, 0));
-        // If three of the n keys have one of M values at the same time, they leave a full cell for
-        // good. Fewer than (n/M)^2 / 2 of all insertions do so.
+        // There are n keys, and M pairs of a bucket and a remainder. If three present keys have the
+        // same pair, a cell may stay in use after their removal. Fewer than (n/M)^2 / 2 of all
+        // insertions cause this.
         left.for_each(|key| ours.remove_hash(hash(key, seed)).unwrap());
         let chance = (KEYS as f64 / (buckets << remainder_bits) as f64).powi(2) / 2.0;
         println!("{} cells are stuck, {:.1} at most expected", ours.num_distinct(), chance * (KEYS + CHURN) as f64);

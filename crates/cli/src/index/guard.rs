@@ -35,7 +35,7 @@ impl Guard {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(busy(path)),
             Err(TryLockError::Error(error)) => message(format_args!(
-                "{}: the file cannot be locked: {error}; run no other update of this index at the same time",
+                "{}: the file cannot be locked: {error}; the update goes on, so run no other update of this index before it ends",
                 path.display()
             )),
         }

@@ -325,7 +325,10 @@ fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) ->
     }
     if values_seen != num_values {
         let path = path.display();
-        return Err(Failure::Message(format!("{path}: the footer has unclear numbers of values; check the file")));
+        return Err(Failure::Message(format!(
+            "{path}: the footer counts {num_values} values in column {column:?}, but {values_seen} in its row groups, so the \
+             footer is damaged; write the file again"
+        )));
     }
     Ok((num_values - nulls, filters))
 }

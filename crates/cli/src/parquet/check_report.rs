@@ -303,7 +303,7 @@ impl Column<'_> {
             return Some("a Boolean has two values".into());
         }
         if engines::is_float16(self.leaf) {
-            return Some("DuckDB finds no rows of a FLOAT16 column with filters".into());
+            return Some("with filters on a FLOAT16 column, DuckDB misses rows that match".into());
         }
         if tips::is_sorted(self.footer, self.number, self.ranges) {
             return Some("sorted".into());

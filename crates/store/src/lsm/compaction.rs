@@ -159,8 +159,8 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
 }
 
 impl Shared {
-    /// Returns whether a background compaction is due if level 0 does not wait for a cheaper one.
-    /// Always `false` without [`Options::auto_compaction`].
+    /// Returns whether a background compaction can be picked. A level 0 that only waits for a
+    /// cheaper compaction counts as due. Always `false` without [`Options::auto_compaction`].
     pub(super) fn needs_compaction(&self) -> bool {
         self.pick_compaction(u64::MAX).is_some()
     }

@@ -280,13 +280,14 @@ impl Picker {
         by_bytes.max(levels.tables(0).len() as f64 / self.limits.l0_limit.max(1) as f64)
     }
 
-    /// Returns whether level 0 needs a compaction. From its trigger on, there are three reasons:
+    /// Returns whether level 0 needs a compaction. It needs one if it has at least `l0_trigger`
+    /// SSTs, and if one of these conditions holds:
     ///
     /// * It has as many bytes as level 1, so the merge writes at most two bytes per byte of level 0.
-    ///   Or it has as many bytes as level 1 may have.
-    /// * The merge writes at most `spare_bytes`. A store that is small, or whose level 0 has waited
-    ///   long, keeps few runs.
-    /// * Level 0 has so many SSTs that writers will soon have to wait.
+    /// * It has `base_bytes`, the maximum size of level 1.
+    /// * The merge writes at most `spare_bytes`. So a store that is small, or whose level 0 has
+    ///   waited long, keeps few runs.
+    /// * It has `l0_limit` SSTs, so writers will soon have to wait.
     fn is_level_0_due(&self, levels: &Levels<'_>, spare_bytes: u64) -> bool {
         let num_tables = levels.tables(0).len();
         num_tables >= self.limits.l0_trigger.max(1)

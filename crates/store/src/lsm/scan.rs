@@ -209,9 +209,8 @@ impl RunCursor {
 
 /// Sources merged into one sequence. Each key appears once, with its newest version.
 ///
-/// The sources are in a binary heap. A comparison of two sources usually ends with eight bytes of
-/// their keys, which the heap holds: a linear search that read the keys took 37 % of the time of a
-/// compaction.
+/// The sources are in a binary heap, which holds eight bytes of each key. These bytes usually
+/// decide a comparison. A linear search that read the keys took 37 % of the time of a compaction.
 #[derive(Debug)]
 pub(super) struct Merge {
     /// Newest first.
