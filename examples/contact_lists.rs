@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     for shown in 1..=FILTERS as usize {
         // He tests his own contacts against the filters he has so far.
         let found = his.iter().filter(|address| sent.may_contain(address, shown)).count() as u64;
-        let doubt = sent.expected_rate(shown);
+        let doubt = sent.expected_fpr(shown);
         // The share of strangers among the matches is known, but not their names.
         let guess = (found as f64 - his.len() as f64 * doubt) / (1.0 - doubt);
         println!("  {shown} sent: {found} of his match all filters, so about {guess:.0} are common");

@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         None => crawl(arguments.count),
     };
     let pages: HashSet<&[u8]> = links.iter().map(Vec::as_slice).collect();
-    let seen = Bloom::with_rate(pages.len() as u64, RATE, HashSeed(1))?;
+    let seen = Bloom::with_fpr(pages.len() as u64, RATE, HashSeed(1))?;
     let (mut fetched, mut met, mut missed, mut predicted) = (HashSet::new(), HashSet::new(), 0, 0.0);
     for link in &links {
         if met.insert(link) {

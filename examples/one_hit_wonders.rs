@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     requests.iter().for_each(|url| *times.entry(url).or_default() += 1);
     let once = times.values().filter(|&&times| times == 1).count() as u64;
 
-    let asked = Bloom::with_rate(times.len() as u64, RATE, HashSeed(1))?;
+    let asked = Bloom::with_fpr(times.len() as u64, RATE, HashSeed(1))?;
     let (mut cached, mut hits, mut early) = (HashSet::new(), 0u64, 0);
     let (mut met, mut predicted) = (HashSet::new(), 0.0);
     for url in &requests {

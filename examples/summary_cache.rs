@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
             // trial.
             if !other.sent_documents.contains(url) && asked.insert((number, url)) {
                 false_hits += u64::from(says);
-                predicted += other.sent.expected_rate();
+                predicted += other.sent.expected_fpr();
             }
         }
         remote_hits += u64::from(is_found);

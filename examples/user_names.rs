@@ -27,7 +27,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     // Sort the names, so that taken and free names alternate and neighbours differ little.
     let names: BTreeSet<Vec<u8>> = names.into_iter().collect();
     let taken: BTreeSet<&[u8]> = names.iter().step_by(2).map(Vec::as_slice).collect();
-    let filter = Bloom::with_rate(taken.len() as u64, RATE, HashSeed(1))?;
+    let filter = Bloom::with_fpr(taken.len() as u64, RATE, HashSeed(1))?;
     taken.iter().for_each(|name| _ = filter.insert(name));
 
     let (mut free_at_once, mut asked_in_vain, mut taken_said_free) = (0u64, 0, 0);

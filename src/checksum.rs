@@ -1,4 +1,4 @@
-//! CRC-32 (IEEE 802.3, reflected polynomial 0xEDB88320), by `crc32fast`.
+//! Computes CRC-32 checksums (IEEE 802.3, reflected polynomial 0xEDB88320) with `crc32fast`.
 
 /// A running CRC-32.
 #[derive(Debug, Clone, Default)]
@@ -12,7 +12,7 @@ impl Crc32 {
     }
 
     /// Returns a running checksum that continues after earlier bytes. `checksum` is the CRC-32 of
-    /// these bytes.
+    /// the earlier bytes.
     #[must_use]
     pub fn continuing(checksum: u32) -> Self {
         Self(crc32fast::Hasher::new_with_initial(checksum))

@@ -3,19 +3,20 @@
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
-/// Longest encoding of a 64-bit varint (LEB128: seven bits per byte, lowest first).
+/// The maximum length of a 64-bit varint. Varints are LEB128: seven bits per byte, the lowest bits
+/// first.
 pub const MAX_VARINT_LEN_BYTES: usize = 10;
 
-/// An invalid field and its offset. Each format has its own fields and converts this into its own
-/// error.
+/// An invalid field and its offset. Each format has its own fields, and converts `Corrupt` into its
+/// own error type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt<F> {
     pub field: F,
-    /// The offset of the field, counted from the base of the cursor.
+    /// The offset of the field: the base of the cursor plus the bytes read before the field.
     pub offset: u64,
 }
 
-/// Reads fields one after the other from bytes that are not verified.
+/// Reads fields one after the other from unverified bytes.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -23,7 +24,8 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Creates a cursor at the start of `bytes`. Errors count offsets from `base`.
+    /// Creates a cursor at the start of `bytes`. `base` is the offset of `bytes` in the block or
+    /// file, so errors report offsets in the block or file.
     #[must_use]
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
         Self { rest: bytes, offset: base }
@@ -36,7 +38,7 @@ impl<'a> Cursor<'a> {
         self.rest
     }
 
-    /// Returns the offset of the next field, counted from the base.
+    /// Returns the offset of the next field: the base plus the bytes read so far.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -48,25 +50,26 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
-    /// Returns the error that `field` is invalid at the current offset.
+    /// Returns an error that reports `field` as invalid at the current offset.
     #[must_use]
     pub fn corrupt<F>(&self, field: F) -> Corrupt<F> {
         Corrupt { field, offset: self.offset }
     }
 
-    /// Returns the next `len` bytes.
+    /// Reads the next `len` bytes.
     ///
     /// # Errors
     /// Returns [`Corrupt`] if fewer than `len` bytes are left.
     pub fn take<F>(&mut self, len: usize, field: F) -> Result<&'a [u8], Corrupt<F>> {
         let Some((taken, rest)) = self.rest.split_at_checked(len) else { return Err(self.corrupt(field)) };
         self.rest = rest;
-        // The caller chooses the base, and only errors use the offset. So overflow may saturate.
+        // The addition saturates, because the caller may pass any base. The length of `bytes` alone
+        // cannot overflow the offset.
         self.offset = self.offset.saturating_add(len as u64);
         Ok(taken)
     }
 
-    /// Returns a copy of the next `N` bytes.
+    /// Reads the next `N` bytes into an array.
     ///
     /// # Errors
     /// Returns [`Corrupt`] if fewer than `N` bytes are left.
@@ -111,8 +114,8 @@ impl<'a> Cursor<'a> {
     /// Reads a varint.
     ///
     /// # Errors
-    /// Returns [`Corrupt`] if the bytes end before the varint does, or if the varint has more than
-    /// 10 bytes or its value more than 64 bits.
+    /// Returns [`Corrupt`] if the bytes end before the varint does, if the varint has more than 10
+    /// bytes, or if its value has more than 64 bits.
     pub fn take_varint<F: Copy>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
         let mut value = 0u64;
         for (i, &byte) in self.rest.iter().take(MAX_VARINT_LEN_BYTES).enumerate() {
@@ -133,14 +136,14 @@ impl<'a> Cursor<'a> {
     /// Reads a varint that is a length or a position in memory.
     ///
     /// # Errors
-    /// Returns [`Corrupt`] if the bytes end before the varint does, or if its value exceeds the
+    /// Returns the errors of [`Cursor::take_varint`], and [`Corrupt`] if the value exceeds the
     /// address space.
     pub fn take_varint_usize<F: Copy>(&mut self, field: F) -> Result<usize, Corrupt<F>> {
         let offset = self.offset;
         usize::try_from(self.take_varint(field)?).map_err(|_| Corrupt { field, offset })
     }
 
-    /// Reads a byte string that follows its length, a varint.
+    /// Reads the length of a byte string, a varint, and then the byte string.
     ///
     /// # Errors
     /// Returns [`Corrupt`] if the length is not a valid varint, or if fewer bytes are left than the
@@ -247,8 +250,8 @@ pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(u32_from)
 }
 
-/// Decodes the 64-bit integer at `offset` whose highest byte comes first. Returns `None` if the
-/// bytes end before the integer does.
+/// Decodes the big-endian 64-bit integer at `offset`. Returns `None` if the bytes end before the
+/// integer does.
 #[must_use]
 #[inline]
 pub fn u64_big_at(bytes: &[u8], offset: usize) -> Option<u64> {
@@ -260,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_of_every_length_survive_and_longer_ones_are_refused() {
+    fn varints_round_trip_and_longer_ones_are_refused() {
         for shift in 0..64 {
             for value in [1u64 << shift, (1u64 << shift) - 1, u64::MAX >> shift] {
                 let mut bytes = Vec::new();

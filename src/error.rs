@@ -1,5 +1,5 @@
-//! The errors of filters and filter blocks. Each message says what is wrong, where, and what to do
-//! next.
+//! Defines the errors of filters and filter blocks. Each message says what is wrong, where, and
+//! what to do next.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,8 +24,8 @@ pub enum Error {
         /// The error itself.
         source: Box<Error>,
     },
-    /// A field has a value that no writer of this crate writes there, the bytes end early, or the
-    /// bytes are another partition than the expected one.
+    /// The bytes are invalid: they end early, a field has a value that no writer of this crate
+    /// writes, or the bytes are another partition than the expected one.
     Corrupt {
         /// The field that is not valid.
         field: Field,
@@ -56,8 +56,8 @@ pub enum Error {
         /// The unknown value. For [`Field::Extension`], the tag of the record.
         found: u64,
     },
-    /// The bytes are sound, but not the expected block. They are of another SST, an older state
-    /// of the SST, another kind or another hasher, or the filter lacks the expected keys or
+    /// The bytes are sound, but not the expected block. They belong to another SST or to an older
+    /// state of the SST, they have another kind or hasher, or the filter lacks the expected keys or
     /// prefixes.
     Unexpected {
         /// The field that differs.
@@ -67,25 +67,25 @@ pub enum Error {
         /// The value that the caller expects.
         expected: String,
     },
-    /// The keys were hashed under a secret, and the caller gave no secret or another one.
+    /// The hash function takes a secret, and the caller gave no secret, or another secret than the
+    /// one that hashed the keys.
     Secret {
         /// The hash function that takes the secret.
         hash: HashKind,
-        /// The fingerprint of the secret that hashed the keys, if the block or the store records
-        /// it.
+        /// The fingerprint of the secret that hashed the keys, or `None` if it is not known.
         stored: Option<Fingerprint>,
-        /// The fingerprint of the caller's secret. `None` if the caller gave no secret.
+        /// The fingerprint of the caller's secret, or `None` if the caller gave no secret.
         given: Option<Fingerprint>,
     },
     /// The caller gave a value that the function does not accept, or for which this machine has too
     /// little memory.
     Invalid {
-        /// The name of the argument. It is `"filter"` for a filter specification, with or without a
-        /// number of keys.
+        /// The name of the argument. It is `"filter"` for a filter specification. If the number of
+        /// keys matters too, `given` states the specification and the number.
         what: &'static str,
         /// The value that the caller gave, or a description of a value that must stay secret.
         given: String,
-        /// The reason why the value is refused, and a value that works.
+        /// The reason why the value is refused and, after a semicolon, what to do next.
         reason: Cow<'static, str>,
     },
     /// An object does not fit in the memory of this machine, or its size does not fit in 64 bits.
@@ -96,7 +96,8 @@ pub enum Error {
     /// A newly built filter denies keys that were added to it, because of broken memory or a defect
     /// of the builder. Nothing was written.
     SelfCheckFailed {
-        /// The number of added hashes that the filter denies.
+        /// The number of hashes of added keys that the filter denies. For a range filter, the
+        /// number of denied keys.
         denied: u64,
     },
 }
@@ -302,7 +303,7 @@ pub(crate) mod message {
     use std::fmt::{Display, Formatter, Result};
     use std::io;
 
-    /// Writes the text of the operating system, and what to do next.
+    /// Writes the error text of the operating system, and what to do next.
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
@@ -371,7 +372,7 @@ macro_rules! fields {
 pub(crate) use fields;
 
 fields! {
-    /// The fields of a filter block. Error messages and the format document use these names.
+    /// The fields of a filter block. Error messages and docs/FORMAT.md use these names.
     Length = "length",
     Magic = "magic",
     Version = "format version",
@@ -395,7 +396,8 @@ fields! {
     Ranges = "range filter",
 }
 
-/// Checks that a table of errors has each variant, and that each message says what to do next.
+/// Checks that each error of a table has the given message, that the message says what to do next,
+/// and that the table has every variant.
 #[cfg(test)]
 macro_rules! check_messages {
     ($error:ident { $($variant:ident),* $(,)? } $table:expr) => {{

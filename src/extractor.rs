@@ -1,6 +1,7 @@
-//! Prefix extractors: functions with a stable name that take prefixes from the front of a key.
+//! Defines prefix extractors: functions with a stable name that take prefixes from the front of a
+//! key.
 //!
-//! A filter that holds these prefixes answers for a whole range of keys: see
+//! A filter of prefixes can answer for a whole range of keys: see
 //! [`PrefixExtractor::prefix_of_range`].
 
 use std::fmt;
@@ -15,11 +16,11 @@ const CAPPED: &str = "capped:";
 const DELIMITER: &str = "delimiter:";
 const ROW_COLUMN: &str = "row-column:";
 
-/// The longest name of a prefix extractor that a writer accepts. A reader accepts every name that
+/// The maximum length of an extractor's name in a written filter. A reader accepts every name that
 /// fits the extension.
 pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
 
-/// The longest prefix that `fixed` and `capped` take.
+/// The maximum length of a prefix of `fixed` and `capped`.
 const MAX_LEN_BYTES: usize = 65_535;
 
 const EXPECTED: &str = "expected fixed:LENGTH, capped:LENGTH, delimiter:BYTE or row-column:BYTE; try fixed:8";
@@ -69,15 +70,17 @@ enum Rule {
     Named { function: Arc<Function>, answers_ranges: bool },
 }
 
-/// The length of a prefix, and whether all keys that begin with the prefix have this prefix.
+/// A prefix that an extractor takes from a key.
 #[derive(Debug, Clone, Copy)]
 struct Taken {
     len: usize,
+    /// Whether the extractor takes this prefix from every key that begins with it.
     is_closed: bool,
 }
 
 impl PrefixExtractor {
-    /// Takes the first `len_bytes` bytes of each key. A shorter key has no prefix.
+    /// Returns an extractor that takes the first `len_bytes` bytes of each key. A shorter key has
+    /// no prefix.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the length is not 1 to 65,535 bytes.
@@ -86,7 +89,8 @@ impl PrefixExtractor {
         Ok(Self::new(format!("{FIXED}{len_bytes}"), Rule::Fixed(len_bytes)))
     }
 
-    /// Takes the first `len_bytes` bytes of each key, or the whole of a shorter key.
+    /// Returns an extractor that takes the first `len_bytes` bytes of each key, or the whole of a
+    /// shorter key.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the length is not 1 to 65,535 bytes.
@@ -95,25 +99,30 @@ impl PrefixExtractor {
         Ok(Self::new(format!("{CAPPED}{len_bytes}"), Rule::Capped(len_bytes)))
     }
 
-    /// Takes the bytes up to and including the first `byte`.
+    /// Returns an extractor that takes the bytes up to and including the first `byte`. A key
+    /// without `byte` has no prefix.
     #[must_use]
     pub fn delimiter(byte: u8) -> Self {
         Self::new(format!("{DELIMITER}{}", Shown(byte)), Rule::Delimiter(byte))
     }
 
-    /// Takes the row and the row with the column, which end with the first and the second `byte`.
-    /// If a key has only one such byte, the whole key is its row and column.
+    /// Returns an extractor that takes two prefixes. The first is the row: the bytes up to and
+    /// including the first `byte`. The second is the row with the column: the bytes up to and
+    /// including the second `byte`, or the whole key if `byte` occurs only once.
+    ///
+    /// A key without `byte` has no prefix. A key that ends with its row has only the first prefix.
     #[must_use]
     pub fn row_column(byte: u8) -> Self {
         Self::new(format!("{ROW_COLUMN}{}", Shown(byte)), Rule::RowColumn(byte))
     }
 
-    /// Takes the prefix whose length `function` returns. For `None`, and for a length above the
-    /// length of the key, the key has no prefix.
+    /// Returns an extractor that takes the prefix whose length `function` returns. If `function`
+    /// returns `None` or a length above the length of the key, the key has no prefix.
     ///
     /// The function must always return the same length for the same key. If the function changes,
-    /// give it another name. Without [`with_ranges`](Self::with_ranges), such an extractor has a
-    /// [`prefix_of_range`](Self::prefix_of_range) only for a range of a single key.
+    /// give it another name. Without [`with_ranges`](Self::with_ranges),
+    /// [`prefix_of_range`](Self::prefix_of_range) returns a prefix only for a range of a single
+    /// key.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes, or begins like the name
@@ -155,16 +164,17 @@ impl PrefixExtractor {
         &self.name
     }
 
-    /// Returns the prefixes of a key, the shorter one first: none, one or two different ones.
+    /// Returns the prefixes of a key: none, one, or two different prefixes. The shorter prefix
+    /// comes first.
     pub fn prefixes<'k>(&self, key: &'k [u8]) -> impl DoubleEndedIterator<Item = &'k [u8]> + use<'k> {
         self.taken(key).into_iter().flatten().filter_map(move |taken| key.get(..taken.len))
     }
 
-    /// Returns a prefix that every key of the range has, the longest one that is known. `None` if
-    /// there is no such prefix, or if the extractor cannot tell: do not ask a filter then.
+    /// Returns the longest known prefix that every key of the range has. Returns `None` if there is
+    /// no such prefix, or if the extractor cannot tell. In that case, do not ask a filter.
     ///
-    /// A filter that holds the prefixes of its keys by this extractor, and denies the returned
-    /// prefix, holds no key of the range.
+    /// If a filter holds the prefixes that this extractor takes from its keys, and denies the
+    /// returned prefix, then none of its keys is in the range.
     #[must_use]
     pub fn prefix_of_range<'k>(&self, lower: Bound<&'k [u8]>, upper: Bound<&[u8]>) -> Option<&'k [u8]> {
         let (Bound::Included(first) | Bound::Excluded(first)) = lower else { return None };
@@ -177,6 +187,7 @@ impl PrefixExtractor {
     }
 
     /// Returns the upper bound of all keys that begin with `prefix`. The lower bound is the prefix.
+    /// If all bytes of `prefix` are 0xff, there is no upper bound.
     #[must_use]
     pub fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
         let mut end = prefix.to_vec();
@@ -199,7 +210,8 @@ impl PrefixExtractor {
         };
         match &self.rule {
             Rule::Fixed(len) => [taken(*len, true).filter(|_| key.len() >= *len), None],
-            // A longer key has more than the whole of a shorter key.
+            // A prefix that is a whole shorter key is not closed: a longer key that begins with it
+            // has a longer prefix.
             Rule::Capped(len) => [taken(key.len().min(*len), key.len() >= *len), None],
             Rule::Delimiter(byte) => [through(*byte, 0).and_then(|len| taken(len, true)), None],
             Rule::RowColumn(byte) => {
@@ -214,8 +226,8 @@ impl PrefixExtractor {
         }
     }
 
-    /// Returns whether the function of a named extractor takes `prefix` from `prefix` itself and, if
-    /// `upper` begins with `prefix`, from `upper`. `true` for other extractors.
+    /// Returns whether the function of a named extractor takes `prefix` from `prefix` itself and,
+    /// if `upper` begins with `prefix`, from `upper`. Returns `true` for a built-in extractor.
     fn agrees(&self, prefix: &[u8], upper: Bound<&[u8]>) -> bool {
         let Rule::Named { function, .. } = &self.rule else { return true };
         let last = match upper {
@@ -250,7 +262,8 @@ fn check_len(what: &str, len_bytes: usize) -> Result<()> {
     Err(Error::invalid("prefix extractor", format!("{what}{len_bytes}"), LENGTH_EXPECTED))
 }
 
-/// A byte as it stands in a name: a printable ASCII character, or `0x` and two digits.
+/// Displays a byte as names write it: a printable ASCII character, or `0x` and two hexadecimal
+/// digits.
 struct Shown(u8);
 
 impl fmt::Display for Shown {

@@ -1,5 +1,4 @@
-//! Key hashing. Each key is hashed once by a [`KeyHasher`]; all other modules work on the
-//! [`KeyHash`].
+//! Hashes keys. A [`KeyHasher`] hashes each key once, and filters of keys work on the [`KeyHash`].
 
 mod hasher;
 mod secret;
@@ -31,7 +30,8 @@ pub struct KeyHash {
     made_by: HasherTag,
 }
 
-/// Distinguishes hashers in debug builds. The tag 0 means that no [`KeyHasher`] made the hash.
+/// Identifies the hasher of a hash in debug builds. The tag 0 means that no [`KeyHasher`] made the
+/// hash.
 #[cfg(debug_assertions)]
 type HasherTag = u64;
 
@@ -45,8 +45,8 @@ impl KeyHash {
     }
 
     /// Wraps a hash that was computed elsewhere. If other programs read the filter, the hash must
-    /// come from the function that the filter block names. Debug builds do not check which hasher
-    /// made such a hash.
+    /// come from the function that the filter block names. Debug builds do not check the hasher of
+    /// a wrapped hash.
     #[must_use]
     #[inline]
     pub const fn from_raw(hash: u64) -> Self {

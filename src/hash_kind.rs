@@ -1,11 +1,12 @@
-//! Ids and names of hash functions, and fingerprints of secrets, for files and error messages.
+//! Defines the ids and names of hash functions and the fingerprints of secrets, for files and error
+//! messages.
 
 use std::fmt;
 
 /// The length of a [`Fingerprint`].
 pub const FINGERPRINT_LEN_BYTES: usize = 8;
 
-/// The function that hashes a store's keys. The number is the id on disk.
+/// The function that hashes a store's keys. Files store its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -34,7 +35,7 @@ impl HashKind {
 
     /// Returns whether the function takes a secret.
     #[must_use]
-    pub const fn is_keyed(self) -> bool {
+    pub const fn takes_secret(self) -> bool {
         !matches!(self, Self::Xxh3)
     }
 
@@ -54,8 +55,8 @@ impl fmt::Display for HashKind {
     }
 }
 
-/// An identifier of a secret that does not reveal the secret. It differs for each hash function and
-/// seed.
+/// An identifier of a secret that does not reveal the secret. The fingerprint of a secret differs
+/// for each hash function and seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; FINGERPRINT_LEN_BYTES]);
 

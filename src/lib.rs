@@ -1,5 +1,5 @@
-//! Filter blocks for log-structured stores: a small checksummed filter beside each SST, so that a
-//! get of an absent key usually needs no disk read.
+//! filterblock adds a small checksummed filter to each SST file of a log-structured store, so that
+//! a get of an absent key usually needs no disk read.
 //!
 //! ```
 //! use filterblock::{Answer, Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, TableFilter, Verify, layout};
@@ -108,11 +108,11 @@ pub use kinds::{Columns, FilterKind, FilterView};
 pub use policy::{AboveBottom, ByLevel, FilterPolicy, LevelShape, MemoryBudget, Monkey, TableShape};
 pub use spec::FilterSpec;
 
-/// Returns the name of the instruction set that queries use on this processor: `"avx512"`,
-/// `"avx2"`, `"neon"` or `"portable"`.
+/// Returns the name of the instruction set that queries use in this process: `"avx512"`, `"avx2"`,
+/// `"neon"` or `"portable"`.
 ///
-/// The environment variable `FILTERBLOCK_ISA` can select another set that the processor has. Kinds
-/// of filter without vector code always run portable code.
+/// The environment variable `FILTERBLOCK_ISA` can select another set that the processor has. The
+/// process reads the variable once. Kinds of filter without vector code always run portable code.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     simd::Isa::detect().name()
@@ -126,8 +126,8 @@ struct ForeignDocument;
 #[doc = include_str!("../docs/TUTORIAL.md")]
 struct Tutorial;
 
-// The page links to CHOOSING.md as [kinds]. The first definition of a link counts, so in the API
-// reference the link leads to the enum.
+// EMBEDDING.md defines the link [kinds] as CHOOSING.md. Markdown uses the first definition of a
+// link, so in the API reference this line makes [kinds] lead to the enum.
 /// [kinds]: FilterKind
 #[doc = include_str!("../docs/EMBEDDING.md")]
 #[cfg(any(doc, doctest))]

@@ -13,11 +13,12 @@ use crate::kinds::{self, Budget, Budgets, Effort, Filled, FilterKind, MILLIBITS,
 
 const EMPTY_TAKES_NO_SPEC: &str =
     "the kind empty cannot be requested, because the builder chooses it if no key is added; try bloom:10";
-const FULL_TAKES_NO_BUDGET: &str = "full takes no budget; try full, or bloom:10 for a filter with a budget";
+const ALWAYS_MAYBE_TAKES_NO_BUDGET: &str =
+    "always-maybe takes no budget; try always-maybe, or bloom:10 for a filter with a budget";
 const ONLY_BUMPED_RIBBON: &str = "only bumped-ribbon takes :compact; try bumped-ribbon:8:compact";
 
 /// The kind of a filter and its budget: either bits per key or a false-positive rate (FPR). The
-/// kind `full` takes no budget.
+/// kind `always-maybe` takes no budget.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterSpec};
@@ -34,7 +35,7 @@ pub struct FilterSpec {
 
 impl FilterSpec {
     /// The always-maybe filter. It answers "maybe" for every key, and its payload is empty.
-    pub const FULL: Self = Self { kind: FilterKind::Full, budget: Budget::of_millibits(0) };
+    pub const ALWAYS_MAYBE: Self = Self { kind: FilterKind::AlwaysMaybe, budget: Budget::of_millibits(0) };
 
     /// `blocked-bloom:16`: one cache line per query, FPR 0.08 %.
     pub const LARGE: Self = Self { kind: FilterKind::BlockedBloom, budget: Budget::of_millibits(16_000) };
@@ -51,7 +52,7 @@ impl FilterSpec {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind does not take this budget. A binary fuse filter takes
-    /// 8, 12 or 16 bits per key, a standard ribbon 1 to 32, `empty` and `full` none, and every
+    /// 8, 12 or 16 bits per key, a standard ribbon 1 to 32, `empty` and `always-maybe` none, and every
     /// other kind 1 to 100.
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
@@ -78,7 +79,7 @@ impl FilterSpec {
     /// Returns the specification of a kind with the lowest FPR that the kind supports, or `None` if
     /// the kind takes no budget.
     #[must_use]
-    pub fn of_lowest_rate(kind: FilterKind) -> Option<Self> {
+    pub fn of_lowest_fpr(kind: FilterKind) -> Option<Self> {
         let most = match kind.budgets() {
             Budgets::None => return None,
             Budgets::UpTo(millibits) => f64::from(millibits) / 1000.0,
@@ -93,7 +94,7 @@ impl FilterSpec {
     /// Each kind has a lowest FPR, which more bits do not lower: a kind cannot tell two keys apart
     /// if their hashes agree in the bits that the kind uses. A Bloom filter of a few keys may
     /// exceed `rate`, because its bits are not independent.
-    /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) returns the expected FPR for a
+    /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
     /// number of keys.
     ///
     /// # Errors
@@ -159,7 +160,7 @@ impl FilterSpec {
     }
 
     /// Returns the budget in thousandths of a bit per distinct key. For a budget given as an FPR,
-    /// these are the fewest that reach the FPR by the formula for many keys. [`FilterSpec::FULL`]
+    /// these are the fewest that reach the FPR by the formula for many keys. [`FilterSpec::ALWAYS_MAYBE`]
     /// has 0.
     #[must_use]
     pub fn millibits_per_key(&self) -> u64 {
@@ -172,10 +173,10 @@ impl FilterSpec {
     /// few keys and many bits may have a higher FPR. A ribbon with a budget in bits has a higher
     /// FPR, because the formula counts only the space of the fingerprints. With a million keys, a
     /// `ribbon` takes 4.7 % more space, and a `bumped-ribbon` about 1 % more.
-    /// [`Plan::expected_rate`](crate::planning::Plan::expected_rate) returns the expected FPR for a
+    /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
     /// number of keys.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         match self.budget.range_len {
             0 => self.kind.rate_of_many(self.budget.millibits),
             range_len => range_rate(range_len, self.budget.millibits),
@@ -200,7 +201,7 @@ pub(crate) fn no_memory(spec: FilterSpec) -> Error {
 fn missing_budget(kind: FilterKind) -> &'static str {
     match kind {
         FilterKind::Empty => EMPTY_TAKES_NO_SPEC,
-        FilterKind::Full => FULL_TAKES_NO_BUDGET,
+        FilterKind::AlwaysMaybe => ALWAYS_MAYBE_TAKES_NO_BUDGET,
         FilterKind::Bloom => "missing budget; try bloom:10 or bloom:fpr=0.01",
         FilterKind::BlockedBloom => "missing budget; try blocked-bloom:10 or blocked-bloom:fpr=0.01",
         FilterKind::SplitBlock => "missing budget; try split-block:10 or split-block:fpr=0.01",
@@ -235,8 +236,8 @@ impl FilterSpec {
     /// Returns [`Error::Invalid`] if the payload does not fit in memory, or if no filter of so many
     /// keys reaches the requested FPR.
     pub(crate) fn encode(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
-        if self.kind == FilterKind::Full {
-            return Ok((Shape::FULL, Vec::new()));
+        if self.kind == FilterKind::AlwaysMaybe {
+            return Ok((Shape::ALWAYS_MAYBE, Vec::new()));
         }
         if hashes.is_empty() {
             return Ok((Shape::plain(FilterKind::Empty, 0), Vec::new()));
@@ -307,8 +308,8 @@ impl FromStr for FilterSpec {
         if let Some(usual) = text.strip_suffix(":compact") {
             return usual.parse::<Self>().and_then(Self::compact).map_err(named);
         }
-        if text == FilterKind::Full.name() {
-            return Ok(Self::FULL);
+        if text == FilterKind::AlwaysMaybe.name() {
+            return Ok(Self::ALWAYS_MAYBE);
         }
         let (name, budget) = text.split_once(':').unwrap_or((text, ""));
         let kind = FilterKind::from_name(name).ok_or_else(|| invalid(unknown_kind(name)))?;
@@ -334,7 +335,7 @@ impl FromStr for FilterSpec {
 /// Returns the reason to refuse a number of bits per key.
 fn bits_expected(kind: FilterKind) -> String {
     let (range, example) = match kind {
-        FilterKind::Empty | FilterKind::Full => return missing_budget(kind).to_owned(),
+        FilterKind::Empty | FilterKind::AlwaysMaybe => return missing_budget(kind).to_owned(),
         FilterKind::Ribbon => ("from 1 to 32", 7),
         FilterKind::BinaryFuse => ("8, 12 or 16", 8),
         FilterKind::Grafite => ("from 1 to 50", 13),
@@ -356,7 +357,7 @@ fn rate_expected(kind: FilterKind) -> String {
 
 /// Returns the reason to refuse the name of a kind, with a similar name if there is one.
 fn unknown_kind(name: &str) -> String {
-    let kinds = FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget() || *kind == FilterKind::Full);
+    let kinds = FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget() || *kind == FilterKind::AlwaysMaybe);
     let nearest = kinds.map(|kind| (edit_distance(name, kind.name()), kind)).min_by_key(|&(distance, _)| distance);
     match nearest {
         Some((1 | 2, kind)) => format!("unknown kind {name:?}; did you mean {kind}?"),
@@ -411,7 +412,7 @@ mod tests {
             "grafite:fpr=0.01",
             "grafite:L=1024:fpr=0.01",
             "grafite:L=16:12.7",
-            "full",
+            "always-maybe",
         ] {
             let spec: FilterSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
@@ -435,7 +436,7 @@ mod tests {
         for (text, reason) in [
             ("blom:10", "unknown kind \"blom\"; did you mean bloom?"),
             ("bumped-ribon", "unknown kind \"bumped-ribon\"; did you mean bumped-ribbon?"),
-            ("ful", "unknown kind \"ful\"; did you mean full?"),
+            ("always-mabe", "unknown kind \"always-mabe\"; did you mean always-maybe?"),
             ("cuckoo:8", "unknown kind \"cuckoo\"; try bloom:10, blocked-bloom:10 or bumped-ribbon:8"),
             ("binary-fuse:9", "bits per key must be 8, 12 or 16; try binary-fuse:8"),
             ("ribbon:33", "bits per key must be from 1 to 32; try ribbon:7"),
@@ -457,7 +458,7 @@ mod tests {
                 assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if *given == text), "{error}");
             }
         }
-        for text in ["", "bloom", "cuckoo:10", "empty:10", "full:10", ":", "bloom:10:10", "bloom:10:compact"] {
+        for text in ["", "bloom", "cuckoo:10", "empty:10", "always-maybe:10", ":", "bloom:10:10", "bloom:10:compact"] {
             assert!(text.parse::<FilterSpec>().is_err(), "{text}");
         }
     }
@@ -469,7 +470,7 @@ mod tests {
             assert!(format!("{kind}:fpr=0.0000000002").parse::<FilterSpec>().is_err(), "{kind}");
         }
         let most = FilterSpec::bits_per_key(FilterKind::BumpedRibbon, 100.0).unwrap();
-        assert_eq!(most.expected_rate(), (-32.0f64).exp2());
+        assert_eq!(most.expected_fpr(), (-32.0f64).exp2());
     }
 
     #[test]
@@ -504,9 +505,9 @@ mod tests {
             ("binary-fuse:8", 2f64.powi(-8)),
             ("binary-fuse:12", 2f64.powi(-12)),
             ("binary-fuse:16", 2f64.powi(-16)),
-            ("full", 1.0),
+            ("always-maybe", 1.0),
         ] {
-            let found = text.parse::<FilterSpec>().unwrap().expected_rate();
+            let found = text.parse::<FilterSpec>().unwrap().expected_fpr();
             assert!((found / rate - 1.0).abs() < 1e-3, "{text}: {found} for {rate}");
         }
     }

@@ -1,7 +1,7 @@
-//! The atomic types of the code that loom tests. Loom runs a test in all orders that the memory
-//! model allows. For this, loom replaces the atomic types of the standard library. Only the tests
-//! of this crate use loom: if the tests of the store build this crate, this crate uses the standard
-//! library.
+//! Selects the atomic types of the code that loom tests. Loom runs a test under all interleavings
+//! that the memory model allows, and needs its own atomic types for that. Only the tests of this
+//! crate use loom's types: if the tests of the store build this crate, it uses the types of the
+//! standard library.
 
 #[cfg(all(loom, test))]
 pub(crate) use loom::sync::atomic;

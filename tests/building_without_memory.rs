@@ -257,24 +257,24 @@ fn variants_return_an_error_without_memory() {
         ("bloomier", &|| Bloomier::new(entries(), 40, 20, seed).map(|_| Vec::new())),
         ("mutable bloomier", &|| MutableBloomier::new(entries(), 8, 20, seed).map(|_| Vec::new())),
         ("noisy", &|| Noisy::new((0..20_000u64).map(u64::to_le_bytes), 3, seed).map(|_| Vec::new())),
-        ("bloom", &|| Bloom::with_rate(5_000, 0.01, seed).and_then(|bloom| bloom.freeze())),
+        ("bloom", &|| Bloom::with_fpr(5_000, 0.01, seed).and_then(|bloom| bloom.freeze())),
         ("counting", &|| {
-            let counting = Counting::with_rate(5_000, 0.01, CounterBits::Four, seed)?;
+            let counting = Counting::with_fpr(5_000, 0.01, CounterBits::Four, seed)?;
             counting.to_bloom().map(|_| Vec::new())
         }),
-        ("d-left", &|| DLeft::with_rate(5_000, 0.01, seed).map(|_| Vec::new())),
-        ("partitioned", &|| Partitioned::with_rate(5_000, 0.01, seed).map(|_| Vec::new())),
-        ("spectral", &|| Spectral::with_rate(5_000, 0.01, SpectralMode::MinimumSelection, seed).map(|_| Vec::new())),
+        ("d-left", &|| DLeft::with_fpr(5_000, 0.01, seed).map(|_| Vec::new())),
+        ("partitioned", &|| Partitioned::with_fpr(5_000, 0.01, seed).map(|_| Vec::new())),
+        ("spectral", &|| Spectral::with_fpr(5_000, 0.01, SpectralMode::MinimumSelection, seed).map(|_| Vec::new())),
         ("dynamic counting", &|| {
-            let mut filter = DynamicCounting::with_rate(1_000, 0.01, 1, seed)?;
+            let mut filter = DynamicCounting::with_fpr(1_000, 0.01, 1, seed)?;
             keys().take(1_000).flat_map(|key| [key; 9]).try_for_each(|key| filter.insert(&key)).map(none)
         }),
         ("scalable", &|| {
-            let mut filter = Scalable::with_rate(1_000, 0.01, Default::default(), seed)?;
+            let mut filter = Scalable::with_fpr(1_000, 0.01, Default::default(), seed)?;
             keys().try_for_each(|key| filter.insert(&key).map(|_| ())).map(none)
         }),
         ("recurring minimum", &|| {
-            let mut filter = Spectral::with_rate(1_000, 0.01, SpectralMode::RecurringMinimum, seed)?;
+            let mut filter = Spectral::with_fpr(1_000, 0.01, SpectralMode::RecurringMinimum, seed)?;
             keys().try_for_each(|key| filter.insert(&key)).map(none)
         }),
     ];

@@ -134,7 +134,7 @@ fn compare(
 }
 
 fn check_info(info: ForeignFilterInfo, len: usize) {
-    assert!((0.0..=1.0).contains(&info.expected_rate), "{info:?}");
+    assert!((0.0..=1.0).contains(&info.expected_fpr), "{info:?}");
     assert!(info.fill.is_none_or(|fill| (0.0..=1.0).contains(&fill)), "{info:?}");
     assert!(info.len_bytes <= len as u64 && info.payload_len_bytes <= info.len_bytes, "{info:?}");
 }

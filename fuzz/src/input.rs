@@ -42,7 +42,7 @@ impl<'a> Input<'a> {
     pub fn spec(&mut self) -> FilterSpec {
         let choice = self.byte();
         let kind = match choice % 10 {
-            0 => return FilterSpec::FULL,
+            0 => return FilterSpec::ALWAYS_MAYBE,
             1 | 2 => FilterKind::Bloom,
             3 | 4 => FilterKind::BlockedBloom,
             5 => FilterKind::SplitBlock,

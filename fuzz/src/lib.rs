@@ -145,7 +145,7 @@ fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
 /// the slowest part.
 fn check_info(block: &FilterBlock<&[u8]>) {
     let (info, found) = (block.metadata(), block.statistics());
-    assert!((0.0..=1.0).contains(&block.expected_false_positive_rate()), "{info:?}");
+    assert!((0.0..=1.0).contains(&block.expected_fpr()), "{info:?}");
     assert!((0.0..=1.0).contains(&found.fill_ratio), "{found:?}");
     assert_eq!(info.block_len_bytes, block.as_bytes().len() as u64);
 }

@@ -75,7 +75,7 @@ impl Run {
         let ranges = ["", "", "grafite:fpr=0.01", "grafite:L=16:9"][usize::from(third ^ second >> 1) % 4];
         let ranges = (!ranges.is_empty()).then(|| Arc::new(ranges.parse::<FilterSpec>().unwrap()) as _);
         let spec: FilterSpec =
-            ["blocked-bloom:10", "bloom:2", "ribbon:7", "full"][usize::from(first / 3 % 4)].parse().unwrap();
+            ["blocked-bloom:10", "bloom:2", "ribbon:7", "always-maybe"][usize::from(first / 3 % 4)].parse().unwrap();
         Options {
             storage: Arc::new(self.storage.clone()),
             durability: self.durability,

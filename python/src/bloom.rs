@@ -57,7 +57,7 @@ impl Bloom {
     #[new]
     #[pyo3(signature = (capacity, error_rate=0.01, *, seed=0))]
     fn new(capacity: u64, error_rate: f64, seed: u64) -> PyResult<Self> {
-        let bits = variants::Bloom::with_rate(capacity, error_rate, HashSeed(seed)).map_err(of_variant)?;
+        let bits = variants::Bloom::with_fpr(capacity, error_rate, HashSeed(seed)).map_err(of_variant)?;
         Ok(Self::of(bits, capacity, error_rate))
     }
 
@@ -186,7 +186,7 @@ impl Bloom {
     /// The error rate at the present number of set bits.
     #[getter]
     fn expected_error_rate(&self) -> f64 {
-        self.read().expected_rate()
+        self.read().expected_fpr()
     }
 
     /// The number of bits.

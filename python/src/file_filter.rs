@@ -356,7 +356,7 @@ impl FileFilter {
     /// The error rate at the present number of set bits.
     #[getter]
     fn expected_error_rate(&self, py: Python<'_>) -> PyResult<f64> {
-        self.read(py, variants::FileFilter::expected_rate)
+        self.read(py, variants::FileFilter::expected_fpr)
     }
 
     /// The number of bits.

@@ -337,7 +337,7 @@ impl Filter {
     /// The expected share of absent keys that get the answer True.
     #[getter]
     fn error_rate(&self) -> f64 {
-        self.block.expected_false_positive_rate()
+        self.block.expected_fpr()
     }
 
     /// The checksum that identifies this filter. Give it to `open` to detect any other filter.

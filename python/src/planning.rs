@@ -40,7 +40,7 @@ impl Plan {
     /// The expected false-positive rate.
     #[getter]
     fn error_rate(&self) -> f64 {
-        self.0.expected_rate()
+        self.0.expected_fpr()
     }
 
     /// The mean number of cache lines that a query of an absent key reads.

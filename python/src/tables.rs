@@ -45,7 +45,7 @@ fn info<'py>(py: Python<'py>, found: &ForeignFilterInfo) -> PyResult<Bound<'py, 
     told.set_item("len_bytes", found.len_bytes)?;
     told.set_item("num_hashes", found.probes)?;
     told.set_item("estimated_keys", found.estimated_keys)?;
-    told.set_item("error_rate", found.expected_rate)?;
+    told.set_item("error_rate", found.expected_fpr)?;
     Ok(told)
 }
 

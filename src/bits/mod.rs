@@ -1,4 +1,5 @@
-//! Fallible allocation of vectors, and packed arrays of cells of a few bits each.
+//! Allocates vectors without a panic or abort if memory is short, and stores cells of a few bits in
+//! packed arrays.
 
 #[cfg(feature = "variants")]
 mod packed;
@@ -10,7 +11,7 @@ use std::collections::TryReserveError;
 
 use crate::error::{Error, Result};
 
-/// An allocation failed or overflowed the address space. The caller turns this into an error that
+/// An allocation failed or overflowed the address space. The caller converts it into an error that
 /// names the object.
 #[derive(Debug)]
 pub(crate) struct NoMemory;
@@ -41,7 +42,7 @@ pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> 
 }
 
 /// Allocates `len` default values. This function is faster than [`zeros`], but the type must be
-/// `Clone`.
+/// `Clone`. The caller chooses the error.
 pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(len)?;
@@ -49,7 +50,7 @@ pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemo
     Ok(values)
 }
 
-/// Collects an iterator of known length.
+/// Collects an iterator of known length into a vector.
 pub(crate) fn try_collect<T>(iter: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(iter.len())?;
@@ -57,7 +58,7 @@ pub(crate) fn try_collect<T>(iter: impl ExactSizeIterator<Item = T>) -> Result<V
     Ok(values)
 }
 
-/// Appends a value. If there is no memory, `values` does not change.
+/// Appends a value. If there is no memory, returns [`NoMemory`] and does not change `values`.
 #[inline]
 pub(crate) fn try_push<T>(values: &mut Vec<T>, value: T) -> Result<(), NoMemory> {
     if values.len() == values.capacity() {

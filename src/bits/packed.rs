@@ -1,8 +1,8 @@
-//! An array of unsigned integers of 1 to 64 bits each, without gaps between them.
+//! Stores unsigned integers of 1 to 64 bits each in an array without gaps.
 //!
 //! Cell `i` begins at bit `i * cell_bits`. Bit `b` of the array is bit `b % 64` of word `b / 64`. A
-//! cell may span two words. Without such cells, an array of 18-bit cells would take 19 % more
-//! memory.
+//! cell may span two words. If no cell spanned two words, an array of 18-bit cells would take 19 %
+//! more memory.
 
 use super::zeros;
 use crate::error::{Error, Result};
@@ -27,7 +27,8 @@ impl PackedArray {
         }
         let what = "a filter";
         let bits = len.checked_mul(u64::from(cell_bits)).ok_or(Error::TooLarge { what })?;
-        // The array has one word more, so that each cell can be read as a pair of words.
+        // The array has one extra word at the end, so that each cell can be read as a pair of
+        // words.
         Ok(Self { words: zeros(bits.div_ceil(64) + 1, what)?, len, cell_bits })
     }
 
@@ -67,7 +68,7 @@ impl PackedArray {
     /// Replaces the value of a cell.
     ///
     /// # Panics
-    /// Panics if there is no such cell, or if `value` does not fit a cell.
+    /// Panics if there is no such cell, or if `value` does not fit in a cell.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "locate() is in bounds, and one word follows the last cell")]
     #[expect(clippy::cast_possible_truncation, reason = "splits the pair into its halves")]

@@ -1,4 +1,4 @@
-//! Filter bytes on the heap that begin at a cache line.
+//! Copies filter blocks to the heap, aligned to a cache line.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,11 +20,11 @@ const ALIGNMENT_BYTES: usize = 64;
 /// | `split-block` | 1 | 1.5; 1 at an offset of 32 |
 /// | `bumped-ribbon:8` | 2, plus 1 to check whether the key was bumped | 3, plus 1 |
 /// | `bumped-ribbon` of other widths | 2.1 to 2.8, plus 1 | 2.1 to 2.9, plus 1 |
-/// | `bloom`, `binary-fuse:8` | one for each bit or slot that the query reads | the same |
+/// | `bloom`, `binary-fuse:8` | 1 for each bit or slot that the query reads | the same |
 ///
-/// The cache lines of one query are neighbours, and processors often load neighbours together. So
-/// the cost is largest while the filter is in the processor's caches. Measure it with
-/// `cargo bench --bench probe -- unaligned`.
+/// The additional cache line follows one that the query reads anyway, and processors often load
+/// neighbouring cache lines together. So the relative cost is largest while the filter is in the
+/// processor's caches. Measure it with `cargo bench --bench probe -- unaligned`.
 ///
 /// The copy does not change when the file changes.
 ///
@@ -58,7 +58,7 @@ impl AlignedBytes {
     pub fn filled_by<E: From<Error>>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut buffer =
             zeros::<u8>((len as u64).saturating_add(ALIGNMENT_BYTES as u64 - 1), "a filter block")?.into_boxed_slice();
-        // A box does not move its content, so the offset stays right.
+        // Moving a box does not move its content, so the bytes stay aligned.
         let start = buffer.as_ptr().align_offset(ALIGNMENT_BYTES).min(ALIGNMENT_BYTES - 1);
         fill(buffer.get_mut(start..start + len).unwrap_or_default())?;
         Ok(Self { buffer, start, len })
@@ -108,7 +108,7 @@ impl std::fmt::Debug for AlignedBytes {
 mod tests {
     use super::*;
 
-    /// A host may read such lengths from a damaged footer.
+    /// A host may read impossible lengths from a damaged footer.
     #[test]
     fn aligned_bytes_of_impossible_lengths_are_refused() {
         for len in [usize::MAX, usize::MAX - 62, usize::MAX / 2] {

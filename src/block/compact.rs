@@ -134,7 +134,7 @@ pub(super) fn append_trailer(bytes: &mut Vec<u8>, shape: &Shape, hasher: &KeyHas
 /// Returns whether the shape of a kind follows from one byte and the payload's length.
 fn is_compact(kind: FilterKind) -> bool {
     match kind {
-        FilterKind::Empty | FilterKind::Full | FilterKind::Bloom | FilterKind::BlockedBloom => true,
+        FilterKind::Empty | FilterKind::AlwaysMaybe | FilterKind::Bloom | FilterKind::BlockedBloom => true,
         FilterKind::SplitBlock
         | FilterKind::SplitBlock512
         | FilterKind::Ribbon

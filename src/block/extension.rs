@@ -1,4 +1,5 @@
-//! The extension of a trailer: records of a tag, a length and a content.
+//! Reads and writes the extension of a block. It is a list of records; each has a tag, a length and a
+//! value.
 
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
@@ -10,9 +11,10 @@ pub(super) const EXTENSION_FINGERPRINT: u8 = 1;
 pub(super) const EXTENSION_EXTRACTOR: u8 = 2;
 pub(super) const EXTENSION_LAYERS: u8 = 3;
 pub(super) const EXTENSION_RANGES: u8 = 4;
-/// The length of a range filter's block, and its checksum.
+/// The length of a range filter record's value in bytes: eight for the length of the range filter's
+/// block, and four for its checksum.
 pub(super) const RANGES_LEN_BYTES: usize = 12;
-/// Partitions and the filter behind a range filter begin at multiples of this many bytes.
+/// The alignment in bytes of each partition, and of a payload behind a range filter.
 pub(super) const ALIGN_BYTES: usize = 64;
 pub(super) const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 pub(super) const RECORD_HEAD_LEN_BYTES: usize = 2;
@@ -26,24 +28,24 @@ const _: () = assert!(
         <= MAX_EXTENSION_LEN_BYTES
 );
 
-/// The record of a range filter that lies in front of a filter. The record binds the two.
+/// The record of a range filter in front of a filter. The record binds the range filter to the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RangesRecord {
-    /// The length of the range filter's block.
+    /// The length of the range filter's block in bytes.
     pub(crate) len_bytes: u64,
-    /// The checksum of its trailer.
+    /// The checksum in the trailer of the range filter's block.
     pub(crate) checksum: u32,
 }
 
 impl RangesRecord {
-    /// Returns the offset of the payload behind the range filter, or `None` if the length does not
-    /// fit the address space.
+    /// Returns the offset of the payload behind the range filter. Returns `None` if the offset does not
+    /// fit in the address space.
     pub(super) fn payload_start(self) -> Option<usize> {
         usize::try_from(self.len_bytes).ok()?.checked_next_multiple_of(ALIGN_BYTES)
     }
 
-    /// Returns the bytes of the range filter in front of a payload, or `None` if there are other
-    /// bytes than zeros between the two.
+    /// Returns the bytes of the range filter in front of a payload. Returns `None` if `bytes` are too
+    /// short, or if the padding between range filter and payload is not zero.
     pub(super) fn block_in(self, bytes: &[u8]) -> Option<&[u8]> {
         let (block, padding) =
             bytes.get(..self.payload_start()?)?.split_at_checked(usize::try_from(self.len_bytes).ok()?)?;
@@ -71,7 +73,11 @@ pub(super) struct Extension<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Decodes the records. An unknown tag is an error, because no tag is safe to ignore.
+    /// Decodes the records. `offset` is the offset of the extension, for errors.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unsupported`] for an unknown tag, because no record is safe to ignore. Returns
+    /// [`Error::Corrupt`] for an invalid record.
     pub(super) fn read(bytes: &'a [u8], offset: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, offset);
         let mut found = Self::default();

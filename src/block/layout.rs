@@ -1,5 +1,4 @@
-//! Positions and meanings of the bytes behind a filter's payload: page checksums, extension,
-//! trailer.
+//! Reads and writes the bytes behind a filter's payload: page checksums, extension and trailer.
 
 use super::extension::{
     EXTENSION_EXTRACTOR, EXTENSION_FINGERPRINT, EXTENSION_LAYERS, EXTENSION_RANGES, Extension, MAX_EXTENSION_LEN_BYTES,
@@ -14,24 +13,25 @@ use crate::hash::{HashIdentity, HashSeed};
 use crate::hash_kind::{FINGERPRINT_LEN_BYTES, HashKind};
 use crate::kinds::{FilterKind, Geometry, InlineGeometry, Shape};
 
-/// Bytes that one page checksum covers. The last page of a payload may be shorter.
+/// The length of a page in bytes. One page checksum covers one page. The last page of a payload may
+/// be shorter.
 pub const PAGE_LEN_BYTES: usize = 4096;
-/// Bytes of one page checksum.
+/// The length of one page checksum in bytes.
 pub const PAGE_CHECKSUM_LEN_BYTES: usize = 4;
-/// Bytes of the trailer.
+/// The length of the trailer in bytes.
 pub const TRAILER_LEN_BYTES: usize = 60;
-/// The last bytes of every block. The first byte is not ASCII, so a transfer in text mode is
-/// detected.
+/// The last four bytes of every block. The first of them is not ASCII, so a reader notices a transfer
+/// that keeps only seven bits of each byte.
 pub const MAGIC: [u8; 4] = *b"\x89FLB";
-/// The version that this crate writes, and the newest that it reads.
+/// The format version that this crate writes. It is also the newest version that this crate reads.
 pub const VERSION: u8 = 1;
-/// The tag that a partition index has instead of the tag of a filter kind.
+/// The tag of a partition index. It stands in the trailer in place of the tag of a filter kind.
 pub const PARTITION_INDEX_TAG: u8 = 9;
 
 const FLAG_WHOLE_KEYS: u8 = 1;
 const FLAG_PREFIXES: u8 = 2;
 const FLAG_RANGES: u8 = 4;
-/// Name and length of each field of the trailer, in order.
+/// The name and the length in bytes of each field of the trailer, in the order of the fields.
 pub const FIELDS: [(Field, usize); 14] = [
     (Field::TableId, 16),
     (Field::Seed, 8),
@@ -57,7 +57,7 @@ pub const fn offset_of(field: Field) -> usize {
     while i < FIELDS.len() {
         #[expect(clippy::indexing_slicing, reason = "i is below the length")]
         let (name, len) = FIELDS[i];
-        // Fieldless enums compare by their number in const code.
+        // `==` on an enum is not a const function, so this compares the numbers of the variants.
         if name as u8 == field as u8 {
             return offset;
         }
@@ -79,12 +79,12 @@ pub fn checksum_of(block: &[u8]) -> Option<u32> {
     codec::u32_at(trailer, offset_of(Field::Checksum))
 }
 
-/// Returns the length in bytes of the block that ends where `tail` ends, as its trailer states it.
-/// For a filter in partitions, this is the length of the index block. Returns `None` if `tail` does
-/// not end a block of this version.
+/// Returns the length in bytes that the trailer at the end of `tail` states for its block. The length
+/// does not include a range filter in front of the payload. For a filter in partitions, it is the
+/// length of the index block. Returns `None` if `tail` does not end with a trailer of this version.
 ///
-/// A host that reads from a file first reads the trailer ([`TRAILER_LEN_BYTES`]), then as many
-/// bytes as this function returns. The length is not verified: compare it with the length of the
+/// A host that reads a filter from a file first reads the trailer ([`TRAILER_LEN_BYTES`]), then as
+/// many bytes as this function returns. The length is not verified: compare it with the length of the
 /// file before you allocate memory.
 #[must_use]
 pub fn stated_len_bytes(tail: &[u8]) -> Option<u64> {
@@ -98,7 +98,8 @@ pub fn stated_len_bytes(tail: &[u8]) -> Option<u64> {
 
 const _: () = assert!(offset_of(Field::Magic) + MAGIC.len() == TRAILER_LEN_BYTES);
 const _: () = assert!(offset_of(Field::Version) + 1 == offset_of(Field::Checksum));
-/// The longest vector load that may begin at any byte of a payload and must not leave the block.
+/// The length in bytes of the longest vector load of a query. A load may begin at any byte of the
+/// payload, and must end within the block.
 pub(super) const LOAD_LEN_BYTES: usize = 64;
 const _: () = assert!(PAGE_CHECKSUM_LEN_BYTES + TRAILER_LEN_BYTES >= LOAD_LEN_BYTES);
 /// Page checksums and trailer take at most 0.2 % of a payload of 64 KiB or more. The worst case is
@@ -111,18 +112,18 @@ pub enum Added {
     /// Whole keys. The filter may be asked for keys.
     #[default]
     WholeKeys,
-    /// Prefixes only. The filter would deny whole keys that were in the SST, so every query for a
-    /// whole key is answered "maybe".
+    /// Prefixes only. The filter does not hold the whole keys of the SST, so every query for a whole
+    /// key is answered "maybe".
     Prefixes,
     /// Whole keys and prefixes.
     Both,
-    /// Whole keys in their order, for ranges. The filter has no hashes, so every query for a hash is
-    /// answered "maybe".
+    /// Whole keys in a range filter. It stores no hashes of keys, so every query for a hash is answered
+    /// "maybe".
     Ranges,
 }
 
 impl Added {
-    /// Returns whether the filter may be asked for hashes of whole keys.
+    /// Returns whether the filter can answer for the hashes of whole keys.
     #[must_use]
     pub fn whole_keys(self) -> bool {
         matches!(self, Self::WholeKeys | Self::Both)
@@ -159,7 +160,7 @@ pub(crate) enum Content {
     PartitionIndex,
 }
 
-/// The fields of the trailer that cannot be computed from other fields.
+/// The fields of extension and trailer, without those that follow from other fields.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
@@ -167,9 +168,9 @@ pub(crate) struct Trailer {
     pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
-    /// 0 for a filter or a partition index, `i + 1` for partition `i`. Partitions are numbered from
-    /// 0.
-    pub(crate) place: u32,
+    /// The number is 0 for a filter or a partition index, and `i + 1` for partition `i`. Partitions are
+    /// numbered from 0.
+    pub(crate) partition_number: u32,
     pub(crate) content: Content,
     pub(crate) added: Added,
     /// The name of the prefix extractor, if prefixes were added.
@@ -178,13 +179,14 @@ pub(crate) struct Trailer {
     pub(crate) ranges: Option<RangesRecord>,
 }
 
-/// Returns the length in bytes of a block with a payload of `payload_len_bytes`, a record of layers
-/// of `record_len_bytes` and no other records. Returns `None` if the length does not fit 64 bits.
+/// Returns the length in bytes of a block with a payload of `payload_len_bytes` and a record of layers
+/// of `record_len_bytes`. With 0 record bytes, the block has no record of layers. It has no other
+/// records in any case. Returns `None` if the length does not fit in 64 bits.
 #[must_use]
 pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
-    let sums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_CHECKSUM_LEN_BYTES as u64;
+    let checksums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_CHECKSUM_LEN_BYTES as u64;
     let record = if record_len_bytes == 0 { 0 } else { record_len_bytes.checked_add(RECORD_HEAD_LEN_BYTES)? };
-    payload_len_bytes.checked_add(sums)?.checked_add(record as u64)?.checked_add(TRAILER_LEN_BYTES as u64)
+    payload_len_bytes.checked_add(checksums)?.checked_add(record as u64)?.checked_add(TRAILER_LEN_BYTES as u64)
 }
 
 /// Returns the number of pages of a payload.
@@ -192,12 +194,12 @@ pub(crate) fn page_count(payload_len: usize) -> usize {
     payload_len.div_ceil(PAGE_LEN_BYTES)
 }
 
-/// Returns the running checksum with which the checksum of each page of a block begins. It binds
-/// the page to the SST and the partition number.
-pub(crate) fn page_identity(table_id: &[u8; 16], place: u32) -> Crc32 {
-    let mut place_bytes = Vec::with_capacity(4);
-    codec::put_u32(&mut place_bytes, place);
-    Crc32::new().with(table_id).with(&place_bytes)
+/// Returns the checksum state from which each page checksum of a block starts. The state binds the
+/// pages to the SST and to the partition number.
+pub(crate) fn page_identity(table_id: &[u8; 16], partition_number: u32) -> Crc32 {
+    let mut number_bytes = Vec::with_capacity(4);
+    codec::put_u32(&mut number_bytes, partition_number);
+    Crc32::new().with(table_id).with(&number_bytes)
 }
 
 /// Returns the checksum of a page, which also binds the page to its number.
@@ -213,8 +215,8 @@ impl Trailer {
             == (index.table_id, index.hash, index.added, &index.extractor)
     }
 
-    /// Returns the length of the extension in bytes if the block had these `ranges`, without the
-    /// record of layers.
+    /// Returns the length in bytes that the extension would have with `ranges` as its range filter
+    /// record. The record of layers is not included.
     pub(super) fn extension_len_bytes(&self, ranges: Option<RangesRecord>) -> usize {
         let records = [
             self.hash.fingerprint.map(|_| FINGERPRINT_LEN_BYTES),
@@ -231,7 +233,7 @@ impl Trailer {
     /// payload has more than 48 bits.
     pub(crate) fn append_to(&self, block: &mut Vec<u8>) -> Result<(), NoMemory> {
         let payload_len = block.len();
-        let identity = page_identity(&self.table_id, self.place);
+        let identity = page_identity(&self.table_id, self.partition_number);
         let pages = page_count(payload_len);
         block.try_reserve_exact(pages * PAGE_CHECKSUM_LEN_BYTES + MAX_EXTENSION_LEN_BYTES + TRAILER_LEN_BYTES)?;
         for number in 0..pages {
@@ -262,11 +264,11 @@ impl Trailer {
         let extension_len = (block.len() - extension_start) as u8;
         block.extend_from_slice(&self.table_id);
         codec::put_u64(block, self.hash.seed.0);
-        // Larger numbers do not fit the memory of any machine.
+        // A larger filter does not fit in the memory of any machine.
         codec::put_u48(block, self.num_keys).ok_or(NoMemory)?;
         codec::put_u48(block, self.payload_len_bytes).ok_or(NoMemory)?;
         codec::put_u32(block, page_checksums);
-        codec::put_u32(block, self.place);
+        codec::put_u32(block, self.partition_number);
         block.extend_from_slice(&params);
         block.extend_from_slice(&[extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
         let checksum = trailer_checksum(page_checksums, block.get(extension_start..).unwrap_or_default());
@@ -277,16 +279,17 @@ impl Trailer {
 
     /// Reads and verifies everything behind the payload of the block that ends where `bytes` end.
     ///
-    /// Returns the trailer and the offset of the payload within `bytes`: 0, unless the block is a
-    /// partition index, or a range filter lies in front of the payload.
+    /// Returns the trailer, and the offset of the payload within `bytes`. The offset is 0, unless the
+    /// block is a partition index, or a range filter lies in front of the payload.
     ///
     /// # Errors
-    /// Returns the errors of [`BorrowedTrailer::read`], `ChecksumMismatch` for damaged page
-    /// checksums and `Corrupt` for an invalid shape.
+    /// Returns the errors of [`BorrowedTrailer::read`]. Returns `ChecksumMismatch` for damaged page
+    /// checksums, and `Corrupt` for an invalid shape.
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, usize)> {
         let trailer = BorrowedTrailer::read(bytes)?;
         trailer.check_page_checksums(bytes)?;
-        let BorrowedTrailer { table_id, hash, num_keys, payload_len_bytes, place, added, ranges, .. } = trailer;
+        let BorrowedTrailer { table_id, hash, num_keys, payload_len_bytes, partition_number, added, ranges, .. } =
+            trailer;
         let content = match trailer.kind {
             None => Content::PartitionIndex,
             Some(kind) => {
@@ -295,13 +298,14 @@ impl Trailer {
             }
         };
         let extractor = trailer.extractor.map(str::to_owned);
-        let owned = Self { table_id, hash, num_keys, payload_len_bytes, place, content, added, extractor, ranges };
+        let owned =
+            Self { table_id, hash, num_keys, payload_len_bytes, partition_number, content, added, extractor, ranges };
         Ok((owned, trailer.payload_start))
     }
 }
 
-/// A verified trailer that borrows the bytes of its block. Reading it takes constant time and
-/// nothing from the heap: it verifies extension and trailer, and leaves the page checksums to
+/// A verified trailer that borrows the bytes of its block. Reading it takes constant time and no heap
+/// memory. It verifies extension and trailer, but not the page checksums: see
 /// [`BorrowedTrailer::check_page_checksums`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BorrowedTrailer<'a> {
@@ -309,8 +313,8 @@ pub(super) struct BorrowedTrailer<'a> {
     pub(super) hash: HashIdentity,
     pub(super) num_keys: u64,
     pub(super) payload_len_bytes: u64,
-    pub(super) place: u32,
-    /// `None` for a partition index.
+    pub(super) partition_number: u32,
+    /// The kind of the filter. It is `None` for a partition index.
     pub(super) kind: Option<FilterKind>,
     params: [u8; 3],
     layers: &'a [u8],
@@ -320,12 +324,12 @@ pub(super) struct BorrowedTrailer<'a> {
     pub(super) checksum: u32,
     /// The checksum of the page checksums.
     page_checksums: u32,
-    /// Offset of the payload: 0, unless the block is a partition index, or a range filter lies in
-    /// front of the payload.
+    /// The offset of the payload. It is 0, unless the block is a partition index, or a range filter
+    /// lies in front of the payload.
     pub(super) payload_start: usize,
-    /// Offset of the extension.
+    /// The offset of the extension.
     extension_start: usize,
-    /// Offset of the trailer.
+    /// The offset of the trailer.
     start: usize,
 }
 
@@ -334,9 +338,9 @@ impl<'a> BorrowedTrailer<'a> {
     /// verify the shape.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` for bytes that no writer made, and `Unsupported` for
-    /// a newer version or an unknown kind, hash function, flag or extension. Offsets count from the
-    /// start of `bytes`.
+    /// Returns `Corrupt` or `ChecksumMismatch` for bytes that no writer wrote. Returns `Unsupported`
+    /// for a newer version, or for an unknown kind, hash function, flag or extension record. Offsets
+    /// count from the start of `bytes`.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
         let start =
             bytes.len().checked_sub(TRAILER_LEN_BYTES).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
@@ -347,8 +351,8 @@ impl<'a> BorrowedTrailer<'a> {
         if raw.magic != MAGIC {
             return Err(corrupt(Field::Magic));
         }
-        // The trailer is not verified yet. Until then its lengths only select which in-bounds bytes
-        // to checksum.
+        // The trailer is not verified yet, so its lengths may be wrong. They only select which bytes
+        // to checksum, always within `bytes`.
         let extension_start = start.checked_sub(raw.extension_len.into());
         let covered = extension_start.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
         let covered = covered.unwrap_or_default();
@@ -387,7 +391,8 @@ impl<'a> BorrowedTrailer<'a> {
     /// given to [`BorrowedTrailer::read`].
     ///
     /// # Errors
-    /// Returns `ChecksumMismatch` if they differ, at the offset of the first page checksum.
+    /// Returns `ChecksumMismatch` if the checksums differ. Its offset is that of the first page
+    /// checksum.
     pub(super) fn check_page_checksums(&self, bytes: &[u8]) -> Result<()> {
         // `read` found room for a payload of this length in front of the checksums.
         let payload_len = usize::try_from(self.payload_len_bytes).unwrap_or_default();
@@ -406,7 +411,8 @@ impl<'a> BorrowedTrailer<'a> {
         Error::Corrupt { field, offset: (self.start + offset_of(field)) as u64 }
     }
 
-    /// Adds the offset to an error of the shape. The shape does not know offsets.
+    /// Sets the offset of an error that the check of the shape returned. That check does not know
+    /// offsets.
     fn located(&self, error: Error) -> Error {
         match error {
             Error::Corrupt { field, .. } => self.corrupt(field),
@@ -420,7 +426,7 @@ impl<'a> BorrowedTrailer<'a> {
         bytes.get(self.extension_start..).unwrap_or_default()
     }
 
-    /// Returns the shape of a filter of this kind, which must be the trailer's kind.
+    /// Returns the shape of the filter. `kind` must be the trailer's kind.
     pub(super) fn shape(&self, kind: FilterKind) -> Shape {
         Shape { kind, params: self.params, layers: self.layers.to_vec() }
     }
@@ -444,14 +450,14 @@ impl<'a> BorrowedTrailer<'a> {
     }
 }
 
-/// The trailer as stored on disk.
+/// The fields of a trailer as they are stored, before any check.
 struct RawTrailer {
     table_id: [u8; 16],
     seed: u64,
     num_keys: u64,
     payload_len_bytes: u64,
     page_checksums: u32,
-    place: u32,
+    partition_number: u32,
     params: [u8; 3],
     extension_len: u8,
     kind: u8,
@@ -470,7 +476,7 @@ impl RawTrailer {
             num_keys: cursor.take_u48(Field::NumKeys)?,
             payload_len_bytes: cursor.take_u48(Field::PayloadLen)?,
             page_checksums: cursor.take_u32(Field::PageChecksums)?,
-            place: cursor.take_u32(Field::PartitionNumber)?,
+            partition_number: cursor.take_u32(Field::PartitionNumber)?,
             params: cursor.take_array(Field::Params)?,
             extension_len: cursor.take_u8(Field::ExtensionLen)?,
             kind: cursor.take_u8(Field::Kind)?,
@@ -500,7 +506,7 @@ impl RawTrailer {
         match kind {
             None if self.params != [0; 3] => return corrupt(Field::Params),
             None if !layers.is_empty() => return corrupt(Field::Extension),
-            None if self.place != 0 => return corrupt(Field::PartitionNumber),
+            None if self.partition_number != 0 => return corrupt(Field::PartitionNumber),
             None | Some(_) => {}
         }
         if extractor.is_some() != added.prefixes() {
@@ -508,23 +514,24 @@ impl RawTrailer {
         }
         // Only a range filter has keys in their order. A range filter without keys is `empty`.
         let is_range_filter = added == Added::Ranges;
-        let may_be_one = matches!(kind, None | Some(FilterKind::Empty | FilterKind::Full | FilterKind::Grafite));
+        let may_be_one = matches!(kind, None | Some(FilterKind::Empty | FilterKind::AlwaysMaybe | FilterKind::Grafite));
         if if is_range_filter { !may_be_one } else { kind == Some(FilterKind::Grafite) } {
             return corrupt(Field::Flags);
         }
-        if ranges.is_some() && (kind.is_none() || !added.whole_keys() || self.place != 0) {
+        if ranges.is_some() && (kind.is_none() || !added.whole_keys() || self.partition_number != 0) {
             return corrupt(Field::Extension);
         }
         let Some(hash) = HashIdentity::new(hash_kind, HashSeed(self.seed), fingerprint) else {
             return corrupt(Field::Extension);
         };
-        let Self { table_id, num_keys, payload_len_bytes, page_checksums, place, params, checksum, .. } = self;
+        let Self { table_id, num_keys, payload_len_bytes, page_checksums, partition_number, params, checksum, .. } =
+            self;
         Ok(BorrowedTrailer {
             table_id,
             hash,
             num_keys,
             payload_len_bytes,
-            place,
+            partition_number,
             kind,
             params,
             layers,

@@ -48,8 +48,9 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// Returns the errors of [`LockedBlock::open`], and [`Error::Corrupt`] if the bytes are another
     /// partition or no partition.
     pub fn open_partition(data: D, number: u32, verify: Verify) -> Result<Self> {
-        let place = number.checked_add(1).ok_or(Error::Corrupt { field: Field::PartitionNumber, offset: 0 })?;
-        FilterBlock::open_at(data, place, verify).map(Self)
+        let partition_number =
+            number.checked_add(1).ok_or(Error::Corrupt { field: Field::PartitionNumber, offset: 0 })?;
+        FilterBlock::open_at(data, partition_number, verify).map(Self)
     }
 
     /// Returns the block, ready for queries, without a check of its SST. This is for tools that
@@ -113,8 +114,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
 
     /// Returns 0 for a whole filter or a partition index, and `i + 1` for partition `i`.
     #[cfg(feature = "variants")]
-    pub(crate) fn place(&self) -> u32 {
-        self.0.trailer.place
+    pub(crate) fn partition_number(&self) -> u32 {
+        self.0.trailer.partition_number
     }
 
     /// Builds a block with another `shape`, number of keys and payload, but otherwise the trailer

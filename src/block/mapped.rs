@@ -1,4 +1,4 @@
-//! Filter blocks in a memory map.
+//! Maps filter blocks into memory.
 #![expect(
     unsafe_code,
     reason = "mapping a file is unsafe, because another process may change it; see the SAFETY comment"
@@ -13,32 +13,33 @@ use memmap2::{Mmap, MmapOptions};
 
 use crate::error::{Error, Field, Result};
 
-/// Whether making a memory map reads its pages.
+/// Tells whether all pages are read when a file is mapped, or each page at its first touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Populate {
-    /// Reads all pages in one sequential read on Linux 5.14 or newer. If a page cannot be read, for
-    /// example because the file became shorter, making the map returns an error. Other systems read
-    /// each page when it is first touched. There, the touch of such a page raises a signal.
+    /// Reads all pages while the file is mapped, on Linux 5.14 or newer. If a page cannot be read, for
+    /// example because the file became shorter, mapping returns an error. Older kernels and other
+    /// systems read each page when it is first touched. If the page cannot be read then, the touch
+    /// raises a signal.
     Yes,
-    /// Reads each page when it is first touched. Linux is told not to read ahead.
+    /// Reads each page when it is first touched. On Linux, the kernel is told not to read ahead.
     No,
 }
 
 /// A read-only memory map of a file, or of a region of one.
 ///
-/// The file must not be changed or truncated while it is mapped. The writers of this crate meet
-/// this condition: they create each file under a temporary name and rename it. If the host cannot
-/// guarantee this, it must read the file onto the heap
+/// The file must not be changed or truncated while it is mapped. A writer meets this condition if it
+/// writes each file under a temporary name, renames it, and never changes it afterwards. A host that
+/// cannot guarantee the condition must read the file onto the heap
 /// ([`AlignedBytes::read`](super::AlignedBytes::read)).
 #[derive(Debug)]
 pub struct Mapped(Option<Mmap>);
 
 impl Mapped {
-    /// Maps a whole file and reads its pages: see [`Populate::Yes`].
+    /// Maps a whole file, with [`Populate::Yes`].
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened, mapped or read to its end, and
-    /// [`Error::TooLarge`] if it exceeds the address space. The error names the file.
+    /// Returns an error if the file cannot be opened, mapped or read to its end. Returns
+    /// [`Error::TooLarge`] if the file exceeds the address space. The error names the file.
     pub fn open(path: &Path) -> Result<Self> {
         let map = || {
             let file = File::open(path)?;
@@ -49,9 +50,9 @@ impl Mapped {
         map().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Maps `len` bytes of a file, starting at `offset`. An `offset` that is a multiple of 4,096
-    /// puts each line of the filter on one cache line. Any other `offset` works, too, but queries
-    /// may touch more cache lines.
+    /// Maps `len` bytes of a file, starting at `offset`. Choose a multiple of 4,096: then each page of
+    /// the filter lies in one page of the map, and the block begins at a cache line. Any other
+    /// `offset` works, too, but queries may touch more pages and cache lines.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is shorter than `offset + len`, and [`Error::Io`] if
@@ -62,20 +63,20 @@ impl Mapped {
         if end.is_none_or(|end| file_len < end) {
             return Err(Error::Corrupt { field: Field::Length, offset });
         }
-        // The operating system refuses empty maps.
+        // The operating system rejects empty maps.
         if len == 0 {
             return Ok(Self(None));
         }
-        // SAFETY: the map is read-only, and its bytes are only read as integers, for which any
-        // value is valid. If the file changes while it is mapped, answers may be wrong, but memory
-        // is not corrupted. The type's documentation asks for files that do not change. Page
-        // checksums detect a change of a page only if it happens before the page is verified.
+        // SAFETY: the map is read-only, and the documentation of `Mapped` requires that nobody
+        // changes or truncates the file. Filters read the payload only as integers, for which any
+        // value is valid. So if a payload changes in spite of this, answers may be wrong, but memory
+        // is not corrupted. Reading a page that was truncated raises a signal.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         #[cfg(target_os = "linux")]
         match populate {
             Populate::Yes => map.advise(Advice::PopulateRead).or_else(unless_unknown)?,
-            // This is only advice. A kernel that rejects it reads ahead, which is slower but not
-            // wrong.
+            // An error is ignored: a kernel that rejects the advice reads ahead, which is slower but
+            // not wrong.
             Populate::No => drop(map.advise(Advice::Random)),
         }
         #[cfg(not(target_os = "linux"))]
@@ -84,8 +85,8 @@ impl Mapped {
     }
 }
 
-/// Accepts the error of Linux kernels before 5.14, which cannot read pages in advance. They read
-/// each page when it is first touched.
+/// Turns the error of Linux kernels before 5.14 into success. These kernels cannot read pages in
+/// advance, and read each page when it is first touched.
 #[cfg(target_os = "linux")]
 fn unless_unknown(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) }

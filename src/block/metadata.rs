@@ -1,5 +1,5 @@
-//! Facts about a block: the fields of its trailer in constant time, and its fill ratio by counting
-//! bits.
+//! Describes a block: returns the fields of its trailer in constant time, and counts bits for its
+//! fill ratio.
 
 use super::layout::Added;
 use super::locked::LockedBlock;
@@ -19,7 +19,7 @@ pub struct Metadata<'a> {
     pub kind: FilterKind,
     /// The number of distinct keys. Prefixes count as keys.
     pub num_keys: u64,
-    /// The table id that the writer set; zeros if the writer set none.
+    /// The table id that the writer set. It is all zeros if the writer set none.
     pub table_id: [u8; 16],
     /// Hash function, seed and fingerprint of the secret.
     pub hash: HashIdentity,
@@ -29,24 +29,25 @@ pub struct Metadata<'a> {
     pub added: Added,
     /// The name of the prefix extractor, if prefixes were added.
     pub extractor: Option<&'a str>,
-    /// The number of partitions; 0 for a filter in one piece, or for an index without partitions.
+    /// The number of partitions. It is 0 for a filter in one piece, and for an index without
+    /// partitions.
     pub num_partitions: usize,
-    /// Length of the payload in bytes. For a filter in partitions, the sum over all partitions. If
-    /// columns were dropped in place, only the kept columns count.
+    /// The length of the payload in bytes. For a filter in partitions, it is the sum over all
+    /// partitions. If columns were dropped in place, only the kept columns count.
     pub payload_len_bytes: u64,
-    /// Length of the whole block in bytes, with page checksums and trailer. If columns were dropped
-    /// in place, the length of a block of the kept columns.
+    /// The length of the whole block in bytes, with page checksums, extension and trailer. If columns
+    /// were dropped in place, it is the length of a block of the kept columns.
     pub block_len_bytes: u64,
-    /// Length in bytes of the range filter beside the filter; 0 if there is none.
-    /// [`Metadata::block_len_bytes`] includes it.
+    /// The length in bytes of the range filter beside the filter. It is 0 if there is none.
+    /// [`Metadata::block_len_bytes`] includes this length.
     pub ranges_len_bytes: u64,
-    /// Number of bits that must match for "maybe". For a filter in partitions, the number of the
-    /// first partition; 0 without partitions.
+    /// The number of bits that must match for "maybe". For a filter in partitions, it is the number
+    /// of the first partition, or 0 if there are no partitions.
     pub probes: u32,
 }
 
 impl Metadata<'_> {
-    /// Returns the bits of the whole block per distinct key; 0 without keys.
+    /// Returns the bits of the whole block per distinct key, or 0 if there are no keys.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         if self.num_keys == 0 { 0.0 } else { self.block_len_bytes as f64 * 8.0 / self.num_keys as f64 }
@@ -59,8 +60,8 @@ impl Metadata<'_> {
 pub struct Statistics {
     /// The fill ratio: the share of bits that are 1, from 0 to 1.
     pub fill_ratio: f64,
-    /// The number of distinct keys, estimated from the fill ratio alone. `None` if the kind allows
-    /// no estimate, or if partitions have several kinds.
+    /// The number of distinct keys, estimated from the fill ratio alone. It is `None` if the kind
+    /// allows no estimate, or if partitions have several kinds.
     pub estimated_keys: Option<f64>,
 }
 
@@ -113,22 +114,23 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// See [`FilterBlock::metadata`].
+    /// Returns the fields of the trailer: see [`FilterBlock::metadata`].
     #[must_use]
     pub fn metadata(&self) -> Metadata<'_> {
         self.0.metadata()
     }
 
-    /// See [`FilterBlock::statistics`].
+    /// Returns the fill ratio, and the number of keys estimated from it: see
+    /// [`FilterBlock::statistics`].
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.0.statistics()
     }
 
-    /// See [`FilterBlock::expected_false_positive_rate`].
+    /// Returns the expected FPR: see [`FilterBlock::expected_fpr`].
     #[must_use]
-    pub fn expected_false_positive_rate(&self) -> f64 {
-        self.0.expected_false_positive_rate()
+    pub fn expected_fpr(&self) -> f64 {
+        self.0.expected_fpr()
     }
 }
 

@@ -11,23 +11,23 @@ use crate::error::{Error, Field, Result};
 use crate::kinds::Guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A callback of the host. The reader calls it once for each damaged page, in the thread that
-/// touches the page first.
+/// A callback of the host. The reader calls it once for each damaged page, in the thread that first
+/// finds the damage.
 ///
-/// The argument is an [`Error::ChecksumMismatch`] whose offset counts from the start of the host's
+/// The argument is an [`Error::ChecksumMismatch`]. Its offset counts from the start of the host's
 /// file, if [`Expected::at_offset`](super::Expected::at_offset) gave the block's offset. The
-/// callback should only record the error, because a query waits for it.
+/// callback should only record the error, because a query waits for the callback.
 pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 
-/// Two bits for each page: verified and sound, or verified and damaged. The first touch of a page
-/// sets one of them.
+/// The states of the pages of a payload. Each page has two bits: one says that the page was found
+/// sound, and one that it was found damaged. The verification of a page sets one of them.
 ///
 /// All accesses are relaxed. The bits only cache results that every thread can compute again from
-/// bytes that do not change. If a thread misses a bit set by another thread, it only verifies the
-/// page again.
+/// bytes that do not change. A thread that does not see a bit of another thread verifies the page
+/// again.
 pub(super) struct PageStates {
-    /// The words of the sound pages, then as many words of the damaged pages. Each partition has a
-    /// `PageStates`, so one allocation replaces two.
+    /// The words with the bits of sound pages, then as many words with the bits of damaged pages. Each
+    /// partition has a `PageStates`, so both halves share one allocation.
     words: Box<[AtomicU64]>,
     identity: Crc32,
     on_damage: Option<Box<Report>>,
@@ -51,11 +51,11 @@ impl PageStates {
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if the bits cannot be allocated.
-    pub(super) fn new(table_id: &[u8; 16], place: u32, payload_len: usize) -> Result<Self> {
+    pub(super) fn new(table_id: &[u8; 16], partition_number: u32, payload_len: usize) -> Result<Self> {
         let num_words = 2 * page_count(payload_len).div_ceil(64);
         let words = try_collect((0..num_words).map(|_| AtomicU64::new(0)));
         let words = words.map_err(NoMemory::of("a record of the verified pages"))?.into_boxed_slice();
-        Ok(Self { words, identity: page_identity(table_id, place), on_damage: None })
+        Ok(Self { words, identity: page_identity(table_id, partition_number), on_damage: None })
     }
 
     fn good_and_bad(&self) -> (&[AtomicU64], &[AtomicU64]) {
@@ -102,7 +102,8 @@ impl PageStates {
     }
 }
 
-/// Accepts the zero bits of a payload only if their pages are sound.
+/// A guard for a payload whose pages are verified on first touch. It verifies the pages of the bytes
+/// for which a query calls it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstTouch<'a> {
     pub(super) states: &'a PageStates,
@@ -121,10 +122,10 @@ impl Guard for FirstTouch<'_> {
 /// Compares all pages with their checksums.
 ///
 /// # Errors
-/// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum. The offset
-/// counts from the start of the payload.
-pub(super) fn check_all(table_id: &[u8; 16], place: u32, payload: &[u8], checksums: &[u8]) -> Result<()> {
-    let identity = page_identity(table_id, place);
+/// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum, and
+/// [`Error::Corrupt`] if a page has no checksum. The offset counts from the start of the payload.
+pub(super) fn check_all(table_id: &[u8; 16], partition_number: u32, payload: &[u8], checksums: &[u8]) -> Result<()> {
+    let identity = page_identity(table_id, partition_number);
     (0..page_count(payload.len())).try_for_each(|page| check_page(&identity, page, payload, checksums))
 }
 

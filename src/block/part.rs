@@ -1,5 +1,5 @@
-//! One filter within the bytes of a block: its position, its geometry, and which of its pages are
-//! verified.
+//! Describes one filter within the bytes of a block: its position, its geometry, and which of its
+//! pages are verified.
 
 use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, Trailer, page_count};
 use super::pages::{self, FirstTouch, PageStates};
@@ -8,15 +8,15 @@ use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::kinds::{Columns, FilterView, Geometry, Kernel, is_empty_range};
 
-/// The time at which the pages of a filter are compared with their checksums.
+/// Tells when the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Verify {
     /// Verifies all pages at open. A damaged page is an error, and queries need no further checks.
     #[default]
     AtOpen,
-    /// Verifies each page when it is first touched. Opening reads only the trailers, the page
-    /// checksums (a thousandth of the filter) and, if there is one, the partition index. A query
-    /// that needs a damaged page answers "maybe", and
+    /// Verifies each page before a query first denies a key because of that page. Opening reads only
+    /// the extensions, the trailers, the page checksums (a thousandth of the filter) and, if there is
+    /// one, the partition index. A query that needs a damaged page answers "maybe", and
     /// [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages) counts the page.
     OnFirstTouch,
 }
@@ -28,30 +28,34 @@ pub(super) struct Part {
     pub(super) len: usize,
     pub(super) geometry: Geometry,
     pub(super) kernel: Kernel,
-    /// `None` if all pages were verified at open.
+    /// The verified pages. It is `None` if no query has to verify a page.
     pub(super) states: Option<Box<PageStates>>,
 }
 
 impl Part {
-    /// Describes the filter whose payload begins at `start` of `bytes`, according to `trailer`.
-    /// Verifies its pages if `verify` is [`Verify::AtOpen`].
+    /// Creates the description of the filter whose payload begins at offset `start` of `bytes` and
+    /// whose trailer is `trailer`. Verifies the pages if `verify` is [`Verify::AtOpen`].
+    ///
+    /// # Errors
+    /// Returns [`Error::ChecksumMismatch`] for a damaged page, and [`Error::TooLarge`] if there is no
+    /// memory for the states of the pages.
     pub(super) fn new(bytes: &[u8], start: usize, trailer: &Trailer, verify: Verify) -> Result<Self> {
-        // Trailer::read checked that the payload lies within the bytes.
+        // `Trailer::read` has checked that the payload lies within the bytes.
         let len = usize::try_from(trailer.payload_len_bytes)
             .map_err(|_| Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;
         let geometry = match &trailer.content {
             Content::Filter { geometry, .. } => geometry.clone(),
-            Content::PartitionIndex => Geometry::Full,
+            Content::PartitionIndex => Geometry::AlwaysMaybe,
         };
         let kernel = Kernel::of(&geometry);
         let mut part = Self { start, len, geometry, kernel, states: None };
         match verify {
-            Verify::AtOpen => part.check_pages(bytes, &trailer.table_id, trailer.place)?,
-            // An empty payload has no pages. A million constant filters in partitions take no
-            // memory here.
+            Verify::AtOpen => part.check_pages(bytes, &trailer.table_id, trailer.partition_number)?,
+            // An empty payload has no pages. So even a million partitions that are always-maybe
+            // filters take no memory for states.
             Verify::OnFirstTouch if len == 0 => {}
             Verify::OnFirstTouch => {
-                part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.place, len)?));
+                part.states = Some(Box::new(PageStates::new(&trailer.table_id, trailer.partition_number, len)?));
             }
         }
         Ok(part)
@@ -85,8 +89,8 @@ impl Part {
         }
     }
 
-    /// This function is not inlined: the states of pages would take registers from the loops of
-    /// queries that verify no pages.
+    /// Verifies the pages that an answer "absent" depends on. This function is not inlined: it would
+    /// take registers from the loops of queries that verify no pages.
     #[inline(never)]
     fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
         let payload = self.payload(bytes);
@@ -106,7 +110,8 @@ impl Part {
         }
     }
 
-    /// Asks for the keys between two bounds. A filter of another kind knows only whether it is empty.
+    /// Asks for the keys between two bounds. A filter that is not a range filter denies the range only
+    /// if the filter is empty, or if no key can lie in the range.
     #[inline(always)]
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         match (self.geometry.range(), &self.states) {
@@ -135,29 +140,35 @@ impl Part {
         }
     }
 
-    /// Returns the part of the payload that queries may read: all of it, unless columns were
-    /// dropped in place.
+    /// Returns the part of the payload that queries use: all of it, unless columns were dropped in
+    /// place.
     pub(super) fn asked_payload<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         self.payload(bytes).get(..self.geometry.asked_len(self.len)).unwrap_or_default()
     }
 
-    /// Replaces the geometry by another geometry of the same payload, with fewer columns.
+    /// Replaces the geometry with another geometry of the same payload, which has fewer columns.
     pub(super) fn set_geometry(&mut self, geometry: Geometry) {
         self.kernel = Kernel::of(&geometry);
         self.geometry = geometry;
     }
 
-    /// Compares all pages that queries may read with their checksums.
-    pub(super) fn check_pages(&self, bytes: &[u8], table_id: &[u8; 16], place: u32) -> Result<()> {
-        self.check_pages_before(self.geometry.asked_len(self.len), bytes, table_id, place)
+    /// Compares all pages of the part of the payload that queries use with their checksums.
+    pub(super) fn check_pages(&self, bytes: &[u8], table_id: &[u8; 16], partition_number: u32) -> Result<()> {
+        self.check_pages_before(self.geometry.asked_len(self.len), bytes, table_id, partition_number)
     }
 
     /// Compares the pages of the first `len` bytes of the payload with their checksums.
-    pub(super) fn check_pages_before(&self, len: usize, bytes: &[u8], table_id: &[u8; 16], place: u32) -> Result<()> {
+    pub(super) fn check_pages_before(
+        &self,
+        len: usize,
+        bytes: &[u8],
+        table_id: &[u8; 16],
+        partition_number: u32,
+    ) -> Result<()> {
         let payload = self.payload(bytes);
         // A page has one checksum, so the last page is checked as a whole.
         let end = len.next_multiple_of(PAGE_LEN_BYTES).min(payload.len());
-        pages::check_all(table_id, place, payload.get(..end).unwrap_or_default(), self.checksums(bytes))
+        pages::check_all(table_id, partition_number, payload.get(..end).unwrap_or_default(), self.checksums(bytes))
             .map_err(|error| error.moved_by(self.start as u64))
     }
 }

@@ -1,5 +1,5 @@
-//! A partitioned filter is split by key range. It has one filter block for each partition, and then
-//! a block whose payload is the partition index.
+//! Reads and queries partitioned filters. A partitioned filter is split by key range. It has one
+//! filter block for each partition, and then a block whose payload is the partition index.
 //!
 //! ```text
 //! | partition 0 | partition 1 | ... | index: length, checksum, last key of each | checksums, trailer of the index |
@@ -29,7 +29,7 @@ pub(super) struct Partitions {
     /// The offset of the index within the bytes.
     index: usize,
     payload_len_bytes: u64,
-    expected_rate: f64,
+    expected_fpr: f64,
 }
 
 #[derive(Debug)]
@@ -39,8 +39,8 @@ struct Entry {
     last_key: (u32, u32),
 }
 
-/// A partition takes at least 64 bytes on disk, and six bytes more in the index. Its `Entry` in
-/// memory must not be longer than these 64 bytes.
+/// A partition takes at least 64 bytes on disk, and at least six bytes more in the index. Its `Entry`
+/// in memory must not take more than 64 bytes.
 const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl Entry {
@@ -54,15 +54,15 @@ impl Partitions {
     /// Reads the index, whose pages have been verified, and the trailer of each partition.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the partitions do not tile the bytes before the index, or
-    /// disagree with the index or with `outer`. Returns [`Error::ChecksumMismatch`] if the checksum
-    /// of a partition differs from the checksum in the index. Returns the errors of each
-    /// partition's trailer and, with [`Verify::AtOpen`], of its pages.
+    /// Returns [`Error::Corrupt`] if the partitions and their padding do not exactly fill the bytes
+    /// before the index, or if they disagree with the index or with its trailer `outer`. Returns
+    /// [`Error::ChecksumMismatch`] if the checksum of a partition differs from the checksum in the
+    /// index. Returns [`Error::TooLarge`] if there is no memory for the entries. Also returns the
+    /// errors of each partition's trailer and, with [`Verify::AtOpen`], of its pages.
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
-        // Even with a hostile index, this vector takes no more memory than the block has bytes. A
-        // vector that grows by doubling could take more, and so could one with an element for each
-        // tiny index entry.
+        // Even with a hostile index, this vector takes no more memory than the block has bytes. It
+        // would take more if it grew by doubling, or if it had an element for each tiny index entry.
         let most_partitions = index.start / ALIGN_BYTES;
         let mut entries: Vec<Entry> = Vec::new();
         let num_entries = count_entries(cursor.clone())?.min(most_partitions);
@@ -73,7 +73,7 @@ impl Partitions {
             let stored = cursor.take_u32(Field::PartitionIndex)?;
             let key = cursor.take_bytes(Field::PartitionIndex)?;
             let key_end = cursor.offset() - index.start as u64;
-            let in_index = |place: u64| u32::try_from(place).map_err(|_| cursor.corrupt(Field::PartitionIndex));
+            let in_index = |value: u64| u32::try_from(value).map_err(|_| cursor.corrupt(Field::PartitionIndex));
             let last_key = (in_index(key_end - key.len() as u64)?, in_index(key.len() as u64)?);
             let corrupt = || Error::Corrupt { field: Field::Partition, offset: start as u64 };
             let end = start.checked_add(len).filter(|&end| end <= index.start).ok_or_else(corrupt)?;
@@ -82,9 +82,9 @@ impl Partitions {
             let padding = bytes.get(end..next).unwrap_or_default();
             let block = bytes.get(start..end).unwrap_or_default();
             let (trailer, _) = Trailer::read(block).map_err(|error| error.moved_by(start as u64))?;
-            let place = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
+            let partition_number = u32::try_from(entries.len() + 1).map_err(|_| corrupt())?;
             let Content::Filter { .. } = trailer.content else { return Err(corrupt()) };
-            let agrees = trailer.place == place
+            let agrees = trailer.partition_number == partition_number
                 && trailer.is_like(outer)
                 && padding.iter().all(|&byte| byte == 0)
                 && entries.last().is_none_or(|last| last.last_key(bytes, index.start) <= Some(key));
@@ -101,15 +101,15 @@ impl Partitions {
             num_keys = num_keys.checked_add(trailer.num_keys).ok_or_else(corrupt)?;
             payload_len_bytes += part.len as u64;
             weighted_rate +=
-                part.geometry.expected_rate(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
+                part.geometry.expected_fpr(trailer.num_keys, trailer.payload_len_bytes) * trailer.num_keys as f64;
             try_push(&mut entries, Entry { part, last_key }).map_err(NoMemory::of("a partition index"))?;
             start = next;
         }
         if start != index.start || num_keys != outer.num_keys {
             return Err(Error::Corrupt { field: Field::PartitionIndex, offset: index.start as u64 });
         }
-        let expected_rate = weighted_rate / num_keys.max(1) as f64;
-        Ok(Self { entries, index: index.start, payload_len_bytes, expected_rate })
+        let expected_fpr = weighted_rate / num_keys.max(1) as f64;
+        Ok(Self { entries, index: index.start, payload_len_bytes, expected_fpr })
     }
 
     /// Asks the partition whose range holds `key`. A key above the last range belongs to the last
@@ -121,11 +121,11 @@ impl Partitions {
         entry.is_some_and(|entry| entry.part.may_contain(bytes, hash))
     }
 
-    /// Asks for a prefix with this hash in the partition whose range holds all keys that begin with
+    /// Asks the partition whose range holds all keys that begin with `prefix`. `hash` is the hash of
     /// `prefix`.
     ///
-    /// Such keys lie in several partitions only if the last key of a partition begins with
-    /// `prefix`. Then the answer is "maybe".
+    /// Keys that begin with `prefix` lie in several partitions only if the last key of a partition
+    /// begins with `prefix`. Then the answer is "maybe", and no partition is asked.
     pub(super) fn may_contain_prefix(&self, bytes: &[u8], prefix: &[u8], hash: KeyHash) -> bool {
         let below =
             self.entries.partition_point(|entry| entry.last_key(bytes, self.index).is_some_and(|last| last < prefix));
@@ -138,8 +138,8 @@ impl Partitions {
         }
     }
 
-    /// Asks all partitions whose ranges overlap with the range between two bounds. The range of the
-    /// last partition has no end.
+    /// Asks the partitions whose ranges overlap with the range between two bounds, until one answers
+    /// "maybe". The range of the last partition has no upper bound.
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         let last_key = |entry: &Entry| entry.last_key(bytes, self.index);
         let first = match bounds.0 {
@@ -182,18 +182,20 @@ impl Partitions {
         self.entries.len()
     }
 
-    /// Returns the payload bytes of all partitions together.
+    /// Returns the length of the payloads of all partitions together, in bytes.
     pub(super) fn payload_len_bytes(&self) -> u64 {
         self.payload_len_bytes
     }
 
-    /// Returns the mean expected FPR of the partitions, weighted by their numbers of keys.
-    pub(super) fn expected_rate(&self) -> f64 {
-        self.expected_rate
+    /// Returns the mean of the expected FPRs of the partitions, weighted by their numbers of keys.
+    pub(super) fn expected_fpr(&self) -> f64 {
+        self.expected_fpr
     }
 
     pub(super) fn verify_pages(&self, bytes: &[u8], outer: &Trailer) -> Result<()> {
-        (1u32..).zip(self.parts()).try_for_each(|(place, part)| part.check_pages(bytes, &outer.table_id, place))
+        (1u32..)
+            .zip(self.parts())
+            .try_for_each(|(partition_number, part)| part.check_pages(bytes, &outer.table_id, partition_number))
     }
 }
 
@@ -232,11 +234,11 @@ mod tests {
 
     #[test]
     fn partitions_whose_key_counts_overflow_are_refused() {
-        let partition = |place| {
-            let shape = Shape { kind: FilterKind::Full, params: [0; 3], layers: Vec::new() };
+        let partition = |partition_number| {
+            let shape = Shape { kind: FilterKind::AlwaysMaybe, params: [0; 3], layers: Vec::new() };
             let geometry = Geometry::new(&shape, 1 << 47, 0).unwrap();
             let mut bytes = Vec::new();
-            Trailer { place, content: Content::Filter { shape, geometry }, ..trailer(1 << 47) }
+            Trailer { partition_number, content: Content::Filter { shape, geometry }, ..trailer(1 << 47) }
                 .append_to(&mut bytes)
                 .unwrap();
             bytes
@@ -253,7 +255,7 @@ mod tests {
             hash: KeyHasher::xxh3(HashSeed(1)).identity(),
             num_keys,
             payload_len_bytes: 0,
-            place: 0,
+            partition_number: 0,
             content: Content::PartitionIndex,
             added: Added::WholeKeys,
             extractor: None,
@@ -261,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Appends an index to `blocks`. Each index entry has the last key "9".
+    /// Returns the `blocks` with an index behind them. Each index entry has the last key "9".
     fn indexed(blocks: &[Vec<u8>], outer: Trailer) -> Vec<u8> {
         let (mut bytes, mut index) = (Vec::new(), Vec::new());
         for block in blocks {

@@ -1,4 +1,4 @@
-//! The index of a partitioned filter, opened alone, and the partitions that it opens.
+//! Opens the index of a partitioned filter alone, and single partitions through the index.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,8 +16,8 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::is_empty_range;
 
-/// The number of entries for each restart. A restart takes 16 bytes of memory, and 16 entries take
-/// at least 96 bytes of the index.
+/// The number of index entries from one [`Restart`] to the next. A restart takes 16 bytes of memory,
+/// and 16 entries take at least 96 bytes of the index.
 const RESTART_ENTRIES: u32 = 16;
 const _: () = assert!(size_of::<Restart>() <= 16);
 
@@ -29,11 +29,11 @@ const INDEX: &str = "a partition index";
 ///
 /// The index is the last block that [`PartitionedBuilder`](super::PartitionedBuilder) writes.
 /// [`layout::stated_len_bytes`](super::layout::stated_len_bytes) reads the length of the index from
-/// the last 60 bytes of the filter. In memory the index takes at most 1.5 times its length on disk
-/// and 4 KiB, however many partitions it has.
+/// the last 60 bytes of the filter. In memory the index takes at most 4 KiB plus 1.5 times its length
+/// on disk, however many partitions it has.
 ///
 /// A [`Partition`] knows which keys belong to it, and answers "maybe" for all other keys. So a
-/// query of the wrong partition loses no key.
+/// query of the wrong partition never denies a present key.
 ///
 /// ```
 /// use filterblock::{Expected, HashSeed, KeyHasher, PartitionIndex, PartitionedBuilder, Verify, layout};
@@ -64,16 +64,17 @@ const INDEX: &str = "a partition index";
 pub struct PartitionIndex<D> {
     data: D,
     payload_len: usize,
-    /// A restart for every [`RESTART_ENTRIES`]th entry, from entry 0 on.
+    /// One restart for every [`RESTART_ENTRIES`]th entry, from entry 0 on.
     restarts: Vec<Restart>,
     len: u32,
     trailer: Box<Trailer>,
     hasher: KeyHasher,
-    /// The offset of the first partition in the host's file, in bytes.
+    /// The offset of partition 0 in the host's file, in bytes.
     offset: u64,
 }
 
-/// The offset of an entry within the index, and the offset of its partition within the filter.
+/// A point at which a walk over the entries can begin. It holds the offset of an entry within the
+/// index, and the offset of that entry's partition within the filter.
 #[derive(Debug, Clone, Copy)]
 struct Restart {
     entry: u32,
@@ -88,17 +89,17 @@ pub struct PartitionEntry<'a> {
     pub number: u32,
     /// The byte range of the partition, counted from the start of the whole filter.
     pub byte_range: Range<u64>,
-    /// The last key of the previous partition. All keys of this partition are greater. `None` for
-    /// the first partition.
+    /// The last key of the previous partition. All keys of this partition are greater. It is `None`
+    /// for the first partition.
     pub after: Option<&'a [u8]>,
-    /// The last key of this partition. Keys above the last key of the last partition belong to the
-    /// last partition.
+    /// The last key of this partition. Keys above it belong to later partitions, or to this partition
+    /// if it is the last one.
     pub last_key: &'a [u8],
     /// The checksum of the partition's block.
     pub checksum: u32,
 }
 
-/// Omits the bytes.
+/// Shows neither the bytes of the index nor the hasher.
 impl<D> fmt::Debug for PartitionIndex<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PartitionIndex").field("len", &self.len).field("trailer", &self.trailer).finish_non_exhaustive()
@@ -106,12 +107,12 @@ impl<D> fmt::Debug for PartitionIndex<D> {
 }
 
 impl<D: AsRef<[u8]>> PartitionIndex<D> {
-    /// Opens an index that must meet the host's expectations: see [`Expected`]. Reads the whole
-    /// index.
+    /// Opens an index that must meet the host's expectations: see [`Expected`]. Reads and verifies
+    /// the whole index.
     ///
-    /// `index` holds the bytes of the index block alone. [`Expected::at_offset`] gives the offset
-    /// of the index in the host's file. [`Expected::with_checksum`] gives the checksum of the
-    /// index, which identifies the whole filter.
+    /// `index` holds the bytes of the index block alone. Give the offset of the index in the host's
+    /// file with [`Expected::at_offset`]. Give the checksum of the index, which identifies the whole
+    /// filter, with [`Expected::with_checksum`].
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`]. Returns [`Error::Unexpected`] with
@@ -185,13 +186,13 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// Returns the number of the partition that `key` belongs to, or `None` if the filter has no
     /// partition, and therefore no key.
     ///
-    /// The function takes time logarithmic in the number of partitions. For a prefix, it returns
-    /// the only partition that can deny the prefix.
+    /// The function takes time logarithmic in the number of partitions. If `key` is a prefix, the
+    /// result is the only partition that can deny the prefix.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<u32> {
         let last = self.len.checked_sub(1)?;
-        // Counts the restarts whose first partition ends below `key`. The key's partition cannot
-        // come before the last of these restarts.
+        // Counts the restarts whose first entry has a last key below `key`. The key's partition
+        // comes after the entry of the last of these restarts.
         let below = self.restarts.partition_point(|restart| {
             self.walk_at(*restart, 0).next().is_some_and(|entry| entry.last_key.cmp(key) == Ordering::Less)
         });
@@ -203,13 +204,19 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// Opens partition `number` from the partition's own bytes.
     ///
     /// # Errors
-    /// * The errors of [`FilterBlock::open`], for the SST, the hasher and the prefixes of the
-    ///   index.
-    /// * [`Error::Corrupt`] with [`Field::PartitionNumber`] if `bytes` are another partition.
+    /// Returns:
+    ///
+    /// * [`Error::Invalid`] if the index has no partition `number`.
+    /// * [`Error::Corrupt`] with [`Field::PartitionNumber`] if `bytes` are another partition or no
+    ///   partition.
     /// * [`Error::Unexpected`] with [`Field::Length`] if the index states another length.
     /// * [`Error::Unexpected`] with [`Field::Checksum`] if `bytes` are a stale partition of the
     ///   same number and SST.
-    /// * [`Error::Invalid`] if the index has no partition `number`.
+    /// * [`Error::Corrupt`] with [`Field::Partition`] if the index holds prefixes or whole keys and
+    ///   the partition does not, or the reverse.
+    /// * The other errors of [`FilterBlock::open`]. The expected SST, hasher and extractor are those
+    ///   of the index.
+    /// * [`Error::TooLarge`] if a copy of the partition's bounds does not fit in memory.
     pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
         let Some(entry) = self.get(number) else {
             let reason = format!(
@@ -222,7 +229,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         let block = FilterBlock::open_at(bytes, number + 1, verify).map_err(|error| error.moved_by(offset))?;
         self.check(&block, &entry)?;
         let copy = |key: &[u8]| try_collect(key.iter().copied()).map_err(NoMemory::of("a key of a partition"));
-        // The range of the last partition has no upper end.
+        // The range of the last partition has no upper bound.
         let is_last = number + 1 == self.len;
         Ok(Partition {
             number,
@@ -254,7 +261,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.data.as_ref().get(..self.payload_len).unwrap_or_default()
     }
 
-    /// Walks the entries from the last restart at or before `number`.
+    /// Returns an iterator over the entries from the last restart at or before entry `number`. The
+    /// first entry has no `after`, because the iterator has not read the entry before it.
     fn walk_from(&self, number: u32) -> Walk<'_> {
         let restart = number / RESTART_ENTRIES;
         match self.restarts.get(restart as usize) {
@@ -285,8 +293,11 @@ impl<'a> Walk<'a> {
         Self { cursor: Cursor::new(entries, 0), number: 0, start: 0, after: None }
     }
 
-    /// Returns the next entry, or `None` after the last one. Keys must not descend, and a partition
-    /// has at least the length of a trailer.
+    /// Returns the next entry, or `None` after the last one.
+    ///
+    /// # Errors
+    /// Returns [`Error::Corrupt`] if the entry is cut short, if its last key is below the previous
+    /// last key, or if its partition is shorter than a trailer.
     fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
         if self.cursor.is_empty() {
             return Ok(None);
@@ -309,13 +320,14 @@ impl<'a> Walk<'a> {
 impl<'a> Iterator for Walk<'a> {
     type Item = PartitionEntry<'a>;
 
-    /// The whole index was read at open, so no entry is an error here.
+    /// Opening has checked all entries, so reading an entry does not fail here.
     fn next(&mut self) -> Option<Self::Item> {
         self.take_entry().ok().flatten()
     }
 }
 
-/// Checks all entries. Returns the restarts and the walk's state after the last entry.
+/// Checks all entries. Returns the restarts, and the state of the walk after the last entry. The
+/// first pass only checks and counts, so that the second pass can allocate exactly.
 fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
     let too_large = || Error::Corrupt { field: Field::PartitionIndex, offset: 0 };
     u32::try_from(payload.len()).map_err(|_| too_large())?;
@@ -343,11 +355,12 @@ pub struct Partition<D> {
     number: u32,
     /// The last key of the previous partition. All keys of this partition are greater.
     after: Option<Vec<u8>>,
-    /// The last key of this partition. `None` for the last partition, whose range has no upper end.
+    /// The last key of this partition. It is `None` for the last partition, whose range has no upper
+    /// bound.
     last_key: Option<Vec<u8>>,
 }
 
-/// Omits the bytes.
+/// Shows neither the bytes of the partition nor its bounds.
 impl<D> fmt::Debug for Partition<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Partition").field("number", &self.number).field("block", &self.block).finish_non_exhaustive()
@@ -369,10 +382,10 @@ impl<D: AsRef<[u8]>> Partition<D> {
             && self.last_key.as_ref().is_none_or(|last| key <= last.as_slice())
     }
 
-    /// Returns whether this partition alone can answer for `prefix`: no key of another partition
-    /// begins with `prefix`.
+    /// Returns whether this partition alone can answer for `prefix`, because no key of another
+    /// partition begins with `prefix`.
     fn covers_prefix(&self, prefix: &[u8]) -> bool {
-        // If the last key begins with the prefix, the next partition may hold such keys, too.
+        // If the last key begins with the prefix, keys of the next partition may begin with it, too.
         self.covers(prefix) && self.last_key.as_ref().is_none_or(|last| !last.starts_with(prefix))
     }
 
@@ -385,8 +398,8 @@ impl<D: AsRef<[u8]>> Partition<D> {
 
     /// Answers like [`Partition::may_contain`] for a key whose hash is known.
     ///
-    /// The hash must be the hash of `key` by [`PartitionIndex::hasher`] or an equal hasher; debug
-    /// builds check it and panic.
+    /// The hash must be the hash of `key` by [`PartitionIndex::hasher`] or an equal hasher. Debug
+    /// builds panic otherwise.
     #[must_use]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.block.hasher.debug_check_of(key, hash);
@@ -399,9 +412,9 @@ impl<D: AsRef<[u8]>> Partition<D> {
     /// Returns `false` if no added key has this prefix. `extractor` is the name of the extractor
     /// that took `prefix` from the front of a key. Hashes `prefix` with the index's hasher.
     ///
-    /// Returns `true` if the filter has no prefixes or prefixes of another extractor, or if keys of
-    /// other partitions may begin with `prefix`. [`PartitionIndex::find`] returns the only
-    /// partition that can deny a prefix.
+    /// Returns `true` if an added key may have the prefix, or if keys of other partitions may begin
+    /// with `prefix`. Also returns `true` if the filter has no prefixes, or prefixes of another
+    /// extractor. [`PartitionIndex::find`] returns the only partition that can deny a prefix.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         self.may_contain_hashed_prefix(extractor, prefix, self.block.hasher.of(prefix))
@@ -409,8 +422,8 @@ impl<D: AsRef<[u8]>> Partition<D> {
 
     /// Answers like [`Partition::may_contain_prefix`] for a prefix whose hash is known.
     ///
-    /// The hash must be the hash of `prefix` by [`PartitionIndex::hasher`] or an equal hasher;
-    /// debug builds check it and panic.
+    /// The hash must be the hash of `prefix` by [`PartitionIndex::hasher`] or an equal hasher. Debug
+    /// builds panic otherwise.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, prefix: &[u8], hash: KeyHash) -> bool {
         self.block.hasher.debug_check_of(prefix, hash);
@@ -421,9 +434,9 @@ impl<D: AsRef<[u8]>> Partition<D> {
         self.block.filter.may_contain(self.block.as_bytes(), hash)
     }
 
-    /// Returns `false` if no added key lies between the bounds: see
-    /// [`FilterBlock::may_contain_range`]. Returns `true` if one may, if keys of other partitions
-    /// may lie there, or if the partition is not a range filter.
+    /// Returns `false` if no added key lies between the bounds, or if no key can lie there: see
+    /// [`FilterBlock::may_contain_range`]. Returns `true` if an added key may lie between the bounds,
+    /// if keys of other partitions may, or if the partition is not a range filter.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         if is_empty_range(lower, upper) {
@@ -432,7 +445,8 @@ impl<D: AsRef<[u8]>> Partition<D> {
         let is_covered = match lower {
             Bound::Unbounded => self.after.is_none(),
             Bound::Included(key) => self.covers(key),
-            // Keys above the bound are wanted, so the bound may be the last key before the partition.
+            // The range holds only keys above the bound, so the bound may be the last key of the
+            // previous partition.
             Bound::Excluded(key) => self.after.as_ref().is_none_or(|after| after.as_slice() <= key),
         } && match upper {
             Bound::Unbounded => self.last_key.is_none(),

@@ -382,7 +382,7 @@ impl PartitionedBuilder {
         })?;
         self.reserved = self.reserved.saturating_sub(self.current.len());
         let next = self.current.without_keys();
-        let full = std::mem::replace(&mut self.current, next).with_place(self.num_partitions);
+        let full = std::mem::replace(&mut self.current, next).with_partition_number(self.num_partitions);
         let block = full.finish()?;
         let (trailer, _) = Trailer::read(&block)?;
         self.num_keys += trailer.num_keys;

@@ -166,9 +166,9 @@ fn millibits(num_keys: u64, bits_per_key: f64) -> u128 {
 
 /// Returns the specification of a kind for an FPR. The error names the lowest FPR of the kind.
 fn spec_of_rate(kind: FilterKind, rate: f64) -> Result<FilterSpec> {
-    FilterSpec::false_positive_rate(kind, rate).map_err(|error| match FilterSpec::of_lowest_rate(kind) {
+    FilterSpec::false_positive_rate(kind, rate).map_err(|error| match FilterSpec::of_lowest_fpr(kind) {
         Some(spec) if rate > 0.0 && rate < 1.0 => {
-            let reason = format!("its lowest FPR is {:.1e}, with {spec}; use a higher FPR", spec.expected_rate());
+            let reason = format!("its lowest FPR is {:.1e}, with {spec}; use a higher FPR", spec.expected_fpr());
             Error::invalid("filter", format!("{kind}:fpr={rate}"), reason)
         }
         _ => error,

@@ -2,12 +2,12 @@
 
 use crate::extractor::PrefixExtractor;
 
-/// Takes the prefixes of keys. If the keys come in ascending order, neighbours share most prefixes.
-/// A prefix that the last key had is not taken again.
+/// Takes the prefixes of keys, and skips a prefix that equals the last one of its position. If the
+/// keys come in ascending order, neighbouring keys share most prefixes.
 #[derive(Debug, Clone)]
 pub(super) struct PrefixTaker {
     extractor: PrefixExtractor,
-    /// The last prefixes, the shorter one first.
+    /// The last shorter prefix and the last longer prefix. An extractor takes at most two from a key.
     last: [Option<Vec<u8>>; 2],
 }
 
@@ -21,14 +21,14 @@ impl PrefixTaker {
         Self::new(self.extractor.clone())
     }
 
-    /// Passes to `add` each prefix of `key` that the last key did not have.
+    /// Calls `add` with each prefix of `key` that differs from the last prefix of its position.
     pub(super) fn take(&mut self, key: &[u8], mut add: impl FnMut(&[u8])) {
         for (last, prefix) in self.last.iter_mut().zip(self.extractor.prefixes(key)) {
             if last.as_deref() == Some(prefix) {
                 continue;
             }
             add(prefix);
-            // Without memory for the copy, the next key adds the prefix again.
+            // If there is no memory for the copy, the next key adds the prefix again.
             let mut copy = last.take().unwrap_or_default();
             copy.clear();
             if copy.try_reserve(prefix.len()).is_ok() {
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn equal_prefixes_of_neighbours_are_added_once() {
         let keys: [&[u8]; 5] = [b"a/1/x", b"a/1/y", b"a/2/x", b"b", b"b/1/x"];
-        // Five keys, three rows with columns, and two rows.
+        // The filter holds five keys, three prefixes of row and column, and two prefixes of a row.
         assert_eq!(hashes("row-column:/", &keys), 10);
         // "b" is a key and its own prefix.
         assert_eq!(hashes("fixed:1", &keys), 6);

@@ -42,7 +42,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let data = self.data.as_ref();
         match filter {
             RangeFilter::Beside(part) => part.may_contain_range(data, query, (lower, upper)),
-            RangeFilter::Own if self.trailer.place != 0 => !is_empty_range(lower, upper),
+            RangeFilter::Own if self.trailer.partition_number != 0 => !is_empty_range(lower, upper),
             RangeFilter::Own => self.own_may_contain_range(query, (lower, upper)),
             RangeFilter::Unusable(_) => !is_empty_range(lower, upper),
         }
@@ -60,7 +60,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[must_use]
     pub fn has_ranges(&self) -> bool {
         let is_usable = |ranges: &Ranges| !matches!(ranges.filter, RangeFilter::Unusable(_));
-        self.trailer.place == 0 && self.ranges.as_deref().is_some_and(is_usable)
+        self.trailer.partition_number == 0 && self.ranges.as_deref().is_some_and(is_usable)
     }
 
     /// Returns the expected false-positive rate for ranges: the share of ranges without a key for
@@ -69,12 +69,12 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// scans, such as from one key of the store to the next. Returns `None` if there is no usable
     /// range filter.
     #[must_use]
-    pub fn expected_range_rate(&self) -> Option<f64> {
+    pub fn expected_range_fpr(&self) -> Option<f64> {
         if !self.has_ranges() {
             return None;
         }
-        let of_part = |part: &Part| part.geometry.expected_rate(0, 0);
-        Some(self.part_beside().map_or_else(|| self.expected_false_positive_rate(), of_part))
+        let of_part = |part: &Part| part.geometry.expected_fpr(0, 0);
+        Some(self.part_beside().map_or_else(|| self.expected_fpr(), of_part))
     }
 
     /// Returns the reason why the range filter beside the block's filter cannot be used. The

@@ -1,10 +1,10 @@
-//! The range filter of an open block: the block's own filter, or a block in front of it.
+//! Opens the range filter of a block: the block itself, or a second block in front of its payload.
 //!
 //! ```text
 //! | block of the range filter | zeros to a multiple of 64 bytes | payload | checksums, extension, trailer |
 //! ```
-//! The extension of the second block records the length and the checksum of the first. Each of the
-//! two has checksums of its own, so a reader can load and verify either one alone.
+//! The extension behind the payload records the length and the checksum of the range filter's block.
+//! The two blocks have separate checksums, so a reader can load and verify either one alone.
 
 use super::extension::RangesRecord;
 use super::layout::{Added, Trailer, checksum_of};
@@ -22,20 +22,20 @@ pub(super) struct Ranges {
 
 #[derive(Debug)]
 pub(super) enum RangeFilter {
-    /// The block's own filter or partitions.
+    /// The block's own filter, or its partitions, are the range filter.
     Own,
-    /// A block in front of the filter.
+    /// The range filter is a block in front of the filter.
     Beside(Part),
-    /// The block in front of the filter cannot be used, for this reason.
+    /// The range filter in front of the filter cannot be used, for this reason.
     Unusable(Error),
 }
 
 impl Ranges {
     /// Opens the range filter of the block with this trailer. Returns `None` if the block has none.
-    /// `hasher` is replaced by `FilterBlock::with_hasher` before the first query.
+    /// `FilterBlock::with_hasher` replaces `hasher` before the first query.
     ///
-    /// An error of a range filter beside another filter is kept, because the other filter can be
-    /// used.
+    /// If the range filter beside another filter cannot be opened, the result holds the error,
+    /// because the other filter is still usable.
     pub(super) fn open(
         bytes: &[u8],
         start: usize,
@@ -45,7 +45,7 @@ impl Ranges {
     ) -> Option<Self> {
         let filter = match trailer.ranges {
             None if trailer.added == Added::Ranges => RangeFilter::Own,
-            // The point filter was opened alone.
+            // The bytes begin behind the range filter, so the host loaded only the filter of keys.
             Some(_) if start == 0 => return None,
             None => return None,
             Some(record) => {
@@ -65,9 +65,9 @@ fn beside(bytes: &[u8], outer: &Trailer, record: RangesRecord, verify: Verify) -
 /// Reads the trailer of the range filter in front of a filter.
 ///
 /// # Errors
-/// Returns the errors of [`Trailer::read`], [`Error::ChecksumMismatch`] if the block is not the
-/// recorded one, and [`Error::Corrupt`] if the bytes are not a range filter of the same SST and
-/// keys.
+/// Returns the errors of [`Trailer::read`], and [`Error::ChecksumMismatch`] if the block is not the
+/// recorded one. Returns [`Error::Corrupt`] if the recorded length does not fit the bytes, or if the
+/// block is not a range filter of the same SST and hasher.
 pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord) -> Result<Trailer> {
     let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
     let (trailer, start) = Trailer::read(block)?;
@@ -75,7 +75,8 @@ pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord
     if computed != record.checksum {
         return Err(Error::ChecksumMismatch { field: Field::Ranges, offset: 0, stored: record.checksum, computed });
     }
-    let is_of_same_table = (trailer.table_id, trailer.hash, trailer.place) == (outer.table_id, outer.hash, 0);
+    let is_of_same_table =
+        (trailer.table_id, trailer.hash, trailer.partition_number) == (outer.table_id, outer.hash, 0);
     if !is_of_same_table || trailer.added != Added::Ranges || start != 0 {
         return Err(Error::Corrupt { field: Field::Ranges, offset: 0 });
     }
@@ -116,7 +117,7 @@ mod tests {
         let wrong = [
             ("another SST", finished(builder("grafite:fpr=0.01", [7; 16], 1))),
             ("another hasher", finished(builder("grafite:fpr=0.01", TABLE, 2))),
-            ("another place", finished(builder("grafite:fpr=0.01", TABLE, 1).with_place(1))),
+            ("another partition number", finished(builder("grafite:fpr=0.01", TABLE, 1).with_partition_number(1))),
             ("whole keys", finished(builder("bloom:10", TABLE, 1))),
             ("bytes in front", [&[0; 64], right.as_slice()].concat()),
         ];

@@ -16,12 +16,12 @@ use crate::kinds::{Columns, FilterView};
 
 /// A filter block that is read in place from any bytes: a slice, a vector or a memory map.
 ///
-/// Opening checks everything that queries rely on, so a query cannot fail. Only the pages may be
-/// left to the queries: see [`Verify::OnFirstTouch`].
+/// Opening checks everything that queries rely on, so a query cannot fail. With
+/// [`Verify::OnFirstTouch`], queries verify the pages.
 ///
 /// The bytes must not change while the block is open, because the block verifies each page only
-/// once. A memory map shows later changes of the file, and may read a page again after the kernel
-/// evicts it. [`AlignedBytes`](super::AlignedBytes) keep a private copy.
+/// once. A memory map shows later changes of the file. It also reads a page from the file again if
+/// the kernel has evicted the page. [`AlignedBytes`](super::AlignedBytes) keep a private copy.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Verify};
@@ -48,21 +48,21 @@ pub struct FilterBlock<D> {
     pub(super) hasher: KeyHasher,
     /// The range filter, if there is one.
     pub(super) ranges: Option<Box<Ranges>>,
-    /// Where the block begins in the host's file, in bytes.
+    /// The offset of the block in the host's file, in bytes.
     pub(super) offset: u64,
 }
 
 const _: () = assert!(size_of::<Part>() + size_of::<Option<Box<Rare>>>() <= 64);
 
-/// State that few blocks need. It is boxed, so that a query of a common block checks one pointer
-/// only.
+/// State that few blocks need. It is boxed, so that a query of a common block only checks one
+/// pointer.
 #[derive(Debug)]
 pub(super) struct Rare {
     partitions: Option<Partitions>,
     /// The block holds only prefixes, so it never denies a whole key.
     is_of_prefixes_only: bool,
-    /// The block holds keys only in their order, so it never denies a hash. It answers for a key as
-    /// for a range of one key.
+    /// The block is a range filter, which stores no hashes, so it never denies a hash. It answers for
+    /// a key as for the range of this key alone.
     is_of_ranges_only: bool,
     /// The block is a partition without its index. It does not know which keys belong to it, so it
     /// never denies a key.
@@ -71,13 +71,13 @@ pub(super) struct Rare {
 
 impl Rare {
     /// Returns whether the block must answer "maybe" for every whole key.
-    fn denies_no_key(&self) -> bool {
+    fn never_denies_keys(&self) -> bool {
         self.is_of_prefixes_only || self.is_partition
     }
 
     /// Returns whether the block must answer "maybe" for the hash of every whole key.
-    fn denies_no_hash(&self) -> bool {
-        self.denies_no_key() || self.is_of_ranges_only
+    fn never_denies_hashes(&self) -> bool {
+        self.never_denies_keys() || self.is_of_ranges_only
     }
 }
 
@@ -89,16 +89,19 @@ impl<D> fmt::Debug for FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block whose trailer has the partition number `place`. The result hashes keys without
+    /// Opens a block whose trailer has this partition number. The result hashes keys without
     /// a secret, even if the trailer names a hash function with a secret. So the caller must check
     /// the hasher and replace it.
     ///
-    /// A partition denies the keys of its neighbours, so it must never pass for the whole filter.
-    /// That would happen if a file with partitions was cut after the first partition.
-    pub(super) fn open_at(data: D, place: u32, verify: Verify) -> Result<Self> {
+    /// # Errors
+    /// Returns [`Error::Corrupt`] with [`Field::PartitionNumber`] if the trailer has another number. A
+    /// partition denies the keys of other partitions, so it must not open as a whole filter. Without
+    /// this check it would, if a partitioned filter was truncated after its first partition. Also
+    /// returns the errors of the trailer, the pages and the partitions.
+    pub(super) fn open_at(data: D, partition_number: u32, verify: Verify) -> Result<Self> {
         let bytes = data.as_ref();
         let (trailer, start) = Trailer::read(bytes)?;
-        if trailer.place != place {
+        if trailer.partition_number != partition_number {
             let offset = bytes.len() - TRAILER_LEN_BYTES + offset_of(Field::PartitionNumber);
             return Err(Error::Corrupt { field: Field::PartitionNumber, offset: offset as u64 });
         }
@@ -114,16 +117,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let hasher = KeyHasher::xxh3(trailer.hash.seed);
         let is_of_prefixes_only = trailer.added == Added::Prefixes;
         let is_of_ranges_only = trailer.added == Added::Ranges;
-        let is_partition = trailer.place != 0;
+        let is_partition = trailer.partition_number != 0;
         let is_rare = partitions.is_some() || is_of_prefixes_only || is_of_ranges_only || is_partition;
         let rare = is_rare.then(|| Box::new(Rare { partitions, is_of_prefixes_only, is_of_ranges_only, is_partition }));
         let ranges = Ranges::open(bytes, start, &trailer, verify, &hasher).map(Box::new);
         Ok(Self { filter, data, trailer: Box::new(trailer), hasher, rare, ranges, offset: 0 })
     }
 
-    /// Returns the bytes and the filter within them, if a query needs nothing else: for a filter of
-    /// whole keys in one piece whose pages were all verified at open. Returns `None` for any other
-    /// block.
+    /// Returns the bytes and the position of the filter within them. Returns `None` unless a query
+    /// needs nothing else: the filter must hold whole keys in one piece, and all of its pages must
+    /// have been verified at open.
     pub(super) fn whole_filter(&self) -> Option<(&D, &Part)> {
         let is_whole = self.rare.is_none() && self.filter.states.is_none();
         is_whole.then_some((&self.data, &self.filter))
@@ -136,8 +139,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns `false` if the key was certainly not added, and `true` if it may have been.
     ///
     /// `key` is a whole key, which the function hashes with the block's hasher. A range filter is
-    /// asked for the range of this key alone. If the block holds only prefixes or is a single
-    /// partition, the function returns `true`.
+    /// asked for the range of this key alone. If the block holds only prefixes, or is a partition
+    /// without its index, the function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -147,10 +150,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns `false` if the whole key with this hash was certainly not added, and `true` if it
     /// may have been. This suits hosts that hash a key once and ask many filters.
     ///
-    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
-    /// and panic. If the block holds only prefixes, is a range filter or is a single partition, the
-    /// function returns `true`. If the filter has partitions, all of them are asked;
-    /// [`FilterBlock::may_contain_hashed_key`] asks one.
+    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
+    /// otherwise. If the block holds only prefixes, is a range filter, or is a partition without its
+    /// index, the function returns `true`. If the filter has partitions, all of them are asked;
+    /// [`FilterBlock::may_contain_hashed_key`] asks only one.
     ///
     /// The function is always inlined, so that a common query makes only one call, to the code for
     /// the processor's instruction set.
@@ -160,7 +163,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.hasher.debug_check(hash);
         match &self.rare {
             None => self.filter.may_contain(self.data.as_ref(), hash),
-            Some(rare) => rare.denies_no_hash() || self.any_may_contain(rare, hash),
+            Some(rare) => rare.never_denies_hashes() || self.any_may_contain(rare, hash),
         }
     }
 
@@ -175,10 +178,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Answers like [`FilterBlock::may_contain`] for a whole key whose hash is known. If the filter
     /// has partitions, `key` chooses the partition.
     ///
-    /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher; debug
-    /// builds check it and panic. `key` is the user's key, without any suffix that the host
-    /// appends: another key chooses another partition. If the block holds only prefixes or is a
-    /// single partition, the function returns `true`.
+    /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher. Debug builds
+    /// panic otherwise. `key` is the key that was added, without any suffix that the host appends: a
+    /// longer key may choose another partition. If the block holds only prefixes, or is a partition
+    /// without its index, the function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
@@ -187,18 +190,18 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if rare.is_of_ranges_only {
             return self.may_contain_range(Bound::Included(key), Bound::Included(key));
         }
-        rare.denies_no_key()
+        rare.never_denies_keys()
             || match &rare.partitions {
                 None => self.filter.may_contain(self.data.as_ref(), hash),
                 Some(partitions) => partitions.may_contain(self.data.as_ref(), key, hash),
             }
     }
 
-    /// Answers like [`FilterBlock::may_contain_hash`], but tests only some of the filter's columns.
+    /// Answers like [`FilterBlock::may_contain_hash`], but reads only the columns that `columns`
+    /// names.
     ///
     /// The columns of a bumped ribbon lie in consecutive groups of eight. With [`Columns::First`] a
-    /// query does not touch the second and later groups. For every other kind, the whole filter is
-    /// asked.
+    /// query reads only the first group. For every other kind, the whole filter is asked.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
@@ -206,7 +209,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let data = self.data.as_ref();
         match &self.rare {
             None => self.filter.may_contain_with(data, hash, columns),
-            Some(rare) if rare.denies_no_hash() => true,
+            Some(rare) if rare.never_denies_hashes() => true,
             Some(rare) => match &rare.partitions {
                 None => self.filter.may_contain_with(data, hash, columns),
                 Some(partitions) => partitions.parts().any(|part| part.may_contain_with(data, hash, columns)),
@@ -217,9 +220,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns `false` if no added key has this prefix. `extractor` is the name of the extractor
     /// that took `prefix` from a key. Hashes `prefix` with the block's hasher.
     ///
-    /// Returns `true` if a key may have the prefix, or if the block holds no prefixes or prefixes
-    /// of another extractor. If the filter has partitions, at most one of them is asked; the answer
-    /// is `true` if keys of several partitions may have the prefix.
+    /// Returns `true` if a key may have the prefix, if the block holds no prefixes or prefixes of
+    /// another extractor, or if the block is a partition without its index. If the filter has
+    /// partitions, at most one of them is asked. If keys of several partitions may begin with the
+    /// prefix, none is asked, and the answer is `true`.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         let hash = self.hasher.of(prefix);
@@ -231,16 +235,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns whether the block can deny no whole key: it holds only prefixes, or is a partition
-    /// without its index.
-    pub(super) fn denies_no_key(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.denies_no_key())
+    /// Returns whether the block answers "maybe" for every whole key, because it holds only prefixes
+    /// or is a partition without its index.
+    pub(super) fn never_denies_keys(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.never_denies_keys())
     }
 
-    /// Returns whether the block can deny no hash of a whole key: it denies no key, or it is a range
-    /// filter.
-    pub(super) fn denies_no_hash(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.denies_no_hash())
+    /// Returns whether the block answers "maybe" for the hash of every whole key. This is so if it
+    /// answers "maybe" for every whole key, or if it is a range filter.
+    pub(super) fn never_denies_hashes(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.never_denies_hashes())
     }
 
     pub(super) fn knows_prefixes_of(&self, extractor: &str) -> bool {
@@ -248,11 +252,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Answers like [`FilterBlock::may_contain_prefix`] for a prefix with this hash. If the filter
-    /// has partitions, all of them are asked. If the block is a single partition, the function
-    /// returns `true`.
+    /// has partitions, all of them are asked.
     ///
-    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher; debug builds check it
-    /// and panic.
+    /// The hash must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
+    /// otherwise.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
@@ -267,7 +270,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Sets `answers[i]` to the result of [`FilterBlock::may_contain_hash`] for `hashes[i]`. If the
-    /// slices differ in length, the answers beyond the shorter one do not change.
+    /// slices differ in length, the answers beyond the shorter slice do not change.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], answers: &mut [bool]) {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         if let Some(view) = self.view() {
@@ -281,7 +284,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Prefetches the first cache lines that a query of `hash` will need. Does nothing for a filter
+    /// Prefetches the first cache lines that a query of `hash` will read. Does nothing for a filter
     /// in partitions.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
@@ -291,8 +294,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns a borrowed, copyable view of the filter of whole keys. Returns `None` if the block
-    /// holds only prefixes, has partitions, is a single partition, or verifies its pages on first
-    /// touch.
+    /// holds only prefixes, is a range filter, has partitions, is a partition without its index, or
+    /// verifies its pages on first touch.
     ///
     /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check them.
     #[must_use]
@@ -309,15 +312,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns the expected false-positive rate: the share of absent keys that the filter answers
     /// with "maybe".
     #[must_use]
-    pub fn expected_false_positive_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         match self.partitions() {
-            None => self.filter.geometry.expected_rate(self.trailer.num_keys, self.trailer.payload_len_bytes),
-            Some(partitions) => partitions.expected_rate(),
+            None => self.filter.geometry.expected_fpr(self.trailer.num_keys, self.trailer.payload_len_bytes),
+            Some(partitions) => partitions.expected_fpr(),
         }
     }
 
-    /// Returns the number of pages that queries found damaged so far. It stays 0 with
-    /// [`Verify::AtOpen`], which verifies all pages.
+    /// Returns the number of pages that queries found damaged so far. It stays 0 if all pages were
+    /// verified at open.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         let bad = |part: &Part| part.states.as_ref().map_or(0, |states| states.num_bad());
@@ -325,8 +328,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         own + self.part_beside().map_or(0, bad)
     }
 
-    /// Makes later queries report damaged pages to `handler`, once for each page. Queries can only
-    /// find damaged pages of a block opened with [`Verify::OnFirstTouch`].
+    /// Makes later queries report damaged pages to `handler`, once for each page. Queries find damaged
+    /// pages only in a block opened with [`Verify::OnFirstTouch`].
     #[must_use]
     pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
         let offset = self.offset;
@@ -345,8 +348,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self
     }
 
-    /// Compares all pages with their checksums, also the pages of a range filter beside the filter.
-    /// Pages that hold only columns that were dropped in place are not read.
+    /// Compares all pages with their checksums, including the pages of a usable range filter beside
+    /// the filter. Does not read pages all of whose columns were dropped in place.
     ///
     /// # Errors
     /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum.
@@ -360,12 +363,12 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// filter.
     pub(super) fn verify_own_pages(&self) -> Result<()> {
         let bytes = self.data.as_ref();
-        let own = self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.place);
+        let own = self.filter.check_pages(bytes, &self.trailer.table_id, self.trailer.partition_number);
         let all = own.and_then(|()| self.partitions().map_or(Ok(()), |parts| parts.verify_pages(bytes, &self.trailer)));
         all.map_err(|error| error.moved_by(self.offset))
     }
 
-    /// Sets the hasher that was found to be the writer's.
+    /// Replaces the hasher. The caller has checked that the keys were hashed with `hasher`.
     pub(super) fn with_hasher(mut self, hasher: KeyHasher) -> Self {
         if let Some(ranges) = &mut self.ranges {
             ranges.query = RangeQuery::of(&hasher);
@@ -373,7 +376,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Self { hasher, ..self }
     }
 
-    /// Forgets which pages were verified, because the caller knows that all are sound.
+    /// Makes queries of the filter skip the verification of pages, because the caller knows that all
+    /// pages that queries read are sound. A range filter beside the filter does not change.
     pub(super) fn without_page_states(mut self) -> Self {
         match self.rare.as_mut().and_then(|rare| rare.partitions.as_mut()) {
             None => self.filter.states = None,
@@ -382,7 +386,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self
     }
 
-    /// Returns the bytes of the whole block, also of columns that were dropped in place.
+    /// Returns the bytes that were opened: the whole block, including a range filter beside the filter
+    /// and columns that were dropped in place.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.data.as_ref()

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::hash::KeyHash;
 use crate::kinds::FilterView;
 
-/// Whether the builder asks a new filter for each of its keys before it returns the filter.
+/// Tells whether a builder asks a new filter for each of its keys before it returns the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SelfCheck {
     /// Checks the filter. If a fault of memory, processor or program makes the filter deny a key,
@@ -24,7 +24,7 @@ pub(super) fn check(view: &FilterView<'_>, hashes: &[KeyHash]) -> Result<()> {
     let denied: usize = hashes
         .chunks(answers.len())
         .map(|hashes| {
-            // If a query does not write its answer, the answer of the previous chunk must not count.
+            // If a query wrote no answer, the answer of the previous chunk would count.
             answers.fill(false);
             view.may_contain_batch(hashes, &mut answers);
             answers.iter().zip(hashes).filter(|(answer, _)| !**answer).count()

@@ -264,7 +264,7 @@ impl<E> FilterSet<E> {
     fn ask_entry(&self, slot: FilterSlot, key: Option<&[u8]>, hash: KeyHash) -> Answer {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
         let answer = match (entry.map(|entry| entry.filter.as_ref()), key) {
-            (Some(TableFilter::Ready(block)), Some(key)) if !block.denies_no_key() => {
+            (Some(TableFilter::Ready(block)), Some(key)) if !block.never_denies_keys() => {
                 block.may_contain_hashed_key(key, hash).into()
             }
             (Some(filter), None) => filter.ask_hash(hash),
@@ -331,7 +331,7 @@ impl<E> FilterSet<E> {
     #[inline(never)]
     fn ask_entry_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
-        let block = entry.and_then(|entry| entry.filter.ready()).filter(|block| !block.denies_no_hash());
+        let block = entry.and_then(|entry| entry.filter.ready()).filter(|block| !block.never_denies_hashes());
         if let Some(block) = block {
             block.may_contain_batch(hashes, may_contain);
             return true;
@@ -396,7 +396,7 @@ impl Line {
     }
 
     fn of_entry() -> Self {
-        let geometry = Geometry::Full;
+        let geometry = Geometry::AlwaysMaybe;
         let kernel = Kernel::of(&geometry);
         Self { bytes: SharedBytes::from(&[][..]), geometry, kernel, payload_len: ASK_ENTRY }
     }

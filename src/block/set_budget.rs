@@ -131,7 +131,7 @@ impl<E> FilterSet<E> {
                 IfMapped::InPlace | IfMapped::Copy => Drop::ByCopy,
             };
             let Some(columns) = block.columns_to_drop_from(how) else { continue };
-            let (rate, len) = (block.expected_false_positive_rate(), block.metadata().block_len_bytes);
+            let (rate, len) = (block.expected_fpr(), block.metadata().block_len_bytes);
             // Each filter counts one sample more, so that a filter without queries has a cost, too.
             let queries = self.queries.of(index).saturating_add(COUNTED_ONE_IN.into()) as f64;
             steps.extend(Step { index, how, columns, rate, len, queries }.next(block));

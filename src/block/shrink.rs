@@ -146,7 +146,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             return Shrunk::Fits;
         }
         // A partition that was opened alone denies no key with any columns.
-        if self.partitions().is_some() || self.trailer.place != 0 {
+        if self.partitions().is_some() || self.trailer.partition_number != 0 {
             return Shrunk::Partitioned;
         }
         let Some(start) = self.columns_to_drop_from(how) else { return Shrunk::NoColumns };
@@ -165,7 +165,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// filter: a copy of all columns has no range filter, so the copy is smaller. Returns `None` if
     /// the filter cannot drop columns.
     pub(super) fn columns_to_drop_from(&self, how: Drop) -> Option<u32> {
-        if self.partitions().is_some() || self.trailer.place != 0 {
+        if self.partitions().is_some() || self.trailer.partition_number != 0 {
             return None;
         }
         let columns = self.filter.geometry.columns()?;
@@ -244,7 +244,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             // The columns of a group lie mixed, so the copy read whole groups.
             let groups = self.filter.geometry.with_columns(columns.next_multiple_of(8));
             let len = groups.unwrap_or_else(|| self.filter.geometry.clone()).asked_len(self.filter.len);
-            let checked = self.filter.check_pages_before(len, bytes, &self.trailer.table_id, self.trailer.place);
+            let checked =
+                self.filter.check_pages_before(len, bytes, &self.trailer.table_id, self.trailer.partition_number);
             checked.map_err(|error| error.moved_by(self.offset))?;
         }
         let payload_len_bytes = copy.len() as u64;

@@ -73,7 +73,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
         match self {
-            Self::Ready(filter) if !filter.denies_no_key() => filter.may_contain(key).into(),
+            Self::Ready(filter) if !filter.never_denies_keys() => filter.may_contain(key).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }
@@ -84,7 +84,7 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     #[inline]
     pub fn ask_hash(&self, hash: KeyHash) -> Answer {
         match self {
-            Self::Ready(filter) if !filter.denies_no_hash() => filter.may_contain_hash(hash).into(),
+            Self::Ready(filter) if !filter.never_denies_hashes() => filter.may_contain_hash(hash).into(),
             Self::Ready(_) | Self::Degraded(_) | Self::Absent => Answer::Unfiltered,
         }
     }

@@ -91,7 +91,8 @@ impl<'a> VerifiedFilter<'a> {
         let block = record.block_in(bytes)?;
         let trailer = BorrowedTrailer::read(block).ok()?;
         let is_recorded = trailer.checksum == record.checksum && trailer.added == Added::Ranges;
-        let is_of_same_table = (trailer.table_id, trailer.hash, trailer.place) == (outer.table_id, outer.hash, 0);
+        let is_of_same_table =
+            (trailer.table_id, trailer.hash, trailer.partition_number) == (outer.table_id, outer.hash, 0);
         let len = usize::try_from(trailer.payload_len_bytes).ok()?;
         let geometry = trailer.inline_geometry().ok()?.filter(|_| is_recorded && is_of_same_table)?;
         Some((geometry, block, len))
@@ -158,7 +159,7 @@ impl<'a> VerifiedFilter<'a> {
 fn read_trailer<'a>(bytes: &'a [u8], expected: &Expected<'_>) -> Result<(BorrowedTrailer<'a>, usize)> {
     let trailer = BorrowedTrailer::read(bytes)?;
     // A partition denies the keys of other partitions.
-    if trailer.place != 0 {
+    if trailer.partition_number != 0 {
         return Err(trailer.corrupt(Field::PartitionNumber));
     }
     if trailer.kind.is_none() {

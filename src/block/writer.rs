@@ -16,34 +16,37 @@ use crate::spec::{self, FilterSpec};
 /// Collects the hashes of keys and encodes a filter of these keys.
 ///
 /// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
-/// size by the number of distinct hashes, so the same set of keys gives the same bytes. The builder
-/// takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the number of
-/// keys. For a range filter it takes 10 bytes and the bytes in which a key differs from the key
-/// before it. If the keys of a range filter are out of order, [`finish`](FilterBuilder::finish)
-/// sorts them, and takes up to three times their length and 16 bytes more per key.
+/// size by the number of distinct hashes, so the same set of keys gives the same bytes.
+///
+/// The builder takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the
+/// number of keys. For each key of a range filter, it takes the bytes in which the key differs from
+/// the key before it, and up to 10 bytes more. If the keys of a range filter are out of order,
+/// [`finish`](FilterBuilder::finish) sorts them. For this, it takes up to three times the length of
+/// the keys, and 16 bytes more per key.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
     hasher: KeyHasher,
     table_id: [u8; 16],
-    place: u32,
+    partition_number: u32,
     self_check: SelfCheck,
     threads: NonZeroUsize,
     added: Added,
     extractor: Option<String>,
     /// Whether the builder takes the prefixes of each key itself.
     takes_prefixes: bool,
-    /// `None` also while the extractor runs, so it stays `None` if a function of the host panics.
+    /// Takes the prefixes. It is `None` without [`with_extractor`](FilterBuilder::with_extractor), and
+    /// while the extractor runs. So it stays `None` if the host's function panics.
     taker: Option<Box<PrefixTaker>>,
     hashes: Vec<KeyHash>,
-    /// The range filter beside the filter.
+    /// The specification of the range filter beside the filter.
     ranges: Option<FilterSpec>,
-    /// The keys of a range filter. Boxed, because most builders have none.
+    /// The keys of a range filter. They are boxed, because most builders have none.
     keys: Option<Box<RangeKeys>>,
     /// Whether a key was added by its hash alone, although a range filter or the extractor needs its
     /// bytes.
     has_hash_alone: bool,
-    /// Whether memory for a key was missing. A filter of the other keys would deny that key.
+    /// Whether there was no memory for a key. A filter of the other keys would deny that key.
     is_short_of_memory: bool,
 }
 
@@ -57,7 +60,7 @@ impl FilterBuilder {
             spec,
             hasher: hasher.into(),
             table_id: [0; 16],
-            place: 0,
+            partition_number: 0,
             self_check: SelfCheck::On,
             threads: NonZeroUsize::MIN,
             added: if is_for_ranges { Added::Ranges } else { Added::WholeKeys },
@@ -72,16 +75,17 @@ impl FilterBuilder {
         }
     }
 
-    /// Binds the block and each of its pages to an SST. A page of another SST's filter passes its
-    /// checksum only with a probability of 2^-32. [`FilterBlock::open`](super::FilterBlock::open)
-    /// detects a whole block of another SST.
+    /// Binds the block and each of its pages to the SST with this table id. A page of another SST's
+    /// filter passes the check of its checksum only with a probability of 2^-32.
+    /// [`FilterBlock::open`](super::FilterBlock::open) detects a whole block of another SST.
     #[must_use]
     pub fn with_table_id(mut self, table_id: [u8; 16]) -> Self {
         self.table_id = table_id;
         self
     }
 
-    /// Sets whether [`finish`](FilterBuilder::finish) asks the filter for every key.
+    /// Sets whether [`finish`](FilterBuilder::finish) asks the new filter for every key before it
+    /// returns the block. The default is [`SelfCheck::On`].
     #[must_use]
     pub fn with_self_check(mut self, self_check: SelfCheck) -> Self {
         self.self_check = self_check;
@@ -91,19 +95,19 @@ impl FilterBuilder {
     /// Sets the number of threads that build the filter; the default is one. The number does not
     /// change the bytes.
     ///
-    /// More threads speed up only the build of a bumped ribbon of more than about 68,000 keys
-    /// without `:compact`. One thread builds every other filter.
+    /// More threads speed up only the build of a bumped ribbon without `:compact` that has more than
+    /// about 68,000 keys. One thread builds every other filter.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Takes the prefixes of every key with `extractor`, and adds them to the filter.
-    /// `whole_keys_too` states whether [`add`](Self::add) adds the key itself as well.
+    /// Makes the builder take the prefixes of every key with `extractor`, and add them to the filter.
+    /// `whole_keys_too` states whether [`add`](Self::add) also adds the key itself.
     ///
-    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). For
-    /// a key that was added by its hash alone, [`finish`](Self::finish) returns an error.
+    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). If a
+    /// key was added by its hash alone, [`finish`](Self::finish) returns an error.
     ///
     /// ```
     /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, PrefixExtractor, Verify};
@@ -130,18 +134,20 @@ impl FilterBuilder {
         Ok(builder)
     }
 
-    /// Declares that the host will add prefixes, taken by its own function named `extractor`.
-    /// `whole_keys_too` states whether whole keys will be added as well.
+    /// Declares that the host will add prefixes, which it takes with its own extractor. `extractor` is
+    /// the extractor's name. `whole_keys_too` states whether the host will also add whole keys.
     ///
     /// Add the prefixes of every key. If one is missing, the filter denies that prefix, and a scan
-    /// loses the key. [`with_extractor`](Self::with_extractor) takes the prefixes itself, so use it
-    /// unless the host's engine brings its own extractor.
+    /// misses the key. Use [`with_extractor`](Self::with_extractor), which takes the prefixes itself,
+    /// unless the host's engine has its own extractor.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the name does not have 1 to 100 bytes
-    /// ([`MAX_EXTRACTOR_LEN_BYTES`]), if the specification is a range filter, or if the builder has
-    /// a range filter and `whole_keys_too` is `false`. Returns the same error if a key or prefix
-    /// was added before: the filter would deny the prefixes of the keys so far.
+    /// Returns [`Error::Invalid`]:
+    ///
+    /// * if the name does not have 1 to 100 bytes ([`MAX_EXTRACTOR_LEN_BYTES`]),
+    /// * if the specification is a range filter,
+    /// * if the builder has a range filter and `whole_keys_too` is `false`,
+    /// * if a key or prefix was added before: the filter would deny the prefixes of earlier keys.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         if !(1..=MAX_EXTRACTOR_LEN_BYTES).contains(&extractor.len()) {
             let reason = format!("expected a name of 1 to {MAX_EXTRACTOR_LEN_BYTES} bytes; try fixed:8");
@@ -160,9 +166,10 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Adds a range filter of the same keys. Queries for a key ask the filter, and queries for a
-    /// range ask the range filter. Each of the two is a block with checksums of its own: see
-    /// [`Metadata::ranges_len_bytes`](super::Metadata::ranges_len_bytes).
+    /// Makes the builder put a range filter of the same keys in front of the filter. Queries for a key
+    /// ask the filter, and queries for a range ask the range filter. Each of the two is a block with
+    /// its own checksums. [`Metadata::ranges_len_bytes`](super::Metadata::ranges_len_bytes) is the
+    /// length of the range filter.
     ///
     /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). Add
     /// prefixes with [`add_prefix`](Self::add_prefix).
@@ -184,9 +191,12 @@ impl FilterBuilder {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if `ranges` is not the specification of a range filter, or the
-    /// builder's own specification is one, if the builder has prefixes without whole keys, or if a
-    /// key was added before.
+    /// Returns [`Error::Invalid`]:
+    ///
+    /// * if `ranges` is not the specification of a range filter,
+    /// * if the builder's own specification is a range filter,
+    /// * if the builder has prefixes without whole keys,
+    /// * if a key was added before.
     pub fn with_ranges(mut self, ranges: FilterSpec) -> Result<Self> {
         let invalid = |reason| Err(Error::invalid("range filter", ranges, reason));
         if !ranges.is_for_ranges() {
@@ -206,8 +216,8 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    pub(super) fn with_place(mut self, place: u32) -> Self {
-        self.place = place;
+    pub(super) fn with_partition_number(mut self, partition_number: u32) -> Self {
+        self.partition_number = partition_number;
         self
     }
 
@@ -251,7 +261,7 @@ impl FilterBuilder {
             hash: self.hasher.identity(),
             num_keys,
             payload_len_bytes,
-            place: self.place,
+            partition_number: self.partition_number,
             content,
             added: self.added,
             extractor: self.extractor.clone(),
@@ -260,8 +270,8 @@ impl FilterBuilder {
     }
 
     /// Reserves memory for `keys` more keys. Without this call, the vector of hashes doubles when
-    /// it is full, and both copies exist during the move. If the memory is missing, nothing is
-    /// reserved.
+    /// it is full, and both copies exist during the move. If there is not enough memory, the call has
+    /// no effect.
     pub fn reserve(&mut self, keys: usize) {
         if let Some(of_ranges) = &mut self.keys {
             of_ranges.reserve(keys);
@@ -271,9 +281,13 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key and, after [`with_extractor`](FilterBuilder::with_extractor), its prefixes. After
-    /// [`with_prefixes`](FilterBuilder::with_prefixes), it adds a key or a prefix. If memory is
-    /// missing, [`finish`](FilterBuilder::finish) returns an error.
+    /// Adds a key. After [`with_extractor`](FilterBuilder::with_extractor), this method also adds the
+    /// prefixes of the key; without whole keys, it adds only the prefixes. If there is not enough
+    /// memory, [`finish`](FilterBuilder::finish) returns an error.
+    ///
+    /// After [`with_prefixes`](FilterBuilder::with_prefixes), `key` may also be a prefix. With a range
+    /// filter, use [`add_prefix`](FilterBuilder::add_prefix) for prefixes, because the range filter
+    /// would take the prefix for a key.
     pub fn add(&mut self, key: &[u8]) {
         self.add_to_ranges(key);
         if self.holds_key_hashes() {
@@ -282,8 +296,11 @@ impl FilterBuilder {
         self.add_prefixes_of(key);
     }
 
-    /// Adds a key and its hash. The hash must be the hash of `key` by the builder's hasher or an
-    /// equal one; debug builds check it and panic.
+    /// Adds a key whose hash is known. In all other respects this method works like
+    /// [`add`](Self::add).
+    ///
+    /// The hash must be the hash of `key` by the builder's hasher or an equal hasher. Debug builds
+    /// panic otherwise.
     pub fn add_hashed(&mut self, key: &[u8], hash: KeyHash) {
         self.hasher.debug_check_of(key, hash);
         self.add_to_ranges(key);
@@ -310,9 +327,9 @@ impl FilterBuilder {
     /// beside it. For a builder without a range filter and without
     /// [`with_extractor`](Self::with_extractor), the method does the same as [`add`](Self::add).
     ///
-    /// A key that was added by this method would be missing in the range filter. So with a range
-    /// filter, [`finish`](Self::finish) returns an error if the last key does not begin with
-    /// `prefix`, or if no extractor was declared.
+    /// A whole key that was added by this method would be missing in the range filter. So with a range
+    /// filter, [`finish`](Self::finish) returns an error if the last key did not begin with `prefix`,
+    /// or if no extractor was declared.
     ///
     /// ```
     /// use filterblock::{FilterBuilder, HashSeed};
@@ -342,9 +359,11 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key by its hash. The hash must come from the builder's hasher or an equal one; debug
-    /// builds check it and panic. A range filter and [`with_extractor`](Self::with_extractor) need the
-    /// bytes of the keys: with one of them, [`finish`](Self::finish) returns an error.
+    /// Adds a key by its hash alone. A range filter and [`with_extractor`](Self::with_extractor) need
+    /// the bytes of the keys. With one of them, [`finish`](Self::finish) returns an error after a call
+    /// of this method.
+    ///
+    /// The hash must come from the builder's hasher or an equal hasher. Debug builds panic otherwise.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
         self.has_hash_alone |= self.needs_bytes();
@@ -359,8 +378,8 @@ impl FilterBuilder {
     #[inline]
     pub(super) fn put_hash(&mut self, hash: KeyHash) {
         self.hasher.debug_check(hash);
-        // An SST file often has several versions of a key in a row. Equal hashes in a row take no
-        // memory.
+        // An SST often has several versions of a key in a row. A hash that equals the one before it
+        // takes no memory.
         if self.hashes.last() != Some(&hash) {
             self.is_short_of_memory |= try_push(&mut self.hashes, hash).is_err();
         }
@@ -371,14 +390,13 @@ impl FilterBuilder {
         hashes.iter().for_each(|&hash| self.put_hash(hash));
     }
 
-    /// Returns whether memory for a key was missing. Then [`finish`](Self::finish) returns an
-    /// error.
+    /// Returns whether there was no memory for a key. Then [`finish`](Self::finish) returns an error.
     pub(super) fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory
     }
 
-    /// Returns the number of keys and prefixes added so far. Equal ones in a row count once, other
-    /// repetitions count again.
+    /// Returns the number of keys and prefixes added so far. Equal keys or prefixes in a row count once.
+    /// Other repetitions count again.
     #[must_use]
     pub fn len(&self) -> usize {
         let keys = self.keys.as_ref().map_or(0, |keys| usize::try_from(keys.len()).unwrap_or(usize::MAX));
@@ -394,9 +412,14 @@ impl FilterBuilder {
     /// Encodes the block.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the keys or the filter do not fit in memory, or if no filter
-    /// of this number of keys has the requested FPR. Returns [`Error::SelfCheckFailed`] if the
-    /// filter denies a key.
+    /// Returns [`Error::Invalid`]:
+    ///
+    /// * if the keys or the filter do not fit in memory,
+    /// * if no filter of this number of keys has the requested FPR,
+    /// * if a key was added by its hash alone, but a range filter or the extractor needs its bytes,
+    /// * if the extractor's function panicked.
+    ///
+    /// Returns [`Error::SelfCheckFailed`] if the filter denies a key.
     pub fn finish(self) -> Result<Vec<u8>> {
         self.finish_with(&[])
     }
@@ -405,7 +428,7 @@ impl FilterBuilder {
     /// [`add_hash`](FilterBuilder::add_hash) for each hash and [`finish`](FilterBuilder::finish).
     ///
     /// This method is for hosts that have collected the hashes themselves. If no key was added
-    /// before, Bloom kinds read the hashes where they are, and the builder needs no memory for
+    /// before, a build of a Bloom kind reads `hashes` in place, and the builder needs no memory for
     /// them.
     ///
     /// # Errors
@@ -428,7 +451,8 @@ impl FilterBuilder {
         self.finish_hashes(hashes, None)
     }
 
-    /// Encodes the block of the hashes. `ranges` is the range filter that will lie in front of it.
+    /// Encodes the block of the added hashes and `hashes`. `ranges` describes the range filter that
+    /// will lie in front of the block.
     pub(super) fn finish_hashes(mut self, hashes: &[KeyHash], ranges: Option<RangesRecord>) -> Result<Vec<u8>> {
         let Encoded { num_keys, shape, geometry, payload: mut block } = self.encode(hashes, Rounding::Words)?;
         // The name is moved, because a copy might not fit in memory.
@@ -439,17 +463,17 @@ impl FilterBuilder {
         Ok(block)
     }
 
-    /// Encodes the compact form ([`super::compact`]). It is bound to the hasher, but not to the table
-    /// id.
+    /// Encodes the filter in the compact form: see [`compact`](super::compact). The compact form is
+    /// bound to the hasher, but not to the table id.
     ///
     /// # Errors
-    /// Returns the errors of [`FilterBuilder::finish`], and [`Error::Invalid`] if the kind has no
-    /// compact form or the builder is one of prefixes.
+    /// Returns the errors of [`FilterBuilder::finish`]. Returns [`Error::Invalid`] if the kind has no
+    /// compact form, or if the builder has an extractor or a range filter.
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
         if self.keys.is_some() {
             return Err(Error::invalid("filter", self.ranges.unwrap_or(self.spec), NO_COMPACT_FORM));
         }
-        // A reader could not see that whole keys are missing, and would deny them.
+        // The compact form cannot record that whole keys are missing, so a reader would deny them.
         if let Some(extractor) = &self.extractor {
             let reason = "the compact form does not record prefixes; leave out the extractor, or call finish";
             return Err(Error::invalid("extractor name", extractor, reason));
@@ -459,14 +483,14 @@ impl FilterBuilder {
         if !super::compact::append_trailer(&mut payload, &shape, &self.hasher) {
             return Err(Error::invalid("filter", self.spec, NO_COMPACT_FORM));
         }
-        // Hosts store many compact filters. The spare capacity of the vector would be larger than
-        // the filter itself.
+        // Hosts keep many small filters in memory. The spare capacity of the vector would be larger
+        // than the filter itself.
         let exact = try_collect(payload.iter().copied());
         Ok(exact.unwrap_or(payload))
     }
 
-    /// Encodes a block from a payload that other code built, of `num_keys` keys hashed with
-    /// `hasher`.
+    /// Encodes a block from a payload that other code built. The payload holds `num_keys` keys that
+    /// were hashed with `hasher`.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] with the invalid field if no reader would accept the block, and
@@ -484,7 +508,7 @@ impl FilterBuilder {
             hash: hasher.into().identity(),
             num_keys,
             payload_len_bytes: payload.len() as u64,
-            place: 0,
+            partition_number: 0,
             content: Content::Filter { shape, geometry },
             added: Added::WholeKeys,
             extractor: None,
@@ -498,7 +522,8 @@ impl FilterBuilder {
         self.encode_spoilt(given, rounding, |_| ())
     }
 
-    /// Encodes the keys that were added and `given`. Tests pass a function that spoils the filter.
+    /// Encodes a filter of the added hashes and `given`. Tests pass a function that spoils the payload
+    /// before the self check.
     fn encode_spoilt(&mut self, given: &[KeyHash], rounding: Rounding, spoil: fn(&mut [u8])) -> Result<Encoded> {
         let effort = Effort { rounding, threads: self.threads };
         if self.is_empty()
@@ -534,8 +559,8 @@ impl FilterBuilder {
         let len = payload.len();
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
-            // Vector loads may read beyond the payload. In a block, the checksums and the trailer
-            // follow the payload.
+            // Vector loads may read beyond the payload. In a block they would read the checksums and
+            // the trailer, so this check needs padding.
             payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
             self_check::check(&FilterView::new(&geometry, Kernel::of(&geometry), &payload, len), hashes)?;
@@ -545,7 +570,7 @@ impl FilterBuilder {
     }
 }
 
-const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and full; try bloom:10";
+const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and always-maybe; try bloom:10";
 const LATE_PREFIXES: &str = "keys or prefixes were added already; declare the extractor before the first one";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
 
@@ -562,7 +587,7 @@ mod tests {
     use super::*;
     use crate::hash::HashSeed;
 
-    /// Clears the second half of the filter.
+    /// Clears the second half of the payload.
     fn lose(payload: &mut [u8]) {
         let half = payload.len() / 2;
         payload.iter_mut().skip(half).for_each(|byte| *byte = 0);

@@ -1,4 +1,4 @@
-//! The texts of the errors.
+//! Tests the messages of the errors.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,13 +1,15 @@
-//! Tests of the extractors. The proof of `prefix_of_range` is exhaustive over a small alphabet.
+//! Tests the extractors. The test of `prefix_of_range` tries all pairs of bounds of up to three
+//! bytes from a small alphabet.
 
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
 use super::*;
 
-/// The bytes of the small alphabet: around the delimiter, and both ends of a byte.
+/// The bytes of the small alphabet: the smallest byte, the delimiter, the byte after the delimiter,
+/// and the largest byte.
 const ALPHABET: [u8; 4] = [0x00, b'/', b'0', 0xff];
 
-/// All keys of up to `max_len` bytes of the alphabet, in order.
+/// Returns all keys of up to `max_len` bytes of the alphabet, in order.
 fn keys(max_len: usize) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new()];
     let mut last = all.clone();
@@ -37,7 +39,7 @@ fn bounds(keys: &[Vec<u8>]) -> Vec<Bound<&[u8]>> {
         .collect()
 }
 
-/// The keys of `all` that lie in the range, as positions. `all` is in order.
+/// Returns the positions of the keys of `all` that lie in the range. `all` is in order.
 fn within(all: &[Vec<u8>], lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> std::ops::Range<usize> {
     let start = match lower {
         Bound::Included(first) => all.partition_point(|key| key.as_slice() < first),
@@ -54,7 +56,8 @@ fn within(all: &[Vec<u8>], lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> std::ops
 
 #[test]
 fn every_key_of_a_range_has_the_prefix_of_the_range() {
-    // The keys are one byte longer than the bounds, because keys between two bounds are longer.
+    // The keys have up to two bytes more than the bounds, because the keys between two adjacent
+    // bounds are longer than the bounds.
     let (all, ends) = (keys(5), keys(3));
     let bounds = bounds(&ends);
     for extractor in extractors() {
@@ -187,7 +190,7 @@ fn invalid_names_are_refused_with_a_suggestion() {
 }
 
 #[test]
-fn a_named_function_answers_only_what_is_known_of_it() {
+fn a_named_extractor_answers_only_for_ranges_that_it_knows() {
     let tenant = |key: &[u8]| (key.len() >= 4 && key[0] == b't').then_some(4);
     let silent = PrefixExtractor::named("tenant", tenant).unwrap();
     let (lower, upper) = (Bound::Included(b"t001".as_slice()), Bound::Excluded(b"t002".as_slice()));
@@ -196,7 +199,8 @@ fn a_named_function_answers_only_what_is_known_of_it() {
     let extractor = silent.with_ranges();
     assert_eq!(extractor.prefix_of_range(lower, upper), Some(b"t001".as_slice()));
     assert_eq!(extractor.prefix_of_range(lower, Bound::Included(b"t002")), None);
-    // The statement is wrong for these functions, and the prefix or the upper bound shows it.
+    // For these functions, the statement of `with_ranges` is wrong. The test of the prefix or of
+    // the upper bound detects it.
     let shrinking = PrefixExtractor::named("half", |key: &[u8]| Some(key.len() / 2)).unwrap().with_ranges();
     assert_eq!(shrinking.prefix_of_range(lower, upper), None);
     let growing = PrefixExtractor::named("even", |key: &[u8]| Some(key.len() & !1)).unwrap().with_ranges();

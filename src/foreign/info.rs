@@ -41,7 +41,7 @@ pub struct ForeignFilterInfo {
     pub estimated_keys: Option<f64>,
     /// The false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes are not
     /// random for keys that differ in few places.
-    pub expected_rate: f64,
+    pub expected_fpr: f64,
 }
 
 impl ForeignFilterInfo {
@@ -59,7 +59,7 @@ impl ForeignFilterInfo {
             seed: None,
             fill: None,
             estimated_keys: (rate == 0.0).then_some(0.0),
-            expected_rate: rate,
+            expected_fpr: rate,
         }
     }
 
@@ -71,7 +71,7 @@ impl ForeignFilterInfo {
         };
         let found = block.metadata();
         let is_ribbon = matches!(found.kind, FilterKind::Ribbon | FilterKind::BumpedRibbon);
-        let is_constant = matches!(found.kind, FilterKind::Empty | FilterKind::Full);
+        let is_constant = matches!(found.kind, FilterKind::Empty | FilterKind::AlwaysMaybe);
         let has_bits = !is_ribbon && !is_constant;
         Self {
             payload_len_bytes: if is_constant { 0 } else { found.payload_len_bytes },
@@ -79,7 +79,7 @@ impl ForeignFilterInfo {
             columns: is_ribbon.then(|| f64::from(found.probes)),
             fill: has_bits.then(|| block.statistics().fill_ratio),
             estimated_keys: Some(found.num_keys as f64),
-            ..Self::constant(found.kind.name(), bytes.len(), block.expected_false_positive_rate())
+            ..Self::constant(found.kind.name(), bytes.len(), block.expected_fpr())
         }
     }
 

@@ -1,4 +1,4 @@
-//! Key hashers: the hash functions, and the inputs from which each one is made.
+//! Hashes keys by one of three hash functions, and describes the hasher for files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +13,12 @@ use crate::codec::u64_bytes;
 use crate::error::{Error, Field, Result};
 use crate::hash_kind::{Fingerprint, HashKind};
 
-/// The length of the secret for XXH3. It equals the length of XXH3's default secret, so that XXH3
-/// uses different parts of the secret for keys of different lengths.
+/// The length of the secret that XXH3 takes. It equals the length of XXH3's default secret, so that
+/// XXH3 uses different parts of the secret for keys of different lengths.
 const XXH3_SECRET_LEN_BYTES: usize = 192;
 
-/// The 40th output of the generator in docs/FORMAT.md, section 7.
+/// The factor of [`KeyHasher::folded_identity`]: the 40th output of the generator in
+/// docs/FORMAT.md, section 7.
 const BIND: u64 = 0xe2d3_d19e_fb49_25bb;
 
 impl FromStr for HashKind {
@@ -34,7 +35,8 @@ impl FromStr for HashKind {
 /// Hashes keys. A hasher is a hash function with its seed and, if the function takes a secret, with
 /// the values derived from the secret.
 ///
-/// A store makes one hasher and shares it; `Clone` is cheap. A hasher never prints anything secret.
+/// A store makes one hasher and shares it; `Clone` is cheap. The debug output of a hasher shows
+/// nothing secret.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Secret, Verify};
@@ -128,7 +130,8 @@ impl KeyHasher {
         }
     }
 
-    /// Returns a number that is never 0. Two different hashers have the same number only by chance.
+    /// Returns the tag of this hasher, which is never 0. Two different hashers have the same tag
+    /// only by chance.
     #[cfg(debug_assertions)]
     fn tag(&self) -> u64 {
         let (kind, secret) = match &self.function {
@@ -136,14 +139,15 @@ impl KeyHasher {
             Function::Xxh3Secret(_, fingerprint) => (HashKind::Xxh3Secret, u64::from_le_bytes(fingerprint.to_bytes())),
             Function::SipHash13(_, fingerprint) => (HashKind::SipHash13, u64::from_le_bytes(fingerprint.to_bytes())),
         };
-        // Hashers that differ only in the seed differ until the last step, which drops one bit.
+        // Every step but the last is invertible, and the last step drops only one bit. So nearly
+        // all hashers that differ only in the seed have different tags.
         let mixed =
             (self.seed.0 ^ secret.rotate_left(32)).wrapping_add(kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ mixed >> 32) | 1
     }
 
-    /// Panics if another hasher made the hash: the filter would deny keys that it holds. A hash
-    /// from [`KeyHash::from_raw`] is accepted. Release builds check nothing.
+    /// Panics if another hasher made the hash: with that hash, the filter would deny keys that it
+    /// holds. A hash from [`KeyHash::from_raw`] is accepted. Release builds check nothing.
     #[cfg(debug_assertions)]
     pub(crate) fn debug_check(&self, hash: KeyHash) {
         let is_ours = hash.made_by == 0 || hash.made_by == self.tag();
@@ -156,7 +160,7 @@ impl KeyHasher {
     pub(crate) fn debug_check(&self, _: KeyHash) {}
 
     /// Panics like [`debug_check`](Self::debug_check), and also if the hash belongs to another key.
-    /// Hashes that were computed elsewhere are not checked.
+    /// A hash from [`KeyHash::from_raw`] is accepted.
     #[cfg(debug_assertions)]
     pub(crate) fn debug_check_of(&self, key: &[u8], hash: KeyHash) {
         self.debug_check(hash);
@@ -185,8 +189,8 @@ impl KeyHasher {
         HashIdentity { kind, seed: self.seed, fingerprint }
     }
 
-    /// Returns the public identity of the hasher in 32 bits, for checksums. Two different hashers
-    /// have the same number with a probability of 2^-32.
+    /// Returns 32 bits that identify the hasher, for the checksum of the compact form. Two
+    /// different hashers have the same bits with a probability of 2^-32.
     #[inline]
     pub(crate) fn folded_identity(&self) -> u32 {
         let (kind, fingerprint) = match &self.function {
@@ -224,7 +228,7 @@ impl From<HashSeed> for KeyHasher {
     }
 }
 
-/// The identity of a hasher: what a file stores about the hasher of its keys. It holds no secret.
+/// The identity of a hasher, which a file stores for the hasher of its keys. It holds no secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HashIdentity {
@@ -241,7 +245,7 @@ impl HashIdentity {
     /// missing, or if the function takes no secret and `fingerprint` is given.
     #[must_use]
     pub fn new(kind: HashKind, seed: HashSeed, fingerprint: Option<Fingerprint>) -> Option<Self> {
-        (kind.is_keyed() == fingerprint.is_some()).then_some(Self { kind, seed, fingerprint })
+        (kind.takes_secret() == fingerprint.is_some()).then_some(Self { kind, seed, fingerprint })
     }
 
     /// Makes the hasher that this identity describes.

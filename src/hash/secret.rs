@@ -1,5 +1,5 @@
-//! The user's secret and the values derived from it. docs/FORMAT.md, section 6, specifies the
-//! derivation.
+//! Derives the fingerprint and the keys of hash functions from the user's secret. docs/FORMAT.md,
+//! section 6, specifies the derivation.
 //!
 //! ```text
 //! secret, 16 bytes ------------------------------> root, 16 bytes
@@ -10,8 +10,8 @@
 //! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom
 //! function. Without the root, its words look random and independent, even to a reader who knows
 //! other words. So the fingerprint reveals neither the root nor the words of the hash function, and
-//! the words of one store reveal nothing about another store. XXH3 does not hide its input: the
-//! hash of a short input is easy to invert. So this module does not use XXH3.
+//! the words of one store reveal nothing about another store. This module does not use XXH3,
+//! because XXH3 does not hide its input: the hash of a short input is easy to invert.
 
 use std::fmt;
 

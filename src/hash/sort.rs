@@ -1,19 +1,20 @@
-//! Sorting of hashes, about 1.7 times as fast as a general sort, because hashes are spread evenly.
+//! Sorts hashes. The sort is about 1.7 times as fast as a general sort, because hashes are spread
+//! evenly.
 
 use super::KeyHash;
 
-/// The maximum number of hashes that one bucket sort takes: positions are `u16`s, and the scratch
+/// The maximum number of hashes of one bucket sort. Their positions fit in `u16`s, and the scratch
 /// memory is 384 KiB.
 const MOST_AT_ONCE: usize = 1 << 15;
-/// Below this number the general sort is as fast.
+/// The minimum number of hashes of a bucket sort. For fewer hashes, the general sort is as fast.
 const FEW: usize = 64;
-/// If more hashes than this share a bucket, the general sort takes over. Evenly spread hashes put
-/// at most about 9 into a bucket. A larger bucket means repeated hashes, or numbers from no hash
-/// function. The time to sort a bucket grows with the square of its size.
+/// The maximum number of hashes in a bucket. If a bucket has more, the general sort takes over.
+/// Evenly spread hashes put at most about 9 into a bucket. A larger bucket means repeated hashes,
+/// or numbers from no hash function. The time to sort a bucket grows with the square of its size.
 const CROWD: u16 = 24;
 
-/// Sorts hashes. The sort takes 5 ns per hash for 10,000 hashes (`sort_unstable`: 8.5 ns) and 8 ns
-/// for a million (14 ns).
+/// Sorts hashes. The sort takes 5 ns per hash for 10,000 hashes (`sort_unstable`: 8.5 ns), and 8 ns
+/// per hash for a million (`sort_unstable`: 14 ns).
 pub(crate) fn sort(hashes: &mut [KeyHash]) {
     if !hashes.is_sorted() {
         Scratch::default().sort(hashes, 0);
@@ -36,7 +37,8 @@ impl Scratch {
             }
             return;
         }
-        // Splits in place by one bit: during a build, the hashes already take most of the memory.
+        // Split in place by one bit, without a copy: during a build, the hashes already take most
+        // of the memory.
         let zeros = partition(hashes, equal_bits);
         let (low, high) = hashes.split_at_mut(zeros);
         if low.len().min(high.len()) < high.len().max(low.len()) / 2 {
@@ -86,7 +88,7 @@ impl Scratch {
     }
 }
 
-/// Moves the hashes whose bit `bit` is 0 before the others and returns their number. Bit 0 is the
+/// Moves the hashes whose bit `bit` is 0 to the front, and returns their number. Bit 0 is the
 /// highest bit.
 ///
 /// The loop has no branch: it swaps every hash, and only the counter depends on the bit.

@@ -43,7 +43,7 @@ impl Kind for BlockedBloom {
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let size = plain::size(budget, num_keys, LINE_LEN_BYTES as u64).ok_or(TOO_LARGE)?;
         let probes = math::line_probes(size.millibits);
-        Ok(Planned::in_one_line(size.len_bytes, expected_rate(num_keys, size.len_bytes, probes), probes))
+        Ok(Planned::in_one_line(size.len_bytes, expected_fpr(num_keys, size.len_bytes, probes), probes))
     }
 
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
@@ -115,7 +115,7 @@ impl Query for BlockedBloom {
 }
 
 /// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
-pub(super) fn expected_rate(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
+pub(super) fn expected_fpr(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::blocked_bloom_rate(num_keys, len_bytes / LINE_LEN_BYTES as u64, probes)
 }
 

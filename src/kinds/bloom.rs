@@ -52,9 +52,9 @@ impl Kind for Bloom {
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let size = Self::size(budget, num_keys, Rounding::Words).ok_or(TOO_LARGE)?;
         let probes = math::bloom_probes(size.millibits);
-        let fill = math::exact_rate(num_keys * u64::from(probes), size.len_bytes * 8, 1);
+        let fill = math::exact_fpr(num_keys * u64::from(probes), size.len_bytes * 8, 1);
         let [lines_if_absent, lines_if_present] = scattered_lines(fill, size.len_bytes, probes);
-        let rate = expected_rate(num_keys, size.len_bytes, probes);
+        let rate = expected_fpr(num_keys, size.len_bytes, probes);
         Ok(Planned { lines_if_absent, lines_if_present, ..Planned::in_one_line(size.len_bytes, rate, probes) })
     }
 
@@ -112,7 +112,7 @@ fn blank(budget: Budget, num_keys: u64, rounding: Rounding) -> std::result::Resu
 }
 
 /// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
-pub(super) fn expected_rate(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
+pub(super) fn expected_fpr(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
     math::with_equal_hashes(math::bloom_rate(num_keys, len_bytes.saturating_mul(8), probes), num_keys)
 }
 

@@ -1,5 +1,5 @@
-//! The filters without bits: `empty` always answers "absent", and `full`, the always-maybe filter,
-//! always answers "maybe".
+//! The filters without bits: `empty` always answers "absent", and `always-maybe` always answers
+//! "maybe".
 
 use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
@@ -14,8 +14,8 @@ use crate::simd::Simd;
 
 /// The kind [`FilterKind::Empty`].
 pub(super) struct Empty;
-/// The kind [`FilterKind::Full`].
-pub(super) struct Full;
+/// The kind [`FilterKind::AlwaysMaybe`].
+pub(super) struct AlwaysMaybe;
 
 /// The reason why no FPR can be requested.
 const NO_BUDGET: &str = "the kind takes no budget; leave out the bits per key or the rate";
@@ -47,7 +47,7 @@ impl Kind for Empty {
         if hashes.is_empty() {
             return Ok(Some((Shape::plain(FilterKind::Empty, 0), Vec::new())));
         }
-        Full::build(budget, hashes, effort)
+        AlwaysMaybe::build(budget, hashes, effort)
     }
 
     fn fallback_rate(_: Budget) -> Option<f64> {
@@ -60,7 +60,7 @@ impl Kind for Empty {
     }
 }
 
-impl Kind for Full {
+impl Kind for AlwaysMaybe {
     type Geometry = ();
     const BUDGETS: Budgets = Budgets::None;
     const LOWEST_RATE: &'static str = NO_BUDGET;
@@ -75,7 +75,7 @@ impl Kind for Full {
     }
 
     fn build(_: Budget, _: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        Ok(Some((Shape::FULL, Vec::new())))
+        Ok(Some((Shape::ALWAYS_MAYBE, Vec::new())))
     }
 
     fn fallback_rate(_: Budget) -> Option<f64> {
@@ -112,7 +112,7 @@ impl Query for Empty {
     }
 }
 
-impl Query for Full {
+impl Query for AlwaysMaybe {
     type Asked<'a> = ();
 
     #[inline(always)]

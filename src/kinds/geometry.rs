@@ -7,7 +7,7 @@ use super::binary_fuse::{self, BinaryFuse};
 use super::blocked_bloom::{self, BlockedBloom};
 use super::bloom::{self, Bloom};
 use super::bumped_ribbon::{self, BumpedRibbon};
-use super::constant::{Empty, Full};
+use super::constant::{AlwaysMaybe, Empty};
 use super::contract::Kind;
 use super::kind::FilterKind;
 use super::math;
@@ -24,7 +24,7 @@ use crate::error::Result;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Geometry {
     Empty,
-    Full,
+    AlwaysMaybe,
     Bloom { probes: u32 },
     BlockedBloom { probes: u32 },
     SplitBlock { lanes: Lanes },
@@ -49,9 +49,9 @@ impl Geometry {
                 let () = Empty::parse(shape, num_keys, len_bytes)?;
                 Self::Empty
             }
-            FilterKind::Full => {
-                let () = Full::parse(shape, num_keys, len_bytes)?;
-                Self::Full
+            FilterKind::AlwaysMaybe => {
+                let () = AlwaysMaybe::parse(shape, num_keys, len_bytes)?;
+                Self::AlwaysMaybe
             }
             FilterKind::Bloom => Self::Bloom { probes: Bloom::parse(shape, num_keys, len_bytes)? },
             FilterKind::BlockedBloom => Self::BlockedBloom { probes: BlockedBloom::parse(shape, num_keys, len_bytes)? },
@@ -69,25 +69,25 @@ impl Geometry {
     }
 
     /// Returns the expected FPR: the share of absent keys for which the filter answers "maybe".
-    pub(crate) fn expected_rate(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
+    pub(crate) fn expected_fpr(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
         match *self {
             Self::Empty => 0.0,
-            Self::Full => 1.0,
-            Self::Bloom { probes } => bloom::expected_rate(num_keys, payload_len_bytes, probes),
+            Self::AlwaysMaybe => 1.0,
+            Self::Bloom { probes } => bloom::expected_fpr(num_keys, payload_len_bytes, probes),
             // Keys with equal hashes are among the keys with equal line and fold.
-            Self::BlockedBloom { probes } => blocked_bloom::expected_rate(num_keys, payload_len_bytes, probes),
-            Self::SplitBlock { lanes } => split_block::expected_rate(lanes, num_keys, payload_len_bytes),
-            Self::BumpedRibbon(_, ref ribbon) => math::with_equal_hashes(ribbon.expected_rate(), num_keys),
-            Self::Ribbon(ref ribbon) => math::with_equal_hashes(ribbon.expected_rate(), num_keys),
-            Self::BinaryFuse(fuse) => math::with_equal_hashes(fuse.expected_rate(), num_keys),
-            Self::Range(ref range) => range.expected_rate(),
+            Self::BlockedBloom { probes } => blocked_bloom::expected_fpr(num_keys, payload_len_bytes, probes),
+            Self::SplitBlock { lanes } => split_block::expected_fpr(lanes, num_keys, payload_len_bytes),
+            Self::BumpedRibbon(_, ref ribbon) => math::with_equal_hashes(ribbon.expected_fpr(), num_keys),
+            Self::Ribbon(ref ribbon) => math::with_equal_hashes(ribbon.expected_fpr(), num_keys),
+            Self::BinaryFuse(fuse) => math::with_equal_hashes(fuse.expected_fpr(), num_keys),
+            Self::Range(ref range) => range.expected_fpr(),
         }
     }
 
     pub(crate) fn kind(&self) -> FilterKind {
         match self {
             Self::Empty => FilterKind::Empty,
-            Self::Full => FilterKind::Full,
+            Self::AlwaysMaybe => FilterKind::AlwaysMaybe,
             Self::Bloom { .. } => FilterKind::Bloom,
             Self::BlockedBloom { .. } => FilterKind::BlockedBloom,
             Self::SplitBlock { lanes: Lanes::Narrow } => FilterKind::SplitBlock,
@@ -102,7 +102,7 @@ impl Geometry {
     /// Returns the number of bits that a query tests.
     pub(crate) fn probes(&self) -> u32 {
         match *self {
-            Self::Empty | Self::Full | Self::Range(_) => 0,
+            Self::Empty | Self::AlwaysMaybe | Self::Range(_) => 0,
             Self::Bloom { probes } | Self::BlockedBloom { probes } => probes,
             Self::SplitBlock { .. } => math::LANES,
             Self::BumpedRibbon(_, ref ribbon) => ribbon.columns(),
@@ -117,7 +117,7 @@ impl Geometry {
             Self::Ribbon(_) | Self::Range(_) => true,
             Self::BumpedRibbon(_, ribbon) => ribbon.has_layers(),
             Self::Empty
-            | Self::Full
+            | Self::AlwaysMaybe
             | Self::Bloom { .. }
             | Self::BlockedBloom { .. }
             | Self::SplitBlock { .. }
@@ -130,7 +130,7 @@ impl Geometry {
         match self {
             Self::Range(range) => Some(range),
             Self::Empty
-            | Self::Full
+            | Self::AlwaysMaybe
             | Self::Bloom { .. }
             | Self::BlockedBloom { .. }
             | Self::SplitBlock { .. }
@@ -149,7 +149,7 @@ impl Geometry {
                 Some(math::estimated_keys(set_bits, bits, probes))
             }
             Self::SplitBlock { .. } => Some(math::estimated_keys(set_bits, bits, math::LANES)),
-            Self::Full | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) | Self::Range(_) => None,
+            Self::AlwaysMaybe | Self::Ribbon(_) | Self::BumpedRibbon(..) | Self::BinaryFuse(_) | Self::Range(_) => None,
         }
     }
 }
@@ -162,7 +162,11 @@ impl fmt::Display for Geometry {
             Self::BumpedRibbon(_, ribbon) => ribbon.fmt(f),
             Self::BinaryFuse(fuse) => fuse.fmt(f),
             Self::Range(range) => range.fmt(f),
-            Self::Empty | Self::Full | Self::Bloom { .. } | Self::BlockedBloom { .. } | Self::SplitBlock { .. } => {
+            Self::Empty
+            | Self::AlwaysMaybe
+            | Self::Bloom { .. }
+            | Self::BlockedBloom { .. }
+            | Self::SplitBlock { .. } => {
                 let probes = self.probes();
                 write!(
                     f,
@@ -198,7 +202,7 @@ mod tests {
             Geometry::new(&shape, keys, payload.len() as u64).unwrap()
         };
         for (text, keys, expected) in [
-            ("full", 9, "0 bits tested per query; the other parameters are reserved"),
+            ("always-maybe", 9, "0 bits tested per query; the other parameters are reserved"),
             ("bloom:1", 9_000, "1 bit tested per query; the other parameters are reserved"),
             ("split-block:9", 9, "8 bits tested per query; the other parameters are reserved"),
             ("binary-fuse:12", 1_000, "segments of 128 slots, 12 bits per slot, seed 0; 1408 slots"),

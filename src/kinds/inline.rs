@@ -45,7 +45,7 @@ impl<'a> InlineGeometry<'a> {
             FilterKind::BumpedRibbon => Ok(Self::BumpedRibbon(Unread { params, record, num_keys, len_bytes })),
             FilterKind::Grafite => Ok(Self::Range(range::Geometry::parse(params, record, num_keys, len_bytes)?)),
             FilterKind::Empty
-            | FilterKind::Full
+            | FilterKind::AlwaysMaybe
             | FilterKind::Bloom
             | FilterKind::BlockedBloom
             | FilterKind::SplitBlock

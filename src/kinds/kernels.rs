@@ -4,7 +4,7 @@ use super::binary_fuse::{Slots, Width};
 use super::blocked_bloom::BlockedBloom;
 use super::bloom::Bloom;
 use super::bumped_ribbon::{Blockwise, BumpedRibbon, FlatQuery, Form, Groups, Lines, Words};
-use super::constant::{Empty, Full};
+use super::constant::{AlwaysMaybe, Empty};
 use super::geometry::Geometry;
 use super::query::Query;
 use super::range::Grafite;
@@ -53,7 +53,7 @@ macro_rules! of_geometry {
     ($kernel:ident, $geometry:expr, $isa:expr) => {
         match $geometry {
             Geometry::Empty => $kernel::new::<Empty>(Isa::PORTABLE),
-            Geometry::Full => $kernel::new::<Full>(Isa::PORTABLE),
+            Geometry::AlwaysMaybe => $kernel::new::<AlwaysMaybe>(Isa::PORTABLE),
             Geometry::Bloom { .. } => $kernel::new::<Bloom>(Isa::PORTABLE),
             Geometry::BlockedBloom { .. } => $kernel::new::<BlockedBloom>($isa),
             Geometry::SplitBlock { lanes: Lanes::Narrow } => $kernel::new::<SplitBlock>($isa),
@@ -123,7 +123,7 @@ macro_rules! asked {
 }
 asked! {
     [] Empty: Geometry::Empty => ();
-    [] Full: Geometry::Full => ();
+    [] AlwaysMaybe: Geometry::AlwaysMaybe => ();
     [] Bloom: &Geometry::Bloom { probes } => probes;
     [] BlockedBloom: &Geometry::BlockedBloom { probes } => probes;
     // The kind is not compared here: the comparison would take two of some twenty instructions.

@@ -235,7 +235,7 @@ pub(crate) fn least_millibits(
 ///
 /// Without probes, the result is 1. Otherwise it is 0 without keys, and 1 without bits.
 #[must_use]
-pub fn exact_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
+pub fn exact_fpr(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
     // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m. The maximum treats no bits
     // as one bit.

@@ -20,7 +20,7 @@ macro_rules! kinds {
             /// The filter of no keys. Every query is answered "absent".
             1 Empty "empty" constant::Empty, "no keys: always absent";
             /// The always-maybe filter. Every query is answered "maybe".
-            2 Full "full" constant::Full, "always maybe";
+            2 AlwaysMaybe "always-maybe" constant::AlwaysMaybe, "always maybe";
             /// A standard Bloom filter. It has the lowest FPR of the Bloom filters, at one cache
             /// miss per probe.
             3 Bloom "bloom" bloom::Bloom, "bits anywhere in the filter";

@@ -20,7 +20,7 @@ pub(crate) struct Shape {
 pub(crate) const MAX_LAYERS_LEN_BYTES: usize = 120;
 
 impl Shape {
-    pub(crate) const FULL: Self = Self::plain(FilterKind::Full, 0);
+    pub(crate) const ALWAYS_MAYBE: Self = Self::plain(FilterKind::AlwaysMaybe, 0);
 
     /// Makes a shape with one parameter.
     pub(crate) const fn plain(kind: FilterKind, param: u8) -> Self {

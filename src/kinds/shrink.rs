@@ -11,7 +11,7 @@ impl Geometry {
         match self {
             Self::BumpedRibbon(_, ribbon) => Some(ribbon),
             Self::Empty
-            | Self::Full
+            | Self::AlwaysMaybe
             | Self::Bloom { .. }
             | Self::BlockedBloom { .. }
             | Self::SplitBlock { .. }

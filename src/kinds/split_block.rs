@@ -171,7 +171,7 @@ fn rate_of_many(lanes: Lanes, millibits: u32) -> f64 {
 
 fn plan(lanes: Lanes, budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
     let size = plain::size(budget, num_keys, lanes.block_len_bytes() as u64).ok_or(TOO_LARGE)?;
-    Ok(Planned::in_one_line(size.len_bytes, expected_rate(lanes, num_keys, size.len_bytes), math::LANES))
+    Ok(Planned::in_one_line(size.len_bytes, expected_fpr(lanes, num_keys, size.len_bytes), math::LANES))
 }
 
 fn blank<K: SetBits>(lanes: Lanes, budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> {
@@ -185,7 +185,7 @@ fn parse(lanes: Lanes, shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<L
 }
 
 /// Returns the expected FPR of a filter with `num_keys` keys in a payload of `len_bytes`.
-pub(super) fn expected_rate(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 {
+pub(super) fn expected_fpr(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 {
     math::split_block_rate(num_keys, len_bytes / lanes.block_len_bytes() as u64, lanes.bits())
 }
 

@@ -5,7 +5,7 @@ use super::binary_fuse::{Slots, Width};
 use super::blocked_bloom::BlockedBloom;
 use super::bloom::Bloom;
 use super::bumped_ribbon::{BumpedRibbon, FlatQuery, Form, Groups, Lines, Words};
-use super::constant::{Empty, Full};
+use super::constant::{AlwaysMaybe, Empty};
 use super::geometry::Geometry;
 use super::guard::Guard;
 use super::kernels::{BatchKernel, Kernel};
@@ -33,7 +33,7 @@ macro_rules! of_kind {
     ($geometry:expr, $function:ident($($before:expr)?; $($argument:expr),+)) => {
         match $geometry {
             Geometry::Empty => Empty::$function($($before,)? (), $($argument),+),
-            Geometry::Full => Full::$function($($before,)? (), $($argument),+),
+            Geometry::AlwaysMaybe => AlwaysMaybe::$function($($before,)? (), $($argument),+),
             &Geometry::Bloom { probes } => Bloom::$function($($before,)? probes, $($argument),+),
             &Geometry::BlockedBloom { probes } => BlockedBloom::$function($($before,)? probes, $($argument),+),
             Geometry::SplitBlock { lanes: Lanes::Narrow } => SplitBlock::$function($($before,)? (), $($argument),+),
@@ -85,7 +85,7 @@ impl<'a> FilterView<'a> {
             }
             (
                 Geometry::Empty
-                | Geometry::Full
+                | Geometry::AlwaysMaybe
                 | Geometry::Bloom { .. }
                 | Geometry::BlockedBloom { .. }
                 | Geometry::SplitBlock { .. }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn filters_without_bits_answer_with_and_without_a_guard() {
-        for (geometry, answer) in [(Geometry::Empty, false), (Geometry::Full, true)] {
+        for (geometry, answer) in [(Geometry::Empty, false), (Geometry::AlwaysMaybe, true)] {
             let view = FilterView::new(&geometry, Kernel::of(&geometry), &[], 0);
             let hash = KeyHash::from_raw(7);
             assert_eq!((view.may_contain_hash(hash), view.may_contain_guarded(hash, &Checked)), (answer, answer));

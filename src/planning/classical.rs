@@ -85,7 +85,7 @@ impl fmt::Display for Variant {
 /// // 12 bits of remainder and 2 of counter, with three quarters of the cells in use: 18.67 bits per key, FPR at most 0.586 %.
 /// let plan = VariantPlan::new(Variant::DLeft, 24_000_000, 0.006)?;
 /// assert_eq!(plan.memory_bits * 3, 24_000_000 * 56);
-/// assert!((plan.expected_rate - 24.0 / 4096.0).abs() < 1e-11);
+/// assert!((plan.expected_fpr - 24.0 / 4096.0).abs() < 1e-11);
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -101,7 +101,7 @@ pub struct VariantPlan {
     /// variant.
     pub sent_bits: Option<u64>,
     /// The expected FPR. For a d-left or a scalable filter it is an upper bound.
-    pub expected_rate: f64,
+    pub expected_fpr: f64,
     /// Cache lines that a query of an absent key reads on average, counted as in
     /// [`Plan::lines_if_absent`](super::Plan::lines_if_absent).
     pub lines_if_absent: f64,
@@ -138,7 +138,7 @@ impl VariantPlan {
         };
         let plan = plan.ok_or_else(|| invalid(TOO_LARGE))?;
         // The formulas of the papers ignore equal hashes.
-        Ok(Self { expected_rate: math::with_equal_hashes(plan.expected_rate, num_keys), ..plan })
+        Ok(Self { expected_fpr: math::with_equal_hashes(plan.expected_fpr, num_keys), ..plan })
     }
 
     /// Plans the filter of a variant with the lowest FPR that takes at most `max_bits`: see
@@ -186,7 +186,7 @@ fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64,
         num_keys,
         memory_bits,
         sent_bits: None,
-        expected_rate: rate,
+        expected_fpr: rate,
         lines_if_absent,
         lines_if_present,
     }
@@ -208,15 +208,15 @@ pub(crate) fn slices(num_keys: u64, rate: f64) -> Option<(u64, u32, u64)> {
 
 fn partitioned(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let (bits, probes, slice) = slices(num_keys, rate)?;
-    let fill = super::exact_rate(num_keys, slice, 1);
+    let fill = super::exact_fpr(num_keys, slice, 1);
     Some(scattered(Variant::Partitioned, num_keys, (bits, probes, fill), fill.powi(probes.cast_signed())))
 }
 
 fn counting(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let Some(memory_bits) = shortest.bits.checked_mul(COUNTER_BITS) else { return Ok(None) };
-    let fill = super::exact_rate(num_keys.saturating_mul(shortest.probes.into()), shortest.bits, 1);
-    let rate = super::exact_rate(num_keys, shortest.bits, shortest.probes);
+    let fill = super::exact_fpr(num_keys.saturating_mul(shortest.probes.into()), shortest.bits, 1);
+    let rate = super::exact_fpr(num_keys, shortest.bits, shortest.probes);
     Ok(Some(scattered(Variant::Counting, num_keys, (memory_bits, shortest.probes, fill), rate)))
 }
 
@@ -233,14 +233,14 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let lines = 1.0 + (bucket_bits as f64 / 8.0 - 1.0) / 64.0;
     // A key is equally likely to be in each of the four buckets.
     let [lines_if_absent, lines_if_present] = [4.0 * lines, 2.5 * lines];
-    let expected_rate = rate_of(remainder_bits);
+    let expected_fpr = rate_of(remainder_bits);
     let variant = Variant::DLeft;
     Some(VariantPlan {
         variant,
         num_keys,
         memory_bits,
         sent_bits: None,
-        expected_rate,
+        expected_fpr,
         lines_if_absent,
         lines_if_present,
     })
@@ -296,7 +296,7 @@ fn scalable(num_keys: u64, rate: f64) -> Option<VariantPlan> {
         num_keys,
         memory_bits,
         sent_bits: None,
-        expected_rate: rate,
+        expected_fpr: rate,
         lines_if_absent,
         lines_if_present,
     })

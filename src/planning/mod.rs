@@ -16,8 +16,8 @@
 //!
 //! Both formulas for `p` lead to an FPR that treats the bits of a query as independent. This FPR is
 //! too low by a relative `O(k²/m)` (Bose et al., 2008): negligible for a megabit, several per cent
-//! for a cache line. [`exact_rate`] has its name from the textbooks, but is not exact.
-//! [`Plan::expected_rate`] is correct for built filters, including small filters and filters with
+//! for a cache line. [`exact_fpr`] has its name from the textbooks, but is not exact.
+//! [`Plan::expected_fpr`] is correct for built filters, including small filters and filters with
 //! one cache line per query.
 //!
 //! ```
@@ -26,7 +26,7 @@
 //! // A hundred thousand keys at 1 %: 1.199 bytes per key, 7 probes.
 //! let shortest = planning::shortest(100_000, 0.01)?;
 //! assert_eq!((shortest.bits, shortest.probes), (959_296, 7));
-//! assert!((planning::simplified_rate(100_000, shortest.bits, 7) - 0.01).abs() < 1e-7);
+//! assert!((planning::simplified_fpr(100_000, shortest.bits, 7) - 0.01).abs() < 1e-7);
 //! # Ok::<(), filterblock::Error>(())
 //! ```
 
@@ -36,10 +36,10 @@ mod native;
 #[cfg(feature = "variants")]
 pub(crate) use classical::slices;
 pub use classical::{Variant, VariantPlan};
-pub use native::{MAX_KEYS, Plan, least_rate_in};
+pub use native::{MAX_KEYS, Plan, lowest_fpr_in};
 
 use crate::error::{Error, Result};
-pub use crate::kinds::math::exact_rate;
+pub use crate::kinds::math::exact_fpr;
 use crate::kinds::{TOO_LARGE, math};
 use crate::spec::EQUAL_HASHES;
 
@@ -47,11 +47,11 @@ use crate::spec::EQUAL_HASHES;
 /// 2^-100.
 const MAX_TRIED_PROBES: u32 = 100;
 
-/// Returns `(1 - e^(-kn/m))^k`, the limit of [`exact_rate`] for many bits.
+/// Returns `(1 - e^(-kn/m))^k`, the limit of [`exact_fpr`] for many bits.
 ///
 /// Without probes, the result is 1. Otherwise it is 0 without keys, and 1 without bits.
 #[must_use]
-pub fn simplified_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
+pub fn simplified_fpr(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
     math::raised(throws, -1.0 / num_bits as f64, probes)
 }
@@ -63,15 +63,15 @@ pub fn simplified_rate(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
 /// The number of probes that leaves this share is `-(m/n) ln p`. The function is symmetric about
 /// its minimum at `p = 1/2` (Mitzenmacher 2002).
 #[must_use]
-pub fn rate_exponent(empty_share: f64, bits_per_key: f64) -> f64 {
+pub fn fpr_exponent(empty_share: f64, bits_per_key: f64) -> f64 {
     -bits_per_key * empty_share.ln() * (-empty_share).ln_1p()
 }
 
 /// Returns `0.6185^(m/n)`, more exactly `e^(-(m/n) (ln 2)^2)`: the lowest FPR of a standard Bloom
 /// filter with any number of probes.
 #[must_use]
-pub fn least_rate(bits_per_key: f64) -> f64 {
-    rate_exponent(0.5, bits_per_key).exp()
+pub fn lowest_fpr(bits_per_key: f64) -> f64 {
+    fpr_exponent(0.5, bits_per_key).exp()
 }
 
 /// Returns `(m/n) ln 2`, the number of probes with the lowest FPR, as a real number.
@@ -80,14 +80,14 @@ pub fn ideal_probes(bits_per_key: f64) -> f64 {
     bits_per_key * std::f64::consts::LN_2
 }
 
-/// Returns the number of probes with the lowest [`simplified_rate`], from 1 to 10,001. It is one of
+/// Returns the number of probes with the lowest [`simplified_fpr`], from 1 to 10,001. It is one of
 /// the two whole numbers around [`ideal_probes`]. No keys count as one key.
 #[must_use]
 pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     let ideal = ideal_probes(num_bits as f64 / num_keys.max(1) as f64);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a few thousand")]
     let below = ideal.floor().clamp(1.0, 10_000.0) as u32;
-    let is_better = simplified_rate(num_keys, num_bits, below + 1) < simplified_rate(num_keys, num_bits, below);
+    let is_better = simplified_fpr(num_keys, num_bits, below + 1) < simplified_fpr(num_keys, num_bits, below);
     below + u32::from(is_better)
 }
 
@@ -143,14 +143,14 @@ mod tests {
 
     #[test]
     fn formulas_return_sound_limits_for_zero_arguments() {
-        for rate in [exact_rate, simplified_rate] {
+        for rate in [exact_fpr, simplified_fpr] {
             assert_eq!(rate(0, 0, 3), 0.0, "no keys");
             assert_eq!(rate(0, 64, 3), 0.0, "no keys");
             assert_eq!(rate(9, 0, 3), 1.0, "no bits");
             assert_eq!(rate(9, 64, 0), 1.0, "nothing asked");
         }
-        assert_eq!(exact_rate(1, 1, 1), 1.0);
-        assert!((exact_rate(1, 64, 1) - 1.0 / 64.0).abs() < 1e-15);
+        assert_eq!(exact_fpr(1, 1, 1), 1.0);
+        assert!((exact_fpr(1, 64, 1) - 1.0 / 64.0).abs() < 1e-15);
         assert_eq!(best_probes(9, 0), 1);
         assert_eq!(best_probes(0, 9), best_probes(1, 9));
     }
@@ -159,7 +159,7 @@ mod tests {
     fn best_probes_beats_every_other_number_of_probes() {
         for keys in [1, 7, 100, 1_000_000] {
             for bits in [1, 2, 3, 5, 9, 10, 16, 24, 40].map(|bits| bits * keys) {
-                let rate = |probes| simplified_rate(keys, bits, probes);
+                let rate = |probes| simplified_fpr(keys, bits, probes);
                 let best = (1..100).min_by(|&one, &other| rate(one).total_cmp(&rate(other))).unwrap();
                 assert_eq!(best_probes(keys, bits), best, "{keys} keys, {bits} bits");
             }

@@ -20,7 +20,7 @@ pub(super) const TOO_MANY_KEYS: &str = "a plan takes at most 2^56 keys; plan for
 /// assert_eq!(plan.payload_len_bytes(), 1_199_128);
 /// // The best filter that fits in 1 MiB: 8.388 bits per key.
 /// let plan = Plan::largest(FilterKind::Bloom, 1_000_000, 1 << 20)?.expect("1 MiB holds the smallest filter");
-/// assert!((plan.expected_rate() - 0.0178).abs() < 0.0001);
+/// assert!((plan.expected_fpr() - 0.0178).abs() < 0.0001);
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,7 +121,7 @@ impl Plan {
     /// Returns the expected FPR: the share of absent keys that the filter answers with "maybe", by
     /// the exact formula of the kind.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         self.planned.rate
     }
 
@@ -152,6 +152,6 @@ impl Plan {
 ///
 /// # Errors
 /// Returns the errors of [`Plan::largest`].
-pub fn least_rate_in(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<f64> {
-    Ok(Plan::largest(kind, num_keys, max_len_bytes)?.map_or(1.0, |plan| plan.expected_rate()))
+pub fn lowest_fpr_in(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<f64> {
+    Ok(Plan::largest(kind, num_keys, max_len_bytes)?.map_or(1.0, |plan| plan.expected_fpr()))
 }

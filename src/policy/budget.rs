@@ -90,6 +90,6 @@ impl FilterPolicy for MemoryBudget {
         // twice the budget.
         let share = (2.0 - in_use / total.max(1.0)).clamp(0.0, 1.0);
         let bits = (for_bits * share).min(keys * MAX_BITS_PER_KEY);
-        Some(self.kinds.spread(&levels, bits).get(table.level).copied().unwrap_or(FilterSpec::FULL))
+        Some(self.kinds.spread(&levels, bits).get(table.level).copied().unwrap_or(FilterSpec::ALWAYS_MAYBE))
     }
 }

@@ -45,7 +45,7 @@ impl Curve {
             let bits = 1.0 + f64::from(i) * STEP;
             // If a kind has fixed widths, bits between two widths do not lower the FPR.
             let spec = FilterSpec::at_most(kind, bits)?;
-            least = least.min(spec.expected_rate().ln()).max(LEAST_LN_RATE);
+            least = least.min(spec.expected_fpr().ln()).max(LEAST_LN_RATE);
             Some((bits, least))
         };
         let mut samples: Vec<_> = (0..SAMPLES).filter_map(&mut at).collect();

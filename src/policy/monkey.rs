@@ -60,7 +60,7 @@ fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
     // Rounds down to the thousandths that a specification keeps, but forgives an arithmetic error
     // of a billionth.
     let bits = ((bits + 1e-9) * 1000.0).floor() / 1000.0;
-    FilterSpec::at_most(kind, bits).unwrap_or(FilterSpec::FULL)
+    FilterSpec::at_most(kind, bits).unwrap_or(FilterSpec::ALWAYS_MAYBE)
 }
 
 /// The runs of a level.
@@ -140,7 +140,7 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
 ///
 /// let policy = Monkey::new(FilterKind::Bloom, 10.0)?;
 /// let full = [0, 1_000, 10_000, 100_000, 1_000_000].map(|keys| LevelShape::new(keys, 1));
-/// let rates: Vec<f64> = policy.specs(&full).iter().map(|spec| spec.expected_rate()).collect();
+/// let rates: Vec<f64> = policy.specs(&full).iter().map(|spec| spec.expected_fpr()).collect();
 /// assert!(rates[1..].iter().sum::<f64>() < 4.0 * 0.0082 / 2.7);
 /// assert!((rates[3] / rates[4] - 0.1).abs() < 0.001);
 /// # Ok::<(), filterblock::Error>(())
@@ -171,7 +171,7 @@ impl Monkey {
     }
 
     /// Returns the filter of each level of a store. A level that would get less than the smallest
-    /// filter gets [`FilterSpec::FULL`].
+    /// filter gets [`FilterSpec::ALWAYS_MAYBE`].
     #[must_use]
     pub fn specs(&self, levels: &[LevelShape]) -> Vec<FilterSpec> {
         let keys: f64 = levels.iter().map(|level| level.num_keys as f64).sum();
@@ -182,6 +182,6 @@ impl Monkey {
 impl FilterPolicy for Monkey {
     fn choose(&self, table: &TableShape) -> Option<FilterSpec> {
         let levels = table.known_levels();
-        Some(self.specs(&levels).get(table.level).copied().unwrap_or(FilterSpec::FULL))
+        Some(self.specs(&levels).get(table.level).copied().unwrap_or(FilterSpec::ALWAYS_MAYBE))
     }
 }

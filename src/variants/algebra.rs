@@ -7,24 +7,28 @@
 //! A      0 1 1 0 0 1 0 0 1      A or B   the filter of the union, bit for bit
 //! B      0 1 0 0 1 1 0 0 0      A and B  has all bits of the filter of the intersection, and some by chance
 //! ```
-//! The share `z` of zero bits gives the number of keys, `ln z / (k ln(1 - 1/m))`, and
-//! `|A and B| = |A| + |B| - |A or B|`. This is Papapetrou's formula for the intersection,
-//! rearranged: `m - (tm - ab) / (m - a - b + t)` is `m zA zB / zAB`. Swamidass and Baldi use `-1/m`
-//! for `ln(1 - 1/m)`, a difference of `1/2m`.
+//! With `m` bits and `k` probes, the share `z` of zero bits gives the number of keys:
+//! `ln z / (k ln(1 - 1/m))`. The intersection follows from `|A and B| = |A| + |B| - |A or B|`. This
+//! is Papapetrou's formula, rearranged. Let `a`, `b` and `t` be the numbers of ones in A, in B and
+//! in both. Let `zA`, `zB` and `zAB` be the shares of zeros in A, in B and in their union. Then
+//! `m - (tm - ab) / (m - a - b + t)` is `m zA zB / zAB`. Swamidass and Baldi use `-1/m` for
+//! `ln(1 - 1/m)`, a relative difference of `1/2m`.
 //!
-//! Confidence: with `x = kn/m`, the variance of one estimate is `(m/k^2) (e^x - 1 - x)` (Whang,
-//! Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm", 1990). The three
-//! estimates behind an intersection of `c` keys share their noise. With the covariances of their
-//! zeros, the variance that remains is `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. It is
-//! small for similar sets. For `c = 0` it is the variance for independent sets.
+//! Confidence: with `n` keys and `x = kn/m`, the variance of one estimate is
+//! `(m/k^2) (e^x - 1 - x)` (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting
+//! algorithm", 1990). An intersection of `c` keys is computed from three estimates whose errors are
+//! correlated. With the covariances of the numbers of zeros, its variance is
+//! `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. Here `xA`, `xB`, `xAB` and `xc` are `x` for
+//! A, B, the union and the intersection. The variance is small for similar sets. For `c = 0` it is
+//! the variance for independent sets.
 //!
 //! A blocked filter consists of many small filters. The estimates of its blocks are summed. Each is
-//! reduced by the mean excess of a small filter, `(e^x - 1 - x) / 2k`. An estimate from the fill
-//! ratio of the whole filter would be too low, because some blocks are fuller than others.
+//! reduced by its bias, `(e^x - 1 - x) / 2k`. An estimate from the fill ratio of the whole filter
+//! would be too low, because some blocks are fuller than others.
 //!
-//! * When: filters are available, but their keys are not or are far away.
-//! * When not: exact numbers are needed, or the filters have different shapes. To count keys only,
-//!   smaller sketches exist.
+//! * When: the filters are available, but their keys are unavailable or far away.
+//! * When not: exact numbers are needed, or the filters have different shapes. If only the number
+//!   of keys matters, a HyperLogLog sketch is smaller.
 //! * Numbers: 10,000 bits and 7 probes estimate 1,000 keys with a standard deviation of 8 keys.
 
 use super::Bloom;
@@ -75,8 +79,8 @@ impl Comparison {
         if ones == 0 { 1.0 } else { self.common_ones as f64 / ones as f64 }
     }
 
-    /// Estimates the Jaccard index of the sets: the keys in both as a share of the keys in either.
-    /// Returns 1 if there are no keys.
+    /// Estimates the Jaccard index of the sets: the number of common keys divided by the number of
+    /// keys in the union. Returns 1 if there are no keys.
     #[must_use]
     pub fn key_similarity(&self) -> f64 {
         let union = self.union.keys();
@@ -87,7 +91,7 @@ impl Comparison {
 /// An estimated number of keys with its standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The uncorrected estimate. It may be below zero by chance.
+    /// The estimate before it is clamped to 0. It may be below zero by chance.
     raw: f64,
     deviation: f64,
 }
@@ -99,8 +103,9 @@ impl Estimate {
         self.raw.max(0.0)
     }
 
-    /// Returns the standard deviation. It is infinite if the filter, or one block of it, is full:
-    /// the number of keys then has no upper bound.
+    /// Returns the standard deviation. It is infinite if all bits of the filter, or of one of its
+    /// blocks, are set: the number of keys then has no upper bound. The estimates for a union and
+    /// an intersection refer to the union of the bits here.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         self.deviation
@@ -128,8 +133,8 @@ pub(super) struct BlockShape {
     pub(super) choice: u64,
 }
 
-/// Compares filters block by block. `blocks` gives the number of bits set in the left block, in the
-/// right block and in both.
+/// Compares filters block by block. `blocks` yields the number of bits set in the left block, in
+/// the right block and in both.
 pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>) -> Comparison {
     let bits = shape.bits as f64;
     let (mut num_blocks, mut ones) = (0u64, [0; 3]);
@@ -143,7 +148,8 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
         ones.iter_mut().zip(found).for_each(|(sum, ones)| *sum += ones);
         let zeros = [left, right, left + right - both].map(|ones| shape.bits - ones);
         for ((logarithm, is_full), zeros) in logarithms.iter_mut().zip(&mut is_full).zip(zeros) {
-            // Treat a full block as if one of its bits were zero; the true load is unknown.
+            // If all bits of a block are set, its load is unknown. Calculate as if one bit were
+            // zero.
             *logarithm += (zeros.max(1) as f64 / bits).ln();
             *is_full |= zeros == 0;
         }
@@ -176,12 +182,12 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
     Comparison { num_bits, left_ones, right_ones, common_ones, left, right, union, intersection }
 }
 
-/// Counts the bits that [`compare`] needs: set in the left word, in the right word and in both.
+/// Returns the number of bits set in the left word, in the right word and in both.
 pub(super) fn count(left: u64, right: u64) -> [u64; 3] {
     [left, right, left & right].map(|word| word.count_ones().into())
 }
 
-/// Adds up the counts of several words.
+/// Returns the sums of the counts of several words.
 pub(super) fn sum(counts: impl Iterator<Item = [u64; 3]>) -> [u64; 3] {
     counts.fold([0; 3], |[a, b, c], [x, y, z]| [a + x, b + y, c + z])
 }

@@ -57,7 +57,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     let secret =
         |fingerprint: Option<crate::hash_kind::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
     let extractor = |name: Option<&str>| name.unwrap_or("none").to_owned();
-    let place = |place: u32| place.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
+    let partition = |place: u32| place.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
     let (l, r) = (left.metadata().hash, right.metadata().hash);
     let (l_shape, r_shape) = (left.shape(), right.shape());
     let bits = |payload: &[u8]| payload.len() as u64 * 8;
@@ -77,7 +77,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
             extractor(left.metadata().extractor),
             extractor(right.metadata().extractor),
         ),
-        Difference::between("partition", place(left.place()), place(right.place())),
+        Difference::between("partition", partition(left.partition_number()), partition(right.partition_number())),
         Difference::between("filter kind", kind(l_shape), kind(r_shape)),
         Difference::between("number of bits", bits(left.payload()), bits(right.payload())),
         Difference::between("filter parameters", parameters(l_shape), parameters(r_shape)).filter(|_| is_one_kind),
@@ -99,7 +99,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 /// # Errors
 /// * [`Error::Unlike`]: the blocks differ; the error names the first difference.
 /// * [`Error::Invalid`]: there are no blocks, one of them is a partitioned filter, or their kind is
-///   not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `full` or `empty`.
+///   not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `always-maybe` or `empty`.
 /// * [`Error::Filter`]: a block was opened without verifying its pages, and a page is damaged.
 /// * [`Error::TooLarge`]: there is no memory for the result.
 pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
@@ -139,7 +139,7 @@ const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 /// blocked filter, each estimate is the sum over its blocks.
 ///
 /// # Errors
-/// Returns the errors of [`merge_blocks`]. Returns [`Error::Invalid`] for the kinds `full` and
+/// Returns the errors of [`merge_blocks`]. Returns [`Error::Invalid`] for the kinds `always-maybe` and
 /// `empty` too, because they have no bits to compare.
 pub fn compare_blocks<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     left: &LockedBlock<A>,
@@ -183,7 +183,7 @@ fn block_shape(shape: &Shape, payload_len: usize) -> Result<BlockShape> {
         FilterKind::BlockedBloom => BlockShape { bits: math::LINE_BITS, probes, choice: math::LINE_BITS },
         FilterKind::SplitBlock => lanes(32),
         FilterKind::SplitBlock512 => lanes(64),
-        kind @ (FilterKind::Empty | FilterKind::Full) => {
+        kind @ (FilterKind::Empty | FilterKind::AlwaysMaybe) => {
             let reason =
                 "blocks of this kind have no bits to compare; build them as bloom, blocked-bloom or split-block";
             return Err(Error::invalid("filter kind", kind, reason));

@@ -1,5 +1,5 @@
-//! The standard Bloom filter, open to insertions from many threads (Bloom, "Space/time trade-offs
-//! in hash coding with allowable errors", 1970).
+//! The standard Bloom filter, to which many threads can add keys at once (Bloom, "Space/time
+//! trade-offs in hash coding with allowable errors", 1970).
 //!
 //! ```text
 //! key -> hash -> x0 ------ x1 ------ x2         k = 3 bits of m
@@ -7,8 +7,8 @@
 //!         0 0 1 0 1 0 0 1 0 1 0 0 0 1 1 0 ...   "absent" if one of them is 0
 //! ```
 //!
-//! The bits and probes are the same as in a `bloom` filter block, so [`Bloom::freeze`] needs no
-//! keys.
+//! Bits and probes are the same as in a filter block of the kind `bloom`, so [`Bloom::freeze`]
+//! needs no keys.
 //!
 //! * When: keys arrive one by one, their number is known within a factor of two, and no key is
 //!   removed.
@@ -33,7 +33,7 @@ use crate::variants::error::Result;
 ///
 /// ```
 /// use filterblock::{FilterBlock, HashSeed, Verify, variants::{Bloom, Membership}};
-/// let seen = Bloom::with_rate(1_000, 0.01, HashSeed(7))?;
+/// let seen = Bloom::with_fpr(1_000, 0.01, HashSeed(7))?;
 /// assert!(seen.insert(b"first"));
 /// assert!(seen.may_contain(b"first"));
 /// let block = seen.freeze()?;
@@ -57,7 +57,7 @@ impl Bloom {
     /// rate is above 0 and below 1, and for a rate below about `capacity / 2^63`, the limit of
     /// 64-bit hashes. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter
     /// does not fit in memory.
-    pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
+    pub fn with_fpr(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
     }
 
@@ -94,10 +94,10 @@ impl Bloom {
     /// Sets a bit. Returns whether the bit was zero before.
     pub(super) fn set(&self, bit: u64) -> bool {
         let mask = 1 << (bit % 64);
-        // Relaxed is enough, because a bit never returns to zero while others read it. A thread
-        // that learns through any synchronization that an insertion is complete reads its bits, or
-        // later values that include them. Any other thread may see half an insertion and answer
-        // "absent" for a key that is not yet added.
+        // Relaxed ordering is enough: while threads share the filter, bits only change from 0 to 1.
+        // A thread that synchronizes with the end of an insertion sees all bits of that insertion.
+        // A thread that does not synchronize may see only some of them. It then answers "absent"
+        // for a key whose insertion is not complete for it.
         self.words.get((bit / 64) as usize).is_some_and(|word| word.fetch_or(mask, Ordering::Relaxed) & mask == 0)
     }
 
@@ -123,16 +123,17 @@ impl Bloom {
         self.words().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Returns the FPR at the current fill ratio: `(ones / bits)^probes`, plus one in 2^64 for each
-    /// added key, because hashes have 64 bits.
+    /// Returns the FPR at the current fill ratio: `(ones / bits)^probes`, plus about 2^-64 for each
+    /// added key. The second part is the probability of equal hashes. The number of keys is
+    /// estimated from the set bits.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         self.shape.rate_of(self.count_ones())
     }
 
     /// Estimates the number of distinct keys from the bits that are set: `-(m/k) ln(1 - ones/m)`
-    /// (Swamidass and Baldi 2007). If all bits are set, the formula has no value, and the estimate
-    /// is that for one zero bit.
+    /// (Swamidass and Baldi 2007). If all bits are set, the formula gives infinity. The method then
+    /// returns the estimate for one zero bit.
     #[must_use]
     pub fn estimated_keys(&self) -> f64 {
         math::estimated_keys(self.count_ones(), self.shape.cells, self.shape.probes)
@@ -144,8 +145,8 @@ impl Bloom {
     }
 
     /// Returns a filter block that gives the current answers of this filter. The block's number of
-    /// keys is [`estimated_keys`](Self::estimated_keys), rounded. It is 0 only if no bit is set,
-    /// and at most the number of bits.
+    /// keys is [`estimated_keys`](Self::estimated_keys), rounded. This number is 0 only if no bit
+    /// is set. It never exceeds the number of bits.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
@@ -242,8 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_filter_answers_every_key_alike() {
-        // The last filter ends within a word and has at least one set bit in each of its bytes.
+    fn a_frozen_filter_gives_the_same_answers() {
+        // The last filter ends within a word, and each of its bytes has at least one set bit.
         for (keys, bits, probes) in [(0, 800, 7), (1, 8, 1), (3, 10_000, 7), (1_000, 10_000, 7), (400, 72, 30)] {
             let bloom = Bloom::with_shape(bits, probes, HashSeed(5)).unwrap();
             (0..keys).for_each(|i| _ = bloom.insert(&key(i)));
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_filter_with_less_than_one_key_counts_one() {
+    fn a_frozen_filter_with_set_bits_counts_at_least_one_key() {
         let bloom = Bloom::with_shape(64, 30, HashSeed(5)).unwrap();
         bloom.set(9);
         assert!(bloom.estimated_keys() < 0.5);
@@ -282,8 +283,8 @@ mod tests {
 
     #[test]
     fn threads_that_insert_at_once_lose_no_key() {
-        // Few words, so that threads often meet at the same one. Each key is added once, so that no
-        // later insertion repairs a lost bit.
+        // The filter has few words, so threads often change the same word. Each key is added once,
+        // so no later insertion repairs a lost bit.
         for round in 0..200 {
             let bloom = Bloom::with_shape(4_096, 2, HashSeed(round)).unwrap();
             let (start, keys) = (std::sync::Barrier::new(4), 2_000);
@@ -305,11 +306,11 @@ mod tests {
 
     #[test]
     fn a_key_is_new_once_and_again_after_a_clear() {
-        let mut bloom = Bloom::with_rate(10, 0.01, HashSeed(1)).unwrap();
+        let mut bloom = Bloom::with_fpr(10, 0.01, HashSeed(1)).unwrap();
         assert_eq!((bloom.insert(b"a"), bloom.insert(b"a")), (true, false));
-        assert!(bloom.count_ones() > 0 && bloom.expected_rate() > 0.0);
+        assert!(bloom.count_ones() > 0 && bloom.expected_fpr() > 0.0);
         bloom.clear();
-        assert_eq!((bloom.count_ones(), bloom.expected_rate(), bloom.estimated_keys()), (0, 0.0, 0.0));
+        assert_eq!((bloom.count_ones(), bloom.expected_fpr(), bloom.estimated_keys()), (0, 0.0, 0.0));
         assert!(!bloom.may_contain(b"a") && bloom.insert(b"a"));
     }
 }

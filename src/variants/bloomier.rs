@@ -1,20 +1,21 @@
-//! The Bloomier filter, a compact static map: it returns a value for each key of a set that is
+//! The Bloomier filter, a compact static map. It returns a value for each key of a set that is
 //! known from the start (Chazelle, Kilian, Rubinfeld and Tal, "The Bloomier filter: an efficient
 //! data structure for static support lookup tables", 2004).
 //!
 //! ```text
-//! key ─▶ a row of 128 coefficients ─▶ xor of the selected cells = [ fingerprint, q bits | value, v bits ]
+//! key ─▶ a row of 128 coefficients ─▶ XOR of the selected slots = [ fingerprint, q bits | value, v bits ]
 //!                                     the key's own fingerprint? then the value, else "absent"
 //! ```
 //! [`Bloomier`] solves one linear system for all keys, as the ribbon filter does. It takes 2 to 5 %
 //! more than `v + q` bits per key. The paper uses three cells per key instead, which takes 23 %
 //! more. [`MutableBloomier`] is the paper's second form, whose values may change.
 //!
-//! * When: a map of short values (which file, which server, which version) must be small, and may
-//!   return a value for an absent key once in `2^q`.
+//! * When: a map of short values (which file, which server, which version) must be small. It may
+//!   return a value for one absent key in `2^q`.
 //! * When not: for keys that arrive later, for listing the keys, or for long values. Use a hash map
 //!   there.
-//! * Numbers: every present key has its value. An absent key is denied with probability `1 - 2^-q`.
+//! * Numbers: a lookup of a present key returns its value. An absent key is denied with probability
+//!   `1 - 2^-q`.
 
 mod mutable;
 
@@ -28,7 +29,7 @@ use crate::variants::error::{Error, Result};
 
 const WHAT: &str = "a Bloomier filter";
 
-/// Multiplier that derives a key's fingerprint from its hash. It is odd, the 40th output of the
+/// A multiplier that derives a key's fingerprint from its hash. It is odd, the 40th output of the
 /// generator named in [`crate::kinds::bloom`].
 const FINGERPRINT: u64 = 0xe2d3_d19e_fb49_25bb;
 
@@ -76,8 +77,8 @@ impl Bloomier {
         Ok(Self { columns, widths, len: entries.len() as u64, seed })
     }
 
-    /// Returns the value of a key. For an absent key it returns `None`, except for one key in
-    /// `2^fingerprint_bits`.
+    /// Returns the value of a key. For an absent key, it returns `None` or, with probability
+    /// `2^-fingerprint_bits`, an arbitrary value.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<u64> {
         self.get_hash(KeyHash::of(key, self.seed))
@@ -153,8 +154,8 @@ impl Widths {
         Err(Error::invalid("value", value, reason))
     }
 
-    /// Returns the first bit and the width of each column group. One linear system solves one
-    /// group.
+    /// Returns the first bit and the width of each column group. Each group is solved as one linear
+    /// system.
     fn column_groups(self) -> impl Iterator<Item = (u32, u32)> {
         let bits = self.value + self.fingerprint;
         (0..bits).step_by(MAX_RETRIEVED_BITS as usize).map(move |first| (first, (bits - first).min(MAX_RETRIEVED_BITS)))
@@ -165,7 +166,7 @@ impl Widths {
         u128::from(fingerprint(hash, self.fingerprint)) << self.value | u128::from(value)
     }
 
-    /// Returns the value in a word if the word has this key's fingerprint.
+    /// Returns the value in a word, or `None` if the word does not have this key's fingerprint.
     fn value(self, hash: KeyHash, word: u128) -> Option<u64> {
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits are needed")]
         let value = word as u64 & self.max_value();
@@ -186,7 +187,7 @@ fn fingerprint(hash: KeyHash, width: u32) -> u32 {
     (mixed >> 32) as u32 >> (32 - width)
 }
 
-/// Returns the entries sorted by hash, each pair of hash and value once.
+/// Hashes the keys. Returns pairs of hash and value, sorted by hash and without duplicates.
 ///
 /// # Errors
 /// Returns [`Error::Invalid`] for a value that is too wide or a hash with two values, and
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Tested two-sided, at five standard deviations.
+    /// The measured share may differ from the formula by five standard deviations, up or down.
     #[test]
     fn an_absent_key_passes_once_in_two_to_the_fingerprint() {
         const ASKED: u64 = 400_000;

@@ -1,11 +1,12 @@
-//! Compression of Bloom filters for transport (Mitzenmacher, "Compressed Bloom filters", 2002).
+//! Compresses Bloom filters for transport (Mitzenmacher, "Compressed Bloom filters", 2002).
 //!
 //! ```text
 //! | magic 4 | probes 1 | seed 8 | bits, varint | ones, varint | arithmetic code of the bits | CRC-32 4 |
 //! ```
-//! A filter in which a share `p` of the bits is zero takes `H(p)` bits per bit on the wire, where
-//! `H` is the binary entropy. A half-full filter does not compress. A larger filter with fewer
-//! probes has a lower FPR at the same compressed size: `f = (1 - p)^k` with `p = e^(-kn/m)`.
+//! If a share `p` of a filter's bits is zero, each bit takes `H(p)` bits on the wire, where `H` is
+//! the binary entropy. A filter with as many ones as zeros cannot be compressed. A larger filter
+//! with fewer probes has a lower FPR at the same compressed size: `f = (1 - p)^k` with
+//! `p = e^(-kn/m)`.
 //!
 //! | bits per key in memory | probes | FPR | bits per key sent |
 //! |---|---|---|---|
@@ -13,15 +14,15 @@
 //! | 14 | 2 | 1.77 % | 7.92 |
 //! | 92 | 1 | 1.08 % | 7.92 |
 //!
-//! * When: a filter is sent often, and memory is cheaper than the wire ([`Bloom::for_transport`]
-//!   chooses the shape).
+//! * When: a filter is sent often, and memory is cheaper than network traffic
+//!   ([`Bloom::for_transport`] chooses the shape).
 //! * When not: if all keys are known at once, a ribbon filter (`bumped-ribbon`) is smaller in
-//!   memory and on the wire: 7 bits per key at 0.78 %.
+//!   memory and on the wire: 7.03 bits per key at 0.78 %.
 //! * Numbers: the code exceeds the entropy by at most 0.1 % and a few bytes. The header and
 //!   checksum take 19 to 37 bytes.
 //!
-//! Decompression is safe on any bytes. It verifies the checksum first. The caller limits the number
-//! of bits. The number of ones must match the header.
+//! [`Bloom::decompress`] accepts untrusted bytes. It verifies the checksum first. The caller limits
+//! the number of bits. The number of ones must match the header.
 
 mod coder;
 
@@ -47,16 +48,17 @@ fn entropy(ones_share: f64) -> f64 {
     part(ones_share) + part(1.0 - ones_share)
 }
 
-/// Returns the compressed size of a filter in bits per key, for `bits_per_key` bits per key in
-/// memory.
+/// Returns the expected compressed size of a filter in bits per key. `bits_per_key` is the size of
+/// the filter in memory.
 fn sent_bits_per_key(bits_per_key: f64, probes: u32) -> f64 {
     bits_per_key * entropy(-(-f64::from(probes) / bits_per_key).exp_m1())
 }
 
 impl Bloom {
-    /// Creates the filter with the lowest FPR among those that fit two limits at `capacity` keys:
-    /// `sent_bits_per_key` on the wire and `bits_per_key` in memory. It considers 1 to 30 probes,
-    /// but no more than `ln 2` times the bits per key, rounded up.
+    /// Creates an empty filter. Its shape has the lowest FPR among the shapes that keep two limits
+    /// at `capacity` keys: `sent_bits_per_key` for the expected compressed size, and `bits_per_key`
+    /// for the memory. A shape has 1 to 30 probes, but no more than `ln 2` times its bits per key,
+    /// rounded up.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and
@@ -74,9 +76,9 @@ impl Bloom {
             let rate = (-(-f64::from(probes) / bits).exp_m1()).powi(probes.cast_signed());
             (rate, bits, probes)
         };
-        // With more probes than this limit, ones outnumber zeros and the entropy falls again. At 14
-        // bits in memory, 28 probes would be a little better than 2, at 14 times the cost of a
-        // query.
+        // With more probes than this limit, most bits would be ones, and the entropy would fall
+        // again. At 14 bits in memory, 28 probes would be a little better than 2, at 14 times the
+        // cost of a query.
         let all = (1..=MAX_BLOOM_PROBES).map(of_probes).filter(|(_, bits, k)| f64::from(*k) <= (bits * LN_2).ceil());
         let best = all.min_by(|a, b| a.0.total_cmp(&b.0));
         let (_, bits, probes) = best.ok_or(Error::TooLarge { what: "a Bloom filter" })?;
@@ -95,8 +97,8 @@ impl Bloom {
     /// Aborts the process if there is no memory for a copy of the filter and for the bytes.
     #[must_use]
     pub fn compress(&self) -> Vec<u8> {
-        // Copy the bits first: other threads may insert meanwhile, and the number of ones must
-        // match.
+        // Copy the bits first: other threads may insert meanwhile, and the number of ones in the
+        // header must match the encoded bits.
         let words: Vec<u64> = self.words().collect();
         let ones: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
         let Shape { cells, probes } = self.shape();
@@ -171,8 +173,8 @@ impl Bloom {
     }
 }
 
-/// Returns the most bits per key, up to `most`, whose compressed size is at most `sent`. The
-/// compressed size grows with the size of the filter.
+/// Returns the largest size in memory, at most `most` bits per key, whose compressed size is at
+/// most `sent` bits per key. It bisects, because the compressed size grows with the size in memory.
 fn largest_sent_in(sent: f64, most: f64, probes: u32) -> f64 {
     let (mut fits, mut too_many) = (0.0, most);
     if sent_bits_per_key(most, probes) <= sent {
@@ -206,7 +208,7 @@ mod tests {
         }
     }
 
-    /// The size is the entropy, plus 0.1 % and the header and checksum.
+    /// The size is at most the entropy plus 0.1 %, the header and the checksum.
     #[test]
     fn the_code_is_as_long_as_the_entropy_at_any_fill_ratio() {
         for (keys, bits, probes) in [(0, 1 << 20, 1), (100, 1 << 20, 1), (20_000, 1 << 20, 2), (100_000, 1 << 20, 7)] {
@@ -261,9 +263,9 @@ mod tests {
         for (cells, ones) in [(0, 0), (7, 0), (u64::MAX, 0), (8, 9)] {
             assert!(matches!(with(cells, ones, &[]), Err(Error::Corrupt { .. })), "{cells} {ones}");
         }
-        // Fewer ones than the header says.
+        // The code has fewer ones than the header says.
         assert!(matches!(with(800, 400, &[0xff; 9]), Err(Error::Corrupt { field: Field::CompressedBits, .. })));
-        // Any code is decoded to an end.
+        // No code makes the decoder panic or loop forever.
         (0..=255).for_each(|byte| _ = with(80, 40, &[byte; 5]));
     }
 

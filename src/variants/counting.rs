@@ -39,7 +39,7 @@ pub enum CounterBits {
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::{CounterBits, Counting, Membership, Removable}};
-/// let mut cached = Counting::with_rate(1_000, 0.01, CounterBits::Four, HashSeed(7))?;
+/// let mut cached = Counting::with_fpr(1_000, 0.01, CounterBits::Four, HashSeed(7))?;
 /// cached.insert(b"page");
 /// assert!(cached.may_contain(b"page"));
 /// cached.remove(b"page")?;
@@ -63,7 +63,7 @@ impl Counting {
     /// rate is above 0 and below 1, and for a rate below about `capacity / 2^63`, the limit of
     /// 64-bit hashes. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter
     /// does not fit in memory.
-    pub fn with_rate(
+    pub fn with_fpr(
         capacity: u64,
         false_positive_rate: f64,
         counter_bits: CounterBits,
@@ -135,7 +135,7 @@ impl Counting {
 
     /// Returns the FPR at the current fill ratio.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         rate_of(self.counters.cells().iter(), self.counters.shape())
     }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn removing_an_absent_key_is_an_error_and_changes_nothing() {
-        let mut filter = Counting::with_rate(1_000, 0.01, CounterBits::Four, HashSeed(1)).unwrap();
+        let mut filter = Counting::with_fpr(1_000, 0.01, CounterBits::Four, HashSeed(1)).unwrap();
         keys(0..500).for_each(|key| filter.insert_hash(key));
         let before: Vec<u64> = filter.counters.cells().iter().collect();
         let mut refused = 0;
@@ -225,13 +225,13 @@ mod tests {
 
     #[test]
     fn the_plain_filter_equals_one_built_from_the_same_keys() {
-        let mut filter = Counting::with_rate(1_000, 0.01, CounterBits::Four, HashSeed(1)).unwrap();
+        let mut filter = Counting::with_fpr(1_000, 0.01, CounterBits::Four, HashSeed(1)).unwrap();
         keys(0..1_500).for_each(|key| filter.insert_hash(key));
         keys(1_000..1_500).for_each(|key| filter.remove_hash(key).unwrap());
         let plain = Bloom::with_shape(filter.num_counters(), filter.num_probes(), HashSeed(1)).unwrap();
         keys(0..1_000).for_each(|key| _ = plain.insert_hash(key));
         let made = filter.to_bloom().unwrap();
         assert_eq!(made.freeze().unwrap(), plain.freeze().unwrap());
-        assert_eq!(made.expected_rate(), filter.expected_rate());
+        assert_eq!(made.expected_fpr(), filter.expected_fpr());
     }
 }

@@ -3,7 +3,7 @@
 //! filters", 2006).
 //!
 //! ```text
-//! key -> f, one of M = buckets * 2^r values       d = 4 subtables, permutation Pi for each
+//! key -> f, one of M = buckets * 2^r values       d = 4 subtables, permutation P_i for each
 //!
 //!          subtable 0     subtable 1     subtable 2     subtable 3
 //!    P0(f) [rrr2 rrr1 .]  P1(f) [rrr1 ..] P2(f) [....]  P3(f) [rrr1 ..]    buckets of 8 cells
@@ -12,11 +12,11 @@
 //!
 //! Four independently chosen buckets would lose keys. Keys that share a remainder and one of their
 //! buckets would be confused, and a removal of one key could clear the cell of another. Therefore
-//! `f` is hashed once, and the bucket and remainder in each subtable are a permutation of `f`. A
-//! key that matches a cell in any subtable has the same `f`, so the filter cannot distinguish the
-//! two keys at all.
+//! the key is hashed once, to `f`, and the bucket and remainder in each subtable are a permutation
+//! of `f`. If a key matches a cell in any subtable, it has the same `f` as the key of that cell.
+//! The filter counts such keys as one key, so it never clears the cell of a key with another `f`.
 //!
-//! The permutation is `Pi(bucket, remainder) = (bucket + shift_i(remainder) mod buckets,
+//! The permutation is `P_i(bucket, remainder) = ((bucket + shift_i(remainder)) mod buckets,
 //! remainder)`, a bijection for every number of buckets. The paper's `a f + c mod 2^q` needs a
 //! power of two, which would waste up to half of the memory. `f` comes from the high bits of a
 //! well-mixed hash; permutations of a badly mixed hash double the FPR.
@@ -24,15 +24,17 @@
 //! * When: a set changes and its size is known.
 //! * When not: to send plain bits to others, or if the number of keys may exceed the capacity, use
 //!   `Counting`. For counts use `Spectral`.
-//! * Numbers: `(r + 2) * 4/3` bits per key and an FPR of `24 / 2^r` at the capacity (three quarters
-//!   of the cells). That is 1.17 % in 17.3 bits per key, where `Counting` takes 37.
-//! * A full counter (3) stays full, so three keys with the same `f` at one time occupy a cell for
-//!   good. So does one key that is added three times. Fewer than `(n/M)^2 / 2` of the insertions of
-//!   distinct keys fill a counter. After 220,000 insertions among 20,000 keys, 734 cells were
-//!   occupied for good at r = 8, 51 at r = 10, and none at r = 14.
-//! * If the four buckets of a key are full, the insertion returns an error and changes nothing. No
-//!   measurement showed this up to the capacity. The filter keeps no list of such keys, because a
-//!   list would hide that the filter is overfilled.
+//! * Numbers: `(r + 2) * 4/3` bits per key and an FPR of `24 / 2^r` at the capacity, which uses
+//!   three quarters of the cells. At r = 11 this is 1.17 % in 17.3 bits per key. `Counting` takes
+//!   37 bits per key for this FPR.
+//! * A counter saturates at 3 and then keeps its value, so its cell is never freed. Three present
+//!   keys with the same `f` saturate a counter, and so does one key that is added three times. If
+//!   `n` distinct keys are present, fewer than `(n/M)^2 / 2` of the insertions saturate a counter.
+//!   After 220,000 insertions with 20,000 keys present, 734 cells could not be freed at 8 bits per
+//!   remainder, 51 at 10 bits, and none at 14 bits.
+//! * If the four buckets of a key are full, the insertion returns an error and changes nothing. In
+//!   our measurements this never happened up to the capacity. The filter keeps no list of such
+//!   keys, because a list would hide that the filter is overfilled.
 
 use super::shape::{check_capacity, check_rate};
 use super::{Frequency, Membership, Removable};
@@ -44,7 +46,8 @@ use crate::variants::error::{Error, Result};
 const SUBTABLES: u64 = 4;
 const CELLS_PER_BUCKET: u64 = 8;
 const COUNTER_BITS: u32 = 2;
-const FULL_COUNTER: u64 = (1 << COUNTER_BITS) - 1;
+/// The value of a saturated counter.
+const SATURATED: u64 = (1 << COUNTER_BITS) - 1;
 /// The capacity divided by the number of buckets of one subtable. At the capacity, six of the eight
 /// cells of a bucket are used on average.
 const KEYS_PER_BUCKET: u64 = SUBTABLES * 6;
@@ -64,14 +67,14 @@ pub struct DLeft {
 }
 
 impl DLeft {
-    /// Creates a filter for `capacity` keys whose FPR is at most `false_positive_rate` at that
-    /// number of keys.
+    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
+    /// `capacity` keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0`, `0 < false_positive_rate < 1` and
     /// remainders of 48 bits suffice for the rate. Returns [`Error::TooLarge`] if the filter does
     /// not fit in memory or needs `2^64` or more values `f`.
-    pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
+    pub fn with_fpr(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_capacity(capacity)?;
         check_rate(false_positive_rate)?;
         let buckets = capacity.div_ceil(KEYS_PER_BUCKET);
@@ -113,7 +116,7 @@ impl DLeft {
         Ok(Self { cells, buckets, remainder_bits, used_cells: 0, seed })
     }
 
-    /// Adds one occurrence of a key.
+    /// Adds one occurrence of a key. A counter saturates at three occurrences.
     ///
     /// # Errors
     /// Returns [`Error::NoRoom`] if all four buckets of a new key are full. The filter is then
@@ -128,17 +131,16 @@ impl DLeft {
     /// Returns the errors of [`DLeft::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
         let value = self.value(hash);
-        // Look for the key's remainder first. A second cell for the same value would be a
-        // duplicate.
+        // Search for the value first. `find` requires that at most one cell has the value.
         if let Some(cell) = self.find(value) {
             let found = self.cells.get(cell);
-            if found & FULL_COUNTER < FULL_COUNTER {
+            if found & SATURATED < SATURATED {
                 self.cells.set(cell, found + 1);
             }
             return Ok(());
         }
         let load = |bucket: &u64| cells_of(*bucket).filter(|&cell| self.cells.get(cell) != 0).count();
-        // Among equally full buckets, take the leftmost.
+        // `min_by_key` returns the leftmost of the emptiest buckets, as d-left hashing requires.
         let empty = self
             .buckets_of(value)
             .min_by_key(load)
@@ -149,8 +151,7 @@ impl DLeft {
         Ok(())
     }
 
-    /// Returns the value `f` that represents a key in this filter, below
-    /// `buckets * 2^remainder_bits`.
+    /// Returns the value `f` of a key. It is below `buckets * 2^remainder_bits`.
     fn value(&self, hash: KeyHash) -> u64 {
         reduce(hash.raw(), self.buckets << self.remainder_bits)
     }
@@ -159,21 +160,23 @@ impl DLeft {
         value & ((1 << self.remainder_bits) - 1)
     }
 
-    /// Returns the bucket of a value in each subtable, numbered through all subtables.
+    /// Returns the bucket of a value in each subtable. Bucket numbers continue from one subtable to
+    /// the next.
     fn buckets_of(&self, value: u64) -> impl Iterator<Item = u64> + use<> {
         let (buckets, bucket, remainder) = (self.buckets, value >> self.remainder_bits, self.remainder(value));
-        // The shift depends on the remainder alone, which makes each mapping a permutation. The
+        // The shift depends on the remainder alone, so each mapping is a permutation. The
         // multiplier of SplitMix64 spreads small remainders over the high bits, and the first
         // mixing step brings these bits down.
         let spread = KeyHash::from_raw((remainder + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (0..SUBTABLES).zip(bloom::mixed(spread)).map(move |(subtable, shift)| {
-            // Both numbers are below `buckets`, and `buckets * 2^r` fits 64 bits.
+            // Both terms are below `buckets`, and `buckets` is below `2^63`, so the sum fits in 64
+            // bits.
             let shift = if subtable == 0 { 0 } else { reduce(shift, buckets) };
             subtable * buckets + (bucket + shift) % buckets
         })
     }
 
-    /// Returns the only cell that holds a value, or `None` if no cell does.
+    /// Returns the index of the only cell that holds a value, or `None` if no cell does.
     fn find(&self, value: u64) -> Option<u64> {
         let remainder = self.remainder(value);
         let is_it = |cell: &u64| {
@@ -189,8 +192,8 @@ impl DLeft {
         self.used_cells = 0;
     }
 
-    /// Returns the number of keys that the filter is designed for. It takes more keys while their
-    /// buckets have space.
+    /// Returns the number of keys that the filter is designed for. The filter also takes further
+    /// keys while their buckets have space.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.buckets * KEYS_PER_BUCKET
@@ -214,10 +217,9 @@ impl DLeft {
         self.cells.len_bytes()
     }
 
-    /// Returns the FPR at the current fill ratio: the number of used cells divided by the number of
-    /// possible pairs of a bucket and a remainder.
+    /// Returns the current FPR: the number of used cells divided by the number of values `f`.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         self.used_cells as f64 / (self.buckets << self.remainder_bits) as f64
     }
 }
@@ -240,8 +242,8 @@ impl Removable for DLeft {
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()> {
         let cell = self.find(self.value(hash)).ok_or(Error::KeyAbsent)?;
         let found = self.cells.get(cell);
-        match found & FULL_COUNTER {
-            FULL_COUNTER => {}
+        match found & SATURATED {
+            SATURATED => {}
             1 => {
                 self.cells.set(cell, 0);
                 self.used_cells -= 1;
@@ -254,8 +256,8 @@ impl Removable for DLeft {
 
 impl Frequency for DLeft {
     fn estimate_hash(&self, hash: KeyHash) -> u64 {
-        let count = self.find(self.value(hash)).map_or(0, |cell| self.cells.get(cell) & FULL_COUNTER);
-        if count == FULL_COUNTER { u64::MAX } else { count }
+        let count = self.find(self.value(hash)).map_or(0, |cell| self.cells.get(cell) & SATURATED);
+        if count == SATURATED { u64::MAX } else { count }
     }
 }
 
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_filter_refuses_new_keys_and_counts_present_ones() {
+    fn a_filter_without_space_still_counts_present_keys() {
         let mut filter = DLeft::with_shape(3, 10, HashSeed(1)).unwrap();
         let keys = || (0..1_000u64).map(crate::codec::u64_bytes);
         let (taken, refused): (Vec<_>, Vec<_>) = keys().partition(|key| filter.insert(key).is_ok());
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_counter_stays_full() {
+    fn a_saturated_counter_keeps_its_value() {
         let mut filter = DLeft::with_shape(3, 10, HashSeed(1)).unwrap();
         for expected in [1, 2, u64::MAX, u64::MAX] {
             filter.insert(b"a").unwrap();
@@ -317,6 +319,6 @@ mod tests {
         for buckets in [1 << 57, u64::MAX] {
             assert!(matches!(DLeft::with_shape(buckets, 8, HashSeed(1)), Err(Error::TooLarge { .. })), "{buckets}");
         }
-        assert!(matches!(DLeft::with_rate(9, 1e-300, HashSeed(1)), Err(Error::Invalid { .. })));
+        assert!(matches!(DLeft::with_fpr(9, 1e-300, HashSeed(1)), Err(Error::Invalid { .. })));
     }
 }

@@ -4,20 +4,21 @@
 //! ```text
 //! counter j = overflow[j] * 2^x + base[j]
 //!   base      x bits each, fixed             3 0 1 2 3 0 ...
-//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...   y + 1 when a counter is full; y - 1 some removals
-//!             new width when needed                            later, if no counter uses its top bit
+//!   overflow  y bits each, rebuilt with a    0 0 0 5 0 0 ...   y + 1 before a counter overflows; y - 1 some
+//!             new width when needed                            removals later, if no counter uses its top bit
 //! ```
 //!
-//! * When: counts of unknown size, with removals. No counter is ever full, so every key can be
+//! * When: counts of unknown size, with removals. No counter ever saturates, so every key can be
 //!   removed.
 //! * When not: for small counts use `Counting` or `DLeft`. One key that is counted a million times
 //!   widens the counters of all keys.
-//! * Numbers: `x + y` bits for each of the 9.6 counters per key at 1 %. `x` is `log2` of the mean
-//!   number of insertions per key, and `y = log2(largest overflow) + 1`. Each counter of a key
-//!   costs two memory accesses.
-//! * A rebuild takes a pass over all counters. The filter widens the overflow when it must. It
-//!   narrows the overflow only after as many removals as there are counters since the last rebuild.
-//!   A set whose counts hover around a limit therefore does not rebuild at each change.
+//! * Numbers: `x + y` bits for each of the 9.6 counters per key at 1 %. `x` is `floor(log2(c))` for
+//!   a mean of `c` insertions per key, and `y` is `floor(log2(largest overflow)) + 1`. A query
+//!   makes two memory accesses for each counter of the key.
+//! * A rebuild copies the overflow of all counters. The filter widens the overflow as soon as a
+//!   counter needs it. It narrows the overflow only if the number of removals since the last
+//!   rebuild is at least the number of counters. So if the largest count alternates between two
+//!   widths, the filter does not rebuild at each change.
 
 use super::counters::{bloom_of, rate_of};
 use super::shape::Shape;
@@ -43,14 +44,13 @@ pub struct DynamicCounting {
 impl DynamicCounting {
     /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
     /// `capacity` distinct keys. `mean_count` is the expected number of insertions of each key. The
-    /// fixed width of all counters is `floor(log2(mean_count))`, but at least 1 and at most 32
-    /// bits.
+    /// fixed width of all counters is `floor(log2(mean_count))` bits, limited to 1 to 32.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
     /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns
     /// [`Error::TooLarge`] if the filter does not fit in memory.
-    pub fn with_rate(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
+    pub fn with_fpr(capacity: u64, false_positive_rate: f64, mean_count: u64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         Self::of_shape(shape, mean_count.checked_ilog2().unwrap_or(0).clamp(1, MAX_BASE_BITS), seed)
     }
@@ -90,18 +90,18 @@ impl DynamicCounting {
     /// Returns the errors of [`DynamicCounting::insert`].
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
         let places = self.shape.distinct(hash);
-        // Widen before counting, so that an error changes nothing. One more bit is enough for all
-        // counters.
-        let is_full =
+        // Widen before counting, so that an error changes nothing. Each count grows by one, so one
+        // more bit is enough for all counters.
+        let would_overflow =
             |&cell: &u64| self.base.get(cell) == self.base.max() && self.overflow_of(cell) == self.most_overflow();
-        if places.iter().any(is_full) {
+        if places.iter().any(would_overflow) {
             self.rebuild(self.overflow_bits() + 1)?;
         }
         places.iter().for_each(|&cell| self.put(cell, self.count(cell) + 1));
         Ok(())
     }
 
-    /// Removes all keys and resets the width of the counters.
+    /// Removes all keys and frees the overflow of the counters.
     pub fn clear(&mut self) {
         self.base.clear();
         (self.overflow, self.wide, self.removed_since_rebuild) = (None, 0, 0);
@@ -123,7 +123,7 @@ impl DynamicCounting {
         (0..self.shape.cells).map(|cell| self.count(cell))
     }
 
-    /// Sets a counter. The count must fit in its two parts.
+    /// Sets a counter. The count must fit in the current widths of base and overflow.
     fn put(&mut self, cell: u64, count: u64) {
         self.base.set(cell, count & self.base.max());
         if let Some(overflow) = &mut self.overflow {
@@ -133,10 +133,11 @@ impl DynamicCounting {
         }
     }
 
-    /// Rebuilds the overflow with a new width, in which all counts must fit.
+    /// Rebuilds the overflow with `bits` bits for each counter. All overflows must fit in this
+    /// width. After an error, the filter is unchanged.
     fn rebuild(&mut self, bits: u32) -> Result<()> {
         if bits + self.base.cell_bits() > 64 {
-            return Err(Error::TooLarge { what: "a counter" });
+            return Err(Error::TooLarge { what: "a counter would exceed 64 bits; remove keys, or clear the filter" });
         }
         let mut new = if bits == 0 { None } else { Some(PackedArray::new(self.shape.cells, bits)?) };
         self.wide = 0;
@@ -191,7 +192,7 @@ impl DynamicCounting {
 
     /// Returns the FPR at the current fill ratio.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         rate_of(self.counts(), self.shape)
     }
 
@@ -204,11 +205,11 @@ impl DynamicCounting {
     }
 }
 
-/// The widest base. With 32 bits of overflow beside it, no counter overflows within a machine's
-/// lifetime.
+/// The maximum width of the base in bits. The overflow adds up to 32 bits to such a base, and no
+/// machine counts to 2^64.
 const MAX_BASE_BITS: u32 = 32;
 
-/// Returns whether `count` uses the top bit of its cell.
+/// Returns whether `count` uses the top bit of a cell of `overflow`.
 fn is_wide(overflow: &PackedArray, count: u64) -> bool {
     count > overflow.max() / 2
 }
@@ -281,7 +282,7 @@ mod tests {
             filter.insert(b"a").unwrap();
             filter.remove(b"a").unwrap();
         }
-        // Each pair of rebuilds needs a thousand removals in between.
+        // At least 1,000 removals lie between a rebuild that widens and the next one that narrows.
         assert!((2..=21).contains(&filter.num_rebuilds()), "{}", filter.num_rebuilds());
     }
 
@@ -295,7 +296,7 @@ mod tests {
         assert!((0..64u64).all(|i| filter.estimate(&key(i)) >= i));
         let frozen = filter.to_bloom().unwrap();
         assert!((1..64u64).all(|i| frozen.may_contain(&key(i))));
-        assert_eq!(frozen.expected_rate(), filter.expected_rate());
+        assert_eq!(frozen.expected_fpr(), filter.expected_fpr());
         for i in 0..64u64 {
             (0..i).for_each(|_| filter.remove(&key(i)).unwrap());
         }
@@ -309,7 +310,7 @@ mod tests {
             assert!(matches!(filter, Err(Error::Invalid { .. })), "{bits}");
         }
         for (count, bits) in [(0, 1), (1, 1), (3, 1), (4, 2), (1_000, 9), (u64::MAX, 32)] {
-            assert_eq!(DynamicCounting::with_rate(8, 0.1, count, HashSeed(1)).unwrap().base_bits(), bits, "{count}");
+            assert_eq!(DynamicCounting::with_fpr(8, 0.1, count, HashSeed(1)).unwrap().base_bits(), bits, "{count}");
         }
     }
 }

@@ -19,9 +19,10 @@
 //! ([`Comparison`]). The same works for filter blocks ([`merge_blocks`], [`compare_blocks`]).
 //! [`Bloom::compress`] packs a filter for transport.
 //!
-//! Each struct holds the seed for hashing keys. Most methods that take a key have a twin with the
-//! suffix `_hash`, which takes the key's [`KeyHash`] under that seed. Each module says how its
-//! filter works and when another filter is better. docs/VARIANTS.md compares all of them.
+//! Each filter stores the seed under which it hashes keys. Most methods that take a key have a
+//! counterpart with the suffix `_hash`, which takes the key's [`KeyHash`] under that seed. Each
+//! module says how its filter works and when another filter is better. docs/VARIANTS.md compares
+//! all of them.
 
 pub mod algebra;
 pub mod blocks;
@@ -63,8 +64,9 @@ pub trait Membership {
     /// Returns the seed under which keys are hashed.
     fn seed(&self) -> HashSeed;
 
-    /// Returns `false` if the key was certainly not added or was removed, and `true` if it may be
-    /// present. Only [`Stable`] may also return `false` for an added key.
+    /// Returns whether the key may be present. `false` means that the key is certainly absent: it
+    /// was never added, or it was removed. Only [`Stable`] may also return `false` for a key that
+    /// was added and not removed.
     fn may_contain_hash(&self, hash: KeyHash) -> bool;
 
     /// Hashes the key under [`Membership::seed`] and calls [`Membership::may_contain_hash`].
@@ -79,13 +81,16 @@ pub trait Membership {
 /// with present keys. If it is removed, the filter may deny those keys. The filter cannot detect
 /// this mistake. It only refuses keys that are certainly absent.
 pub trait Removable: Membership {
-    /// Takes back one insertion of a key, given by its hash.
+    /// Removes one occurrence of a key, given by its hash. A saturated counter keeps its value, so
+    /// the key may stay present.
     ///
     /// # Errors
-    /// Returns [`Error::KeyAbsent`] if the key is certainly absent. The filter is then unchanged.
+    /// Returns [`Error::KeyAbsent`] if the key is certainly absent. A [`Spectral`] filter in the
+    /// mode [`SpectralMode::MinimumIncrease`] returns [`Error::Invalid`] for every key. The filter
+    /// is then unchanged.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()>;
 
-    /// Takes back one insertion of a key.
+    /// Hashes the key under [`Membership::seed`] and calls [`Removable::remove_hash`].
     ///
     /// # Errors
     /// Returns the errors of [`Removable::remove_hash`].
@@ -94,10 +99,11 @@ pub trait Removable: Membership {
     }
 }
 
-/// A multiset that estimates how often it holds a key.
+/// A multiset that estimates the count of a key: how often the key was added, minus how often it
+/// was removed.
 pub trait Frequency: Membership {
-    /// Returns an upper bound of the number of times that the key is present, or [`u64::MAX`] if a
-    /// full counter allows no bound.
+    /// Returns an upper bound on the count of the key. Returns [`u64::MAX`] if saturated counters
+    /// allow no better bound.
     fn estimate_hash(&self, hash: KeyHash) -> u64;
 
     /// Hashes the key under [`Membership::seed`] and calls [`Frequency::estimate_hash`].

@@ -60,7 +60,7 @@ impl Noisy {
         }
         let made = (0..filters).map(|number| {
             let seed = HashSeed(seed.0.wrapping_add(u64::from(number).wrapping_mul(NEXT_SEED)));
-            let filter = Bloom::with_rate(capacity, RATE, seed)?;
+            let filter = Bloom::with_fpr(capacity, RATE, seed)?;
             keys.clone().for_each(|key| _ = filter.insert(key.as_ref()));
             Ok(filter)
         });
@@ -83,8 +83,8 @@ impl Noisy {
     /// Returns the combined FPR of the first `shown` filters at their current fill ratios. It is 1
     /// if `shown` is 0.
     #[must_use]
-    pub fn expected_rate(&self, shown: usize) -> f64 {
-        self.filters.iter().take(shown).map(Bloom::expected_rate).product()
+    pub fn expected_fpr(&self, shown: usize) -> f64 {
+        self.filters.iter().take(shown).map(Bloom::expected_fpr).product()
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
             let slack = ASKED as f64 * rate * 0.003 * f64::from(shown);
             let deviation = (ASKED as f64 * rate * (1.0 - rate)).sqrt();
             assert!((found - ASKED as f64 * rate).abs() <= 5.0 * deviation + slack, "{shown}: {found}");
-            assert!((noisy.expected_rate(shown as usize) / rate - 1.0).abs() < 0.003 * f64::from(shown.max(1)));
+            assert!((noisy.expected_fpr(shown as usize) / rate - 1.0).abs() < 0.003 * f64::from(shown.max(1)));
         }
         let bits: u64 = noisy.filters().iter().map(Bloom::num_bits).sum();
         assert!((bits as f64 / 50_000.0 / 8.0 - std::f64::consts::LOG2_E).abs() < 0.01);

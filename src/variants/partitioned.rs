@@ -45,7 +45,7 @@ impl Partitioned {
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
     /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns
     /// [`Error::TooLarge`] if the filter does not fit in memory.
-    pub fn with_rate(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
+    pub fn with_fpr(capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate_of(capacity, false_positive_rate)?;
         let (_, slices, slice_bits) = planning::slices(capacity, false_positive_rate).ok_or(TOO_LARGE)?;
         Self::with_shape(slice_bits, slices, seed)
@@ -108,7 +108,7 @@ impl Partitioned {
     /// Returns an upper bound of the FPR at the current fill ratio. The FPR is the product of the
     /// slices' fill ratios, which is largest if all are equal.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         let by_chance = (self.ones as f64 / self.bits.len() as f64).powi(self.slices.cast_signed());
         math::with_equal_hashes(by_chance, math::whole_keys(self.ones, self.bits.len(), self.slices))
     }
@@ -155,7 +155,7 @@ mod tests {
             assert!(matches!(filter, Err(Error::Invalid { .. })), "{slices} of {bits}");
         }
         assert!(matches!(Partitioned::with_shape(u64::MAX, 2, HashSeed(1)), Err(Error::TooLarge { .. })));
-        assert!(matches!(Partitioned::with_rate(u64::MAX, 0.1, HashSeed(1)), Err(Error::TooLarge { .. })));
-        assert!(matches!(Partitioned::with_rate(9, f64::NAN, HashSeed(1)), Err(Error::Invalid { .. })));
+        assert!(matches!(Partitioned::with_fpr(u64::MAX, 0.1, HashSeed(1)), Err(Error::TooLarge { .. })));
+        assert!(matches!(Partitioned::with_fpr(9, f64::NAN, HashSeed(1)), Err(Error::Invalid { .. })));
     }
 }

@@ -61,7 +61,7 @@ impl Scalable {
     /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < false_positive_rate < 1` and
     /// the growth is within its bounds, and for a rate below about `initial_capacity / 2^63`, the
     /// limit of 64-bit hashes. Returns [`Error::TooLarge`] if the filter does not fit in memory.
-    pub fn with_rate(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
+    pub fn with_fpr(initial_capacity: u64, false_positive_rate: f64, growth: Growth, seed: HashSeed) -> Result<Self> {
         check_rate_of(initial_capacity, false_positive_rate)?;
         let Growth { factor, tightening } = growth;
         if !((1..=1024).contains(&factor) && tightening > 0.0 && tightening < 1.0) {
@@ -144,18 +144,18 @@ impl Scalable {
         self.stages.iter().map(Partitioned::num_slices)
     }
 
-    /// Returns the requested FPR. [`expected_rate`](Self::expected_rate) does not exceed it up to
+    /// Returns the requested FPR. [`expected_fpr`](Self::expected_fpr) does not exceed it up to
     /// about `rate * 2^64` keys. With more keys, no number of stages reaches it, because hashes
     /// have 64 bits.
     #[must_use]
-    pub fn rate_bound(&self) -> f64 {
+    pub fn fpr_bound(&self) -> f64 {
         self.first_rate / (1.0 - self.growth.tightening)
     }
 
     /// Returns an upper bound of the FPR at the current fill ratios of the stages.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
-        1.0 - self.stages.iter().map(|stage| 1.0 - stage.expected_rate()).product::<f64>()
+    pub fn expected_fpr(&self) -> f64 {
+        1.0 - self.stages.iter().map(|stage| 1.0 - stage.expected_fpr()).product::<f64>()
     }
 }
 
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn stages_grow_by_the_factor_and_tighten_by_the_ratio() {
         let growth = Growth { factor: 4, tightening: 0.5 };
-        let mut filter = Scalable::with_rate(100, 0.02, growth, HashSeed(1)).unwrap();
+        let mut filter = Scalable::with_fpr(100, 0.02, growth, HashSeed(1)).unwrap();
         for i in 0..8_000u64 {
             filter.insert(&crate::codec::u64_bytes(i)).unwrap();
-            assert!(filter.expected_rate() <= filter.rate_bound());
+            assert!(filter.expected_fpr() <= filter.fpr_bound());
         }
         // P0 = 0.02 (1 - 0.5) = 0.01 gives seven slices, and each halving adds one. The stages hold
         // 100, 400, 1600 and 6400 keys.
@@ -194,19 +194,19 @@ mod tests {
             assert!((keys(stage) - expected).abs() < 3.0, "{} for {expected}", keys(stage));
         }
         filter.clear();
-        assert_eq!((filter.num_stages(), filter.expected_rate()), (1, 0.0));
+        assert_eq!((filter.num_stages(), filter.expected_fpr()), (1, 0.0));
     }
 
     #[test]
     fn an_unknown_number_of_keys_costs_up_to_4_6_times_the_bits() {
-        let mut filter = Scalable::with_rate(1_000, 0.01, Growth::default(), HashSeed(1)).unwrap();
+        let mut filter = Scalable::with_fpr(1_000, 0.01, Growth::default(), HashSeed(1)).unwrap();
         let (mut keys, mut bits) = (0u64, Vec::new());
         while filter.num_stages() < 7 {
             let before = filter.num_bits();
             filter.insert(&crate::codec::u64_bytes(keys)).unwrap();
             keys += 1;
             if filter.num_bits() > before {
-                let of_known = super::super::Bloom::with_rate(keys, 0.01, HashSeed(1)).unwrap().num_bits() as f64;
+                let of_known = super::super::Bloom::with_fpr(keys, 0.01, HashSeed(1)).unwrap().num_bits() as f64;
                 bits.push((before as f64 / of_known, filter.num_bits() as f64 / of_known));
             }
         }
@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn a_first_stage_for_one_key_grows_like_any_other() {
-        let mut filter = Scalable::with_rate(1, 0.5, Growth { factor: 1, tightening: 0.99 }, HashSeed(1)).unwrap();
+        let mut filter = Scalable::with_fpr(1, 0.5, Growth { factor: 1, tightening: 0.99 }, HashSeed(1)).unwrap();
         for i in 0..300u64 {
             filter.insert(&crate::codec::u64_bytes(i)).unwrap();
-            assert!(filter.expected_rate() <= filter.rate_bound());
+            assert!(filter.expected_fpr() <= filter.fpr_bound());
         }
         assert!((0..300u64).all(|i| filter.may_contain(&crate::codec::u64_bytes(i))));
     }
@@ -228,10 +228,10 @@ mod tests {
     #[test]
     fn invalid_growth_and_stages_beyond_memory_are_refused() {
         for (factor, tightening) in [(0, 0.5), (2_000, 0.5), (2, 0.0), (2, 1.0), (2, f64::NAN)] {
-            let filter = Scalable::with_rate(9, 0.1, Growth { factor, tightening }, HashSeed(1));
+            let filter = Scalable::with_fpr(9, 0.1, Growth { factor, tightening }, HashSeed(1));
             assert!(matches!(filter, Err(Error::Invalid { .. })), "{factor} {tightening}");
         }
-        let filter = Scalable::with_rate(u64::MAX, 0.1, Growth::default(), HashSeed(1));
+        let filter = Scalable::with_fpr(u64::MAX, 0.1, Growth::default(), HashSeed(1));
         assert!(matches!(filter, Err(Error::TooLarge { .. })));
     }
 }

@@ -48,7 +48,7 @@ pub enum SpectralMode {
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::{Frequency, Spectral, SpectralMode}};
-/// let mut visits = Spectral::with_rate(1_000, 0.01, SpectralMode::MinimumIncrease, HashSeed(7))?;
+/// let mut visits = Spectral::with_fpr(1_000, 0.01, SpectralMode::MinimumIncrease, HashSeed(7))?;
 /// for visitor in ["ann", "bob", "ann"] {
 ///     visits.insert(visitor.as_bytes())?;
 /// }
@@ -66,7 +66,7 @@ pub struct Spectral {
     seed: HashSeed,
 }
 
-/// The width of a counter of [`Spectral::with_rate`]. Such a counter is full at about 4.3 * 10^9.
+/// The width of a counter of [`Spectral::with_fpr`]. Such a counter is full at about 4.3 * 10^9.
 const COUNTER_BITS: u32 = 32;
 
 impl Spectral {
@@ -77,7 +77,7 @@ impl Spectral {
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
     /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
     /// filter does not fit in memory.
-    pub fn with_rate(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
+    pub fn with_fpr(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }
 
@@ -173,7 +173,7 @@ impl Spectral {
 
     /// Returns the FPR at the current fill ratio.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         rate_of(self.counters.cells().iter(), self.counters.shape())
     }
 
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_minimum_increase_filter_refuses_removals() {
-        let mut filter = Spectral::with_rate(100, 0.01, SpectralMode::MinimumIncrease, HashSeed(1)).unwrap();
+        let mut filter = Spectral::with_fpr(100, 0.01, SpectralMode::MinimumIncrease, HashSeed(1)).unwrap();
         filter.insert_hash(hash(1)).unwrap();
         assert!(matches!(filter.remove_hash(hash(1)), Err(Error::Invalid { .. })));
         assert_eq!(filter.estimate_hash(hash(1)), 1);

@@ -61,7 +61,7 @@ impl Stable {
     /// # Errors
     /// Returns [`Error::Invalid`] unless `0 < false_positive_rate < 1` and the cells suffice for
     /// the rate, and [`Error::TooLarge`] if the filter does not fit in memory.
-    pub fn with_rate(cells: u64, cell_bits: u32, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
+    pub fn with_fpr(cells: u64, cell_bits: u32, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
         let probes = (-false_positive_rate.log2() / 2.0).round().clamp(1.0, 30.0) as u32;
@@ -156,7 +156,7 @@ impl Stable {
 
     /// Returns the current FPR for keys that were never added.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
+    pub fn expected_fpr(&self) -> f64 {
         (1.0 - self.zeros()).powi(self.shape.probes.cast_signed())
     }
 }
@@ -177,7 +177,7 @@ impl StableShape {
     /// Returns the FPR that the filter reaches in the long run, for keys that were never added. The
     /// mean FPR never exceeds this value; the FPR of one filter varies a little around the mean.
     #[must_use]
-    pub fn stable_rate(&self) -> f64 {
+    pub fn stable_fpr(&self) -> f64 {
         (1.0 - self.stable_zeros()).powi(self.probes.cast_signed())
     }
 }
@@ -220,11 +220,11 @@ mod tests {
         let large = [(1, 0.01), (3, 0.01), (2, 0.1), (1, 1e-4), (8, 0.3)].map(|(bits, rate)| (1_000_000, bits, rate));
         // With few cells, rounding matters.
         for (cells, bits, rate) in large.into_iter().chain([(65, 1, 0.01), (33, 1, 1e-4), (100, 2, 0.1)]) {
-            let filter = Stable::with_rate(cells, bits, rate, HashSeed(1)).unwrap();
+            let filter = Stable::with_fpr(cells, bits, rate, HashSeed(1)).unwrap();
             let shape = filter.shape();
-            assert!(shape.stable_rate() <= rate, "{shape:?}");
+            assert!(shape.stable_fpr() <= rate, "{shape:?}");
             let less = StableShape { decrements: shape.decrements - 1, ..shape };
-            assert!(less.decrements == 0 || less.stable_rate() > rate, "{shape:?}");
+            assert!(less.decrements == 0 || less.stable_fpr() > rate, "{shape:?}");
         }
     }
 
@@ -245,7 +245,7 @@ mod tests {
         // Too few cells for the decrements that the rate needs, or an invalid width, number or
         // rate.
         for (cells, bits, rate) in [(8, 16, 1e-6), (9, 1, 1e-6), (64, 0, 0.1), (0, 1, 0.1), (64, 1, f64::NAN)] {
-            let filter = Stable::with_rate(cells, bits, rate, HashSeed(1));
+            let filter = Stable::with_fpr(cells, bits, rate, HashSeed(1));
             let error = filter.map(drop).unwrap_err();
             assert!(matches!(error, Error::Invalid { .. }), "{cells} {bits} {rate}");
             // The caller gave no number of decrements.

@@ -56,7 +56,7 @@ fn assert_keyed_filters_keep_their_rate(spec_text: &str, added: &[Vec<u8>], aske
         let (mut rates, mut announced) = (Vec::new(), 0.0);
         for hasher in &hashers {
             let block = build(spec_text, hasher, honest_keys().chain(added.iter().cloned()));
-            announced += block.expected_false_positive_rate() / SECRETS as f64;
+            announced += block.expected_fpr() / SECRETS as f64;
             rates.push(share_let_through(&block, asked));
         }
         let mean = rates.iter().sum::<f64>() / SECRETS as f64;
@@ -188,7 +188,7 @@ fn a_filter_with_a_fallback_partition_denies_no_key() {
                 (FilterKind::BlockedBloom, 2),
                 "{spec_text}: the first partition must be the fallback"
             );
-            assert!((0.003..0.006).contains(&block.expected_false_positive_rate()), "{spec_text}: {info:?}");
+            assert!((0.003..0.006).contains(&block.expected_fpr()), "{spec_text}: {info:?}");
             assert_eq!(block.statistics().estimated_keys, None, "{spec_text}: two kinds must give no estimate");
         }
     }

@@ -16,7 +16,7 @@ const FILTERS: [(&str, usize); 7] = [
     ("bloom:30", 7),
     ("bloom:3", 136),
     ("blocked-bloom:10", 100),
-    ("full", 3),
+    ("always-maybe", 3),
     ("bloom:10", 0),
 ];
 
@@ -64,7 +64,7 @@ fn a_filter_of_33_keys_takes_45_bytes() {
 
 #[test]
 fn every_key_is_found_at_every_alignment() {
-    for spec in ["bloom:1", "bloom:10", "bloom:30", "blocked-bloom:10", "blocked-bloom:30", "full"] {
+    for spec in ["bloom:1", "bloom:10", "bloom:30", "blocked-bloom:10", "blocked-bloom:30", "always-maybe"] {
         for n in [0, 1, 2, 3, 33, 500] {
             let bytes = compact_of(spec, n);
             assert!(bytes.len() >= compact::TRAILER_LEN_BYTES);
@@ -265,7 +265,7 @@ fn kinds_without_a_compact_form_are_refused() {
         (0..1_000).for_each(|i| builder.add_hash(hash(i)));
         let error = builder.finish_compact().unwrap_err();
         assert!(matches!(&error, Error::Invalid { what: "filter", given, .. } if given == text), "{text}: {error}");
-        assert!(error.to_string().contains("only the kinds bloom, blocked-bloom and full;"), "{error}");
+        assert!(error.to_string().contains("only the kinds bloom, blocked-bloom and always-maybe;"), "{error}");
     }
 }
 

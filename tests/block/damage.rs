@@ -13,7 +13,7 @@ const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
 /// Returns small blocks, each with its number of keys: an empty filter, an always-maybe filter, a
 /// filter of one key, and a whole and a partitioned filter of each of [`KINDS`].
 fn small_blocks() -> Vec<(Vec<u8>, usize)> {
-    let mut blocks = vec![(block("bloom:10", 0), 0), (block("full", 3), 3), (block("bloom:10", 1), 1)];
+    let mut blocks = vec![(block("bloom:10", 0), 0), (block("always-maybe", 3), 3), (block("bloom:10", 1), 1)];
     for spec in KINDS {
         blocks.push((block(spec, 800), 800));
         blocks.push((partitioned(spec, 300, 100), 300));
@@ -280,7 +280,7 @@ fn contradicting_fields_with_valid_checksums_are_corrupt() {
         ("keys in a filter of none", block("bloom:10", 0), Field::NumKeys, 1, Field::NumKeys),
         ("no key in a filter of some", bloom(), Field::NumKeys, 0, Field::NumKeys),
         ("more keys than bits", bloom(), Field::NumKeys, 1025, Field::NumKeys),
-        ("probes of an always-maybe filter", block("full", 3), Field::Params, 1, Field::Params),
+        ("probes of an always-maybe filter", block("always-maybe", 3), Field::Params, 1, Field::Params),
         ("a payload of an always-maybe filter", bloom(), Field::Kind, 2, Field::Params),
         ("prefixes without a name", bloom(), Field::Flags, 3, Field::Extension),
     ];
@@ -406,7 +406,7 @@ fn exercise(bytes: &[u8]) -> bool {
         }
         let _ = (block.may_contain(b""), block.may_contain(&[0xff; 9]), block.verify_pages());
         let found = block.statistics();
-        assert!((0.0..=1.0).contains(&block.expected_false_positive_rate()));
+        assert!((0.0..=1.0).contains(&block.expected_fpr()));
         assert!(
             (0.0..=1.0).contains(&found.fill_ratio) && found.estimated_keys.is_none_or(|keys| keys >= 0.0),
             "{found:?}"

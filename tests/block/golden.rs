@@ -114,7 +114,7 @@ fn num_keys(name: &str) -> usize {
 /// Returns the bytes that the builders write for the file.
 fn written(name: &str) -> Vec<u8> {
     let kind = match name {
-        _ if name.contains("full") => "full",
+        _ if name.contains("full") => "always-maybe",
         _ if name.contains("blocked-bloom") => "blocked-bloom:10",
         "v1-bloom-33.compact" | "v1-siphash-bloom-33.compact" => "bloom:fpr=0.01",
         _ if name.contains("split-block-512") => "split-block-512:10",
@@ -240,7 +240,7 @@ fn described(name: &str, bytes: &[u8]) -> String {
         info.block_len_bytes,
         digits(info.bits_per_key()),
         info.probes,
-        digits(block.expected_false_positive_rate()),
+        digits(block.expected_fpr()),
         digits(found.fill_ratio),
         found.estimated_keys.map_or("unknown".to_owned(), digits),
         info.num_partitions

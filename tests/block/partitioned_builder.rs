@@ -258,7 +258,7 @@ fn partitions_sized_in_bytes_use_their_size_fully() {
         }
     }
     // A filter without payload has room for all keys.
-    let mut full = PartitionedBuilder::new(spec("full"), SEED, 3).with_partition_len_bytes(256);
+    let mut full = PartitionedBuilder::new(spec("always-maybe"), SEED, 3).with_partition_len_bytes(256);
     (0..1_000).for_each(|i| full.add(&key(i)).unwrap());
     assert_eq!(full.num_partitions(), 1);
 }

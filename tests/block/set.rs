@@ -21,7 +21,7 @@ fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
 /// and a filter of keys and prefixes.
 fn filters() -> Vec<Filter> {
     let kinds = [
-        "full",
+        "always-maybe",
         "bloom:10",
         "blocked-bloom:10",
         "split-block:10",

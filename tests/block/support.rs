@@ -191,7 +191,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
     (0..50).for_each(|i| prefixes.add(&key(i)));
     vec![
         block("bloom:10", 0),
-        block("full", 3),
+        block("always-maybe", 3),
         block("bloom:10", 100),
         block("bloom:10", 9_000),
         block("blocked-bloom:10", 100),
@@ -206,7 +206,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
         block("bumped-ribbon:fpr=0.003", 3_000),
         prefixes.finish().unwrap(),
         partitioned("blocked-bloom:10", 1_000, 100),
-        partitioned("full", 64, 1),
+        partitioned("always-maybe", 64, 1),
         partitioned("bloom:10", 0, 10),
     ]
 }

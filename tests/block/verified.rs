@@ -25,7 +25,7 @@ fn of_table() -> Expected<'static> {
 
 /// Every kind, with and without a record of layers, with one and with several groups of columns.
 const SPECS: [&str; 17] = [
-    "full",
+    "always-maybe",
     "bloom:10",
     "bloom:1.5",
     "blocked-bloom:10",

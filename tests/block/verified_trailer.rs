@@ -11,7 +11,7 @@ static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
 /// Every kind, with and without a record of layers.
 const SPECS: [&str; 12] = [
-    "full",
+    "always-maybe",
     "bloom:10",
     "blocked-bloom:10",
     "split-block:10",

@@ -156,7 +156,7 @@ fn any_bytes_are_a_filter_and_reading_it_allocates_nothing() {
         rocksdb.may_contain_batch(&keys, &mut answers);
         parquet.may_contain_batch(&keys, &mut answers);
         for info in [leveldb.info(), rocksdb.info(), parquet.info()] {
-            assert!((0.0..=1.0).contains(&info.expected_rate), "{len}: {info:?}");
+            assert!((0.0..=1.0).contains(&info.expected_fpr), "{len}: {info:?}");
             assert!(info.fill.is_none_or(|fill| (0.0..=1.0).contains(&fill)), "{len}: {info:?}");
             assert!(!info.estimated_keys.is_some_and(f64::is_nan), "{len}: {info:?}");
         }
@@ -258,7 +258,7 @@ fn estimates_of_keys_and_rate_match_the_filter() {
     let absent: Vec<[u8; 8]> = (0..ABSENT).map(|_| random.next().to_le_bytes()).collect();
     let check = |info: filterblock::foreign::ForeignFilterInfo, may_contain: &dyn Fn(&[u8]) -> bool| {
         let found = absent.iter().filter(|key| may_contain(*key)).count() as f64;
-        let expected = info.expected_rate * ABSENT as f64;
+        let expected = info.expected_fpr * ABSENT as f64;
         // Probes by steps of 32 bits are a little worse than random probes.
         let slack = if info.kind.contains("leveldb") || info.kind.contains("legacy") { 0.1 } else { 0.0 };
         let allowed = 5.0 * expected.sqrt() + slack * expected;
@@ -308,7 +308,7 @@ fn folding_gives_the_filter_of_a_smaller_builder() {
         let filter = folded.finish();
         assert!(filter == built(num_blocks).finish(), "{blocks} blocks at {rate}");
         if num_blocks < blocks && (0.01..0.2).contains(&rate) {
-            let found = ParquetBloom::parse(&filter).unwrap().info().expected_rate;
+            let found = ParquetBloom::parse(&filter).unwrap().info().expected_fpr;
             assert!(found < rate * 1.2, "{blocks} blocks at {rate}: {found}");
         }
     }

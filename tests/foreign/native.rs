@@ -50,7 +50,7 @@ fn native_filters_in_rocksdb_tables_answer() {
         table.for_each_filter(|place| {
             let info = table.filter_info(table.filter_bytes(&place).unwrap());
             assert_eq!((info.kind, info.len_bytes), (kind, place.len_bytes), "{name}");
-            assert!(info.expected_rate > 0.0 && info.expected_rate < 0.02, "{name}: {}", info.expected_rate);
+            assert!(info.expected_fpr > 0.0 && info.expected_fpr < 0.02, "{name}: {}", info.expected_fpr);
             assert!(table.filter(&place).is_none(), "{name}: the bytes are not a filter of RocksDB");
             (keys, filters) = (keys + info.estimated_keys.unwrap(), filters + 1);
             true

@@ -81,7 +81,7 @@ fn announced_fprs_are_never_below_the_limit_of_the_hashes() {
                 // The floor counts two keys with the same hash or fold twice, so the FPR may be
                 // lower by the share `floor`. The last factor allows for rounding.
                 let least = floor * (1.0 - floor) * 0.999_999;
-                let announced = plan.expected_rate();
+                let announced = plan.expected_fpr();
                 assert!(announced >= least, "{spec}, {keys} keys: {announced:e} announced, floor {floor:e}");
             }
         }
@@ -99,8 +99,7 @@ fn built_filters_announce_the_planned_fprs() {
                 let block = block(&spec.to_string(), &hashes);
                 let info = block.metadata();
                 let floor = floor(kind, keys, info.payload_len_bytes);
-                let (announced, planned) =
-                    (block.expected_false_positive_rate(), Plan::new(spec, keys).unwrap().expected_rate());
+                let (announced, planned) = (block.expected_fpr(), Plan::new(spec, keys).unwrap().expected_fpr());
                 assert!(
                     announced >= floor * 0.999_999,
                     "{spec}, {keys} keys: {announced:e} announced, floor {floor:e}"
@@ -119,7 +118,7 @@ fn one_key_in_a_line_matches_one_hash_in_2_to_the_32() {
             let key = KeyHash::from_raw(random.next());
             let block = block(&format!("{kind}:100"), &[key]);
             assert!((0..1_000).all(|_| block.may_contain_hash(of_equal_fold(key, &mut random))), "{kind}: {key:?}");
-            let announced = block.expected_false_positive_rate() * 2f64.powi(32);
+            let announced = block.expected_fpr() * 2f64.powi(32);
             // In addition, eight lanes of 64 bits let one hash in 2^48 pass.
             assert!((0.999_999..1.001).contains(&announced), "{kind}: {announced} of 2^32 announced");
         }
@@ -167,7 +166,7 @@ fn equal_folds_pass_as_often_as_announced() {
             let info = block.metadata();
             let lines = info.payload_len_bytes / line_len_bytes(kind).unwrap();
             let bits = textbook_rate(kind, info.probes, keys as f64 / lines as f64);
-            let announced = block.expected_false_positive_rate();
+            let announced = block.expected_fpr();
             let what = format!("{kind}:{bits_per_key}, {keys} keys: {announced:e} announced, {counted:e} and {bits:e}");
             // A few lines are filled more evenly than the average over many lines.
             let least = counted - slack + if lines < 10 { 0.0 } else { bits * 0.5 };
@@ -222,7 +221,7 @@ fn requested_fprs_are_reached_or_rejected_with_the_limit() {
                     _ => 1.01,
                 };
                 let most = wanted * slack + keys as f64 * 2f64.powi(-64);
-                assert!(plan.expected_rate() <= most, "{spec}, {keys} keys: {:e}", plan.expected_rate());
+                assert!(plan.expected_fpr() <= most, "{spec}, {keys} keys: {:e}", plan.expected_fpr());
             }
         }
     }
@@ -289,12 +288,12 @@ mod variants {
         // The expected rate uses a number of keys that is estimated from the set bits.
         let floor = KEYS as f64 * 0.9 * 2f64.powi(-64);
         for (what, announced) in [
-            ("bloom", bloom.expected_rate()),
-            ("counting", counting.expected_rate()),
-            ("dynamic counting", dynamic.expected_rate()),
-            ("partitioned", partitioned.expected_rate()),
-            ("spectral", spectral.expected_rate()),
-            ("d-left", d_left.expected_rate()),
+            ("bloom", bloom.expected_fpr()),
+            ("counting", counting.expected_fpr()),
+            ("dynamic counting", dynamic.expected_fpr()),
+            ("partitioned", partitioned.expected_fpr()),
+            ("spectral", spectral.expected_fpr()),
+            ("d-left", d_left.expected_fpr()),
         ] {
             assert!(announced >= floor, "{what}: {announced:e} announced, floor {floor:e}");
         }
@@ -304,12 +303,12 @@ mod variants {
     fn variants_reject_fprs_below_the_limit_of_64_bit_hashes() {
         // With a million keys, the floor is 5.4e-14.
         let refused = [
-            Bloom::with_rate(1_000_000, 1e-15, SEED).err(),
-            Counting::with_rate(1_000_000, 1e-15, CounterBits::Four, SEED).err(),
-            DynamicCounting::with_rate(1_000_000, 1e-15, 1, SEED).err(),
-            Partitioned::with_rate(1_000_000, 1e-15, SEED).err(),
-            Spectral::with_rate(1_000_000, 1e-15, SpectralMode::MinimumSelection, SEED).err(),
-            Scalable::with_rate(1_000_000, 1e-15, Growth::default(), SEED).err(),
+            Bloom::with_fpr(1_000_000, 1e-15, SEED).err(),
+            Counting::with_fpr(1_000_000, 1e-15, CounterBits::Four, SEED).err(),
+            DynamicCounting::with_fpr(1_000_000, 1e-15, 1, SEED).err(),
+            Partitioned::with_fpr(1_000_000, 1e-15, SEED).err(),
+            Spectral::with_fpr(1_000_000, 1e-15, SpectralMode::MinimumSelection, SEED).err(),
+            Scalable::with_fpr(1_000_000, 1e-15, Growth::default(), SEED).err(),
         ];
         for error in refused {
             let Some(VariantsError::Invalid { what: "false-positive rate", reason, .. }) = error else {
@@ -317,7 +316,7 @@ mod variants {
             };
             assert!(reason.contains("64-bit hashes"), "{reason}");
         }
-        assert!(Bloom::with_rate(1_000, 1e-15, SEED).is_ok() && Bloom::with_rate(1_000_000, 1e-12, SEED).is_ok());
+        assert!(Bloom::with_fpr(1_000, 1e-15, SEED).is_ok() && Bloom::with_fpr(1_000_000, 1e-12, SEED).is_ok());
     }
 
     #[test]
@@ -328,7 +327,7 @@ mod variants {
                 for rate in [0.3, 1e-2, 1e-5, 1e-9, 1e-12, 1e-15, 1e-18, 1e-20].into_iter().chain([floor, 1.01 * floor])
                 {
                     match VariantPlan::new(variant, keys, rate) {
-                        Ok(plan) => assert!(plan.expected_rate >= floor && rate >= floor * 0.999, "{plan:?}"),
+                        Ok(plan) => assert!(plan.expected_fpr >= floor && rate >= floor * 0.999, "{plan:?}"),
                         Err(Error::Invalid { what: "filter", reason, .. }) => {
                             let is_d_left = variant == Variant::DLeft && rate < 1e-12;
                             assert!(rate < floor * 1.001 || is_d_left, "{variant}, {keys} keys, {rate:e}: {reason}");
@@ -358,12 +357,12 @@ fn foreign_filters_announce_the_limit_of_32_bit_hashes() {
         let mut builder = ParquetBloomBuilder::with_blocks(1).unwrap();
         (0..keys).for_each(|i| builder.add(&key(i)));
         let bytes = builder.finish();
-        announced.push(("parquet", parquet::ParquetBloom::parse(&bytes).unwrap().info().expected_rate));
+        announced.push(("parquet", parquet::ParquetBloom::parse(&bytes).unwrap().info().expected_fpr));
 
         let mut builder = LevelDbBloomBuilder::new(60);
         (0..keys).for_each(|i| builder.add(&key(i)));
         let bytes = builder.finish();
-        announced.push(("leveldb", leveldb::LevelDbBloom::new(&bytes).info().expected_rate));
+        announced.push(("leveldb", leveldb::LevelDbBloom::new(&bytes).info().expected_fpr));
 
         for kind in [rocksdb::RocksDbFilterKind::FastLocalBloom, rocksdb::RocksDbFilterKind::LegacyBloom] {
             let options =
@@ -371,7 +370,7 @@ fn foreign_filters_announce_the_limit_of_32_bit_hashes() {
             let mut builder = rocksdb::RocksDbFilterBuilder::new(options);
             (0..keys).for_each(|i| builder.add(&key(i)));
             let bytes = builder.finish();
-            announced.push((kind.name(), rocksdb::RocksDbFilter::new(&bytes).info().expected_rate));
+            announced.push((kind.name(), rocksdb::RocksDbFilter::new(&bytes).info().expected_fpr));
         }
         for (what, rate) in announced {
             assert!(rate >= floor, "{what}, {keys} keys: {rate:e} announced, floor {floor:e}");

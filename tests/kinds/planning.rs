@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use filterblock::layout::block_len_bytes;
 use filterblock::planning::{
-    MAX_KEYS, Plan, Variant, VariantPlan, best_probes, bits_for, exact_rate, ideal_probes, least_rate, least_rate_in,
-    rate_exponent, shortest, simplified_rate,
+    MAX_KEYS, Plan, Variant, VariantPlan, best_probes, bits_for, exact_fpr, fpr_exponent, ideal_probes, lowest_fpr,
+    lowest_fpr_in, shortest, simplified_fpr,
 };
 use filterblock::{Error, FilterBlock, FilterBuilder, FilterKind, FilterSpec, HashSeed, Verify};
 
@@ -35,7 +35,7 @@ fn agrees(value: f64, printed: &str) -> bool {
 /// bits per key, for `first_probes` probes and more.
 fn assert_row(bits: u64, first_probes: u32, row: &str) {
     for (probes, printed) in (first_probes..).zip(row.split_whitespace()) {
-        for rate in [simplified_rate, exact_rate] {
+        for rate in [simplified_fpr, exact_fpr] {
             let found = rate(KEYS, bits * KEYS, probes);
             assert!(agrees(found, printed), "{bits} bits per key, {probes} probes: {found} for {printed}");
         }
@@ -70,12 +70,12 @@ fn formulas_reproduce_the_second_table_of_fprs() {
 
 #[test]
 fn the_lowest_fpr_is_0_6185_to_the_power_of_bits_per_key() {
-    assert!(agrees(least_rate(1.0), "0.6185"));
+    assert!(agrees(lowest_fpr(1.0), "0.6185"));
     for bits in [2, 4, 8, 10, 16, 24, 32] {
-        let least = least_rate(f64::from(bits));
+        let least = lowest_fpr(f64::from(bits));
         assert!((least / 0.618_503_137_801_576_f64.powi(bits) - 1.0).abs() < 1e-12);
         // Whole numbers of probes come close to the minimum, and none is below it.
-        let rates = (1..100).map(|probes| simplified_rate(KEYS, bits as u64 * KEYS, probes));
+        let rates = (1..100).map(|probes| simplified_fpr(KEYS, bits as u64 * KEYS, probes));
         let best = rates.min_by(f64::total_cmp).unwrap();
         assert!(best >= least && best < 1.05 * least, "{bits} bits: {best} for {least}");
         assert!((f64::from(best_probes(KEYS, bits as u64 * KEYS)) - ideal_probes(f64::from(bits))).abs() < 1.0);
@@ -84,7 +84,7 @@ fn the_lowest_fpr_is_0_6185_to_the_power_of_bits_per_key() {
 
 #[test]
 fn the_rate_exponent_is_lowest_at_a_fill_ratio_of_one_half() {
-    let g = |share| rate_exponent(share, 8.0);
+    let g = |share| fpr_exponent(share, 8.0);
     assert!((g(0.5) + 8.0 * std::f64::consts::LN_2.powi(2)).abs() < 1e-12);
     for step in 1..500 {
         let share = f64::from(step) / 1000.0;
@@ -95,7 +95,7 @@ fn the_rate_exponent_is_lowest_at_a_fill_ratio_of_one_half() {
     // the simplified FPR of k probes.
     for probes in 1..20 {
         let rate = g((-f64::from(probes) / 8.0).exp()).exp();
-        assert!((rate / simplified_rate(KEYS, 8 * KEYS, probes) - 1.0).abs() < 1e-9, "{probes} probes");
+        assert!((rate / simplified_fpr(KEYS, 8 * KEYS, probes) - 1.0).abs() < 1e-9, "{probes} probes");
     }
 }
 
@@ -157,7 +157,7 @@ fn plans_agree_with_the_built_filters() {
                 };
                 off_most = off_most.max(off.abs());
                 assert!(bounds.contains(&off), "{spec}, {keys} keys: {built} bytes, {planned} planned, {off:.4}");
-                let rates = block.expected_false_positive_rate() / plan.expected_rate();
+                let rates = block.expected_fpr() / plan.expected_fpr();
                 assert!((0.97..1.03).contains(&rates), "{spec}, {keys} keys: the FPR is {rates} times the planned FPR");
             }
         }
@@ -174,11 +174,11 @@ fn the_largest_plan_fits_and_the_next_larger_does_not() {
                 let least = if kind == FilterKind::BinaryFuse { 8.0 } else { 1.0 };
                 let least = Plan::new(FilterSpec::bits_per_key(kind, least).unwrap(), keys).unwrap();
                 assert!(least.payload_len_bytes() > len, "{kind} {keys} {len}");
-                assert_eq!(least_rate_in(kind, keys, len).unwrap(), 1.0);
+                assert_eq!(lowest_fpr_in(kind, keys, len).unwrap(), 1.0);
                 continue;
             };
             assert!(plan.payload_len_bytes() <= len, "{kind} {keys} {len}");
-            assert_eq!(least_rate_in(kind, keys, len).unwrap(), plan.expected_rate());
+            assert_eq!(lowest_fpr_in(kind, keys, len).unwrap(), plan.expected_fpr());
             let more = plan.spec().millibits_per_key() as f64 / 1000.0
                 + if kind == FilterKind::BinaryFuse { 4.0 } else { 0.001 };
             if let Ok(more) = FilterSpec::bits_per_key(kind, more) {
@@ -188,8 +188,8 @@ fn the_largest_plan_fits_and_the_next_larger_does_not() {
         }
     }
     assert!(Plan::largest(FilterKind::Bloom, 100, 12).unwrap().is_none());
-    let full = Plan::new("full".parse().unwrap(), 100).unwrap();
-    assert_eq!((full.payload_len_bytes(), full.expected_rate(), full.lines_if_absent()), (0, 1.0, 0.0));
+    let full = Plan::new("always-maybe".parse().unwrap(), 100).unwrap();
+    assert_eq!((full.payload_len_bytes(), full.expected_fpr(), full.lines_if_absent()), (0, 1.0, 0.0));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn impossible_sizes_are_rejected_without_overflow() {
             let plan = Plan::new(spec, MAX_KEYS);
             assert_eq!(plan.is_err(), kind == FilterKind::BinaryFuse, "{spec}: {plan:?}");
             if let Ok(plan) = plan {
-                assert!((1.0..17.0).contains(&plan.bits_per_key()) && plan.expected_rate() < 0.05, "{plan:?}");
+                assert!((1.0..17.0).contains(&plan.bits_per_key()) && plan.expected_fpr() < 0.05, "{plan:?}");
             }
         }
     }
@@ -261,7 +261,7 @@ fn variant_plans_agree_with_their_papers() {
     ] {
         let rate = 24.0 / f64::from(1 << bits);
         let d_left = plan(Variant::DLeft, rate);
-        assert!(agrees(d_left.expected_rate * 100.0, percent), "{bits}: {}", d_left.expected_rate);
+        assert!(agrees(d_left.expected_fpr * 100.0, percent), "{bits}: {}", d_left.expected_fpr);
         assert!((per_key(d_left.memory_bits) - per_element).abs() < 0.001, "{bits}");
         // The paper's figure allows any number of probes. The plan uses whole numbers.
         let counting = per_key(plan(Variant::Counting, rate).memory_bits);
@@ -270,7 +270,7 @@ fn variant_plans_agree_with_their_papers() {
     // Partitioned: the same as a standard filter with seven probes.
     let found = plan(Variant::Partitioned, 0.01);
     assert!((per_key(found.memory_bits) - 9.593).abs() < 0.001, "{found:?}");
-    assert!((found.expected_rate / 0.01 - 1.0).abs() < 1e-6, "{found:?}");
+    assert!((found.expected_fpr / 0.01 - 1.0).abs() < 1e-6, "{found:?}");
     // Compressed: the plan has two probes. One probe, with 46 bits in memory and 6.891 bits sent,
     // would take more memory than a plan allows.
     let found = plan(Variant::Compressed, 0.0216);
@@ -299,7 +299,7 @@ fn the_best_variant_plan_stays_within_its_budget() {
             };
             assert!(found.bits() <= max_bits, "{found:?}");
             assert!(
-                VariantPlan::new(variant, KEYS, found.expected_rate * 0.45).is_ok_and(|plan| plan.bits() > max_bits)
+                VariantPlan::new(variant, KEYS, found.expected_fpr * 0.45).is_ok_and(|plan| plan.bits() > max_bits)
             );
         }
         assert!(VariantPlan::largest(variant, KEYS, 10).unwrap().is_none());
@@ -328,7 +328,7 @@ fn plans() -> String {
             assert_eq!((plan.spec(), plan.num_keys()), (spec, keys));
             assert_eq!(plan.bits_per_key(), plan.payload_len_bytes() as f64 * 8.0 / keys as f64);
             let whole = format!("{} + {} bytes", plan.payload_len_bytes(), plan.record_len_bytes());
-            line(&plan.spec(), keys, whole, [plan.expected_rate(), plan.lines_if_absent(), plan.lines_if_present()]);
+            line(&plan.spec(), keys, whole, [plan.expected_fpr(), plan.lines_if_absent(), plan.lines_if_present()]);
         }
     }
     for variant in Variant::ALL {
@@ -337,7 +337,7 @@ fn plans() -> String {
         {
             let plan = VariantPlan::new(variant, keys, rate).unwrap();
             let whole = format!("{} bits, {:?} sent", plan.memory_bits, plan.sent_bits.unwrap_or(0));
-            line(&variant, keys, whole, [plan.expected_rate, plan.lines_if_absent, plan.lines_if_present]);
+            line(&variant, keys, whole, [plan.expected_fpr, plan.lines_if_absent, plan.lines_if_present]);
         }
     }
     text

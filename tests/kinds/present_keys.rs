@@ -41,7 +41,7 @@ const SPECS: [&str; 32] = [
     "bumped-ribbon:fpr=0.01",
     "bumped-ribbon:fpr=0.7",
     "bumped-ribbon:fpr=0.00390625:compact",
-    "full",
+    "always-maybe",
 ];
 
 /// The specs that are tested at every size: at least one for each kind with a payload. Above 130
@@ -61,7 +61,7 @@ const USUAL: [&str; 10] = [
 
 /// Returns whether a filter of this kind has a compact form.
 fn is_compact(spec: FilterSpec) -> bool {
-    matches!(spec.kind(), FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::Full)
+    matches!(spec.kind(), FilterKind::Bloom | FilterKind::BlockedBloom | FilterKind::AlwaysMaybe)
 }
 
 fn builder(spec: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBuilder {

@@ -36,7 +36,7 @@ fn measure(spec_text: &str, n: u64, filters: u64, queries: u64, write_key: impl 
         let mut builder = FilterBuilder::new(spec(spec_text), seed);
         (0..n).for_each(|i| builder.add_hash(hash(i, seed)));
         let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
-        announced += block.expected_false_positive_rate() / filters as f64;
+        announced += block.expected_fpr() / filters as f64;
         let (mut positives, mut answers) = (0, [false; BATCH as usize]);
         for from in (n..n + queries).step_by(BATCH as usize) {
             let hashes: Vec<_> = (from..from + BATCH).map(|i| hash(i, seed)).collect();
@@ -220,7 +220,7 @@ fn a_larger_budget_never_has_a_higher_fpr() {
             let spec = spec(&format!("{kind}:{}", tenths as f64 / 10.0));
             let mut builder = FilterBuilder::new(spec, HashSeed(1));
             (0..20_000u64).for_each(|i| builder.add(&i.to_le_bytes()));
-            FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap().expected_false_positive_rate()
+            FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap().expected_fpr()
         };
         let rates: Vec<f64> = (10..=300).step_by(2).map(announced).collect();
         for (i, pair) in rates.windows(2).enumerate() {

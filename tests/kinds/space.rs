@@ -23,7 +23,7 @@ impl Overhead {
         let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
         let info = block.metadata();
         assert_eq!(info.num_keys, num_keys as u64);
-        let bits_per_key = -block.expected_false_positive_rate().log2();
+        let bits_per_key = -block.expected_fpr().log2();
         assert!((bits_per_key - f64::from(columns)).abs() < 1e-3, "{columns} columns, {bits_per_key} bits");
         let planned = Plan::new(spec, num_keys as u64).unwrap().payload_len_bytes();
         let [payload, block, planned] = [info.payload_len_bytes, info.block_len_bytes, planned]

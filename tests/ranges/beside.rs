@@ -25,7 +25,7 @@ fn lengths(bytes: &[u8]) -> (usize, usize) {
 #[test]
 fn each_filter_opens_alone() {
     let keys = keys(2_000);
-    for points in ["bloom:10", "blocked-bloom:10", "bumped-ribbon:8", "binary-fuse:8", "full"] {
+    for points in ["bloom:10", "blocked-bloom:10", "bumped-ribbon:8", "binary-fuse:8", "always-maybe"] {
         let bytes = both(points, "grafite:fpr=0.01", &keys);
         let (len, start) = lengths(&bytes);
         assert!(bytes[..len] == block("grafite:fpr=0.01", &keys), "{points}: the range filter has the same bytes");
@@ -204,7 +204,7 @@ fn a_set_under_a_budget_drops_ranges_before_columns() {
         let slots = [(); 4].map(|()| set.insert(filter()));
         let shrunk = set.shrink_to(budget, IfMapped::Copy);
         assert!(shrunk.len_bytes <= budget && shrunk.num_failed == 0, "{shrunk:?}");
-        let rate = |slot| set.filter(slot)?.ready().map(|filter| filter.expected_false_positive_rate());
+        let rate = |slot| set.filter(slot)?.ready().map(|filter| filter.expected_fpr());
         (shrunk.len_bytes, slots.into_iter().filter_map(rate).fold(0.0, f64::max))
     };
     let (whole_len, rate) = set_of(4 * bytes.len() as u64);
@@ -229,6 +229,6 @@ fn a_set_asks_the_point_filter_behind_the_ranges() {
         (0..2_000).filter(|&i| set.ask(slot, hasher.of(&mix(i + 50_000).to_be_bytes())) == Answer::Maybe).count();
     assert!(maybe < 60, "{maybe}");
     assert_eq!(set.counts().unfiltered_answers, 0);
-    assert!(LockedBlock::open(both("full", "grafite:8", &keys), Verify::AtOpen).is_ok());
+    assert!(LockedBlock::open(both("always-maybe", "grafite:8", &keys), Verify::AtOpen).is_ok());
     assert_eq!(TRAILER_LEN_BYTES, 60);
 }

@@ -30,9 +30,9 @@ fn specifications_of_range_filters_are_checked() {
     let spec: FilterSpec = "grafite:L=1024:fpr=0.01".parse().unwrap();
     assert_eq!((spec.kind(), spec.to_string().as_str()), (FilterKind::Grafite, "grafite:L=1024:fpr=0.01"));
     assert!((18.6..18.75).contains(&(spec.millibits_per_key() as f64 / 1000.0)), "{}", spec.millibits_per_key());
-    assert!((spec.expected_rate() / 0.01 - 1.0).abs() < 0.01);
+    assert!((spec.expected_fpr() / 0.01 - 1.0).abs() < 0.01);
     let plan = Plan::new(spec, 1_000_000).unwrap();
-    assert!((18.5..18.75).contains(&plan.bits_per_key()) && (plan.expected_rate() - 0.01).abs() < 1e-6);
+    assert!((18.5..18.75).contains(&plan.bits_per_key()) && (plan.expected_fpr() - 0.01).abs() < 1e-6);
     assert!(Plan::new("grafite:L=1000000:fpr=0.000001".parse().unwrap(), 1 << 30).is_err());
     assert!(Plan::largest(FilterKind::Grafite, 1_000, 2_000).unwrap().unwrap().payload_len_bytes() <= 2_000);
     assert!(Monkey::new(FilterKind::Grafite, 10.0).is_err());

@@ -99,7 +99,7 @@ fn a_filter_takes_the_bits_that_the_paper_promises() {
         let bytes = builder.finish().unwrap();
         let bits = bytes.len() as f64 * 8.0 / keys.len() as f64;
         assert!(bits <= most && bits > most - 1.0, "{spec}: {bits} bits per key");
-        let found = open(bytes, Verify::AtOpen).unwrap().expected_false_positive_rate();
+        let found = open(bytes, Verify::AtOpen).unwrap().expected_fpr();
         assert!((0.0099..=0.0101).contains(&found) || spec == "grafite:fpr=0.01" && found < 0.004, "{spec}: {found}");
     }
     for bits in [9.0, 16.0, 25.0] {
@@ -156,7 +156,7 @@ fn the_expected_rate_is_that_of_the_range_filter() {
         for mut builder in [alone, beside] {
             (0..2_000).for_each(|i| builder.add(&mix(i).to_be_bytes()));
             let block = filterblock::FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();
-            let rate = block.expected_range_rate().unwrap();
+            let rate = block.expected_range_fpr().unwrap();
             let mut keys: Vec<u64> = (0..2_000).map(mix).collect();
             keys.sort_unstable();
             let is_maybe = |from: u64, to: u64| {
@@ -173,6 +173,6 @@ fn the_expected_rate_is_that_of_the_range_filter() {
         let mut none = FilterBuilder::new(points.parse().unwrap(), HashSeed(1));
         none.add(b"key");
         let block = filterblock::FilterBlock::open_any(none.finish().unwrap(), Verify::AtOpen).unwrap();
-        assert_eq!(block.expected_range_rate(), None);
+        assert_eq!(block.expected_range_fpr(), None);
     }
 }

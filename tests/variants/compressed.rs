@@ -61,7 +61,7 @@ fn real_filters_and_the_coder_reach_the_published_points() {
         assert!(len_bits > entropy_bits * 0.999, "{bits} {probes}: {len_bits} for {entropy_bits}");
         let sent_now = len_bits / f64::from(KEYS);
         assert!((sent_now / sent - 1.0).abs() < 0.005, "{bits} {probes}: {sent_now} for {sent}");
-        let rate_now = bloom.expected_rate();
+        let rate_now = bloom.expected_fpr();
         assert!((rate_now / rate - 1.0).abs() < 0.05, "{bits} {probes}: {rate_now} for {rate}");
         let back = Bloom::decompress(&packed, bloom.num_bits()).unwrap();
         assert!(back.compare(&bloom).unwrap().is_equal() && back.may_contain(&7u32.to_le_bytes()));
@@ -82,7 +82,7 @@ fn shapes_for_transport_have_the_published_probes_and_fpr() {
         let bloom = Bloom::for_transport(KEYS.into(), sent, memory, HashSeed(1)).unwrap();
         (0..KEYS).for_each(|i| _ = bloom.insert(&i.to_le_bytes()));
         assert_eq!(bloom.num_probes(), probes);
-        assert!(bloom.expected_rate() < rate * 1.03, "{sent} {memory}: {}", bloom.expected_rate());
+        assert!(bloom.expected_fpr() < rate * 1.03, "{sent} {memory}: {}", bloom.expected_fpr());
         assert!(bloom.compress().len() as f64 * 8.0 / f64::from(KEYS) < sent * 1.005, "{sent} {memory}");
     }
 }

@@ -51,7 +51,7 @@ fn added_keys_are_present_after_reopening_the_file() {
     assert_eq!((read.capacity(), read.false_positive_rate(), read.seed()), (10_000, 0.01, HashSeed(7)));
     assert_eq!((read.num_probes(), read.num_bits() / 10_000, read.damaged_pages()), (7, 9, 0));
     assert_eq!(read.path(), path);
-    assert!(read.expected_rate() < 0.01);
+    assert!(read.expected_fpr() < 0.01);
     for error in [
         read.insert(b"").unwrap_err(),
         read.sync().unwrap_err(),

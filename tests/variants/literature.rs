@@ -87,18 +87,18 @@ fn a_standard_filter_estimates_its_number_of_keys() {
 fn the_page_on_variants_lists_the_sizes_of_the_filters() {
     let page = std::fs::read_to_string("docs/VARIANTS.md").unwrap();
     let (keys, rate, seed) = (100_000, 0.01, HashSeed(1));
-    let mut dynamic = DynamicCounting::with_rate(keys, rate, 1, seed).unwrap();
-    let mut scalable = Scalable::with_rate(1_000, rate, Growth::default(), seed).unwrap();
+    let mut dynamic = DynamicCounting::with_fpr(keys, rate, 1, seed).unwrap();
+    let mut scalable = Scalable::with_fpr(1_000, rate, Growth::default(), seed).unwrap();
     for i in 0..keys {
         dynamic.insert(&key(i)).unwrap();
         scalable.insert(&key(i)).unwrap();
     }
-    let spectral = Spectral::with_rate(keys, rate, SpectralMode::MinimumSelection, seed).unwrap();
+    let spectral = Spectral::with_fpr(keys, rate, SpectralMode::MinimumSelection, seed).unwrap();
     let sizes = [
-        ("Bloom", Bloom::with_rate(keys, rate, seed).unwrap().num_bits()),
-        ("Partitioned", Partitioned::with_rate(keys, rate, seed).unwrap().num_bits()),
-        ("Counting", Counting::with_rate(keys, rate, CounterBits::Four, seed).unwrap().num_counters() * 4),
-        ("DLeft", DLeft::with_rate(keys, rate, seed).unwrap().len_bytes() * 8),
+        ("Bloom", Bloom::with_fpr(keys, rate, seed).unwrap().num_bits()),
+        ("Partitioned", Partitioned::with_fpr(keys, rate, seed).unwrap().num_bits()),
+        ("Counting", Counting::with_fpr(keys, rate, CounterBits::Four, seed).unwrap().num_counters() * 4),
+        ("DLeft", DLeft::with_fpr(keys, rate, seed).unwrap().len_bytes() * 8),
         ("Spectral", spectral.num_counters() * 32),
         ("DynamicCounting", dynamic.len_bytes() * 8),
         ("Scalable", scalable.num_bits()),
@@ -116,17 +116,17 @@ fn variants_have_their_planned_sizes() {
         for rate in [0.5, 0.3, 0.1, 0.01, 0.001, 24.0 / 4096.0, 1e-6, 1e-9] {
             let planned = |variant| VariantPlan::new(variant, keys, rate).unwrap();
             let what = format!("{keys} keys at {rate}");
-            let made = Partitioned::with_rate(keys, rate, HashSeed(1)).unwrap();
+            let made = Partitioned::with_fpr(keys, rate, HashSeed(1)).unwrap();
             assert_eq!(planned(Variant::Partitioned).memory_bits, made.num_bits(), "{what}");
-            let made = DLeft::with_rate(keys, rate, HashSeed(1)).unwrap();
+            let made = DLeft::with_fpr(keys, rate, HashSeed(1)).unwrap();
             let cells = made.capacity() / 24 * 32;
             let plan = planned(Variant::DLeft);
             assert_eq!(plan.memory_bits, cells * u64::from(made.remainder_bits() + 2), "{what}");
             // Equal 64-bit hashes add to the planned FPR.
-            assert!(plan.expected_rate <= rate + keys as f64 * 2f64.powi(-64), "{what}: {}", plan.expected_rate);
+            assert!(plan.expected_fpr <= rate + keys as f64 * 2f64.powi(-64), "{what}: {}", plan.expected_fpr);
             // Counters fill whole bytes. Small filters take more, because the formula is too
             // optimistic for them.
-            let made = Counting::with_rate(keys, rate, CounterBits::Four, HashSeed(1)).unwrap().num_counters() * 4;
+            let made = Counting::with_fpr(keys, rate, CounterBits::Four, HashSeed(1)).unwrap().num_counters() * 4;
             let plan = planned(Variant::Counting).memory_bits;
             let slack = if keys < 1_000 { plan } else { plan / 200 };
             assert!((plan..=plan + 32 + slack).contains(&made), "{what}: {made} for {plan}");
@@ -134,12 +134,12 @@ fn variants_have_their_planned_sizes() {
             let per_key = |bits: u64| bits as f64 / keys as f64;
             let (sent, memory) = (per_key(plan.sent_bits.unwrap()), per_key(plan.memory_bits));
             let made = Bloom::for_transport(keys, sent.min(memory), memory, HashSeed(1)).unwrap();
-            let reached = planning::simplified_rate(keys, made.num_bits(), made.num_probes());
+            let reached = planning::simplified_fpr(keys, made.num_bits(), made.num_probes());
             assert!(made.num_bits() <= plan.memory_bits + 7 && reached <= rate * 1.05, "{what}: {reached}");
         }
     }
     for (keys, rate) in [(500, 0.01), (100_000, 0.01), (50_000, 1e-6), (200_000, 0.3)] {
-        let mut made = Scalable::with_rate(1_024, rate, Growth::default(), HashSeed(1)).unwrap();
+        let mut made = Scalable::with_fpr(1_024, rate, Growth::default(), HashSeed(1)).unwrap();
         (0..keys).for_each(|i| _ = made.insert(&key(i)).unwrap());
         let plan = VariantPlan::new(Variant::Scalable, keys, rate).unwrap().memory_bits as f64;
         assert!((made.num_bits() as f64 / plan - 1.0).abs() < 0.003, "{keys} keys at {rate}: {}", made.num_bits());
@@ -161,7 +161,7 @@ fn partitioned_filters_match_the_exact_formula() {
     }
     // The filter has about as few bits as the FPR needs.
     for rate in [0.5, 0.01, 1e-5] {
-        let filter = Partitioned::with_rate(10_000, rate, HashSeed(1)).unwrap();
+        let filter = Partitioned::with_fpr(10_000, rate, HashSeed(1)).unwrap();
         let slice = filter.num_bits() as f64 / f64::from(filter.num_slices());
         let reached = (1.0 - (1.0 - 1.0 / slice).powf(10_000.0)).powi(filter.num_slices() as i32);
         assert!(reached <= rate && reached > rate * 0.97, "{rate}: {reached}");
@@ -209,17 +209,17 @@ fn d_left_filters_have_the_sizes_and_fprs_of_the_paper() {
         (14, 0.00146, 21.3, 54.3),
         (16, 0.000366, 24.0, 65.9),
     ] {
-        let made = DLeft::with_rate(keys, rate * 1.004, HashSeed(1)).unwrap();
+        let made = DLeft::with_fpr(keys, rate * 1.004, HashSeed(1)).unwrap();
         assert_eq!((made.remainder_bits(), made.capacity()), (remainder_bits, keys));
         let per_key = made.len_bytes() as f64 * 8.0 / keys as f64;
         assert!((per_key - bits).abs() < 0.06, "{remainder_bits}: {per_key} bits");
-        let counting = Counting::with_rate(keys, rate, CounterBits::Four, HashSeed(1)).unwrap();
+        let counting = Counting::with_fpr(keys, rate, CounterBits::Four, HashSeed(1)).unwrap();
         let counters = counting.num_counters() as f64 * 4.0 / keys as f64;
         assert_digits("counters", counters, of_counters, 0.005);
         let filled = |seed| {
-            let mut filter = DLeft::with_rate(keys, rate * 1.004, seed).unwrap();
+            let mut filter = DLeft::with_fpr(keys, rate * 1.004, seed).unwrap();
             (0..keys).for_each(|i| filter.insert_hash(hash(i, seed)).unwrap());
-            assert!(filter.expected_rate() <= 24.0 / f64::from(remainder_bits).exp2());
+            assert!(filter.expected_fpr() <= 24.0 / f64::from(remainder_bits).exp2());
             filter
         };
         // Keys with equal values count once, so the FPR is a little below the bound of 24 / 2^r.
@@ -249,11 +249,11 @@ fn a_scalable_filter_keeps_its_fpr_as_it_grows_a_thousandfold() {
         let growth = Growth { factor, tightening };
         let filled: Vec<Scalable> = seeds(20)
             .map(|seed| {
-                let mut filter = Scalable::with_rate(40, 0.02, growth, seed).unwrap();
+                let mut filter = Scalable::with_fpr(40, 0.02, growth, seed).unwrap();
                 for i in 0..40_000 {
                     filter.insert_hash(hash(i, seed)).unwrap();
                 }
-                assert!(filter.expected_rate() <= 0.02);
+                assert!(filter.expected_fpr() <= 0.02);
                 filter
             })
             .collect();
@@ -263,10 +263,10 @@ fn a_scalable_filter_keeps_its_fpr_as_it_grows_a_thousandfold() {
         for filter in &filled {
             let expected = (0..).map(|i| (-(first * tightening.powi(i)).log2()).ceil() as u32);
             assert!(filter.num_slices().eq(expected.take(filter.num_stages())), "{growth:?}");
-            assert_digits("bound", filter.rate_bound(), 0.02, 1e-9);
+            assert_digits("bound", filter.fpr_bound(), 0.02, 1e-9);
         }
         let measured: Vec<f64> = filled.iter().map(|filter| measured_rate(filter, 20_000)).collect();
-        let announced = filled.iter().map(Scalable::expected_rate).sum::<f64>() / 20.0;
+        let announced = filled.iter().map(Scalable::expected_fpr).sum::<f64>() / 20.0;
         assert_agrees(&format!("{growth:?}"), &measured, announced, 0.0);
         assert!(announced <= 0.02);
         let bits = filled[0].num_bits() as f64 / 40_000.0;
@@ -279,7 +279,7 @@ fn a_dynamic_count_filter_has_the_widths_of_the_paper() {
     // In the paper, a counter has x = log2(insertions / keys) base bits and y = floor(log2(largest
     // overflow)) + 1 overflow bits.
     for (mean_count, most) in [(2u64, 100u64), (8, 8), (16, 5_000)] {
-        let mut filter = DynamicCounting::with_rate(1_000, 0.001, mean_count, HashSeed(1)).unwrap();
+        let mut filter = DynamicCounting::with_fpr(1_000, 0.001, mean_count, HashSeed(1)).unwrap();
         assert_eq!(filter.base_bits(), mean_count.ilog2());
         (0..most).for_each(|_| filter.insert(&key(1)).unwrap());
         let overflow = most >> filter.base_bits();
@@ -298,7 +298,7 @@ fn a_stable_filter_settles_at_the_formula() {
         (shape(1_000_000, 4, 8, 3), 0.058527, 0.785654),
     ] {
         assert!((shape.stable_zeros() - zeros).abs() < 1e-6, "{shape:?}");
-        assert!((shape.stable_rate() - rate).abs() < 1e-6, "{shape:?}");
+        assert!((shape.stable_fpr() - rate).abs() < 1e-6, "{shape:?}");
     }
     assert!((shape(20_000, 3, 10, 2).stable_zeros() - 0.45512).abs() < 1e-5);
     for shape in [shape(20_000, 3, 10, 2), shape(20_000, 3, 10, 1), shape(20_000, 2, 4, 2)] {
@@ -314,13 +314,13 @@ fn a_stable_filter_settles_at_the_formula() {
         // and leave a few more zeros.
         assert_agrees(&format!("zeros of {shape:?}"), &zeros, shape.stable_zeros() + 0.002, 0.002);
         let measured: Vec<f64> = filters.iter().map(|filter| measured_rate(filter, 10_000)).collect();
-        assert_agrees(&format!("rate of {shape:?}"), &measured, shape.stable_rate(), 0.004);
+        assert_agrees(&format!("rate of {shape:?}"), &measured, shape.stable_fpr(), 0.004);
     }
 }
 
 #[test]
 fn a_stable_filter_forgets_old_keys() {
-    let mut filter = Stable::with_rate(10_000, 1, 0.01, HashSeed(1)).unwrap();
+    let mut filter = Stable::with_fpr(10_000, 1, 0.01, HashSeed(1)).unwrap();
     (0..20_000).for_each(|i| _ = filter.insert(&key(i)));
     let known = |range: std::ops::Range<u64>| {
         let len = (range.end - range.start) as f64;

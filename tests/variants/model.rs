@@ -102,7 +102,7 @@ fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
     let narrow = |mode| Box::new(Spectral::with_shape(400, 4, 3, mode, SEED).unwrap());
     let counting = |bits| Box::new(Counting::with_shape(400, 4, bits, SEED).unwrap());
     let scalable =
-        |factor, tightening| Box::new(Scalable::with_rate(3, 0.1, Growth { factor, tightening }, SEED).unwrap());
+        |factor, tightening| Box::new(Scalable::with_fpr(3, 0.1, Growth { factor, tightening }, SEED).unwrap());
     vec![
         ("Bloom", Box::new(Bloom::with_shape(400, 4, SEED).unwrap())),
         ("Partitioned", Box::new(Partitioned::with_shape(101, 4, SEED).unwrap())),
@@ -115,7 +115,7 @@ fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
         // cells for 120 keys.
         ("DLeft, short", Box::new(DLeft::with_shape(3, 3, SEED).unwrap())),
         ("DLeft, overfull", Box::new(DLeft::with_shape(2, 12, SEED).unwrap())),
-        ("DLeft", Box::new(DLeft::with_rate(120, 0.01, SEED).unwrap())),
+        ("DLeft", Box::new(DLeft::with_fpr(120, 0.01, SEED).unwrap())),
         ("Spectral, minimum selection", spectral(SpectralMode::MinimumSelection)),
         ("Spectral, minimum increase", spectral(SpectralMode::MinimumIncrease)),
         ("Spectral, recurring minimum", spectral(SpectralMode::RecurringMinimum)),

@@ -101,7 +101,7 @@ fn of_kind(kind: FilterKind, plan: Result<BlockPlan, Error>) -> Value {
         "in_memory_only": false,
         "len_bytes": block.len_bytes(),
         "bits_per_key": block.bits_per_key(),
-        "expected_false_positive_rate": plan.expected_rate(),
+        "expected_false_positive_rate": plan.expected_fpr(),
         "lines_if_absent": plan.lines_if_absent(),
         "lines_if_present": plan.lines_if_present(),
         "memory_len_bytes": null,
@@ -122,7 +122,7 @@ fn of_variant(variant: Variant, plan: Result<VariantPlan, Error>) -> Value {
         "in_memory_only": true,
         "len_bytes": plan.bits().div_ceil(8),
         "bits_per_key": plan.bits() as f64 / plan.num_keys as f64,
-        "expected_false_positive_rate": plan.expected_rate,
+        "expected_false_positive_rate": plan.expected_fpr,
         "lines_if_absent": plan.lines_if_absent,
         "lines_if_present": plan.lines_if_present,
         "memory_len_bytes": plan.sent_bits.map(|_| plan.memory_bits.div_ceil(8)),
@@ -148,7 +148,7 @@ fn refused(name: &str, in_memory_only: bool, why: String) -> Value {
 /// Returns the formula of a kind's FPR, and the same with the numbers of the plan.
 fn formula(plan: &Plan) -> Value {
     let (n, k, len) = (plan.num_keys(), plan.probes(), plan.payload_len_bytes());
-    let rate = plan.expected_rate();
+    let rate = plan.expected_fpr();
     let (text, filled, words) = match plan.spec().kind() {
         FilterKind::Bloom => (
             "(1 − (1 − 1/m)^(k·n))^k",
@@ -196,7 +196,7 @@ pub(crate) fn curves(question: &CurvesQuestion) -> Result<Value, String> {
         let points = (8..=80).step_by(2).filter_map(|quarters| {
             let spec = FilterSpec::bits_per_key(kind, f64::from(quarters) / 4.0).ok()?;
             let plan = Plan::new(spec, keys).ok()?;
-            Some(json!([plan.bits_per_key(), plan.expected_rate()]))
+            Some(json!([plan.bits_per_key(), plan.expected_fpr()]))
         });
         json!({ "filter": kind.name(), "points": points.collect::<Vec<_>>() })
     };

@@ -47,7 +47,7 @@ fn of_block<D: AsRef<[u8]>>(name: &str, block: &LockedBlock<D>) -> Value {
         "bits_per_key": info.bits_per_key(),
         "probes": info.probes,
         "fill": found.fill_ratio,
-        "expected_false_positive_rate": block.expected_false_positive_rate(),
+        "expected_false_positive_rate": block.expected_fpr(),
         "payload_len_bytes": info.payload_len_bytes,
         "block_len_bytes": info.block_len_bytes,
         "partitions": info.num_partitions,

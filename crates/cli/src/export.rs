@@ -167,7 +167,7 @@ fn export_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>) -> Out
         keys: info.num_keys,
         probes: info.probes,
         fill: block.statistics().fill_ratio,
-        expected_false_positive_rate: block.expected_false_positive_rate(),
+        expected_false_positive_rate: block.expected_fpr(),
         hash: hash.kind.to_string(),
         hash_seed: hash.seed.0,
         secret_fingerprint: hash.fingerprint.map(|fingerprint| fingerprint.to_string()),

@@ -154,7 +154,7 @@ fn compare(arguments: &Arguments, present: Option<Present>) -> Outcome<Option<Wh
 fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>, page: Option<NewFile>) -> Outcome {
     let in_file = |error: Error| error.in_file(&arguments.file);
     let (info, found) = (block.metadata(), block.statistics());
-    let (hash, expected_rate) = (info.hash, block.expected_false_positive_rate());
+    let (hash, expected_fpr) = (info.hash, block.expected_fpr());
     let present = Present {
         kind: info.kind.to_string(),
         engine: None,
@@ -162,7 +162,7 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>, page:
         blocks: 1,
         filters: Vec::new(),
         len_bytes: info.block_len_bytes,
-        expected_rate: Some(expected_rate),
+        expected_fpr: Some(expected_fpr),
     };
     let what_if = if arguments.what_if { compare(arguments, Some(present))? } else { None };
     let report = Report {
@@ -173,7 +173,7 @@ fn inspect_block(arguments: &Arguments, block: &LockedBlock<AlignedBytes>, page:
         bits_per_key: info.bits_per_key(),
         probes: info.probes,
         fill: found.fill_ratio,
-        expected_false_positive_rate: expected_rate,
+        expected_false_positive_rate: expected_fpr,
         payload_len_bytes: info.payload_len_bytes,
         block_len_bytes: info.block_len_bytes,
         partitions: info.num_partitions,

@@ -91,7 +91,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         estimated_keys: found.estimated_keys,
         fill: found.fill_ratio,
         block_len_bytes: info.block_len_bytes,
-        expected_false_positive_rate: block.expected_false_positive_rate(),
+        expected_false_positive_rate: block.expected_fpr(),
     };
     if info.num_keys == 0 {
         file.judge_empty("all blocks are empty", arguments.allow_empty)?;

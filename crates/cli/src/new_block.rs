@@ -25,7 +25,7 @@ pub struct BlockArguments {
     /// The forms are KIND:BITS with 1 to 100 bits per key, and KIND:fpr=RATE with a false-positive
     /// rate (FPR) between 0 and 1. KIND is bloom, blocked-bloom, split-block, split-block-512,
     /// bumped-ribbon, ribbon (at most 32 bits) or binary-fuse (8, 12 or 16 bits). A bumped-ribbon
-    /// with `:compact` at its end is smaller and slower to build. The always-maybe filter `full`
+    /// with `:compact` at its end is smaller and slower to build. The always-maybe filter `always-maybe`
     /// has no budget.
     #[arg(long, value_name = "SPEC", default_value = "blocked-bloom:10")]
     filter: FilterSpec,
@@ -82,7 +82,7 @@ impl BlockArguments {
             distinct_keys: info.num_keys,
             block_len_bytes: block.len() as u64,
             bits_per_key: info.bits_per_key(),
-            expected_false_positive_rate: opened.expected_false_positive_rate(),
+            expected_false_positive_rate: opened.expected_fpr(),
         };
         if info.num_keys == 0 {
             match &file {

@@ -594,7 +594,7 @@ struct filterblock_bytes *filterblock_builder_finish(struct filterblock_builder 
 
 /**
  * Encodes the compact form, for many small filters. Only the kinds `bloom`, `blocked-bloom` and
- * `full` have a compact form.
+ * `always-maybe` have a compact form.
  *
  * The compact form has a checksum, but no table id and no prefixes. Ask it by
  * `filterblock_compact_ask` with an equal hasher. A builder with prefixes returns `INVALID`.

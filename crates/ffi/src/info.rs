@@ -92,7 +92,7 @@ impl PlanInfo {
             payload_len_bytes,
             block_len_bytes: block_len_bytes.unwrap_or(u64::MAX),
             bits_per_key: plan.bits_per_key(),
-            expected_fpr: plan.expected_rate(),
+            expected_fpr: plan.expected_fpr(),
             lines_if_absent: plan.lines_if_absent(),
             lines_if_present: plan.lines_if_present(),
         }
@@ -174,7 +174,7 @@ impl MetadataInfo {
             num_partitions: found.num_partitions as u64,
             payload_len_bytes: found.payload_len_bytes,
             block_len_bytes: found.block_len_bytes,
-            expected_fpr: block.expected_false_positive_rate(),
+            expected_fpr: block.expected_fpr(),
             hash_seed: found.hash.seed.0,
             probes: found.probes,
             hash_function: found.hash.kind as u32,

@@ -17,7 +17,7 @@ use crate::filters::{self, Collector, Filter, Sizing};
 use crate::footer::{FilterRange, Footer};
 use crate::values::ParquetValues;
 
-/// The length of a header, within two bytes.
+/// The estimated length of a filter's header. The real length differs by at most two bytes.
 const HEADER_LEN_BYTES: u64 = 17;
 
 /// The new locations of filters, by row group and leaf column.
@@ -26,7 +26,7 @@ type Ranges = BTreeMap<(usize, usize), FilterRange>;
 /// The filters to add, and their options.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The leaf columns, in the order in which their filters are written.
+    /// The numbers of the leaf columns, in the order in which their filters are written.
     pub leaves: Vec<usize>,
     /// The rule for the length of filters.
     pub sizing: Sizing,
@@ -35,8 +35,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Refuses `FLOAT16` columns. DuckDB 2.0 hashes their values as `FLOAT`, so it would skip row
-    /// groups that hold the searched value.
+    /// Returns an error if a column is `FLOAT16`. DuckDB 2.0 hashes `FLOAT16` values as `FLOAT`, so
+    /// it would skip row groups that hold the searched value.
     fn check(&self, footer: &Footer) -> Result<()> {
         let mut leaves = self.leaves.iter().filter_map(|&leaf| footer.leaves().get(leaf));
         match leaves.find(|leaf| leaf.is_float16()) {
@@ -58,7 +58,7 @@ impl Request {
     }
 }
 
-/// A filter that was added.
+/// A filter that [`add`] added, or that [`estimate`] predicts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Added {
@@ -66,27 +66,30 @@ pub struct Added {
     pub row_group: usize,
     /// The number of the leaf column, from 0.
     pub leaf: usize,
-    /// The location of the filter.
+    /// The location of the filter. In an estimate, the offset is 0.
     pub range: FilterRange,
     /// The number of distinct values.
     pub distinct: u64,
-    /// Whether `distinct` is an estimate, because the chunk has many millions of distinct values.
+    /// Whether `distinct` is an estimate. After [`add`], it is one only if the chunk has many
+    /// millions of distinct values.
     pub is_estimate: bool,
     /// The expected false-positive rate.
     pub fpr: f64,
 }
 
-/// Adds filters. `out` holds a copy of the file that `footer` and `values` read; the filters and a
-/// new footer are appended to it. `progress` gets the number of bytes of each chunk that is done.
+/// Appends filters and a new footer to `out`, which holds a copy of the file that `footer` and
+/// `values` read. Calls `progress` after each chunk with the chunk's length in bytes.
 ///
 /// Each filter is read back from `out` and asked for every hash of its chunk. The hashes stay in
-/// memory from the first read. If a chunk has too many hashes to keep, its values are read again:
-/// see [`Collector`].
+/// memory after the values are read. If a chunk has too many hashes to keep, its values are read
+/// again: see [`Collector`].
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Changed`] if `out` has another
-/// length than the file, [`Error::Values`] if a chunk cannot be read, and [`Error::Denied`] if a
-/// filter denies a value. `out` is then useless.
+/// Returns [`Error::Unsupported`] for a `FLOAT16` column, and [`Error::Changed`] if `out` has
+/// another length than the file. Returns [`Error::Values`] if a chunk cannot be read, and
+/// [`Error::Denied`] if a filter denies a value. Returns [`Error::Io`], [`Error::Filter`] or
+/// [`Error::Corrupt`] if `out` cannot be written, or does not give the written bytes back. After an
+/// error, discard `out`.
 pub fn add<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,
@@ -102,7 +105,8 @@ pub fn add<R: ChunkReader + 'static>(
         let filter = chunk.build(&request.sizing)?;
         let (distinct, num_blocks) = (filter.distinct, filter.builder.num_blocks());
         let range = write(&filter.builder, offset, out)?;
-        // A long filter and its copy would not fit in memory together.
+        // `verify` reads the filter back. Two copies of a long filter might not fit in memory
+        // together.
         drop(filter.builder);
         chunk.verify(filter.hashes.as_deref(), range, out)?;
         offset += range.len_bytes.unwrap_or(0);
@@ -115,18 +119,20 @@ pub fn add<R: ChunkReader + 'static>(
     Ok(added)
 }
 
-/// Estimates what [`add`] would do, from the values of one row group for each column. The locations
-/// have a length, but no offset.
+/// Estimates the filters that [`add`] would add. Reads the values of one row group for each column,
+/// and assumes that the other row groups have the same share of distinct values.
 ///
 /// # Errors
-/// Returns [`Error::Values`] if a chunk cannot be read.
+/// Returns [`Error::Values`] if a chunk cannot be read, and [`Error::Filter`] if a filter cannot be
+/// built.
 pub fn estimate<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,
     request: &Request,
 ) -> Result<Vec<Added>> {
     let mut added: Vec<Added> = Vec::new();
-    // The leaf column, and the numbers of its values and of its distinct values in a row group.
+    // The sampled leaf column, and its numbers of values and of distinct values in the sampled row
+    // group.
     let mut sample: Option<(usize, u64, u64)> = None;
     for (row_group, leaf) in request.chunks(footer) {
         let num_values = footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.num_values);
@@ -147,12 +153,13 @@ pub fn estimate<R: ChunkReader + 'static>(
     Ok(added)
 }
 
-/// Adds the length of each filter that has none in the footer, and changes nothing else. `out`
-/// holds a copy of the file. Returns the number of filters.
+/// Appends a new footer to `out` that also has the lengths of the filters whose length the old
+/// footer lacks. `out` holds a copy of the file. Returns the number of added lengths.
 ///
 /// # Errors
-/// Returns [`Error::Changed`] if `out` has another length than the file, and [`Error::Filter`] if a
-/// filter is damaged.
+/// Returns [`Error::Changed`] if `out` has another length than the file. Returns [`Error::Corrupt`]
+/// or [`Error::Filter`] if a filter is damaged, and [`Error::Io`] if `out` cannot be read or
+/// written.
 pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Result<u64> {
     end_of_copy(footer, out)?;
     let mut ranges = Ranges::new();
@@ -175,13 +182,14 @@ pub fn without_length(footer: &Footer) -> impl Iterator<Item = (usize, usize, Fi
     })
 }
 
-/// Checks the length of the copy. Returns the offset of the first filter.
+/// Returns the length of the copy, which is the offset of the first new filter. Returns
+/// [`Error::Changed`] if the copy is not as long as the file.
 fn end_of_copy(footer: &Footer, out: &mut impl Seek) -> Result<u64> {
     let end = out.seek(SeekFrom::End(0))?;
     if end == footer.file_len_bytes() { Ok(end) } else { Err(Error::Changed) }
 }
 
-/// Writes a filter at the end of `out`, which is at `offset`.
+/// Writes a filter at `offset`, the end of `out`. Returns the location of the filter.
 fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + Seek)) -> Result<FilterRange> {
     let header = builder.header();
     out.seek(SeekFrom::Start(offset))?;
@@ -192,7 +200,8 @@ fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + See
     Ok(FilterRange { offset, len_bytes: Some(len as u64) })
 }
 
-/// Writes the new footer at the end of `out`, and reads it back.
+/// Writes the new footer at the end of `out`, and reads it back. Returns [`Error::Corrupt`] if it
+/// differs from the written footer.
 fn write_footer(footer: &Footer, ranges: &Ranges, out: &mut (impl Read + Write + Seek)) -> Result<()> {
     let bytes = footer.rewrite(|row_group, leaf, old| ranges.get(&(row_group, leaf)).copied().or(old))?;
     let start = out.seek(SeekFrom::End(0))?;
@@ -241,7 +250,7 @@ impl<R: ChunkReader + 'static> Chunk<'_, R> {
         failed.map_or(Ok(()), Err)?;
         let mut filter = collector.finish()?;
         if let Some(num_blocks) = filter.exact_blocks(sizing) {
-            // Two long filters would not fit in memory together.
+            // Two long filters might not fit in memory together.
             filter.builder = ParquetBloomBuilder::with_blocks(1)?;
             let mut builder = ParquetBloomBuilder::with_blocks(num_blocks)?;
             self.for_each_hash(&mut |hashes| builder.add_hashes(hashes))?;
@@ -250,7 +259,8 @@ impl<R: ChunkReader + 'static> Chunk<'_, R> {
         Ok(filter)
     }
 
-    /// Reads the filter back and asks it for every hash. Without `hashes`, reads the values again.
+    /// Reads the filter back and asks it for every hash. If `hashes` is `None`, reads the values
+    /// again.
     fn verify(&self, hashes: Option<&[u64]>, range: FilterRange, out: &mut (impl Read + Seek)) -> Result<()> {
         let bytes = read(out, range.offset, range.len_bytes.unwrap_or(0))?;
         let filter = ParquetBloom::parse(&bytes)?;

@@ -1,6 +1,6 @@
 //! Checks the filters of a Parquet file: presence, location, size, FPR, and present values.
 //!
-//! A damaged filter does not end the check of the others.
+//! The check continues after a damaged filter.
 
 use std::io::{Read, Seek};
 
@@ -12,19 +12,20 @@ use crate::filters::{self, Collector, Sizing};
 use crate::footer::{FilterRange, Footer, PhysicalType};
 use crate::values::ParquetValues;
 
-/// A filter is oversized from this many times the needed number of blocks on.
+/// The number of blocks from which on a filter is oversized, as a multiple of the needed number.
 const OVERSIZED: usize = 4;
-/// The length of the magic. Some writers store a dictionary at offset 0 if there is none.
+/// The minimum offset of a page: the length of the magic. Some writers store the dictionary offset
+/// 0 for a chunk without a dictionary.
 const FIRST_PAGE_OFFSET: u64 = 4;
 
 /// The options of a check.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The leaf columns.
+    /// The numbers of the leaf columns.
     pub leaves: Vec<usize>,
     /// The rule for the needed size.
     pub sizing: Sizing,
-    /// A filter with a higher expected false-positive rate is undersized.
+    /// The maximum expected false-positive rate. A filter with a higher rate is undersized.
     pub max_fpr: f64,
     /// Whether every value is read, counted, and looked up in its filter.
     pub looks_up_values: bool,
@@ -35,13 +36,14 @@ pub struct Request {
 pub enum Size {
     /// The size is neither too large nor too small.
     Right,
-    /// At least four times the needed size. A reader loads the additional bytes without a gain.
+    /// The filter has at least four times the needed number of blocks. A reader loads the
+    /// additional bytes without a gain.
     Oversized,
     /// The expected false-positive rate is too high.
     Undersized,
 }
 
-/// A sound filter.
+/// A filter that can be read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct CheckedFilter {
@@ -49,7 +51,7 @@ pub struct CheckedFilter {
     pub offset: u64,
     /// The length of header and bits in bytes.
     pub len_bytes: u64,
-    /// Whether the footer has the length.
+    /// Whether the footer stores the length of the filter.
     pub has_length: bool,
     /// The number of 32-byte blocks.
     pub num_blocks: usize,
@@ -69,14 +71,15 @@ pub struct CheckedFilter {
 pub enum State {
     /// The chunk has no filter.
     Missing,
-    /// The filter cannot be read.
+    /// The filter cannot be read, or its location overlaps the data pages.
     Damaged {
         /// The location in the footer.
         range: FilterRange,
-        /// The error. [`Error::Corrupt`] has the offset.
+        /// The reason. [`Error::Corrupt`] gives the offset of the damage.
         error: Error,
     },
-    /// The filter can be read.
+    /// The filter can be read. It may still deny values of its chunk: see
+    /// [`CheckedFilter::false_negatives`].
     Sound(CheckedFilter),
 }
 
@@ -94,13 +97,14 @@ pub struct CheckedChunk {
     pub is_estimate: bool,
     /// The filter.
     pub state: State,
-    /// The reason why the values were not looked up although the request says so.
+    /// The error that prevented the requested lookup of the values, or `None` if there was no
+    /// error.
     pub unread: Option<Error>,
 }
 
 /// Checks the filters of the requested columns, column after column. `values` reads the same file
 /// as `file`. If `values` is `None`, no values are looked up, and no dictionary is used to count
-/// the distinct values. `progress` gets the number of bytes of each chunk that is done.
+/// the distinct values. Calls `progress` after each chunk with the chunk's length in bytes.
 ///
 /// # Errors
 /// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read. Damage is not an error;
@@ -149,8 +153,8 @@ pub fn check<R: ChunkReader + 'static>(
     Ok(checked)
 }
 
-/// Returns the number of reads that fetch the sound filters of these chunks, which are of one
-/// column: 1 if the filters lie side by side.
+/// Returns the number of reads that fetch all readable filters of `chunks`. Filters that lie side
+/// by side need one read. Returns 0 if no filter is readable.
 #[must_use]
 pub fn num_reads(chunks: &[&CheckedChunk]) -> usize {
     let filter = |chunk: &&CheckedChunk| match &chunk.state {
@@ -163,7 +167,7 @@ pub fn num_reads(chunks: &[&CheckedChunk]) -> usize {
     if ranges.is_empty() { 0 } else { gaps + 1 }
 }
 
-/// The pages of all chunks: start and end of each chunk, in the order of the file.
+/// The offsets at which the pages of each chunk start and end, in ascending order.
 struct Pages(Vec<(u64, u64)>);
 
 impl Pages {
@@ -198,7 +202,7 @@ enum Stored {
     Read(FilterRange, Vec<u8>),
 }
 
-/// The values of a chunk.
+/// The result of looking up the values of a chunk in its filter.
 struct Asked {
     distinct: u64,
     is_estimate: bool,
@@ -251,11 +255,11 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         })
     }
 
-    /// Returns the verdict on a filter, without its location.
+    /// Returns the verdict on a filter. The caller sets `offset` and `has_length`.
     fn judge(&self, filter: &ParquetBloom<'_>, distinct: u64, denied: Option<u64>) -> CheckedFilter {
         let info = filter.info();
         let needed_blocks = self.request.sizing.num_blocks(distinct);
-        let size = if info.expected_rate > self.request.max_fpr {
+        let size = if info.expected_fpr > self.request.max_fpr {
             Size::Undersized
         } else if filter.num_blocks() >= needed_blocks.saturating_mul(OVERSIZED) {
             Size::Oversized
@@ -268,15 +272,15 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
             has_length: false,
             num_blocks: filter.num_blocks(),
             needed_blocks,
-            fpr: info.expected_rate,
+            fpr: info.expected_fpr,
             size,
             false_negatives: denied,
         }
     }
 
-    /// Looks up every value, and counts the distinct values. Returns `None` if this is not
-    /// requested, or if the column is Boolean, because no engine uses the filter of a Boolean
-    /// column.
+    /// Looks up every value, and counts the distinct values. Returns `None` if the request asks for
+    /// no lookups or there is no reader of values. Returns `None` also for a Boolean column,
+    /// because no engine uses its filter.
     fn ask(&self, filter: Option<&ParquetBloom<'_>>, num_values: u64) -> Result<Option<Asked>> {
         let is_boolean =
             self.footer.leaves().get(self.leaf).is_some_and(|leaf| leaf.physical_type == PhysicalType::Boolean);
@@ -298,7 +302,8 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         })?;
         failed.map_or(Ok(()), Err)?;
         let (distinct, is_estimate) = all.count();
-        // An estimate of a few denied values could be 0.
+        // `Collector::count` estimates large numbers. An estimate must not report 0 for values that
+        // were denied.
         let denied = match denied.count() {
             (num, true) => num.max(1),
             (num, false) => num,

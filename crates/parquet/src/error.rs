@@ -1,11 +1,12 @@
-//! The errors of this crate. Each message says what is wrong, where, and what to do.
+//! Defines the errors of this crate, except those of an [`index`](crate::index). A message of this
+//! module says what is wrong, where, and what to do.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The result of every fallible call of this crate.
+/// The result of a call that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The maximum number of characters of a name in a message.
@@ -15,7 +16,7 @@ const SHOWN_CHARACTERS: usize = 100;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation.
+    /// A read, a write or a seek failed.
     Io(io::Error),
     /// An error that concerns the file at `path`.
     InFile {
@@ -28,7 +29,7 @@ pub enum Error {
     Corrupt {
         /// The part that is not valid.
         part: &'static str,
-        /// Where the part begins, in bytes from the start of the file.
+        /// The offset at which the part begins, in bytes from the start of the file.
         offset: u64,
     },
     /// The file is sound, but this crate does not read or change such files.
@@ -38,10 +39,10 @@ pub enum Error {
         /// What the user can do.
         advice: &'static str,
     },
-    /// The footer is sound, but no writer that follows the encoding's rules would write these
-    /// bytes. A rewritten footer would differ in more than the filters.
+    /// The footer can be parsed, but a struct in it has two fields with one number, or encoding it
+    /// again gives other bytes. A rewrite could change more than the filters.
     NotCanonical {
-        /// Where the struct begins, in bytes from the start of the file.
+        /// The offset at which the struct begins, in bytes from the start of the file.
         offset: u64,
     },
     /// The values of a column chunk cannot be read.
@@ -50,10 +51,10 @@ pub enum Error {
         row_group: usize,
         /// The path of the column.
         column: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A new filter denies a value of its own column chunk. The output is not used.
+    /// A new filter denies a value of its own column chunk. The caller must discard the output.
     Denied {
         /// The number of the row group, from 0.
         row_group: usize,
@@ -62,7 +63,7 @@ pub enum Error {
         /// The number of values that the filter denies.
         values: u64,
     },
-    /// The file changed while it was read.
+    /// The file changed while it was read, or the copy has another length than the file.
     Changed,
     /// The caller gave a value that is out of its documented range.
     Invalid {
@@ -105,8 +106,8 @@ impl Error {
     }
 }
 
-/// Returns a name for a message. A damaged file may have a name of many megabytes, so three dots
-/// replace what follows the first 100 characters.
+/// Returns a name for a message. If the name has more than 100 characters, returns the first 100
+/// and three dots, because a damaged file may have a name of many megabytes.
 #[must_use]
 pub fn shortened(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(SHOWN_CHARACTERS) {

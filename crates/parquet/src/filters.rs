@@ -1,4 +1,4 @@
-//! Sizes of filters, and filters of the hashes of a chunk in bounded memory.
+//! Computes the sizes of filters, and builds the filter of a chunk in bounded memory.
 
 mod distinct;
 
@@ -6,16 +6,17 @@ use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 
 use crate::error::{Error, Result};
 
-/// The bits of a block.
+/// The number of bits of a block.
 const BLOCK_BITS: f64 = 256.0;
-/// The lanes of a block. A value sets one of the 32 bits of each lane.
+/// The number of lanes of a block. A value sets one of the 32 bits of each lane.
 const LANES: i32 = 8;
-/// The share of a lane that stays clear after one value.
+/// The share of a lane's bits that stay 0 after one value.
 const CLEAR: f64 = 31.0 / 32.0;
-/// The largest filter. Arrow's readers refuse longer ones.
+/// The maximum number of blocks: 128 MiB. Arrow's readers reject longer filters.
 const MAX_BLOCKS: usize = (128 << 20) / 32;
-/// The number of hashes that are kept: 96 MiB.
+/// The maximum number of hashes that a [`Collector`] keeps: 96 MiB.
 const MAX_HASHES: usize = 12 << 20;
+
 /// The budget that determines the length of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
@@ -33,12 +34,13 @@ pub struct Sizing {
 }
 
 impl Sizing {
-    /// Returns the rule. By default, the number of blocks is a power of two, which all known
-    /// readers accept. With `is_exact` it can be any number, which Arrow C++ and Velox refuse.
+    /// Returns the rule for a budget. If `is_exact` is false, the number of blocks is a power of
+    /// two, which all known readers accept. If it is true, the number is as small as the budget
+    /// allows. Arrow C++ and Velox reject a number that is not a power of two.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, and for less than 1 or
-    /// more than 100 bits for a value.
+    /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, and for less than 1
+    /// or more than 100 bits per value.
     pub fn new(budget: Budget, is_exact: bool) -> Result<Self> {
         let invalid = |what, given: f64, reason: &str| {
             Err(Error::Invalid { what, given: given.to_string(), reason: reason.to_owned() })
@@ -55,8 +57,8 @@ impl Sizing {
         }
     }
 
-    /// Returns the number of blocks of a filter for `distinct` distinct values: at least 1, and at
-    /// most 128 MiB of blocks.
+    /// Returns the number of blocks of a filter for `distinct` distinct values. It is at least 1
+    /// and at most 4,194,304 (128 MiB).
     #[must_use]
     pub fn num_blocks(&self, distinct: u64) -> usize {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number out of range is clamped")]
@@ -65,8 +67,8 @@ impl Sizing {
     }
 }
 
-/// Returns the expected false-positive rate of a filter. The load of a block has a Poisson
-/// distribution.
+/// Returns the expected false-positive rate of a filter. The formula assumes that the number of
+/// values in a block has a Poisson distribution.
 ///
 /// ```
 /// use filterblock_parquet::filters::expected_fpr;
@@ -99,13 +101,13 @@ fn values_per_block(rate: f64) -> f64 {
     low
 }
 
-/// Returns the number of distinct values of a filter, from the share of its bits that are set.
+/// Estimates the number of distinct values in a filter from the share of its bits that are set.
 #[must_use]
 pub fn estimated_distinct(bits: &[u8]) -> u64 {
     let ones: u64 = bits.as_chunks::<8>().0.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum();
     let all = bits.len() as f64 * 8.0;
     let clear = ((all - ones as f64) / all).max(0.5 / all);
-    // A block with Poisson load L leaves exp(-L / 32) of its bits clear.
+    // With a mean of L values per block, the share exp(-L / 32) of all bits stays 0.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is at least zero")]
     let distinct = (-clear.ln() * 32.0 * all / BLOCK_BITS).round() as u64;
     distinct
@@ -114,10 +116,10 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 /// The distinct hashes of a chunk, in bounded memory.
 ///
 /// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than 9 Mi are
-/// distinct, all hashes go into a filter for the largest possible number of values. That filter is
-/// folded at the end, and its number of values is estimated from its bits. With more than 9 Mi
-/// values, the error is below 0.1 %. A sketch such as `HyperLogLog` was rejected: its count is less
-/// accurate, and it cannot be turned into a filter.
+/// distinct, all hashes go into a filter for the maximum number of values that the chunk can have.
+/// The filter is folded at the end, and its number of values is estimated from its bits. With more
+/// than 9 Mi values, the error is below 0.1 %. A sketch such as `HyperLogLog` was rejected: its
+/// count is less accurate, and it cannot be turned into a filter.
 #[derive(Debug)]
 pub struct Collector {
     hashes: Vec<u64>,
@@ -139,13 +141,14 @@ pub struct Filter {
 }
 
 impl Collector {
-    /// Starts without hashes. The chunk has at most `most` distinct values.
+    /// Returns an empty collector. `most` is an upper bound on the number of distinct values.
     #[must_use]
     pub fn new(sizing: Sizing, most: u64) -> Self {
         Self::with_max_hashes(sizing, most, MAX_HASHES)
     }
 
-    /// Like [`Self::new`], but with another maximum number of kept hashes, so that tests exceed it.
+    /// Like [`Self::new`], but with another maximum number of kept hashes. Tests use it to exceed
+    /// the maximum with few hashes.
     #[must_use]
     pub fn with_max_hashes(sizing: Sizing, most: u64, max_hashes: usize) -> Self {
         Self { hashes: Vec::new(), max_hashes, large: None, sizing, most }
@@ -154,7 +157,7 @@ impl Collector {
     /// Adds hashes, which may repeat.
     ///
     /// # Errors
-    /// Returns [`Error::Filter`] if the filter cannot be made.
+    /// Returns [`Error::Filter`] if the filter cannot be built.
     pub fn add(&mut self, hashes: &[u64]) -> Result<()> {
         if let Some(large) = &mut self.large {
             large.add_hashes(hashes);
@@ -162,7 +165,8 @@ impl Collector {
         }
         if self.hashes.len() + hashes.len() > self.max_hashes {
             distinct::retain(&mut self.hashes);
-            // Room for a quarter is needed, or the next calls would sort again and again.
+            // At least a quarter of the maximum must be free, or the next calls would remove
+            // duplicates again and again.
             if self.hashes.len() + hashes.len() > self.max_hashes / 4 * 3 {
                 self.enlarge()?;
                 return self.add(hashes);
@@ -170,19 +174,20 @@ impl Collector {
         }
         let len = self.hashes.len() + hashes.len();
         if len > self.hashes.capacity() {
-            // The number of values comes from the file, so no memory is reserved for it.
+            // `most` comes from the file and may be false, so it must not decide how much memory is
+            // reserved.
             self.hashes.reserve_exact((len * 2).min(self.max_hashes) - self.hashes.len());
         }
         self.hashes.extend_from_slice(hashes);
         Ok(())
     }
 
-    /// Moves the hashes into a filter for the largest possible number of values.
+    /// Moves the hashes into a filter for `most` values.
     fn enlarge(&mut self) -> Result<()> {
         let powers = Sizing { is_exact: false, ..self.sizing };
         let mut large = ParquetBloomBuilder::with_blocks(powers.num_blocks(self.most))?;
-        // The hashes are in the order of their blocks. So the filter fills from its end, while the
-        // memory of the hashes is freed from their end.
+        // The hashes are in the order of their blocks. Adding the last hashes first touches the
+        // memory of the filter from its end, while the memory of the added hashes is freed.
         while !self.hashes.is_empty() {
             let keep = self.hashes.len().saturating_sub(self.max_hashes / 16 + 1);
             large.add_hashes(self.hashes.get(keep..).unwrap_or_default());
@@ -203,11 +208,12 @@ impl Collector {
         (self.hashes.len() as u64, false)
     }
 
-    /// Makes the filter. If there are more hashes than the collector keeps, the filter is folded to
-    /// a power of two blocks. It is then too long for an exact size: see [`Filter::exact_blocks`].
+    /// Returns the filter of the hashes. If there are more hashes than the collector keeps, the
+    /// filter is folded to a power of two blocks. It may then be longer than an exact size: see
+    /// [`Filter::exact_blocks`].
     ///
     /// # Errors
-    /// Returns [`Error::Filter`] if the filter cannot be made.
+    /// Returns [`Error::Filter`] if the filter cannot be built.
     pub fn finish(mut self) -> Result<Filter> {
         if let Some(mut builder) = self.large {
             let distinct = estimated_distinct(builder.bits());
@@ -224,8 +230,9 @@ impl Collector {
 }
 
 impl Filter {
-    /// Returns the number of blocks that the filter should have, if it has another number. The
-    /// caller then reads the values again and adds them to a builder of this size.
+    /// Returns the exact number of blocks if the sizing is exact and the filter has another number,
+    /// or else `None`. The caller then reads the values again and adds them to a builder of the
+    /// returned size.
     #[must_use]
     pub fn exact_blocks(&self, sizing: &Sizing) -> Option<usize> {
         let blocks = sizing.num_blocks(self.distinct);

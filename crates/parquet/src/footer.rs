@@ -1,5 +1,5 @@
-//! The footer of a Parquet file: columns, column chunks and filters, over structs that keep unknown
-//! fields.
+//! Reads the footer of a Parquet file, and rewrites it with other locations of filters. Unknown
+//! fields survive a rewrite.
 //!
 //! ```text
 //! "PAR1"  pages, indexes, filters  FileMetaData  its length (u32)  "PAR1"
@@ -24,7 +24,7 @@ pub use schema::Leaf;
 const MAGIC: &[u8; 4] = b"PAR1";
 /// The magic of a file with an encrypted footer.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
-/// The length of the metadata and the magic, at the end of the file.
+/// The number of bytes after the metadata: 4 for the length of the metadata, 4 for the magic.
 const TAIL_LEN_BYTES: usize = 8;
 const ENCRYPTED_ADVICE: &str = "the filters would show what the encryption hides, so write the file again with filters";
 
@@ -44,7 +44,7 @@ pub struct Chunk {
     pub num_values: u64,
     /// The offset of the first page.
     pub offset: u64,
-    /// The length of the pages in bytes, as they are in the file.
+    /// The length of all pages in the file, with their headers, in bytes.
     pub len_bytes: u64,
     /// The location of the filter, or `None` if the chunk has none.
     pub filter: Option<FilterRange>,
@@ -65,10 +65,11 @@ impl Footer {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file. Returns
-    /// [`Error::Unsupported`] for encrypted files, and for files that only describe others
-    /// (`_metadata`). Also returns it if the paths of all columns together are longer than 1 MiB
-    /// plus 16 times the length of the metadata. Returns [`Error::NotCanonical`] if a rewrite would
-    /// change the footer.
+    /// [`Error::Unsupported`] for encrypted or signed files, and for files that only describe other
+    /// files (`_metadata`). Returns [`Error::Unsupported`] also if the paths of all columns
+    /// together are longer than 1 MiB plus 16 times the length of the metadata. Returns
+    /// [`Error::NotCanonical`] if a rewrite could change more than the filters. Returns
+    /// [`Error::Io`] or [`Error::Changed`] if the file cannot be read.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
         let file_len = file.seek(SeekFrom::End(0))?;
         let tail_offset = file_len.checked_sub(TAIL_LEN_BYTES as u64).ok_or(Error::corrupt("length of the file", 0))?;
@@ -93,10 +94,11 @@ impl Footer {
         Self::parse(metadata, start)
     }
 
-    /// Parses metadata that begin at `metadata_offset` of their file.
+    /// Parses the metadata that begin at offset `metadata_offset` of a file.
     ///
     /// # Errors
-    /// Returns errors as [`Self::read`] does.
+    /// Returns [`Error::Corrupt`], [`Error::Unsupported`] or [`Error::NotCanonical`] as
+    /// [`Self::read`] does.
     pub fn parse(metadata: Vec<u8>, metadata_offset: u64) -> Result<Self> {
         let at = Place { base: metadata_offset, metadata: &metadata };
         let file = at.parse_struct(&metadata, "file metadata")?;
@@ -141,7 +143,7 @@ impl Footer {
         self.chunks.get(at).filter(|_| leaf < self.leaves.len())
     }
 
-    /// Returns whether the footer says that rows are sorted by this column before any other.
+    /// Returns whether this leaf column is the first sorting column of at least one row group.
     #[must_use]
     pub fn is_sorted_by(&self, leaf: usize) -> bool {
         self.sorted_leaves.contains(&leaf)
@@ -165,8 +167,9 @@ impl Footer {
         &self.metadata
     }
 
-    /// Returns the smallest and the greatest value of each of `leaves`, in the plain encoding, in
-    /// each row group whose statistics have both. One pass over the metadata finds all of them.
+    /// Returns one list for each of `leaves`. A list holds the pair (min, max) of each row group,
+    /// as plain-encoded bytes. A row group whose statistics lack the min or the max of the column
+    /// has no pair. The metadata are parsed once for all columns.
     #[must_use]
     pub fn ranges(&self, leaves: &[usize]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found = vec![Vec::new(); leaves.len()];
@@ -181,12 +184,14 @@ impl Footer {
         found
     }
 
-    /// Returns the footer with other locations of filters: metadata, length and magic. `filter`
-    /// gets row group, leaf column and present location, and returns the new location. All other
-    /// fields stay as they are, byte for byte.
+    /// Returns the footer with new locations of filters: the metadata, their length and the magic.
+    /// `filter` gets the row group, the leaf column and the current location, and returns the new
+    /// location. If `filter` returns `None`, the current location stays. All other fields stay as
+    /// they are, byte for byte.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] if the metadata would exceed 2 GiB.
+    /// Returns [`Error::Unsupported`] if the metadata would exceed 2 GiB. Returns
+    /// [`Error::Corrupt`] if an offset or a length exceeds 63 bits.
     pub fn rewrite(
         &self,
         mut filter: impl FnMut(usize, usize, Option<FilterRange>) -> Option<FilterRange>,
@@ -213,7 +218,7 @@ impl Footer {
         replace(&mut file, 4, new_groups);
         let mut bytes = Vec::with_capacity(self.metadata.len() + 64 * self.chunks.len());
         file.encode(&mut bytes);
-        // Readers take the length as a signed or an unsigned number.
+        // Some readers parse the length as a signed number, so it must fit in 31 bits.
         let len = i32::try_from(bytes.len()).map_err(|_| {
             Error::unsupported("the new footer would exceed 2 GiB", "write files with fewer columns or row groups")
         })?;
@@ -237,7 +242,8 @@ fn replace(parent: &mut Struct<'_>, id: i16, value: Vec<u8>) {
     }
 }
 
-/// Returns the smallest and the greatest value from the statistics of a column chunk.
+/// Returns the min and the max from the statistics of a column chunk. Returns `None` if one of them
+/// is missing.
 fn range(chunk: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let chunk = Struct::parse(chunk).ok()?.0;
     let column = Struct::parse(&chunk.get(3)?.value).ok()?.0;
@@ -245,7 +251,7 @@ fn range(chunk: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((statistics.binary(6)?.to_vec(), statistics.binary(5)?.to_vec()))
 }
 
-/// Returns the leaf column that comes first in a row group's order of rows.
+/// Returns the first sorting column of a row group, or `None` if the row group has none.
 fn first_sorting_column(group: &Struct<'_>) -> Option<usize> {
     let order = group.list(4)?;
     let first = Struct::parse(order.elements.first()?).ok()?.0;
@@ -253,7 +259,8 @@ fn first_sorting_column(group: &Struct<'_>) -> Option<usize> {
 }
 
 impl Struct<'_> {
-    /// Appends this column chunk with another location of its filter to `out`.
+    /// Appends this column chunk to `out`, with `range` as the location of its filter. If `range`
+    /// has no length, a length that the chunk already has stays.
     fn put_filter(mut self, range: FilterRange, out: &mut Vec<u8>) -> Result<()> {
         let mut encoded = Vec::new();
         {
@@ -285,13 +292,14 @@ impl Place<'_> {
         Error::corrupt(part, self.offset_of(bytes))
     }
 
-    /// Returns the offset in the file of `bytes`, a part of the metadata.
+    /// Returns the offset of `bytes` in the file. `bytes` is a part of the metadata.
     fn offset_of(self, bytes: &[u8]) -> u64 {
         let distance = bytes.as_ptr().addr().checked_sub(self.metadata.as_ptr().addr());
         self.base + distance.filter(|&distance| distance <= self.metadata.len()).unwrap_or(0) as u64
     }
 
-    /// Parses all of `bytes` as a struct that would be encoded in the same way again.
+    /// Parses all of `bytes` as one struct. Returns [`Error::NotCanonical`] if encoding the struct
+    /// again gives other bytes, or if two fields have the same number.
     fn parse_struct<'a>(self, bytes: &'a [u8], part: &'static str) -> Result<Struct<'a>> {
         let offset = self.offset_of(bytes);
         let at = |Malformed { at }| Error::corrupt(part, offset + at as u64);
@@ -301,7 +309,7 @@ impl Place<'_> {
         }
         let mut again = Vec::with_capacity(len);
         found.encode(&mut again);
-        // Readers differ in which of two equal fields they take.
+        // If two fields have the same number, some readers use the first and others the last.
         if again != bytes || found.has_duplicates() {
             return Err(Error::NotCanonical { offset });
         }

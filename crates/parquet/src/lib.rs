@@ -1,9 +1,9 @@
-//! Bloom filters for Parquet files that have none, without rewriting their data, and an index over
-//! the filters of many files.
+//! Adds Bloom filters to Parquet files without rewriting their data, checks them, and indexes the
+//! filters of many files.
 //!
-//! [`append::add`] keeps the first bytes of a file as they are. The filters and a new footer follow
-//! them. [`index`] keeps the filters of thousands of files in one file, which answers for all of
-//! these files with one read.
+//! [`append::add`] appends the filters and a new footer to a copy of a file, and does not change
+//! the copied bytes. [`index`] keeps the filters of thousands of files in one file. It needs one
+//! read to tell which of these files may hold a key.
 
 #[cfg(feature = "values")]
 pub mod append;

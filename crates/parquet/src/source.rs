@@ -1,4 +1,4 @@
-//! A file that is read at any offset, up to a length that does not change.
+//! Reads the first bytes of a file at any offset. Their number is fixed when the reader is made.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// The first bytes of a file. The handle's own position is not used on Unix, so that another part
-/// of the program can append to the same file.
+/// The first bytes of a file. On Unix, reads do not use the position of the file handle, so another
+/// part of the program can append to the file meanwhile.
 #[derive(Debug, Clone)]
 pub struct FileStart {
     file: Arc<File>,
@@ -17,7 +17,7 @@ pub struct FileStart {
 }
 
 impl FileStart {
-    /// Takes the first `len_bytes` bytes of a file.
+    /// Returns a reader of the first `len_bytes` bytes of `file`.
     #[must_use]
     pub fn new(file: File, len_bytes: u64) -> Self {
         Self { file: Arc::new(file), len_bytes }
@@ -48,7 +48,7 @@ impl ChunkReader for FileStart {
     }
 }
 
-/// Reads a file from an offset on.
+/// A reader of the bytes from an offset to the end of a [`FileStart`].
 #[derive(Debug)]
 pub struct FromOffset {
     file: FileStart,

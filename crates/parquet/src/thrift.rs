@@ -1,16 +1,19 @@
-//! Structs of Thrift's compact protocol, the encoding of Parquet's metadata. A struct keeps the
-//! bytes of each value as they are, so unknown fields and nested values survive a rewrite.
+//! Parses and encodes structs of Thrift's compact protocol, the encoding of Parquet's metadata. A
+//! struct keeps the encoded bytes of each value, so unknown fields and nested values survive a
+//! rewrite.
 //!
 //! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. The
-//! byte holds the difference to the previous field number (4 bits) and the type (4 bits). If the
-//! difference is not 1 to 15, these 4 bits are 0 and the number follows.
+//! high 4 bits of the byte hold the difference to the previous field number, and the low 4 bits
+//! hold the type. If the difference is not 1 to 15, the high 4 bits are 0, and the field number
+//! follows the byte.
 
 use std::borrow::Cow;
 
-/// The largest nesting depth of structs and lists. Parquet's own metadata have a depth of seven.
+/// The maximum nesting depth of structs, lists and maps. Parquet's own metadata have a depth of
+/// seven.
 const MAX_DEPTH: u32 = 32;
 
-/// The longest varint: ten groups of seven bits hold 64 bits.
+/// The maximum length of a varint: ten groups of seven bits hold 64 bits.
 const MAX_VARINT_LEN_BYTES: usize = 10;
 
 /// The type of a value, as the protocol numbers it.
@@ -18,9 +21,9 @@ const MAX_VARINT_LEN_BYTES: usize = 10;
 pub struct Kind(u8);
 
 impl Kind {
-    /// A flag that is set. In a field, the type is the value.
+    /// The Boolean `true`. A Boolean field has no value bytes, because its type is its value.
     pub const TRUE: Self = Self(1);
-    /// A flag that is not set.
+    /// The Boolean `false`.
     pub const FALSE: Self = Self(2);
     /// An integer of 16 bits.
     pub const I16: Self = Self(4);
@@ -48,23 +51,23 @@ impl Kind {
     }
 }
 
-/// The bytes do not follow the protocol, or end too early. `at` is the offset in the parsed bytes.
+/// The bytes do not follow the protocol, or end too early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
-    /// The offset in the parsed bytes.
+    /// The offset at which the parser failed, from the start of the parsed bytes.
     pub at: usize,
 }
 
 type Parsed<T> = Result<T, Malformed>;
 
-/// A field of a struct. `value` holds its encoding without the field's header.
+/// A field of a struct. Its value stays encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field<'a> {
     /// The number of the field.
     pub id: i16,
     /// The type of the value.
     pub kind: Kind,
-    /// The encoding of the value. It is empty for a flag.
+    /// The encoded value, without the header of the field. It is empty for a Boolean.
     pub value: Cow<'a, [u8]>,
 }
 
@@ -79,8 +82,8 @@ impl<'a> Struct<'a> {
     /// Parses the struct at the start of `bytes`. Returns it with its length in bytes.
     ///
     /// # Errors
-    /// Returns [`Malformed`] if the bytes end inside the struct, for an unknown type, and for values
-    /// that are nested deeper than 32 levels.
+    /// Returns [`Malformed`] if the bytes do not follow the protocol or end inside the struct.
+    /// Returns it also if values are nested deeper than 32 levels.
     pub fn parse(bytes: &'a [u8]) -> Parsed<(Self, usize)> {
         let mut reader = Reader { bytes, at: 0 };
         let (mut fields, mut last) = (Vec::new(), 0);
@@ -112,10 +115,10 @@ impl<'a> Struct<'a> {
         out.push(0);
     }
 
-    /// Returns the field with this number, or `None` if there is none.
+    /// Returns the first field with this number, or `None` if there is none.
     ///
-    /// Readers differ in which of two equal numbers they take, so callers refuse such structs with
-    /// [`Self::has_duplicates`].
+    /// If two fields have the same number, some readers use the first and others the last. Callers
+    /// reject these structs with [`Self::has_duplicates`].
     #[must_use]
     pub fn get(&self, id: i16) -> Option<&Field<'a>> {
         self.fields.iter().find(|field| field.id == id)
@@ -175,7 +178,7 @@ impl<'a> Struct<'a> {
 pub struct List<'a> {
     /// The type of the elements.
     pub kind: Kind,
-    /// The encoding of type and number of elements.
+    /// The encoded type and number of the elements.
     pub header: &'a [u8],
     /// The encoding of each element.
     pub elements: Vec<&'a [u8]>,
@@ -190,7 +193,8 @@ impl<'a> List<'a> {
         let mut reader = Reader { bytes, at: 0 };
         let (kind, len) = reader.list()?;
         let header = bytes.get(..reader.at).unwrap_or_default();
-        // Each element takes at least a byte, so a false number ends at the end of the bytes.
+        // The number of elements may be false, so only a part of the memory is reserved. Each
+        // element takes at least one byte, so the loop ends at the end of `bytes` at the latest.
         let mut elements = Vec::with_capacity(len.min(bytes.len() / 8));
         for _ in 0..len {
             let start = reader.at;
@@ -200,17 +204,18 @@ impl<'a> List<'a> {
         Ok(Self { kind, header, elements })
     }
 
-    /// Returns the elements if they are texts or bytes, without their lengths.
+    /// Returns the texts or byte strings in the list, without their length prefixes. Returns `None`
+    /// if the elements have another type.
     #[must_use]
     pub fn binaries(&self) -> Option<Vec<&'a [u8]>> {
         let texts = self.elements.iter().map(|bytes| Reader { bytes, at: 0 }.binary().ok());
         texts.collect::<Option<_>>().filter(|_| self.kind == Kind::BINARY || self.elements.is_empty())
     }
 
-    /// Returns the elements if they are structs.
+    /// Returns the encoded elements if they are structs.
     ///
     /// # Errors
-    /// Returns [`Malformed`] if they are not structs.
+    /// Returns [`Malformed`] if the elements have another type.
     pub fn structs(&self) -> Parsed<&[&'a [u8]]> {
         match self.kind == Kind::STRUCT || self.elements.is_empty() {
             true => Ok(&self.elements),
@@ -219,7 +224,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// Appends an integer. The lowest bit is its sign.
+/// Appends an integer as a zigzag varint.
 fn put_int(out: &mut Vec<u8>, value: i64) {
     let mut rest = (value << 1 ^ value >> 63).cast_unsigned();
     while rest >= 0x80 {
@@ -258,7 +263,7 @@ impl<'a> Reader<'a> {
         for group in 0..MAX_VARINT_LEN_BYTES {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
-            // The tenth group has one bit.
+            // Nine groups hold 63 bits, so the tenth group may hold only one.
             if group == MAX_VARINT_LEN_BYTES - 1 && bits > 1 {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Values as people write them: converts text to the plain encoding, which Parquet filters hash.
+//! Converts values that people write as text to the plain encoding, which Parquet filters hash.
 
 use std::str::FromStr;
 
@@ -95,7 +95,7 @@ impl ValueType {
         }
     }
 
-    /// Returns true if a column of this physical type can hold values of the type `self`.
+    /// Returns whether a column of this physical type can hold values of the type `self`.
     #[must_use]
     pub fn fits(self, physical_type: PhysicalType) -> bool {
         use PhysicalType as P;
@@ -113,11 +113,11 @@ impl ValueType {
 /// The conversion from text to the plain encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// The given bytes are the plain encoding. `Some` is their required length, for types of fixed
-    /// length.
+    /// The given bytes are the plain encoding. The number is their required length, or `None` if
+    /// values of the type have different lengths.
     Plain(Option<usize>),
-    /// The given bytes are the plain encoding of a FLOAT (4 bytes) or DOUBLE (8 bytes). Zero is
-    /// looked up with both signs.
+    /// The given bytes are the plain encoding of a FLOAT or DOUBLE. The number is their required
+    /// length: 4 or 8 bytes. Zero is looked up with both signs.
     PlainFloat(usize),
     /// The given bytes are text, which is parsed as a value of this type.
     Typed(ValueType),
@@ -130,19 +130,19 @@ pub enum Encoding {
 pub struct ColumnType<'a> {
     /// The physical type.
     pub physical: PhysicalType,
-    /// The length of the values of FIXED_LEN_BYTE_ARRAY.
+    /// The length of the values of FIXED_LEN_BYTE_ARRAY, or `None` for other types.
     pub len_bytes: Option<usize>,
-    /// The canonical text of the logical type. Empty if it has none.
+    /// The canonical text of the logical type. The text is empty if the column has none.
     pub logical: &'a str,
 }
 
 impl ColumnType<'_> {
-    /// Returns the rule by which written keys become stored values. `hex` is --hex, and `given` is
-    /// --type.
+    /// Returns the conversion of written keys to stored values. `hex` says whether the user gave
+    /// `--hex`, and `given` is the type that the user gave with `--type`.
     ///
     /// # Errors
-    /// Returns a message if the type of --type does not fit the column, or if text does not
-    /// determine the stored value. The message continues a sentence about the column.
+    /// Returns a message if `given` does not fit the column, or if text does not determine the
+    /// stored value. The message is the end of a sentence whose subject is the column.
     pub fn encoding(self, hex: bool, given: Option<ValueType>) -> Result<Encoding, String> {
         let kind = match (hex, given) {
             (true, _) => return Ok(Encoding::plain(Some(self.physical), self.len_bytes)),
@@ -159,7 +159,7 @@ impl ColumnType<'_> {
         Ok(self.len_bytes.map_or(Encoding::Typed(kind), |len| Encoding::Sized(kind, len)))
     }
 
-    /// Returns the type of written keys without --type.
+    /// Returns the type of written keys for a call without `--type`.
     fn default_type(self) -> Result<ValueType, String> {
         let Some(of_physical) = ValueType::of(self.physical) else {
             return Err("has a type without a text form; give values in plain encoding with --hex".to_owned());
@@ -182,8 +182,8 @@ impl ColumnType<'_> {
     }
 }
 
-/// Returns the length of the plain encoding in bytes. Returns `None` for types without a length
-/// that follows from the type alone.
+/// Returns the length of the plain encoding in bytes. Returns `None` for BYTE_ARRAY and
+/// FIXED_LEN_BYTE_ARRAY, because the type alone does not determine it.
 fn plain_len(physical_type: PhysicalType) -> Option<usize> {
     match physical_type {
         PhysicalType::Boolean => Some(1),
@@ -195,8 +195,8 @@ fn plain_len(physical_type: PhysicalType) -> Option<usize> {
 }
 
 impl Encoding {
-    /// Returns the encoding of keys that are written with --hex. `fixed_len_bytes` is the length of
-    /// the values of FIXED_LEN_BYTE_ARRAY.
+    /// Returns the conversion of keys that the user gives with `--hex`. `fixed_len_bytes` is the
+    /// length of the values of FIXED_LEN_BYTE_ARRAY.
     #[must_use]
     pub fn plain(physical_type: Option<PhysicalType>, fixed_len_bytes: Option<usize>) -> Self {
         match physical_type {
@@ -206,12 +206,13 @@ impl Encoding {
         }
     }
 
-    /// Converts `written` to the plain encoding and returns the answer of `may_contain`. Zero of
-    /// type `float` or `double` is looked up with both signs, because the two zeros are equal and
-    /// have different encodings.
+    /// Converts `written` to the plain encoding and returns the answer of `may_contain`. A zero of
+    /// type `float` or `double` is looked up with both signs, because the two zeros are equal but
+    /// have different encodings. The result is true if one of the two answers is true.
     ///
     /// # Errors
-    /// Returns a message if `written` is not a value of the type or is NaN.
+    /// Returns a message if `written` is not a value of the type, has the wrong length, or is NaN
+    /// as text.
     pub fn ask(self, written: &[u8], may_contain: impl Fn(&[u8]) -> bool) -> Result<bool, String> {
         let kind = match self {
             Self::Plain(Some(len)) | Self::PlainFloat(len) if written.len() != len => {
@@ -299,8 +300,8 @@ fn wrong(kind: ValueType) -> String {
     format!("not a value of type {}; try {example}", kind.name())
 }
 
-/// Refuses NaN. Writers hash the bits of a NaN, so the answer for one NaN says nothing about
-/// another.
+/// Returns an error for NaN. Writers hash the bits of a NaN, so the answer for one NaN says nothing
+/// about another NaN.
 fn check_number(is_nan: bool) -> Result<(), String> {
     if is_nan {
         Err("NaN has many encodings; give the one to look up in plain encoding, with --hex".to_owned())
@@ -315,7 +316,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns all encodings that a query of this value looks up if none of them is found.
+    /// Returns all encodings that a query looks up for this value if the filter denies each of
+    /// them.
     fn asked(kind: ValueType, written: &str) -> Result<Vec<Vec<u8>>, String> {
         let seen = RefCell::new(Vec::new());
         let answer = Encoding::Typed(kind).ask(written.as_bytes(), |bytes| {

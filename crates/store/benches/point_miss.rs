@@ -1,5 +1,5 @@
-//! Measures a read of an absent key through the whole store, with filters asked and ignored, for 1,
-//! 5 and 36 runs.
+//! Measures reads of absent keys through the whole store, with and without the use of its filters,
+//! for 1, 5 and 36 runs.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -9,7 +9,7 @@ use filterblock_store::{Db, Options};
 const KEYS: u64 = 100_000;
 const LOOKUPS: usize = 4_096;
 
-/// Returns a key of sixteen bytes. Different numbers have different keys.
+/// Returns a key of 16 bytes for a number. Different numbers give different keys.
 fn key(i: u64) -> [u8; 16] {
     let mix = |x: u64| (x ^ (x >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut key = [0; 16];

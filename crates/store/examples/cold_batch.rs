@@ -1,6 +1,6 @@
-//! Measures gets of present keys, one by one and in batches of 32, with a cold and a warm page
-//! cache. The keys of a batch are random, or neighbours. Linux only, because it drops the page cache
-//! of the files.
+//! Measures gets of present keys, one by one and in batches of 32, with a cold and with a warm page
+//! cache. The keys of a batch are random or neighbours. The cold numbers are valid only on Linux,
+//! where the example drops the SST files from the page cache.
 //!
 //! `cargo run --release -p filterblock-store --example cold_batch [KEYS]`
 
@@ -14,7 +14,8 @@ const BATCH: usize = 32;
 const BATCHES: u64 = 64;
 const ROUNDS: u64 = 9;
 
-/// Returns a key. `BATCH` successive numbers give neighbours, whose place among the keys is random.
+/// Returns the key of a number. Each group of `BATCH` successive numbers gives neighbouring keys, and
+/// the groups lie in random order.
 fn key(number: u64) -> [u8; 16] {
     let place = (number / BATCH as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut bytes = (u128::from(place) << 64 | u128::from(number)).to_le_bytes();
@@ -22,7 +23,8 @@ fn key(number: u64) -> [u8; 16] {
     bytes
 }
 
-/// Drops the pages of all files from the page cache. The store has synced them.
+/// Drops the pages of all SST files from the page cache. The store has synced the files, so no page is
+/// dirty.
 fn drop_pages(dir: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
@@ -36,7 +38,7 @@ fn drop_pages(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the microseconds per key.
+/// Gets all keys with `get`, and returns the mean time per key in microseconds.
 fn time(batches: &[Vec<[u8; 16]>], mut get: impl FnMut(&[[u8; 16]]) -> Result<usize>) -> Result<f64> {
     let start = Instant::now();
     let mut found = 0;
@@ -83,7 +85,7 @@ fn main() -> Result<()> {
             };
             let batches: Vec<Vec<_>> = (0..BATCHES).map(|_| batch()).collect();
             drop_pages(dir.path())?;
-            // The first round is cold, the second one asks for the same blocks again.
+            // The first pass reads with a cold page cache. The second pass reads the same blocks again.
             for of_heat in of_way {
                 of_heat.push(time(&batches, |keys| match is_batch {
                     true => Ok(db.multi_get(keys)?.iter().flatten().count()),
@@ -93,7 +95,7 @@ fn main() -> Result<()> {
         }
     }
     for ((name, ..), [cold, warm]) in ways.into_iter().zip(&mut times) {
-        println!("{name:22} cold {:6.2} us a key, warm {:6.2} us a key", median(cold), median(warm));
+        println!("{name:22} cold {:6.2} us per key, warm {:6.2} us per key", median(cold), median(warm));
     }
     db.close()
 }

@@ -4,7 +4,7 @@
 //! ```text
 //! cargo run --release -p filterblock-store --example lookups_saved -- keys.txt
 //! ```
-//! Each line of the file is a key. The example stores every second key and reads all of them.
+//! Each line of the file is a key. The example stores every second key and reads all keys.
 
 #[path = "../../../examples/support/mod.rs"]
 pub mod support;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     support::main("Counts the block reads that filters save when keys are absent.", 200_000, run)
 }
 
-/// Stores every second key in `RUNS` files and reads all keys. Returns the number of wrong answers,
+/// Stores every second key in `RUNS` SST files and reads all keys. Returns the number of wrong answers,
 /// the block reads, and the expected false positives.
 fn ask(keys: &[Vec<u8>], filter_use: FilterUse) -> Result<(u64, u64, f64), Failure> {
     let options = Options {

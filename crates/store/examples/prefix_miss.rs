@@ -1,4 +1,4 @@
-//! Measures scans within absent prefixes beside gets of absent keys, with filters and without.
+//! Measures scans within absent prefixes and gets of absent keys, both with and without filters.
 //!
 //! `cargo run --release -p filterblock-store --example prefix_miss [KEYS] [RUNS]`
 
@@ -10,12 +10,13 @@ use filterblock::FilterSpec;
 use filterblock_store::lsm::{FilterUse, Scan, Stats};
 use filterblock_store::{Db, Options, Result};
 
-/// Each row has this many keys.
+/// The number of keys in each row.
 const KEYS_OF_ROW: u64 = 10;
 const ROUNDS: usize = 9;
 const EXTRACTOR: &str = "row-column:/";
 
-/// Present rows are even, absent rows are odd. Both are spread over the whole key range.
+/// Returns the prefix of a row. Rows with even numbers are present, and rows with odd numbers are
+/// absent. Both are spread over the whole key range.
 fn row(number: u64) -> Vec<u8> {
     format!("{:016x}/", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes()
 }
@@ -33,7 +34,7 @@ fn load(db: &Db, keys: u64, runs: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the nanoseconds of each query.
+/// Runs all queries, and returns the mean time of a query in nanoseconds.
 fn time(queries: &[Vec<u8>], mut query: impl FnMut(&[u8]) -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     for key in queries {
@@ -47,7 +48,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// The times of one kind of query, and the statistics of its last round.
+/// The times of one kind of query, and the statistics of the store in the last round.
 #[derive(Default)]
 struct Measured(Vec<f64>, Stats);
 

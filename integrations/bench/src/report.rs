@@ -1,4 +1,4 @@
-//! The tables of docs/EMBEDDING.md, written from rows.
+//! The tables of docs/BENCHMARKS.md, written from rows.
 
 use std::str::FromStr;
 

@@ -75,7 +75,7 @@ impl Policy {
             builder.finish_compact()
         };
         build_one(spec)?;
-        let always_maybe = build_one("full".parse()?)?;
+        let always_maybe = build_one("always-maybe".parse()?)?;
         Ok(Self { spec, hasher, always_maybe, counters: Counters::default() })
     }
 

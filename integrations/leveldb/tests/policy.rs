@@ -7,7 +7,7 @@ use filterblock_leveldb::{NAME, Policy};
 use proptest::prelude::*;
 use rusty_leveldb::FilterPolicy;
 
-const SPECS: [&str; 4] = ["bloom:10", "bloom:fpr=0.01", "blocked-bloom:10", "full"];
+const SPECS: [&str; 4] = ["bloom:10", "bloom:fpr=0.01", "blocked-bloom:10", "always-maybe"];
 
 fn policy(spec: &str) -> Policy {
     Policy::new(spec.parse().unwrap(), HashSeed(42)).unwrap()

@@ -470,7 +470,7 @@ inline engine::Status NewFilterPolicy(const Options& options,
       return internal::Invalid("filterblock: spec", error);
     }
   }
-  const auto full = builder_of("full");
+  const auto full = builder_of("always-maybe");
   filterblock_builder_add(full.get(), "", 0);
   const internal::Handle<filterblock_bytes> bytes(filterblock_builder_finish(full.get(), &error));
   if (bytes == nullptr) {

@@ -58,7 +58,7 @@ impl Builder {
         if let Some(error) = self.incomplete.take() {
             return Err(error);
         }
-        let spec = (self.config.choice)(self.hashes.len() as u64).unwrap_or(FilterSpec::FULL);
+        let spec = (self.config.choice)(self.hashes.len() as u64).unwrap_or(FilterSpec::ALWAYS_MAYBE);
         let block = self.core_builder(spec)?.finish_with(&self.hashes)?;
         let (opened, filter) = Opened::open(&block, &self.config);
         opened.map(|()| filter)
@@ -74,7 +74,7 @@ impl Builder {
 
     /// Returns a filter that denies nothing.
     fn always_maybe(&self) -> Opened {
-        let block = self.core_builder(FilterSpec::FULL).and_then(FilterBuilder::finish);
+        let block = self.core_builder(FilterSpec::ALWAYS_MAYBE).and_then(FilterBuilder::finish);
         // Empty bytes are not a filter block, so they deny nothing, too.
         Opened::open(&block.unwrap_or_default(), &self.config).1
     }

@@ -84,7 +84,7 @@ impl Filters {
         extractor: Arc<dyn PrefixExtractor>,
         whole_keys_too: bool,
     ) -> filterblock::Result<Self> {
-        filterblock::FilterBuilder::new(FilterSpec::FULL, &self.config.hasher)
+        filterblock::FilterBuilder::new(FilterSpec::ALWAYS_MAYBE, &self.config.hasher)
             .with_prefixes(extractor.name(), whole_keys_too)?;
         self.config.prefixes = Some(Prefixes { extractor, whole_keys_too });
         Ok(self)
@@ -112,7 +112,7 @@ impl Filters {
     /// # Errors
     /// Returns [`filterblock::Error::Invalid`] if `spec` is not the specification of a range filter.
     pub fn with_ranges(mut self, spec: FilterSpec) -> filterblock::Result<Self> {
-        filterblock::FilterBuilder::new(FilterSpec::FULL, &self.config.hasher).with_ranges(spec)?;
+        filterblock::FilterBuilder::new(FilterSpec::ALWAYS_MAYBE, &self.config.hasher).with_ranges(spec)?;
         self.ranges = Some(spec);
         Ok(self)
     }

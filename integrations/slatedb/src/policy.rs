@@ -27,7 +27,7 @@ impl Policy {
 
     /// Plans the filter block of `num_keys` keys. Returns its length in bytes.
     fn plan(&self, num_keys: u64) -> u64 {
-        let spec = (self.config.choice)(num_keys).unwrap_or(FilterSpec::FULL);
+        let spec = (self.config.choice)(num_keys).unwrap_or(FilterSpec::ALWAYS_MAYBE);
         let (payload, record) =
             Plan::new(spec, num_keys).map_or((0, 0), |plan| (plan.payload_len_bytes(), plan.record_len_bytes()));
         layout::block_len_bytes(payload, record).unwrap_or_default()

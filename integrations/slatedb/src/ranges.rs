@@ -22,7 +22,7 @@ impl RangeBuilder {
         let builder = |spec| FilterBuilder::new(spec, &config.hasher).with_table_id(RANGES_TABLE_ID);
         // A filter that denies nothing, until there is a better one. Empty bytes are not a filter
         // block, so they deny nothing, too.
-        let always_maybe = builder(FilterSpec::FULL).finish_with(&[KeyHash::from_raw(0)]).unwrap_or_default();
+        let always_maybe = builder(FilterSpec::ALWAYS_MAYBE).finish_with(&[KeyHash::from_raw(0)]).unwrap_or_default();
         let built = Opened::open(&always_maybe, &config).1;
         Self { keys: Some(builder(spec)), built, config }
     }

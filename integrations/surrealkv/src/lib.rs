@@ -77,7 +77,7 @@ impl Policy {
         let plan = Plan::new(spec, USUAL_KEYS)?;
         let usual_len_bytes = layout::block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes())
             .ok_or(Error::TooLarge { what: "a filter" })?;
-        let always_maybe = FilterBuilder::new("full".parse()?, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
+        let always_maybe = FilterBuilder::new("always-maybe".parse()?, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
         // A range filter needs the bytes of keys, and SurrealKV gives hashes.
         FilterBuilder::new(spec, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
         static NUMBERS: AtomicU64 = AtomicU64::new(0);

@@ -168,7 +168,7 @@ mod tests {
             }
         }
         assert!(RocksDbFilter::new(&ALWAYS_MAYBE).may_contain(b"key"));
-        assert_eq!(RocksDbFilter::new(&ALWAYS_MAYBE).info().expected_rate, 1.0);
+        assert_eq!(RocksDbFilter::new(&ALWAYS_MAYBE).info().expected_fpr, 1.0);
     }
 
     #[test]

@@ -74,8 +74,8 @@ impl<'a> LegacyBloom<'a> {
         let num_lines = lines.len() as f64;
         let of_lines = lines.map(|line| self.line_rate(line, keys_per_line)).sum::<f64>() / num_lines;
         // Line and bits follow from one hash of 32 bits.
-        let expected_rate = of_lines.max((info.estimated_keys.unwrap_or_default() * (-32f64).exp2()).min(1.0));
-        ForeignFilterInfo { expected_rate, ..info }
+        let expected_fpr = of_lines.max((info.estimated_keys.unwrap_or_default() * (-32f64).exp2()).min(1.0));
+        ForeignFilterInfo { expected_fpr, ..info }
     }
 
     /// Returns the false-positive rate of a line. With many bits per key it is far above the rate

@@ -96,7 +96,7 @@ impl Kind for BinaryFuse {
         let geometry = build::geometries(width, num_keys).next().ok_or(TOO_MANY)?;
         let slots = u32::try_from(geometry.slots()).map_err(|_| TOO_MANY)?;
         let len_bytes = (u64::from(slots) * u64::from(geometry.bits())).div_ceil(8);
-        let rate = math::with_equal_hashes(geometry.expected_rate(), num_keys);
+        let rate = math::with_equal_hashes(geometry.expected_fpr(), num_keys);
         let lines = SLOTS_OF_A_KEY.min(lines_of(len_bytes));
         Ok(Planned {
             lines_if_absent: lines,
@@ -195,7 +195,7 @@ impl Geometry {
     }
 
     /// Returns the share of absent keys whose three slots XOR to their fingerprint by chance.
-    pub(super) fn expected_rate(&self) -> f64 {
+    pub(super) fn expected_fpr(&self) -> f64 {
         (-f64::from(self.bits())).exp2()
     }
 

@@ -76,9 +76,9 @@ impl Layout {
         record.len()
     }
 
-    /// Returns the expected FPR, as [`Geometry::expected_rate`](super::Geometry::expected_rate)
+    /// Returns the expected FPR, as [`Geometry::expected_fpr`](super::Geometry::expected_fpr)
     /// computes it for a built filter.
-    fn expected_rate(&self) -> f64 {
+    fn expected_fpr(&self) -> f64 {
         let rate = 0.5f64.powi(self.columns.all.cast_signed());
         let layers = self.layers.iter().map(|&blocks| (Starts::of_slots(blocks * SLOTS), blocks));
         let last = (self.last_slots > 0).then(|| (Starts::of_slots(self.last_slots), self.last_slots / SLOTS));
@@ -116,7 +116,7 @@ pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     Some(Planned {
         len_bytes,
         record_len_bytes: layout.record_len_bytes(),
-        rate: math::with_equal_hashes(layout.expected_rate(), num_keys),
+        rate: math::with_equal_hashes(layout.expected_fpr(), num_keys),
         probes: layout.columns.all,
         lines_if_absent,
         lines_if_present,
@@ -212,7 +212,7 @@ mod tests {
                     .then(|| Small::new(usize::try_from(layout.last_slots).unwrap(), 0, columns));
                 let geometry = Geometry::lay_out(columns, layers, last).unwrap();
                 assert_eq!(layout.payload_len_bytes(), geometry.payload_len as u64, "{keys} keys, {millibits}");
-                assert_eq!(layout.expected_rate(), geometry.expected_rate(), "{keys} keys, {millibits}");
+                assert_eq!(layout.expected_fpr(), geometry.expected_fpr(), "{keys} keys, {millibits}");
                 let record = record(&geometry.layers, geometry.last.as_ref());
                 let len = if geometry.layers.is_empty() { 0 } else { record.len() };
                 assert_eq!(layout.record_len_bytes(), len, "{keys} keys, {millibits}");

@@ -214,7 +214,7 @@ impl<L: Layers> Geometry<L> {
 
     /// Returns the mean FPR over the starts of the layers, weighted by slots, because each key
     /// takes one slot.
-    pub(in crate::kinds) fn expected_rate(&self) -> f64 {
+    pub(in crate::kinds) fn expected_fpr(&self) -> f64 {
         let rate = 0.5f64.powi(self.columns.all.cast_signed());
         let blocks = self.layers.iter().map(|layer| (layer.asked.starts, layer.blocks));
         let all = blocks.chain(self.last.iter().map(|last| (last.starts, last.blocks)));

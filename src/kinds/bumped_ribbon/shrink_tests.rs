@@ -114,7 +114,7 @@ fn the_rate_of_each_width_is_within_5_sigma() {
             let mut expected = 0.0;
             for whole in &wholes {
                 let shrunk = whole.copied(columns, n);
-                expected += shrunk.geometry.expected_rate(n as u64, shrunk.len as u64) / filters as f64;
+                expected += shrunk.geometry.expected_fpr(n as u64, shrunk.len as u64) / filters as f64;
                 for _ in 0..per_filter {
                     asked += 1.0;
                     maybe +=

@@ -73,7 +73,7 @@ impl Built {
         let record = if self.shape.layers.is_empty() { 0 } else { self.shape.layers.len() + 2 };
         let checksums = 4 * self.len.div_ceil(4096);
         let bits = (self.len + checksums + record) as f64 * 8.0 / keys as f64;
-        bits / -self.ribbon.expected_rate().log2() - 1.0
+        bits / -self.ribbon.expected_fpr().log2() - 1.0
     }
 }
 
@@ -280,7 +280,7 @@ fn random_shapes_are_rejected_or_answered() {
         match Ribbon::new(&shape, keys, built.len as u64) {
             Ok(ribbon) => {
                 accepted += 1;
-                assert!((0.0..=1.0).contains(&ribbon.expected_rate()), "{shape:?}");
+                assert!((0.0..=1.0).contains(&ribbon.expected_fpr()), "{shape:?}");
                 let geometry = Geometry::from_ribbon(ribbon);
                 let view = FilterView::new(&geometry, Kernel::of(&geometry), &built.payload, built.len);
                 for _ in 0..20 {

@@ -79,7 +79,7 @@ impl Kind for Grafite {
     /// Returns the always-maybe filter: hashes do not tell where keys lie. [`super::build_range`]
     /// builds the filter from keys.
     fn build(_: Budget, _: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
-        Ok(Some((Shape::FULL, Vec::new())))
+        Ok(Some((Shape::ALWAYS_MAYBE, Vec::new())))
     }
 
     fn fallback_rate(_: Budget) -> Option<f64> {

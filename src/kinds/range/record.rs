@@ -103,7 +103,7 @@ impl Geometry {
     }
 
     /// Returns the upper bound of the FPR for ranges of the length that the filter is meant for.
-    pub(crate) fn expected_rate(&self) -> f64 {
+    pub(crate) fn expected_fpr(&self) -> f64 {
         let is_one_stretch = self.last - self.first < self.codes.universe.into();
         let len = match self.range_len {
             // Each of the two ends of a scan may lie in the cell of a key, if a cell has several keys.

@@ -144,7 +144,7 @@ fn whole_keys_in_one_stretch_give_exact_answers() {
     for keys in [strings(&[3, 7], 3), strings(&[0, 0xff], 2), vec![vec![7, 7]], vec![Vec::new(), vec![0]]] {
         let keys: BTreeSet<Vec<u8>> = keys.into_iter().collect();
         let filter = Filter::of("grafite:L=1024:fpr=0.01", &keys);
-        assert!(filter.geometry.mapping.is_whole && filter.geometry.expected_rate() == 0.0);
+        assert!(filter.geometry.mapping.is_whole && filter.geometry.expected_fpr() == 0.0);
         for (from, to) in limits.iter().flat_map(|from| limits.iter().map(move |to| (from, to))) {
             for (lower, upper) in bounds(from, to) {
                 assert_eq!(filter.ask(lower, upper), holds_key(&keys, lower, upper), "{keys:?} {lower:?} {upper:?}");
@@ -163,7 +163,7 @@ fn exact_cells_of_cut_keys_have_an_fpr_for_scans() {
     // No key lies between the bounds, but the cell of the lower one holds a key.
     let upper = [50, 1];
     assert!(filter.ask(Bound::Excluded(&key(50, 8)), Bound::Excluded(&upper)));
-    assert!(filter.geometry.expected_rate() > 0.0);
+    assert!(filter.geometry.expected_fpr() > 0.0);
 }
 
 #[test]

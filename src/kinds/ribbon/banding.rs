@@ -64,7 +64,7 @@ fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the values are clamped")]
 fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
     let (columns, least) = math::columns_of_rate(rate, MAX_COLUMNS);
-    // The share of keys that may have one column less: see Geometry::expected_rate.
+    // The share of keys that may have one column less: see Geometry::expected_fpr.
     let share = (rate / least - 1.0).clamp(0.0, 1.0);
     let starts = geometry.starts();
     let narrow = (share * (starts + 2 * SMASH) as f64 - SMASH as f64) / WIDTH as f64;

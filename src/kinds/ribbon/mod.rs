@@ -90,7 +90,7 @@ impl Kind for Ribbon {
         Ok(Planned {
             len_bytes,
             record_len_bytes: record(&geometry).len(),
-            rate: math::with_equal_hashes(geometry.expected_rate(), num_keys),
+            rate: math::with_equal_hashes(geometry.expected_fpr(), num_keys),
             probes: geometry.columns,
             lines_if_absent: lines,
             lines_if_present: lines,
@@ -235,7 +235,7 @@ impl Geometry {
 
     /// Returns the expected FPR. Each column halves the FPR, and keys that start in narrow blocks
     /// have one column less.
-    pub(super) fn expected_rate(&self) -> f64 {
+    pub(super) fn expected_fpr(&self) -> f64 {
         let in_narrow = if self.narrow == 0 { 0.0 } else { (self.narrow * WIDTH + SMASH) as f64 };
         let share = in_narrow / (self.starts() + 2 * SMASH) as f64;
         (1.0 + share) * (-f64::from(self.columns)).exp2()

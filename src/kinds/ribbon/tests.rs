@@ -50,7 +50,7 @@ fn crowded_hashes_get_the_fallback() {
         // The fallback has the requested FPR if it can reach it, and otherwise the same bits per
         // key.
         let geometry = crate::kinds::Geometry::new(&shape, 5_000, payload.len() as u64).unwrap();
-        let (rate, wanted) = (geometry.expected_rate(5_000, payload.len() as u64), spec.expected_rate());
+        let (rate, wanted) = (geometry.expected_fpr(5_000, payload.len() as u64), spec.expected_fpr());
         let bits = payload.len() as f64 * 8.0 / 5_000.0;
         assert!(
             (0.9..1.01).contains(&(rate / wanted)) || (bits - 32.0).abs() < 0.1,

@@ -1,4 +1,4 @@
-//! Tests that unions are exact, and that estimates are as precise as documented.
+//! Tests that unions are exact and that estimates are as precise as documented.
 
 use super::*;
 use crate::codec::u64_bytes;
@@ -20,7 +20,7 @@ fn unions_are_exact_and_intersections_have_all_their_bits() {
     let least = filter(400..700, 10_000, 7, 1);
     assert!(both.words().zip(least.words()).all(|(both, least)| both & least == least));
     assert!((400..700).all(|i| both.may_contain(&u64_bytes(i))));
-    assert!(both.count_ones() < a.count_ones() && both.expected_rate() < a.expected_rate());
+    assert!(both.count_ones() < a.count_ones() && both.expected_fpr() < a.expected_fpr());
     let in_place = a.clone();
     in_place.union_with(&b).unwrap();
     assert!(in_place.words().eq(union.words()));
@@ -100,7 +100,8 @@ fn equal_disjoint_and_empty_sets_compare_correctly() {
     assert_eq!((full.deviation(), full.interval().1), (f64::INFINITY, f64::INFINITY));
 }
 
-/// 95 % of the 400 intervals contain the truth, tested two-sided at five standard deviations.
+/// About 95 % of the 400 intervals contain the true number. The share may differ from 95 % by five
+/// standard deviations, up or down.
 #[test]
 fn confidence_intervals_contain_the_truth_in_95_percent() {
     const TRIALS: u64 = 400;
@@ -122,7 +123,8 @@ fn confidence_intervals_contain_the_truth_in_95_percent() {
         let deviation = (TRIALS as f64 * 0.95 * 0.05).sqrt();
         for (held, sum) in held.into_iter().zip(sums) {
             let off = f64::from(held) - 0.95 * TRIALS as f64;
-            // An intersection cannot be below zero, so its interval contains the truth more often.
+            // An empty intersection cannot be estimated below zero, so its interval contains the
+            // true number more often.
             assert!(off > -5.0 * deviation && (off < 5.0 * deviation || common == 0), "{common}: {held}");
             assert!((sum / (TRIALS as f64).sqrt()).abs() < 5.0, "{common}: off by {sum} deviations in {TRIALS}");
         }

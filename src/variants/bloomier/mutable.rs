@@ -1,5 +1,5 @@
-//! The Bloomier filter with changeable values. It has two tables: the first says which of a key's
-//! three cells the key owns, the second holds the values.
+//! The Bloomier filter with mutable values. It has two tables: the first says which of its three
+//! cells a key owns, and the second holds the values.
 //!
 //! ```text
 //! key ─▶ cells a, b, c and a mask      first[a] ^ first[b] ^ first[c] ^ mask = 0, 1 or 2: the value is in
@@ -12,7 +12,7 @@
 //! earlier one.
 //!
 //! * When: values change and keys do not.
-//! * When not: if values are fixed too, [`Bloomier`](super::Bloomier) is a sixth smaller.
+//! * When not: if the values never change, [`Bloomier`](super::Bloomier) is a sixth smaller.
 //! * Numbers: 1.23 cells per key, each with a mask and a value. An absent key is denied with
 //!   probability `1 - 3 / 2^q`.
 
@@ -25,15 +25,15 @@ use crate::variants::error::{Error, Result};
 
 /// The number of cells of a key, one in each third of the table.
 const CELLS: usize = 3;
-/// Cells for 1,000 keys. Peeling succeeds from 1,222 on (Molloy, "Cores in random hypergraphs and
-/// Boolean formulas", 2005).
+/// The number of cells for 1,000 keys in the first attempt. For large sets, peeling succeeds with
+/// 1,222 cells or more (Molloy, "Cores in random hypergraphs and Boolean formulas", 2005).
 const CELLS_PER_1000: u64 = 1_230;
-/// Extra cells, which small sets need.
+/// The number of extra cells. Without them, peeling often fails for small sets.
 const SPARE_CELLS: u64 = 32;
 /// The difference between the salts of consecutive attempts. It is odd, so all salts differ. It is
 /// the 41st output of the generator named in [`crate::kinds::bloom`].
 const TRY: u64 = 0x2aaa_d448_59ed_3411;
-/// The number of attempts. Each attempt has 0.01 cells per key more than the previous one.
+/// The maximum number of attempts. Each attempt has 0.01 cells per key more than the previous one.
 const TRIES: u64 = 64;
 
 /// A map whose keys are fixed and whose values may change; see [`Bloomier`](super::Bloomier).
@@ -91,8 +91,8 @@ impl MutableBloomier {
         Err(Error::TooLarge { what: WHAT })
     }
 
-    /// Returns the value of a key. For an absent key it returns `None`, except for three keys in
-    /// `2^mask_bits`.
+    /// Returns the value of a key. For an absent key, it returns `None` or, with probability
+    /// `3 / 2^mask_bits`, an arbitrary value.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<u64> {
         self.get_hash(KeyHash::of(key, self.seed))
@@ -107,8 +107,9 @@ impl MutableBloomier {
 
     /// Sets the value of a present key. Returns `false` if the key is certainly absent.
     ///
-    /// Set only values of present keys. Three in `2^mask_bits` absent keys are mistaken for a
-    /// present key, whose value would change.
+    /// Set only values of present keys. For an absent key, the call writes to an arbitrary cell
+    /// with probability `3 / 2^mask_bits`. It then returns `true`, and may have changed the value
+    /// of a present key.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the value has more bits than the map's values. The map is then
@@ -147,7 +148,7 @@ impl MutableBloomier {
         self.owners.len_bytes() + self.values.len_bytes()
     }
 
-    /// Returns the cells of a key, which are distinct, and its mask.
+    /// Returns the three distinct cells of a key, and the mask of the key.
     fn places(&self, hash: KeyHash) -> ([u64; CELLS], u64) {
         let third = self.owners.len() / CELLS as u64;
         let mut numbers = mixed(KeyHash::from_raw(hash.raw() ^ self.salt)).skip(1);
@@ -156,24 +157,26 @@ impl MutableBloomier {
         (cells, reduce(next(), self.owners.max() + 1))
     }
 
-    /// Returns the number that the first table gives for a key. If it is below three, it is the
-    /// index of the cell that the key owns. Otherwise the key is absent.
+    /// Returns the XOR of a key's mask and its three cells in the first table. If the result is
+    /// below three, it is the index of the cell that the key owns. Otherwise the key is absent.
     fn which(&self, cells: &[u64; CELLS], mask: u64) -> u64 {
         cells.iter().fold(mask, |xor, &cell| xor ^ self.owners.get(cell))
     }
 
+    /// Returns the cell that a key owns, or `None` if the key is certainly absent.
     fn own_cell(&self, hash: KeyHash) -> Option<u64> {
         let (cells, mask) = self.places(hash);
         let which = usize::try_from(self.which(&cells, mask)).ok()?;
         cells.get(which).copied()
     }
 
-    /// Returns the keys in the order of their removal, each with the index of the cell where it was
-    /// alone. Returns `None` if some keys were never alone.
+    /// Removes keys that are alone in a cell, until no such key is left. Returns the indices of the
+    /// keys in the order of their removal. Each comes with the number (0 to 2) of the cell in which
+    /// the key was alone. Returns `None` if some keys remain.
     fn peel(&self, entries: &[(KeyHash, u64)]) -> Result<Option<Vec<(usize, usize)>>, NoMemory> {
         let num_cells = usize::try_from(self.owners.len()).map_err(|_| NoMemory)?;
-        // For each cell, the number of keys left and the xor of their indices. With one key left,
-        // the xor is its index.
+        // For each cell: the number of keys left, and the XOR of their indices. If one key is left,
+        // the XOR is its index.
         let mut cells = try_zeros(num_cells)?;
         let mut open = try_collect(0..num_cells)?;
         let mut order = Vec::new();
@@ -182,8 +185,9 @@ impl MutableBloomier {
         Ok((order.len() == entries.len()).then_some(order))
     }
 
-    /// Removes the key of each `open` cell that holds a single key, until no cell is open. A
-    /// removal opens each cell that then holds a single key. Returns `None` if memory runs out.
+    /// Adds all keys to `cells`. Then it takes cells from `open` until none is left. If a cell has
+    /// a single key, it removes the key and appends it to `order`. A removal appends to `open` each
+    /// cell that then has a single key. Returns `None` if memory runs out.
     fn take_all(
         &self,
         entries: &[(KeyHash, u64)],
@@ -265,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Tested two-sided, at five standard deviations.
+    /// The measured share may differ from the formula by five standard deviations, up or down.
     #[test]
     fn an_absent_key_passes_three_times_in_two_to_the_mask() {
         const ASKED: u64 = 400_000;

@@ -8,8 +8,8 @@
 //! The width of the interval has 57 to 64 bits, and the probability has 32 bits. Rounding therefore
 //! costs less than 2^-24 bits per coded bit.
 
-/// The minimum width of the interval. If the interval is narrower, its top byte is written out.
-/// Only a carry can still change that byte.
+/// The minimum width of the interval. If the interval becomes narrower, the encoder writes the top
+/// byte of `low`. After that, only a carry can change this byte.
 const LEAST: u64 = 1 << 56;
 
 /// The share of ones among the bits, in units of 2^-32. It is neither 0 nor 1, so that both bits
@@ -23,8 +23,8 @@ impl Odds {
         Self(u32::try_from(share).unwrap_or(u32::MAX).max(1))
     }
 
-    /// Returns the part of the interval for a one. It is at least 1, and smaller than the interval
-    /// by at least 2^24.
+    /// Returns the width of the part of the interval for a one. Both this part and the part for a
+    /// zero are at least 2^24 wide.
     fn bound(self, range: u64) -> u64 {
         (range >> 32) * u64::from(self.0)
     }
@@ -63,7 +63,8 @@ impl Encoder {
         let (low, carries) = self.low.overflowing_add(part);
         self.low = low;
         if carries {
-            // The coded number is a fraction below 1, so a byte of this stream absorbs the carry.
+            // The coded number is a fraction below 1, so the carry stops at a byte of this stream.
+            // It never reaches the bytes that `out` had before.
             for byte in self.out.iter_mut().rev() {
                 *byte = byte.wrapping_add(1);
                 if *byte != 0 {
@@ -89,8 +90,8 @@ impl Encoder {
     }
 }
 
-/// Decodes bytes to bits. Any bytes decode to some bits. A checksum must tell whether the bytes are
-/// valid.
+/// Decodes bytes to bits. Any bytes decode to some bits, so the caller must verify a checksum
+/// first.
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
     odds: Odds,
@@ -169,9 +170,9 @@ mod tests {
     }
 
     #[test]
-    fn a_carry_runs_through_all_full_bytes() {
-        // Zeros fill the low end of the interval with 0xff, and ones do not change it. One of the
-        // last bits then carries.
+    fn a_carry_changes_a_byte_that_was_written() {
+        // Each zero raises `low`, and a one writes bytes of `low`. For some numbers of zeros, the
+        // last bits or the end of the code then cause a carry.
         let odds = Odds::new(1, 1 << 20);
         for zeros in 0..200 {
             let bits: Vec<bool> = std::iter::repeat_n(false, zeros).chain([true, false, false, true]).collect();

@@ -43,8 +43,8 @@ impl FileFilter {
 
     /// Returns the FPR at the current fill ratio.
     #[must_use]
-    pub fn expected_rate(&self) -> f64 {
-        self.bloom.expected_rate()
+    pub fn expected_fpr(&self) -> f64 {
+        self.bloom.expected_fpr()
     }
 
     /// Returns the number of bits.

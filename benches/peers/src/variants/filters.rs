@@ -28,20 +28,18 @@ const MOST_CUCKOO_LOAD: f64 = 0.96;
 pub(super) fn all(keys: usize) -> Result<Vec<Kind>, String> {
     let n = keys as u64;
     // A stable filter gets as many bits as a Bloom filter.
-    let stable_cells = Bloom::with_rate(n, RATE, SEED).map_err(text)?.num_bits();
-    let stable = move || Stable::with_rate(stable_cells, 1, RATE, SEED).map_err(text);
-    let growing = |first: u64| move || Scalable::with_rate(first, RATE, Growth::default(), SEED).map_err(text);
+    let stable_cells = Bloom::with_fpr(n, RATE, SEED).map_err(text)?.num_bits();
+    let stable = move || Stable::with_fpr(stable_cells, 1, RATE, SEED).map_err(text);
+    let growing = |first: u64| move || Scalable::with_fpr(first, RATE, Growth::default(), SEED).map_err(text);
     Ok(vec![
-        Kind::new("Bloom", OURS, move || Bloom::with_rate(n, RATE, SEED).map_err(text)),
-        Kind::new("Partitioned", OURS, move || Partitioned::with_rate(n, RATE, SEED).map_err(text)),
-        Kind::new("Counting, 4 bits", OURS, move || {
-            Counting::with_rate(n, RATE, CounterBits::Four, SEED).map_err(text)
-        }),
-        Kind::new("DLeft", OURS, move || DLeft::with_rate(n, RATE, SEED).map_err(text)),
+        Kind::new("Bloom", OURS, move || Bloom::with_fpr(n, RATE, SEED).map_err(text)),
+        Kind::new("Partitioned", OURS, move || Partitioned::with_fpr(n, RATE, SEED).map_err(text)),
+        Kind::new("Counting, 4 bits", OURS, move || Counting::with_fpr(n, RATE, CounterBits::Four, SEED).map_err(text)),
+        Kind::new("DLeft", OURS, move || DLeft::with_fpr(n, RATE, SEED).map_err(text)),
         Kind::new("Spectral", OURS, move || {
-            Spectral::with_rate(n, RATE, SpectralMode::MinimumSelection, SEED).map_err(text)
+            Spectral::with_fpr(n, RATE, SpectralMode::MinimumSelection, SEED).map_err(text)
         }),
-        Kind::new("DynamicCounting", OURS, move || DynamicCounting::with_rate(n, RATE, 1, SEED).map_err(text)),
+        Kind::new("DynamicCounting", OURS, move || DynamicCounting::with_fpr(n, RATE, 1, SEED).map_err(text)),
         Kind::new("Scalable, from 1,000", OURS, growing(FIRST as u64)),
         Kind::new("Scalable, number known", OURS, growing(n)),
         Kind { forgets: true, ..Kind::new("Stable", OURS, stable) },

@@ -102,7 +102,7 @@ pub struct Arguments {
     /// KIND:BITS and KIND:fpr=RATE give all SST files the same filter, see `filterblock build
     /// --help`. by-level is the store's default policy. monkey:BITS spends a mean of BITS bits per
     /// key where they save most reads. budget:BYTES, such as budget:64MiB, limits all filters
-    /// together. `full` is the always-maybe filter.
+    /// together. `always-maybe` is the always-maybe filter.
     #[arg(long, value_name = "SPEC", default_values = ["by-level", "blocked-bloom:10", "bloom:10"])]
     filter: Vec<FilterChoice>,
     /// The layout of the SST files; may be repeated

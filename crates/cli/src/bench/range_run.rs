@@ -180,7 +180,7 @@ impl Queries {
             probes_per_query: per_query(probes.probes as f64),
             expected_false_positives_per_query: per_query(probes.expected_false_positives),
             false_positive_rate: probes.false_positive_rate(),
-            expected_false_positive_rate: probes.expected_false_positive_rate(),
+            expected_false_positive_rate: probes.expected_fpr(),
             bits_per_key: loaded.bits_per_key,
         }
     }

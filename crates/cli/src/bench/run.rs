@@ -202,7 +202,7 @@ impl<'a> Bench<'a> {
             device_bytes_per_get: device_bytes.map(|bytes| per_get(bytes as f64)),
             bits_per_key: loaded.bits_per_key,
             false_positive_rate: total.points.false_positive_rate(),
-            expected_false_positive_rate: total.points.expected_false_positive_rate(),
+            expected_false_positive_rate: total.points.expected_fpr(),
             false_negatives: match measured.consulted {
                 true => lost,
                 false => measured.means.iter().map(|mean| mean.lost).max().unwrap_or(0),

@@ -84,7 +84,7 @@ impl Report {
             blocks: if self.found.kind == "parquet-file" { self.found.filters.len() as u64 } else { 1 },
             filters: self.keys_by_filter(keys),
             len_bytes: summary.map_or(0, |summary| summary.len_bytes),
-            expected_rate: summary.map(|summary| summary.expected_false_positive_rate),
+            expected_fpr: summary.map(|summary| summary.expected_false_positive_rate),
         })
     }
 

@@ -301,7 +301,7 @@ impl FilterReport {
             fill: info.fill,
             estimated_keys: info.estimated_keys,
             bits_per_key: info.estimated_keys.filter(|&keys| keys > 0.0).map(|keys| bits / keys),
-            expected_false_positive_rate: info.expected_rate,
+            expected_false_positive_rate: info.expected_fpr,
             holds,
         }
     }

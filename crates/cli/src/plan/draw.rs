@@ -5,7 +5,7 @@ use super::super::picture::frame::{Axis, Frame, spread};
 use super::super::picture::{Anchor, Colour, Picture, Stroke, TEXT_SIZE, WIDTH, text_width};
 use super::super::text::{count, percent, thousands, whole};
 use super::table::KINDS;
-use filterblock::planning::{Plan, best_probes, exact_rate, rate_exponent, simplified_rate};
+use filterblock::planning::{Plan, best_probes, exact_fpr, fpr_exponent, simplified_fpr};
 use filterblock::{FilterKind, FilterSpec};
 
 const HEIGHT: f64 = 420.0;
@@ -67,11 +67,11 @@ fn rate_by_probes() -> String {
     frame.draw(&mut picture);
     let mut ends = Vec::new();
     for (keys, colour) in [8, 4, 2].into_iter().zip((0..).map(Colour::Series)) {
-        let exact = |probes| exact_rate(keys, FEW_BITS, probes);
+        let exact = |probes| exact_fpr(keys, FEW_BITS, probes);
         let best = (1..=MOST_PROBES).min_by(|&one, &other| exact(one).total_cmp(&exact(other))).unwrap_or(1);
         for probes in 1..=MOST_PROBES {
             let x = f64::from(probes);
-            picture.ring(frame.at((x, simplified_rate(keys, FEW_BITS, probes))), 3.0, colour);
+            picture.ring(frame.at((x, simplified_fpr(keys, FEW_BITS, probes))), 3.0, colour);
         }
         picture.ring(frame.at((f64::from(best), exact(best))), 9.0, colour);
         for probes in 1..=MOST_PROBES {
@@ -130,7 +130,7 @@ fn exponent() -> String {
     );
     frame.draw(&mut picture);
     for (bits, colour) in [4, 8, 12, 16].into_iter().zip((0..).map(Colour::Series)) {
-        let g = |share: f64| rate_exponent(share, f64::from(bits));
+        let g = |share: f64| fpr_exponent(share, f64::from(bits));
         let inner = steps().filter(|share| (0.0..1.0).contains(share) && *share > 0.0);
         let points: Vec<(f64, f64)> = inner.map(|share| (share, g(share))).collect();
         frame.draw_line(&mut picture, &points, Stroke::Solid, colour);
@@ -181,7 +181,7 @@ fn rate_by_keys() -> String {
     frame.draw(&mut picture);
     for (log2, colour) in SIZES.into_iter().zip((0..).map(Colour::Series)) {
         let bits = 1u64 << log2;
-        let rate = |keys: u64| simplified_rate(keys, bits, best_probes(keys, bits));
+        let rate = |keys: u64| simplified_fpr(keys, bits, best_probes(keys, bits));
         let exponents = steps().map(|share| POWERS.0 + share * (POWERS.1 - POWERS.0));
         let mut keys: Vec<u64> = exponents.map(|power| whole(10f64.powf(power))).collect();
         // The curve is steep from `begin` on, so this part gets additional points. Without them,

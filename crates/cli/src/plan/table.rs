@@ -120,9 +120,9 @@ impl Table {
 fn none_for(keys: u64, budget: Budget) -> String {
     match budget {
         Budget::Rate(rate) => {
-            let specs = KINDS.into_iter().filter_map(FilterSpec::of_lowest_rate);
-            let least = specs.min_by(|one, other| one.expected_rate().total_cmp(&other.expected_rate()));
-            let least = least.map(|spec| format!(" (the lowest is {:.1e}, of {spec})", spec.expected_rate()));
+            let specs = KINDS.into_iter().filter_map(FilterSpec::of_lowest_fpr);
+            let least = specs.min_by(|one, other| one.expected_fpr().total_cmp(&other.expected_fpr()));
+            let least = least.map(|spec| format!(" (the lowest is {:.1e}, of {spec})", spec.expected_fpr()));
             format!("--fpr {rate}: no kind of filter reaches this FPR{}; try 0.01", least.unwrap_or_default())
         }
         Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: too few bits for every kind of filter; try 10"),
@@ -149,7 +149,7 @@ impl Row {
                     taken: Some(Taken {
                         len_bytes: block.len_bytes(),
                         bits_per_key: block.bits_per_key(),
-                        expected_false_positive_rate: plan.expected_rate(),
+                        expected_false_positive_rate: plan.expected_fpr(),
                         lines_if_absent: plan.lines_if_absent(),
                         lines_if_present: plan.lines_if_present(),
                         memory_len_bytes: None,
@@ -170,7 +170,7 @@ impl Row {
                 taken: Some(Taken {
                     len_bytes: plan.bits().div_ceil(8),
                     bits_per_key: plan.bits() as f64 / keys as f64,
-                    expected_false_positive_rate: plan.expected_rate,
+                    expected_false_positive_rate: plan.expected_fpr,
                     lines_if_absent: plan.lines_if_absent,
                     lines_if_present: plan.lines_if_present,
                     memory_len_bytes: plan.sent_bits.map(|_| plan.memory_bits.div_ceil(8)),

@@ -27,7 +27,7 @@ pub struct Deployable {
     pub setting: String,
     /// The length of all filters together.
     pub len_bytes: u64,
-    pub expected_rate: f64,
+    pub expected_fpr: f64,
 }
 
 impl Engine {
@@ -65,16 +65,16 @@ impl Engine {
 impl Deployable {
     /// Returns all filters together. Their FPR is the mean, weighted by keys.
     fn sum(parts: Vec<(Share, Self)>) -> Self {
-        let mut all = Self { setting: String::new(), len_bytes: 0, expected_rate: 0.0 };
+        let mut all = Self { setting: String::new(), len_bytes: 0, expected_fpr: 0.0 };
         let mut keys = 0.0;
         for (share, part) in parts {
             let part_keys = (share.keys * share.filters) as f64;
-            all.expected_rate += part.expected_rate * part_keys;
+            all.expected_fpr += part.expected_fpr * part_keys;
             keys += part_keys;
             all.len_bytes += part.len_bytes;
             all.setting = part.setting;
         }
-        all.expected_rate /= f64::max(keys, 1.0);
+        all.expected_fpr /= f64::max(keys, 1.0);
         all
     }
 }
@@ -117,7 +117,7 @@ impl Share {
         Deployable {
             setting: format!("leveldb NewBloomFilterPolicy({bits})"),
             len_bytes: self.len_of_all(info.len_bytes, self.built()),
-            expected_rate: info.expected_rate,
+            expected_fpr: info.expected_fpr,
         }
     }
 
@@ -132,7 +132,7 @@ impl Share {
         Deployable {
             setting: format!("rocksdb {policy}({bits})"),
             len_bytes: self.len_of_all(info.len_bytes, self.built()),
-            expected_rate: info.expected_rate,
+            expected_fpr: info.expected_fpr,
         }
     }
 
@@ -149,7 +149,7 @@ impl Share {
         Ok(Deployable {
             setting: format!("parquet fpp={fpp}"),
             len_bytes: (info.payload_len_bytes * shrunk + header) * self.filters,
-            expected_rate: info.expected_rate,
+            expected_fpr: info.expected_fpr,
         })
     }
 }

@@ -47,7 +47,7 @@ pub struct Present {
     pub filters: Vec<u64>,
     pub len_bytes: u64,
     /// `None` if the file has no filter.
-    pub expected_rate: Option<f64>,
+    pub expected_fpr: Option<f64>,
 }
 
 /// The comparison.
@@ -82,13 +82,13 @@ impl WhatIf {
     /// # Errors
     /// Returns an error if memory is short.
     pub fn new(present: &Present) -> Outcome<Option<Self>> {
-        let rate = present.expected_rate.unwrap_or(DEFAULT_RATE);
+        let rate = present.expected_fpr.unwrap_or(DEFAULT_RATE);
         if present.keys == 0 || !(rate > 0.0 && rate < 1.0) {
             return Ok(None);
         }
         let bits_per_key = |len_bytes: u64| len_bytes as f64 * 8.0 / present.keys as f64;
         let mut filters = Vec::new();
-        if present.expected_rate.is_some() {
+        if present.expected_fpr.is_some() {
             filters.push(Choice {
                 filter: present.kind.clone(),
                 is_present: true,
@@ -98,14 +98,14 @@ impl WhatIf {
                 share_of_present_len: Some(1.0),
             });
         }
-        let share_of_present = |len_bytes| present.expected_rate.map(|_| len_bytes as f64 / present.len_bytes as f64);
+        let share_of_present = |len_bytes| present.expected_fpr.map(|_| len_bytes as f64 / present.len_bytes as f64);
         for found in present.engine.map_or(Ok(Vec::new()), |engine| engine.deployable(&present.filters))? {
             filters.push(Choice {
                 filter: found.setting,
                 is_present: false,
                 len_bytes: found.len_bytes,
                 bits_per_key: bits_per_key(found.len_bytes),
-                expected_false_positive_rate: found.expected_rate,
+                expected_false_positive_rate: found.expected_fpr,
                 share_of_present_len: share_of_present(found.len_bytes),
             });
         }
@@ -113,13 +113,13 @@ impl WhatIf {
         for kind in KINDS {
             // A kind that cannot reach the FPR with 100 bits per key has no row.
             let Ok(spec) = FilterSpec::false_positive_rate(kind, rounded_down(rate)) else { continue };
-            let (len_bytes, expected_rate) = size(spec, present.keys, present.blocks.max(1))?;
+            let (len_bytes, expected_fpr) = size(spec, present.keys, present.blocks.max(1))?;
             filters.push(Choice {
                 filter: spec.to_string(),
                 is_present: false,
                 len_bytes,
                 bits_per_key: bits_per_key(len_bytes),
-                expected_false_positive_rate: expected_rate,
+                expected_false_positive_rate: expected_fpr,
                 share_of_present_len: share_of_present(len_bytes),
             });
         }
@@ -147,7 +147,7 @@ fn size(spec: FilterSpec, keys: u64, blocks: u64) -> Outcome<(u64, f64)> {
     let block = LockedBlock::open(builder.finish()?, Verify::AtOpen)?;
     let scale = of_block as f64 / built as f64 * blocks as f64;
     let len_bytes = super::text::whole(block.metadata().block_len_bytes as f64 * scale);
-    Ok((len_bytes, block.expected_false_positive_rate()))
+    Ok((len_bytes, block.expected_fpr()))
 }
 
 impl fmt::Display for WhatIf {

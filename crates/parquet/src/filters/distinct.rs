@@ -1,18 +1,19 @@
-//! Removes equal hashes. Hashes are uniform, so one pass spreads them over small buckets. A table
-//! in the first-level cache then finds the equal hashes of each bucket. Both steps take half the
-//! time of `sort_unstable`.
+//! Removes duplicate hashes. Hashes are uniform, so one pass spreads them over small buckets. A
+//! table in the first-level cache then finds the duplicates of each bucket. The two steps together
+//! take half the time of `sort_unstable`.
 
-/// Fewer hashes are sorted.
+/// The minimum number of hashes for which buckets are used. Fewer hashes are sorted.
 const FEW: usize = 1 << 13;
-/// More hashes are sorted in place, because the copy would need too much memory: 32 MiB.
+/// The maximum number of hashes for which buckets are used. More hashes are sorted in place,
+/// because the copy in buckets would need more than 32 MiB.
 const MANY: usize = 4 << 20;
-/// The mean number of hashes in a bucket is between this number and its double.
+/// The minimum for the mean number of hashes per bucket. The mean is less than twice this number.
 const PER_BUCKET: usize = 256;
-/// The slots of the table. A bucket fills at most half of them, or it is sorted.
+/// The number of slots of the table. A bucket with more hashes than half of this number is sorted.
 const SLOTS: usize = 2048;
 
 /// Keeps each distinct hash once. Orders the hashes by their filter block, except within a bucket.
-/// From [`FEW`] to [`MANY`] hashes, it needs memory for a copy of them.
+/// For [`FEW`] to [`MANY`] hashes, it needs memory for a copy of the hashes.
 pub(super) fn retain(hashes: &mut Vec<u64>) {
     if !(FEW..=MANY).contains(&hashes.len()) {
         hashes.sort_unstable();
@@ -40,7 +41,7 @@ pub(super) fn retain(hashes: &mut Vec<u64>) {
     }
 }
 
-/// Returns the hashes in the order of their buckets, and where each bucket ends.
+/// Returns the hashes in the order of their buckets, and the end of each bucket.
 fn spread(hashes: &[u64], shift: u32) -> (Vec<u64>, Vec<usize>) {
     let bucket = |hash: u64| usize::try_from(hash >> shift).unwrap_or(0);
     // The position for the next hash of each bucket. After the loop it is the end of the bucket.
@@ -66,7 +67,7 @@ fn spread(hashes: &[u64], shift: u32) -> (Vec<u64>, Vec<usize>) {
     (spread, places)
 }
 
-/// Appends each hash of a bucket once. The table is empty: all zero.
+/// Appends each distinct hash of a bucket to `distinct`. All slots of `table` must be zero.
 fn push_distinct(bucket: &[u64], table: &mut [u64], distinct: &mut Vec<u64>) {
     let mut has_zero = false;
     for &hash in bucket {
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_of_any_number_and_spread_are_left_once() {
+    fn retained_hashes_are_distinct_for_any_number_and_spread() {
         for len in [0, 1, FEW - 1, FEW, FEW + 1, 100_000] {
             for (mask, shift) in [(u64::MAX, 0), (0xff, 0), (0xff, 56), (0, 0), (1, 63), (0xfff, 52), (0xfff, 20)] {
                 let hash = |i: usize| (((i as u64 / 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7) & mask) << shift;

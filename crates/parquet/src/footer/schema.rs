@@ -1,4 +1,4 @@
-//! The leaf columns of a schema, with their dotted paths.
+//! Finds the leaf columns of a schema and their dotted paths.
 
 use crate::error::{Error, Result};
 use crate::thrift::{List, Struct};
@@ -9,14 +9,15 @@ const REPEATED: i64 = 2;
 /// The number of the logical type `INTEGER`.
 const INTEGER: i16 = 10;
 
-/// A leaf column: it has values.
+/// A leaf column: a column that has values, unlike a group of columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
     /// The names from the schema's root to the column, joined by dots.
     pub path: String,
     /// The physical type.
     pub physical_type: PhysicalType,
-    /// The length of the values of FIXED_LEN_BYTE_ARRAY, or `None` for other types.
+    /// The length of a value in bytes if the type is FIXED_LEN_BYTE_ARRAY and the schema has a
+    /// valid length, or else `None`.
     pub type_len_bytes: Option<usize>,
     /// The number of the logical type, or `None` if it has none.
     pub logical_type: Option<i16>,
@@ -24,7 +25,7 @@ pub struct Leaf {
     pub converted_type: Option<i64>,
     /// The number of bits of the logical type `INTEGER`, or `None` for other types.
     pub integer_bits: Option<u8>,
-    /// Whether the column lies in a group.
+    /// Whether the column lies in a group below the root.
     pub is_nested: bool,
     /// Whether a row may have several values, as in a list.
     pub is_repeated: bool,
@@ -41,8 +42,8 @@ impl Leaf {
     }
 }
 
-/// Returns the maximum number of bytes that all paths of a footer may have together. Each leaf has
-/// a copy of the names of its groups, so a long name of a group could fill the memory.
+/// Returns the maximum total length of all paths of a footer. Each path repeats the names of its
+/// groups, so without a limit, one long name of a group could fill the memory.
 fn max_paths_len_bytes(metadata_len_bytes: usize) -> usize {
     metadata_len_bytes.saturating_mul(16).saturating_add(1 << 20)
 }
@@ -50,7 +51,7 @@ fn max_paths_len_bytes(metadata_len_bytes: usize) -> usize {
 /// Returns the leaf columns in the order of the schema. Returns `None` if the schema is not valid.
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] if the paths are much longer than the metadata.
+/// Returns [`Error::Unsupported`] if the paths together exceed [`max_paths_len_bytes`].
 pub(super) fn leaves(schema: &List<'_>, metadata_len_bytes: usize) -> Result<Option<Vec<Leaf>>> {
     let max = max_paths_len_bytes(metadata_len_bytes);
     let mut paths_len_bytes = 0;
@@ -69,7 +70,8 @@ pub(super) fn leaves(schema: &List<'_>, metadata_len_bytes: usize) -> Result<Opt
     }
 }
 
-/// Returns the leaf columns. Returns `None` if the schema is not valid, or `take` refuses a path.
+/// Returns the leaf columns. Returns `None` if the schema is not valid, or if `take` returns false
+/// for a path.
 fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<Vec<Leaf>> {
     let mut elements = schema.structs().ok()?.iter();
     let root = Struct::parse(elements.next()?).ok()?.0;
@@ -112,7 +114,7 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
                     },
                     logical_type: member.map(|member| member.id),
                     converted_type: element.int(6),
-                    // The width is a single byte, not a variable-length number.
+                    // The width is a single byte, not a varint.
                     integer_bits: integer.and_then(|integer| integer.get(1)?.value.first().copied()),
                     is_nested,
                     is_repeated,

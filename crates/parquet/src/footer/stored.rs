@@ -1,4 +1,4 @@
-//! Reads the filters that a file has.
+//! Reads the filters that a footer locates.
 
 use std::io::{Read, Seek};
 
@@ -8,7 +8,7 @@ use super::{FilterRange, Footer, read_at};
 use crate::error::{Error, Result};
 use crate::thrift::Struct;
 
-/// The longest header that is read. Headers have 15 to 20 bytes.
+/// The maximum length of a filter's header. Known writers need 15 to 20 bytes.
 const MAX_HEADER_LEN_BYTES: u64 = 256;
 
 impl Footer {
@@ -16,9 +16,9 @@ impl Footer {
     /// than the filter, the bytes after the filter are left out.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] or [`Error::Filter`] if the filter lies outside of the file, its
-    /// header is damaged, or the length in the footer is too short. Returns [`Error::Changed`] if
-    /// the file became shorter.
+    /// Returns [`Error::Corrupt`] or [`Error::Filter`] if the filter does not end before the
+    /// metadata, its header is damaged, or the length in the footer is too short. Returns
+    /// [`Error::Changed`] if the file became shorter, and [`Error::Io`] if a read fails.
     pub fn read_filter(&self, range: FilterRange, file: &mut (impl Read + Seek)) -> Result<Vec<u8>> {
         let offset = range.offset;
         let outside = || Error::corrupt("location of the filter", offset);
@@ -34,7 +34,7 @@ impl Footer {
         let bits = parsed.int(1).and_then(|len| u64::try_from(len).ok()).ok_or_else(invalid)?;
         let len = bits.checked_add(header_len as u64).filter(|&len| len <= left);
         let filter = read(file, offset, len.ok_or(Error::corrupt("length of the filter", offset))?)?;
-        // This checks the rest of the header.
+        // `parse` checks the fields of the header that are not read above.
         ParquetBloom::parse(&filter).map_err(|error| error.moved_by(offset))?;
         Ok(filter)
     }

@@ -8,16 +8,17 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::plain::Hashes;
 
-/// The number of values that are decoded at once.
+/// The maximum number of records that are decoded at once.
 const BATCH: usize = 4096;
 
-/// Adds the values of a data page to `hashes`. Pages of a chunk are independent of each other.
+/// Adds the values of a data page to `hashes`. A page that uses no dictionary can be decoded
+/// without the other pages of its chunk.
 ///
 /// # Errors
 /// Returns an error if the page is damaged, or its encoding is unknown.
 pub(super) fn add_page(column: &ColumnDescPtr, page: Page, hashes: &mut Hashes<'_>) -> Result<()> {
     match get_column_reader(column.clone(), Box::new(OnePage(Some(page)))) {
-        // Columns of this type are refused earlier.
+        // `Hashes::new` has rejected Boolean columns.
         ColumnReader::BoolColumnReader(_) => Ok(()),
         ColumnReader::Int32ColumnReader(reader) => add_all(reader, column, hashes),
         ColumnReader::Int64ColumnReader(reader) => add_all(reader, column, hashes),
@@ -94,7 +95,7 @@ impl Plain for FixedLenByteArray {
     }
 }
 
-/// A reader of one page.
+/// A page reader that returns one page.
 struct OnePage(Option<Page>);
 
 impl Iterator for OnePage {

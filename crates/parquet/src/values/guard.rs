@@ -15,9 +15,9 @@ pub fn is_guarded() -> bool {
     GUARDED.get()
 }
 
-/// Runs `work`. A panic is an error with the panic's message.
+/// Runs `work` and returns its result. A panic becomes an error with the panic's message.
 ///
-/// Data that `work` changed before a panic is incomplete, so the caller drops the data.
+/// Data that `work` changed before a panic may be incomplete, so the caller must discard the data.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let before = GUARDED.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -25,6 +25,6 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, 
     done.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
-        Err(format!("the page is damaged: {text}"))
+        Err(format!("the data are damaged: {text}"))
     })
 }

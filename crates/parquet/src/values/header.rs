@@ -1,34 +1,35 @@
-//! Page headers: type, lengths, number of values and encoding of each page of a column chunk.
+//! Reads page headers: type, lengths, number of values and encoding of each page of a column chunk.
 //!
 //! The crate `parquet` tells the encoding of a page only after it has decompressed the page. This
-//! module reads the header first, so that pages of dictionary indices are skipped, and so that a
-//! false length causes no large allocation.
+//! module reads the header first. So the caller can skip pages of dictionary indices, and a false
+//! length causes no large allocation.
 
 use parquet::column::page::Page;
 use parquet::file::reader::ChunkReader;
 
 use crate::thrift::{Kind, Struct};
 
-/// The largest page that is read, compressed and uncompressed. Known writers stop at 100 MB.
+/// The maximum length of a page, both compressed and uncompressed. Known writers stop at 100 MB.
 pub(super) const MAX_PAGE_LEN_BYTES: u64 = 256 << 20;
 
-/// The first window for a header. Most headers have less than 100 bytes.
+/// The number of bytes that are read first to find a header. Most headers have less than 100 bytes.
 const WINDOW_LEN_BYTES: u64 = 1 << 10;
-/// The longest header. It may contain the smallest and the greatest value of its page.
+/// The length from which on the window for a header no longer grows. A header may contain the min
+/// and max of its page.
 const MAX_HEADER_LEN_BYTES: u64 = 16 << 20;
 
-/// The types of pages in the numbers of the format.
+/// The types of pages, as the format numbers them.
 const DATA_PAGE: i64 = 0;
 const INDEX_PAGE: i64 = 1;
 const DICTIONARY_PAGE: i64 = 2;
 const DATA_PAGE_V2: i64 = 3;
 
-/// The encodings `PLAIN`, `PLAIN_DICTIONARY` and `RLE_DICTIONARY` in the numbers of the format.
+/// The encodings `PLAIN`, `PLAIN_DICTIONARY` and `RLE_DICTIONARY`, as the format numbers them.
 const PLAIN: i64 = 0;
 const PLAIN_DICTIONARY: i64 = 2;
 const RLE_DICTIONARY: i64 = 8;
 
-/// The fields of a page header and their types. `TRUE` stands for a flag.
+/// The fields of a page header and their types. `TRUE` stands for a Boolean.
 const HEADER_FIELDS: [(i16, Kind); 8] = [
     (1, Kind::I32),
     (2, Kind::I32),
@@ -39,7 +40,8 @@ const HEADER_FIELDS: [(i16, Kind); 8] = [
     (7, Kind::STRUCT),
     (8, Kind::STRUCT),
 ];
-/// The fields of the details: data page, dictionary page, data page of version 2.
+/// The fields of the details, which are the structs `DataPageHeader`, `DictionaryPageHeader` and
+/// `DataPageHeaderV2` of the format.
 const DATA_FIELDS: [(i16, Kind); 5] =
     [(1, Kind::I32), (2, Kind::I32), (3, Kind::I32), (4, Kind::I32), (5, Kind::STRUCT)];
 const DICTIONARY_FIELDS: [(i16, Kind); 3] = [(1, Kind::I32), (2, Kind::I32), (3, Kind::TRUE)];
@@ -53,7 +55,7 @@ const DATA_V2_FIELDS: [(i16, Kind); 8] = [
     (7, Kind::TRUE),
     (8, Kind::STRUCT),
 ];
-/// The fields of the header that hold details.
+/// The fields of a page header that hold the details of one page type.
 const DETAILS: [i16; 4] = [5, 6, 7, 8];
 
 /// The content of a page.
@@ -63,7 +65,7 @@ pub(super) enum Content {
     Dictionary,
     /// Indices into the dictionary.
     Indices,
-    /// Plain values.
+    /// Values in the encoding `PLAIN`.
     Plain,
     /// Values in another encoding.
     Encoded,
@@ -79,7 +81,7 @@ pub(super) struct PageHeader {
     pub num_values: u64,
     /// The length of the header and of the page in the file.
     pub total_len_bytes: u64,
-    /// The type of the page and the encoding of its values, in the numbers of the format.
+    /// The type of the page and the encoding of its values, as the format numbers them.
     page_type: i64,
     encoding: i64,
     uncompressed_len_bytes: u64,
@@ -102,10 +104,11 @@ impl PageHeader {
     }
 }
 
-/// Reads the header at `offset`. At most `left_bytes` bytes belong to the column chunk.
+/// Reads the header at `offset`. The column chunk ends `left_bytes` bytes after `offset`.
 ///
 /// # Errors
-/// Returns the reason if the header is invalid or the page does not fit.
+/// Returns the reason if the header cannot be read or is not valid, or if the page exceeds the
+/// column chunk or 256 MiB.
 pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> Result<PageHeader, String> {
     let mut window = WINDOW_LEN_BYTES;
     loop {
@@ -136,7 +139,6 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
         return Err(format!("the page at offset {offset} has {uncompressed} bytes, more than {mib} MiB"));
     }
     let page_type = int(header, 1).ok_or_else(invalid)?;
-    // The number of values, and their encoding.
     let (num_values, encoding) = match page_type {
         INDEX_PAGE => (0, PLAIN),
         DATA_PAGE | DICTIONARY_PAGE | DATA_PAGE_V2 => counted(header, page_type).ok_or_else(invalid)?,
@@ -153,9 +155,9 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
     Ok(PageHeader { content, num_values, total_len_bytes, page_type, encoding, uncompressed_len_bytes: uncompressed })
 }
 
-/// Returns the number of values and the encoding from the details of the page. Refuses a header
-/// that also has the details of another page type, because the crate `parquet` takes the lengths of
-/// levels from those details.
+/// Returns the number of values and the encoding from the details of the page. Returns `None` if
+/// the header also has the details of another page type, because the crate `parquet` would take the
+/// lengths of the levels from them.
 fn counted(header: &Struct<'_>, page_type: i64) -> Option<(u64, i64)> {
     let (id, encoding_id, fields): (i16, i16, &[(i16, Kind)]) = match page_type {
         DATA_PAGE => (5, 2, &DATA_FIELDS),
@@ -172,7 +174,8 @@ fn counted(header: &Struct<'_>, page_type: i64) -> Option<(u64, i64)> {
     Some((u64::try_from(int(&details, 1)?).ok()?, int(&details, encoding_id)?))
 }
 
-/// Returns an integer that fits in 32 bits. Readers differ in what they do with longer ones.
+/// Returns the integer in a field, or `None` if it does not fit in 32 bits. Readers handle longer
+/// integers in different ways.
 fn int(of: &Struct<'_>, id: i16) -> Option<i64> {
     of.int(id).filter(|&value| i32::try_from(value).is_ok())
 }
@@ -190,7 +193,7 @@ fn is_strict(found: &Struct<'_>, known: &[(i16, Kind)]) -> bool {
 }
 
 fn is_unique(found: &Struct<'_>) -> bool {
-    // A struct in a struct was parsed to its end, so the depth is limited.
+    // `Struct::parse` has limited the nesting depth, so the recursion is bounded.
     let nested = found.fields.iter().filter(|field| field.kind == Kind::STRUCT);
     !found.has_duplicates()
         && nested.map(|field| Struct::parse(&field.value)).all(|inner| inner.is_ok_and(|(inner, _)| is_unique(&inner)))

@@ -1,7 +1,7 @@
-//! Reads the values of a column chunk, and gives their hashes to the caller.
+//! Reads the values of a column chunk, and passes their hashes to the caller.
 //!
-//! Every value of the chunk is hashed, or is in a dictionary that is hashed. The reader takes no
-//! statistics of the footer as a proof: it reads the header of every page.
+//! Every value of the chunk is hashed, or is in a dictionary that is hashed. The reader does not
+//! trust the statistics of the footer: it reads the header of every page.
 
 mod decode;
 mod guard;
@@ -41,8 +41,8 @@ pub struct ChunkPages {
     pub is_all_dictionary: bool,
 }
 
-/// A Parquet file whose values are hashed. A chunk needs memory for its largest page, compressed
-/// and uncompressed.
+/// A Parquet file whose values are hashed. Hashing a chunk needs memory for its largest page,
+/// compressed and uncompressed.
 #[derive(Debug)]
 pub struct ParquetValues<R> {
     source: Arc<R>,
@@ -53,7 +53,7 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     /// Reads the metadata of a file.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] if the crate `parquet` refuses the metadata.
+    /// Returns [`Error::Unsupported`] if the crate `parquet` cannot read the metadata.
     pub fn open(source: R) -> Result<Self> {
         let read =
             guarded(|| ParquetMetaDataReader::new().parse_and_finish(&source).map_err(|error| error.to_string()));
@@ -72,16 +72,18 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         &self.metadata
     }
 
-    /// Gives the XXH64 hashes (seed 0) of all values of a chunk to `sink`, in the plain encoding.
-    /// `leaf` counts the leaf columns of the schema from 0. Nulls have no hash. A value of a
-    /// dictionary comes once, so a hash stands for one or many values; equal hashes may come again.
+    /// Hashes the plain encoding of all values of a chunk with XXH64 (seed 0), and passes the
+    /// hashes to `sink` in batches. `leaf` counts the leaf columns of the schema from 0. Nulls have
+    /// no hash. A value of a dictionary is hashed once, so a hash may stand for many values. `sink`
+    /// may receive a hash several times.
     ///
-    /// If a floating-point zero occurs, the hashes of +0.0 and -0.0 both come. If a NaN occurs, its
-    /// own hash and the hashes of the two default NaNs come.
+    /// If a floating-point zero occurs, `sink` receives the hashes of +0.0 and -0.0. If a NaN
+    /// occurs, `sink` receives its hash and the hashes of the two default NaNs.
     ///
     /// # Errors
-    /// Returns [`Error::Values`] if the chunk does not exist, is damaged, is Boolean, or has a page
-    /// above 256 MiB. `sink` has then received an unknown part of the hashes.
+    /// Returns [`Error::Values`] if the chunk does not exist, cannot be read, is damaged, is
+    /// Boolean, or has a page above 256 MiB. `sink` has then received an unknown part of the
+    /// hashes.
     ///
     /// # Examples
     /// ```no_run
@@ -150,7 +152,8 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     }
 }
 
-/// A walk over the pages of a chunk. `pages` follows the headers that this crate reads.
+/// A walk over the pages of a chunk. This crate reads each page header at `offset`. `pages`, the
+/// reader of the crate `parquet`, moves along page by page.
 struct Walk<'a, R: ChunkReader> {
     source: &'a Arc<R>,
     chunk: Cow<'a, ColumnChunkMetaData>,
@@ -165,7 +168,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
         let chunk = without_zero(chunk)?;
         let data = chunk.data_page_offset();
         let start = chunk.dictionary_page_offset().unwrap_or(data);
-        // Some readers would begin at the data page here, and others at the dictionary.
+        // For such a chunk, some readers begin at the data page, and others at the dictionary.
         if start > data || start < MAGIC_LEN_BYTES {
             return Err("the location of the dictionary is not valid".into());
         }
@@ -211,7 +214,7 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
                 self.add(page, header.content, hashes).map_err(|reason| format!("page at offset {at}: {reason}"))?;
             }
         }
-        // Both readers must be at the end of the chunk.
+        // `pages` must be at the end of the chunk, too.
         if self.pages.get_next_page().map_err(|error| error.to_string())?.is_some() {
             return Err("the pages differ from their headers".into());
         }
@@ -247,9 +250,9 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
         }
     }
 
-    /// Returns whether each value of a fixed length may have its length in front, as an old version
-    /// of the crate `parquet` wrote them. If so, the caller uses the general decoder, which counts
-    /// the levels to find out.
+    /// Returns whether a length may precede each FIXED_LEN_BYTE_ARRAY value, as in pages of an old
+    /// version of the crate `parquet`. If so, the caller uses the general decoder, so that the
+    /// hashes are those of the values that the crate `parquet` reads.
     fn may_have_lengths(&self, payload: &[u8]) -> bool {
         self.column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY
             && payload.starts_with(&self.column.type_length().to_le_bytes())

@@ -1,10 +1,10 @@
-//! Hashes of plain-encoded values, in batches.
+//! Hashes plain-encoded values, and passes the hashes to the caller in batches.
 
 use filterblock::foreign::parquet::ParquetBloom;
 use parquet::basic::{LogicalType, Type};
 use parquet::schema::types::ColumnDescriptor;
 
-/// The number of hashes that the caller gets at once.
+/// The maximum number of hashes in a batch.
 const BATCH: usize = 1024;
 
 /// The method that hashes the values of a column.
@@ -12,7 +12,7 @@ const BATCH: usize = 1024;
 enum Form {
     /// Values of this length, hashed as they are.
     Fixed(usize),
-    /// Values with a length of four bytes in front.
+    /// Values that each follow a length of four bytes. The hash does not cover the length.
     Variable,
     Float16,
     Float,
@@ -27,17 +27,20 @@ pub(super) enum Companions {
     Omitted,
 }
 
-/// Collects hashes, and gives them to the caller in batches.
+/// Collects hashes, and passes them to the caller in batches.
 pub(super) struct Hashes<'a> {
     form: Form,
     batch: Vec<u64>,
-    /// The bytes of the previous value's hash. Equal neighbours are hashed, but passed on once.
+    /// The previous hash. Equal neighbouring values are all hashed, but their hash is passed on
+    /// once.
     last: Option<u64>,
     num_values: u64,
     sink: &'a mut dyn FnMut(&[u64]),
 }
 
 impl<'a> Hashes<'a> {
+    /// Returns an empty collection for the values of `column`.
+    ///
     /// # Errors
     /// Returns the reason if a column of this type can have no filter.
     pub(super) fn new(
@@ -74,8 +77,8 @@ impl<'a> Hashes<'a> {
         self.num_values
     }
 
-    /// Adds the plain-encoded values of a page. Returns false, and adds nothing, if `bytes` are not
-    /// whole values or `fits` refuses their number.
+    /// Adds the plain-encoded values of a page. Returns false, and adds nothing, if `bytes` do not
+    /// end with a whole value, or if `fits` returns false for the number of values.
     pub(super) fn add_page(&mut self, bytes: &[u8], fits: impl Fn(u64) -> bool) -> bool {
         let (len_bytes, num) = match self.form {
             Form::Variable => (0, count_variable(bytes)),
@@ -104,9 +107,9 @@ impl<'a> Hashes<'a> {
         true
     }
 
-    /// Adds a value in its plain encoding, a byte array without its length.
+    /// Adds a value in its plain encoding. A byte array comes without its length.
     ///
-    /// If a value is a floating-point zero, adds the zeros of both signs. If a value is NaN, also
+    /// With [`Companions::Added`], a floating-point zero adds the zeros of both signs. A NaN also
     /// adds the two default NaNs, which engines make for a literal.
     pub(super) fn add(&mut self, value: &[u8]) {
         self.add_bytes(value);
@@ -163,7 +166,7 @@ impl<'a> Hashes<'a> {
         }
     }
 
-    /// Gives the remaining hashes to the caller.
+    /// Passes the remaining hashes to the caller.
     pub(super) fn flush(&mut self) {
         if !self.batch.is_empty() {
             (self.sink)(&self.batch);

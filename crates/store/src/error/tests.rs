@@ -47,8 +47,8 @@ fn file_messages() -> Vec<Message> {
     vec![
         (Error::Io(ErrorKind::StorageFull.into()), "no storage space; free disk space, and try again"),
         (
-            Error::Io(std::io::Error::new(ErrorKind::InvalidInput, "it is not a plain file; remove it")),
-            "it is not a plain file; remove it",
+            Error::Io(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file; remove it")),
+            "it is not a regular file; remove it",
         ),
         (
             Error::Locked.in_file(Path::new("db")),

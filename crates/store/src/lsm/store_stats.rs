@@ -93,7 +93,7 @@ impl ProbeStats {
     /// Returns the FPR that the filters' parameters predict. `None` without a query for something
     /// absent.
     #[must_use]
-    pub fn expected_false_positive_rate(&self) -> Option<f64> {
+    pub fn expected_fpr(&self) -> Option<f64> {
         self.per_absent(self.expected_false_positives)
     }
 

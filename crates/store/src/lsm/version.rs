@@ -61,8 +61,8 @@ impl StoredTable {
         // This takes 8 us of arithmetic. Do it once per SST, not once per version.
         let (expected, expected_of_ranges) = match table.filter() {
             TableFilter::Ready(filter) => {
-                let of_ranges = filter.expected_range_rate().unwrap_or_default();
-                (rate_units(filter.expected_false_positive_rate()), rate_units(of_ranges))
+                let of_ranges = filter.expected_range_fpr().unwrap_or_default();
+                (rate_units(filter.expected_fpr()), rate_units(of_ranges))
             }
             TableFilter::Absent | TableFilter::Degraded(_) => (0, 0),
         };
@@ -185,7 +185,7 @@ impl Slot {
         if !Arc::ptr_eq(filter, self.table.shared_filter())
             && let Some(filter) = filter.ready()
         {
-            self.expected = rate_units(filter.expected_false_positive_rate());
+            self.expected = rate_units(filter.expected_fpr());
         }
     }
 

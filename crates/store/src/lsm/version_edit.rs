@@ -223,7 +223,7 @@ fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
     let id = cursor.take_u8(Field::HashId)?;
     let kind = HashKind::from_id(id).ok_or(Error::Unsupported { field: Field::HashId, found: id.into() })?;
     let fingerprint = Fingerprint::from_bytes(cursor.take_array(Field::HashId)?);
-    if kind.is_keyed() { Ok((kind, fingerprint)) } else { Err(error) }
+    if kind.takes_secret() { Ok((kind, fingerprint)) } else { Err(error) }
 }
 
 /// A [`TableMeta`] that borrows its keys from the encoded edit.

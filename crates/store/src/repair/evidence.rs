@@ -1,4 +1,4 @@
-//! The remaining facts about a damaged store: the readable parts of its manifests, and the
+//! Collects the remaining facts about a damaged store: the readable parts of its manifests, and the
 //! properties of its SSTs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub(super) struct Listing {
     pub(super) logs: BTreeSet<u64>,
     pub(super) manifests: BTreeSet<u64>,
     pub(super) has_current: bool,
-    /// A file number above the number of every listed file, except the files in `foreign`.
+    /// A file number above the number of every file in the directory, except the files in `foreign`.
     pub(super) next_number: u64,
     /// Names of files with numbers above [`MAX_NUMBER`], which no store assigns. A store does not
     /// open while such files exist.
@@ -28,13 +28,12 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Lists all files except those that certainly belong to another program. `next_number` is
-    /// above the numbers of the excepted files too, because the store never assigns the number of
-    /// an existing file.
+    /// Lists all files except those that certainly belong to another program. `next_number` is above
+    /// the numbers of their files too, because the store never assigns the number of an existing file.
     ///
     /// # Errors
     /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number
-    /// with which no store opens.
+    /// above [`MAX_NUMBER`].
     pub(super) fn of(storage: &dyn Storage, dir: &Path, judged: &Ownership) -> Result<Self> {
         let mut listing = Self { next_number: 1, ..Self::default() };
         for name in storage.list(dir)? {
@@ -67,7 +66,7 @@ impl Listing {
     }
 }
 
-/// The content of the manifests.
+/// The facts that the manifests give.
 #[derive(Debug, Default)]
 pub(super) struct ManifestEvidence {
     /// The last state that could be read. Its store id is zero if no manifest could be read.
@@ -81,7 +80,7 @@ pub(super) struct ManifestEvidence {
     /// Whether `is_whole` is true and `CURRENT` names the manifest of `state`. The manifest can
     /// then stay in force.
     pub(super) is_in_force: bool,
-    /// SSTs that an edit removed. They no longer belong to the store.
+    /// The numbers of the SSTs that an edit removed. They no longer belong to the store.
     pub(super) removed: BTreeSet<u64>,
     /// The parts that could not be read.
     pub(super) losses: Vec<Loss>,
@@ -119,7 +118,7 @@ impl ManifestEvidence {
         for (nth, number) in candidates.filter(|number| listing.manifests.contains(number)).enumerate() {
             found.read(storage, dir, number)?;
             if found.state.store_id != [0; 16] {
-                // A manifest older than the first candidate does not have the last state.
+                // Only the first candidate can have the last state of the store.
                 found.is_whole &= nth == 0 && named.is_none_or(|named| named == number);
                 found.is_in_force = found.is_whole && named == Some(number);
                 break;
@@ -145,7 +144,7 @@ impl ManifestEvidence {
         let end = read_log(storage, &path, log_id(number), LogRecovery::Salvage, &mut |record| {
             match VersionEdit::decode(record.payload, record.payload_offset) {
                 Ok(edit) => follow(&mut state, &mut removed, edit),
-                // The checksum of the record matches, so this is not damage.
+                // The checksum of the record matches, so the record is not damaged.
                 Err(error @ Error::Unsupported { .. }) => return Err(error),
                 Err(error) => errors.push(error.in_file(&path)),
             }
@@ -205,7 +204,7 @@ fn follow(state: &mut StoreState, removed: &mut BTreeSet<u64>, edit: VersionEdit
     if edit.prefix_extractor.is_some() {
         state.prefix_extractor = edit.prefix_extractor;
     }
-    // Ignore larger numbers: no store assigns them.
+    // Ignore numbers above `MAX_NUMBER`: no store assigns them.
     let is_number = |number: &u64| *number <= MAX_NUMBER;
     state.log_number = edit.log_number.filter(is_number).unwrap_or(state.log_number);
     state.next_file_number = edit.next_file_number.filter(is_number).unwrap_or(state.next_file_number);
@@ -232,7 +231,7 @@ pub(super) fn missing(path: &Path) -> Error {
     Error::Io(std::io::Error::new(std::io::ErrorKind::NotFound, reason)).in_file(path)
 }
 
-/// An SST on the disk with the facts that its own bytes prove.
+/// An SST file, with the facts that its own bytes prove.
 #[derive(Debug)]
 pub(super) struct FoundTable {
     pub(super) number: u64,
@@ -254,9 +253,9 @@ impl FoundTable {
     }
 }
 
-/// Removes duplicates from `found` and returns their numbers. If there are copies of an SST, the
-/// SST that the manifest names stays. If the manifest names none of them, the SST with the lowest
-/// number stays.
+/// Removes duplicate SSTs from `found` and returns their numbers. Of several SSTs with the same first
+/// original, those that the manifest names stay. If the manifest names none of them, the SST with
+/// the lowest number stays.
 pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {
     let all: Vec<(u64, u64)> = found.iter().map(|table| (table.first_number(), table.number)).collect();
     let is_double = |table: &mut FoundTable| {

@@ -1,4 +1,4 @@
-//! The WALs of a damaged store: which writes they hold, and which writes they lost.
+//! Reads the WALs of a damaged store, and determines which writes they hold and which they lost.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::storage::Storage;
 /// The result of reading the WALs.
 #[derive(Debug, Default)]
 pub(super) struct LogEvidence {
-    /// The damage and the gaps that cost writes even if the store is opened with
+    /// The damage and the gaps because of which writes are lost, even if the store is opened with
     /// [`LogRecovery::Salvage`].
     pub(super) losses: Vec<Loss>,
     /// The partly damaged WALs.
@@ -37,8 +37,8 @@ pub(super) fn store_id_in(storage: &dyn Storage, dir: &Path, number: u64) -> Res
     Ok(header.get(20..36).and_then(<[u8]>::first_chunk).copied().filter(|_| is_sound))
 }
 
-/// Returns the first sequence number in the header of the oldest WAL whose header is sound, or
-/// `None` without such a WAL.
+/// Returns the first sequence number in the header of the oldest WAL whose header is sound. Returns
+/// `None` if no WAL has a sound header.
 pub(super) fn first_sequence(storage: &dyn Storage, dir: &Path, logs: &BTreeSet<u64>) -> Result<Option<u64>> {
     for &number in logs {
         let bytes = storage.read(&dir.join(log_name(number)))?;
@@ -135,7 +135,7 @@ pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>>
     Some(oldest.first..end)
 }
 
-/// Returns the lowest [`LogSpan::earliest`], or `None` without usable WALs.
+/// Returns the lowest [`LogSpan::earliest`], or `None` if `spans` is empty.
 pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
     spans.iter().map(|span| span.earliest).min()
 }
@@ -198,7 +198,7 @@ pub(super) fn look_at_logs(
 }
 
 impl LogEvidence {
-    /// Adds a loss that may affect any key.
+    /// Adds a loss that may affect every key.
     fn lose(&mut self, error: Error) {
         self.losses.push(Loss { error, keys: KeyRange::ALL });
     }

@@ -6,7 +6,7 @@
 //!   ─▶ damaged SSTs are rewritten from their sound blocks
 //!   ─▶ damaged files are copied to lost/ ─▶ a new manifest ─▶ the store opens and salvages the WALs
 //! ```
-//! A manifest does not fit if SSTs that it does not name show that it lost edits.
+//! A manifest does not fit if the SSTs show that it lost edits.
 //!
 //! The repair itself removes only files that have a copy in `lost/`, and set-aside SSTs whose
 //! entries are all in the store (`unnamed`). Until the new manifest is in force, the content of the
@@ -43,10 +43,10 @@ use filterblock::KeyHasher;
 use logs::{LogEvidence, look_at_logs};
 use tables::Tables;
 
-/// The directory for damaged files, in the store's directory.
+/// The name of the directory for copies of damaged files. It lies in the store's directory.
 pub const LOST: &str = "lost";
 
-/// Whether a repair writes.
+/// Whether a repair changes the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RepairMode {
     /// The repair changes the store.
@@ -78,13 +78,13 @@ pub struct RepairReport {
     /// One text for each fact that could not be determined, with the assumption that the repair
     /// made. If the order of two SSTs is a guess, old values and deleted keys may come back.
     pub doubts: Vec<String>,
-    /// Files that were copied to [`LOST`]: the path, and the path of the copy.
+    /// The files that were copied to [`LOST`], each with its path and the path of the copy.
     pub set_aside: Vec<(PathBuf, PathBuf)>,
-    /// Removed SSTs that an earlier open had set aside (`unnamed-NNNNNN.sst`). The store holds
-    /// all their entries. A dry run does not look for them.
+    /// The removed SSTs that an earlier open had set aside (`unnamed-NNNNNN.sst`). The store holds
+    /// all their entries. A dry run does not look for such SSTs.
     pub removed: Vec<PathBuf>,
-    /// Files of another program that have the name of a store's file, with a description. A repair
-    /// neither uses nor changes them.
+    /// The files of other programs that have the name of a store's file, each with a description. A
+    /// repair neither uses nor changes them.
     pub left_alone: Vec<(PathBuf, &'static str)>,
 }
 
@@ -144,8 +144,8 @@ impl Db {
         Self::repair_with(path, options, mode, &mut |_| {})
     }
 
-    /// Does the same as [`Self::repair`], and reports the progress of reading the SSTs, which
-    /// takes the longest.
+    /// Does the same as [`Self::repair`], and calls `progress` while it reads the SSTs, which is the
+    /// longest part of a repair.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::repair`].
@@ -179,11 +179,11 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
     Ok(report)
 }
 
-/// Lists the files of the store in a directory, and judges which program wrote the others.
+/// Lists the files of the store in a directory. Also returns which files other programs wrote.
 ///
 /// # Errors
-/// Returns [`Error::ForeignFile`] or [`Error::NotAStore`] if the directory holds no files of a
-/// store, and I/O errors.
+/// Returns the errors of [`Ownership::require_store`], [`Error::NotAStore`] if no file has the name
+/// of a store's file, and I/O errors. An empty directory gives `NotFound`.
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
         let reason = "the directory is empty, so there is no store to repair; check the path";
@@ -200,7 +200,7 @@ fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)>
 struct Plan {
     report: RepairReport,
     state: StoreState,
-    /// The files to copy to [`LOST`], and for each whether it must be removed before the store is
+    /// The files to copy to [`LOST`]. `true` means that the file must be removed before the store is
     /// opened.
     aside: Vec<(PathBuf, bool)>,
     next_number: u64,
@@ -328,8 +328,8 @@ impl Plan {
     }
 }
 
-/// Removes a log or manifest that is too damaged for an open to recognize as the store's. [`LOST`]
-/// holds a copy.
+/// Removes the file at `path` if it is a log or manifest that is too damaged to be recognized as a
+/// file of the store. [`LOST`] holds a copy.
 fn remove_unknown(storage: &dyn Storage, path: &Path) -> Result<()> {
     let Some(file) = path.file_name().and_then(|name| parse(&name.to_string_lossy())) else { return Ok(()) };
     let is_left = matches!(file, FileName::Log(_) | FileName::Manifest(_)) && storage.exists(path)?;
@@ -339,7 +339,8 @@ fn remove_unknown(storage: &dyn Storage, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a name in `lost` that is free, or whose file already has the same content.
+/// Returns a path in `lost` for a copy of the file at `path`. The path is free, or its file already
+/// has the same content.
 fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let content = storage.read(path)?;
@@ -352,8 +353,9 @@ fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf>
     Ok(lost.join(name))
 }
 
-/// Returns the hasher of the store's keys. If no manifest gives the store id and the hash identity,
-/// sets both in `state`, from the SSTs and the WALs as far as possible.
+/// Returns the hasher of the store's keys. If no manifest gives the store id (`is_known` is false),
+/// sets store id, hash identity and prefix extractor in `state`, from the SSTs and the WALs as far as possible. A
+/// store id or hash identity that no file gives is new.
 fn identify(
     dir: &Path,
     options: &Options,

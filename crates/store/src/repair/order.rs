@@ -2,19 +2,18 @@
 //!
 //! An SST does not store the sequence numbers of its keys. These facts are known about an SST:
 //!
-//! * the level on which it lies (from a readable part of a manifest) or to which it was written
-//!   (its origin),
+//! * its level: the current one from a readable part of a manifest, or the first one from its origin,
 //! * the range of sequence numbers of all its merge inputs,
 //! * its file number.
 //!
-//! The rules for two SSTs that share keys and are both in force follow. The later SST is the one
-//! with the higher file number.
+//! These rules apply to two SSTs that share keys and are both in force. The later SST is the one with
+//! the higher file number.
 //!
 //! * If all writes of one SST are after all writes of the other (disjoint ranges), then the SST
 //!   with the later writes is newer, on any level.
 //! * A flushed SST (level 0) is newer than any SST of a deeper level, because a compaction of
 //!   level 0 takes the whole level. Sequence numbers order flushed SSTs among themselves.
-//! * If both were written to the same level below 0, then the later SST is newer. SSTs of one
+//! * If both were written to the same level deeper than 0, then the later SST is newer. SSTs of such a
 //!   level do not overlap, so the earlier SST had already moved down.
 //! * If the later SST was written to the upper one of two levels, then it is newer, because SSTs
 //!   only move down.
@@ -23,23 +22,24 @@
 //!   level of the later SST before that SST was written. Most SSTs stay, and few move down two
 //!   levels. Therefore the earlier SST counts as newer, and the report names the doubt.
 //!
-//! An SST may also exist that is not in force: it was merged into another SST, but was not removed.
-//! With such an SST, keys that were deleted after the merge come back, wherever the SST is placed.
-//! So every such case is reported as a doubt. The range of its sequence numbers lies within the
-//! range of the merge result. The cases are:
+//! The directory may also have an SST that is not in force: it was merged into another SST, but not
+//! removed. Keys that were deleted after the merge then come back, wherever the SST is placed. The
+//! report names each of the following cases as a doubt. In all of them, the range of the SST's
+//! sequence numbers lies within the range of the merge result.
+//!
 //!
 //! * If the SST was written to level 0, the ranges prove the merge. The SST is placed below the
 //!   result.
 //! * If both were written to the same level, the SST may have been merged, or may have moved down.
-//! * If a later SST was written to a deeper level, the earlier SST may have been merged into it, or
-//!   may have stayed.
-//! * If the range of the later SST begins with 0, a repair had moved all SSTs to one level. The
+//! * If the later SST was written to a deeper level, the earlier SST may have been merged into it, or
+//!   may have stayed on its level.
+//! * If the range of the later SST begins with 0, an earlier repair had moved all SSTs to level 0. The
 //!   earlier SST may then come from any level.
-//! * Below level 0, nothing reveals the merge if its result is gone or shares no key with the
-//!   SST. Then one doubt covers all SSTs.
+//! * On deeper levels than 0, nothing reveals the merge if its result is gone or shares no key with
+//!   the SST. One doubt then covers all these SSTs.
 //!
-//! The resulting order is by level. Within level 0 it is by the largest sequence number, and within
-//! a deeper level by file number. An SST that these rules prove to be older than an SST of a deeper
+//! The result is ordered by level, the upper level first. Level 0 is ordered by the largest sequence
+//! number, and a deeper level by file number. An SST that these rules prove to be older than an SST of a deeper
 //! level is placed below that SST. An SST that is too damaged to have an origin is ordered by its
 //! file number alone, and the report names the doubt.
 //!
@@ -71,8 +71,9 @@ impl Place {
         other.smallest_sequence <= self.smallest_sequence && self.largest_sequence <= other.largest_sequence
     }
 
-    /// Returns whether this SST was flushed before the last merge input of the deeper SST `other`,
-    /// and one of the two may not be in force. This SST was then one of the merge inputs.
+    /// Returns whether this SST must be a merge input of the deeper SST `other`. It is one if it is an
+    /// SST of level 0 whose last write is not newer than the last write of `other`, unless a manifest
+    /// says that both are in force.
     fn is_merged_away(&self, other: &Self) -> bool {
         let both_in_force = self.is_exact && other.is_exact;
         !both_in_force && self.level == 0 && other.level > 0 && self.largest_sequence <= other.largest_sequence
@@ -110,9 +111,9 @@ impl Candidate {
         if a.is_exact && b.is_exact || a.is_all_after(&b) {
             return true;
         }
-        // At least one of the two SSTs was flushed to level 0. If both were in force, all writes of
-        // the newer one would be after those of the other, and the check above would have returned
-        // `true`. Therefore one of the two SSTs is not in force.
+        // If one of the two SSTs was flushed to level 0, then one of them is not in force. If both
+        // were in force, all writes of the newer SST would be after those of the older one, and the
+        // check above would have returned `true`.
         if a.level == 0 || b.level == 0 {
             return false;
         }
@@ -120,7 +121,8 @@ impl Candidate {
         self.number > older.number && !may_be_merged_away
     }
 
-    /// Returns whether the SST belongs below `other` in the order, although its level is higher.
+    /// Returns whether the SST belongs below `other` in the order, although `other` is on a deeper
+    /// level.
     fn sinks_below(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (self.place, other.place) else { return false };
         let both_in_force = a.is_exact && b.is_exact;
@@ -128,7 +130,7 @@ impl Candidate {
     }
 }
 
-/// Sorts the candidates, the newest first.
+/// Returns the candidates in order, the newest first.
 pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     let (mut known, mut unknown): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|one| one.place.is_some());
     known.sort_by_key(|one| {
@@ -155,8 +157,8 @@ pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     known
 }
 
-/// Returns pairs of SSTs (newer, older) whose order is a guess. Each SST is the newer one of at
-/// most one pair: the pair with the next older SST whose order against it is a guess.
+/// Returns pairs of SSTs (newer, older) whose order is a guess. An SST is the newer one of at most one
+/// pair. The older one is the first SST after it in `ordered` for which the order is a guess.
 pub(super) fn doubtful(ordered: &[Candidate]) -> Vec<(&Candidate, &Candidate)> {
     let pair = |(at, newer): (usize, _)| {
         let is_guess = |older: &&Candidate| newer_is_guess(newer, older);

@@ -1,4 +1,5 @@
-//! The SSTs of a store under repair: kept, rewritten or given up.
+//! Examines the SSTs of a store under repair. It keeps sound SSTs, rewrites damaged ones, and gives up
+//! those without a readable entry.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -26,17 +27,18 @@ pub(super) struct Tables<'a> {
     /// The range of writes that each WAL holds, the oldest WAL first.
     pub(super) logs: &'a [LogSpan],
     pub(super) report: &'a mut RepairReport,
-    /// The files to copy to [`LOST`], and for each whether it must be removed before the store is
+    /// The files to copy to [`LOST`]. `true` means that the file must be removed before the store is
     /// opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
-    /// The progress so far, and the callback that receives it.
+    /// The progress so far, which the callback `progress` receives.
     pub(super) done: Progress,
     pub(super) progress: &'a mut dyn FnMut(Progress),
 }
 
 impl Tables<'_> {
-    /// Returns the state of the manifest with damaged SSTs replaced, missing ones removed, and
-    /// unnamed ones added that were flushed after the state.
+    /// Returns the state of the manifest after the repair of its SSTs. Damaged SSTs are replaced, and
+    /// missing SSTs are removed. SSTs that were flushed after the state are added, unless the WALs hold
+    /// all their writes. All other SSTs are set aside.
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::Unsupported`] for an SST of a newer version.
@@ -61,9 +63,8 @@ impl Tables<'_> {
                 }
             }
         }
-        // These SSTs were flushed, but the edit that names them was lost. If the WALs still hold
-        // their writes, opening the store takes the writes from the WALs, and the SSTs are not
-        // needed.
+        // For SSTs that were flushed after the state, the edit that names them was lost. If the WALs
+        // still hold their writes, the next open replays the WALs, and these SSTs are not needed.
         let last_flushed = found.iter().filter_map(FoundTable::origin).filter(|origin| evidence.is_next(origin));
         let is_logged = last_flushed.map(|origin| origin.largest_sequence).max().is_some_and(|last| {
             let held = unbroken(self.logs, state.log_number);
@@ -103,7 +104,7 @@ impl Tables<'_> {
 
     /// Returns a state with all existing SSTs in level 0, in the order of [`newest_first`]. SSTs of
     /// level 0 may overlap, and the next compaction moves them down. The state leaves out SSTs
-    /// whose writes are all in the WALs.
+    /// whose writes are all in the WALs, and SSTs without a readable entry.
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::Unsupported`] for an SST of a newer version.
@@ -119,7 +120,7 @@ impl Tables<'_> {
         let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
         let mut candidates = Vec::new();
         for (table, place) in found.iter().zip(places) {
-            // The WALs hold all writes of this SST.
+            // If this condition holds, the WALs hold all writes of this SST.
             if place.is_some_and(|place| place.smallest_sequence > last_sequence) {
                 self.aside.push((self.path(table.number), true));
                 continue;
@@ -146,8 +147,8 @@ impl Tables<'_> {
         if candidates.iter().any(Candidate::may_not_be_in_force) {
             let dir = self.dir.display();
             self.report.doubts.push(format!(
-                "{dir}: no manifest says which SSTs below level 0 are in force; if one of them was merged into another SST \
-                 before, deleted keys may have come back; check the keys that you deleted"
+                "{dir}: no manifest says which SSTs of level 1 and deeper levels are in force; if one of them was merged \
+                 into another SST before, deleted keys may have come back; check the keys that you deleted"
             ));
         }
         let ordered = newest_first(candidates);
@@ -155,7 +156,8 @@ impl Tables<'_> {
             let how = if newer.overlaps(older) { "whose key range overlaps" } else { "which it seems to replace" };
             let (newer, older) = (self.path(newer.found), self.path(older.found));
             let doubt = format!(
-                "{}: taken as newer than {}, {how}; if this order is wrong, old values or deleted keys have come back",
+                "{}: taken as newer than {}, {how}; if this order is wrong, old values or deleted keys have come back; \
+                 check the keys of both SSTs",
                 newer.display(),
                 older.display()
             );
@@ -171,17 +173,16 @@ impl Tables<'_> {
         Ok(state)
     }
 
-    /// Assigns sequence numbers to the SSTs in `ordered`, which are the newest first. Returns the
-    /// SSTs and the new last sequence number. The numbers keep the order in level 0.
+    /// Assigns sequence numbers to the SSTs in `ordered` (newest first), so that level 0 keeps their
+    /// order. Returns the SSTs and the new last sequence number.
     ///
-    /// The numbers do not exceed `last`, because the WALs hold the writes above `last`. The
-    /// exception is a store with too many SSTs. The range of each SST begins with 0. The result of
-    /// every later merge of these SSTs inherits the 0, which shows that its content may come from
-    /// any level.
+    /// The numbers do not exceed `last`, because the WALs hold the writes above `last`. They exceed it
+    /// only if the order of the SSTs needs more numbers. The range of each SST begins with 0. The
+    /// result of every later merge of these SSTs inherits the 0, which shows that its content may
+    /// come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
         // If two SSTs have equal sequence numbers, the SST with the higher file number is newer.
-        // Several SSTs can then have one number, which is needed if there are more SSTs than
-        // writes.
+        // So several SSTs may share a number. This is needed if there are more SSTs than numbers.
         let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
         let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
         for one in ordered.iter().rev() {
@@ -192,8 +193,8 @@ impl Tables<'_> {
             ranks.push(rank);
         }
         if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
-            // The order of the SSTs needs more different sequence numbers than there are writes.
-            // This happens only if someone copied SSTs into the directory.
+            // The order of the SSTs needs more different sequence numbers than there are writes, which
+            // happens only if someone copied SSTs into the directory.
             let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
             self.report.losses.push(Loss { error, keys: KeyRange::ALL });
         }
@@ -231,8 +232,8 @@ impl Tables<'_> {
         Ok(kept)
     }
 
-    /// Returns the SST for the repaired store: the SST itself if all of it is sound, and a
-    /// rewritten one otherwise. Returns `None` if no entry is readable.
+    /// Returns the SST for the repaired store. This is the SST itself if it is sound, has entries and
+    /// agrees with `meta`. Otherwise it is a rewritten SST, or `None` if no entry is readable.
     fn look_at(
         &mut self,
         store_id: [u8; 16],
@@ -276,8 +277,13 @@ impl Tables<'_> {
         self.rewrite(store_id, found, level, meta, errors)
     }
 
-    /// Writes the sound blocks of an SST to a new SST, and adds the losses to the report. A dry
-    /// run writes nothing. Returns `None` if no entry is readable.
+    /// Writes the sound blocks of an SST to a new SST, and returns the new SST. Adds the losses to the
+    /// report and sets the old SST aside. A dry run writes nothing. Returns `None` if no entry is
+    /// readable.
+    ///
+    /// # Errors
+    /// Returns I/O errors. Returns [`Error::Unsupported`] if `errors` has such an error and no entry is
+    /// readable.
     fn rewrite(
         &mut self,
         store_id: [u8; 16],
@@ -310,7 +316,7 @@ impl Tables<'_> {
             hasher: self.hasher.clone(),
             table_id: table_id(&store_id, number),
             // The new SST keeps the origin of the old one, because the next repair may have to
-            // order it without this manifest.
+            // order the new SST without a manifest.
             origin: found.origin().or_else(|| sequences.and_then(|sequences| origin(level, sequences))),
             copied_from: Some(found.first_number()),
             ..TableOptions::default()

@@ -1,4 +1,5 @@
-//! SST files that an open set aside because no manifest names them (`unnamed-NNNNNN.sst`).
+//! Removes SST files that an open set aside because no manifest names them (`unnamed-NNNNNN.sst`), if
+//! the store holds all their entries.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +10,11 @@ use crate::sstable::Table;
 use crate::storage::Storage;
 
 /// Removes each set-aside SST if the store also holds every entry of it, so that no data is lost.
-/// Returns the paths of the removed SSTs. All other SSTs stay for a person to inspect.
+/// Returns the paths of the removed SSTs. All other set-aside SSTs stay for a person to inspect.
 ///
 /// # Errors
-/// Returns an error if the directory cannot be listed.
+/// Returns an error if the directory cannot be listed. An SST that cannot be checked or removed is
+/// not an error, but gives a warning in the log.
 pub(super) fn remove_known(storage: &dyn Storage, dir: &Path, store: &Recovered) -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
     for name in storage.list(dir)? {

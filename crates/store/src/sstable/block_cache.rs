@@ -1,4 +1,4 @@
-//! A cache of verified data blocks in memory. Any number of SSTs can share it.
+//! Caches verified data blocks in memory. Any number of SSTs can share a cache.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use super::block_content::CachedBlock;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// Identifies a block: the number of the open SST (never reused in a process) and the block's
-/// offset.
+/// The identity of a block: the number of the open SST, which is never reused in a process, and the
+/// offset of the block in the file.
 type Place = (u64, u64);
 
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ impl Weighter<Place, CachedBlock> for Bytes {
 /// counters, hash table slot.
 const ENTRY_OVERHEAD_BYTES: u64 = 80;
 
-/// A cache of data blocks with a bound on its bytes.
+/// A cache of data blocks with a limit on its size in bytes. Any number of SSTs can share it.
 pub struct BlockCache(Cache<Place, CachedBlock, Bytes>);
 
 impl BlockCache {
@@ -131,7 +131,7 @@ mod tests {
         hits as f64 / READS as f64
     }
 
-    /// Prints the figures of docs/DESIGN.md.
+    /// Prints the numbers of docs/DESIGN.md.
     #[test]
     #[ignore = "a measurement"]
     fn block_cache_gain_from_an_admission_filter() {

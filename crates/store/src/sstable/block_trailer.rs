@@ -1,4 +1,4 @@
-//! The trailer of a data block: five bytes after the stored bytes.
+//! Writes and verifies the trailer of a data block: five bytes after the stored bytes.
 //!
 //! ```text
 //! stored bytes | compression (u8) | CRC-32 (u32)
@@ -13,25 +13,25 @@ use crate::checksum::Crc32;
 use crate::codec::{put_u32, u32_from, u64_bytes};
 use crate::error::{Error, Field, Result};
 
-/// The length of the trailer of a data block.
+/// The length of the trailer of a data block in bytes.
 pub const BLOCK_TRAILER_LEN_BYTES: usize = 5;
 
-/// LZ4 expands one byte to at most 255. The reader refuses a stored content length above this
-/// ratio before it allocates memory.
+/// The maximum number of bytes to which LZ4 expands one byte. The reader rejects a stored content
+/// length above this ratio before it allocates memory.
 const MAX_EXPANSION: usize = 255;
 
 fn checksum(table_id: &TableId, offset: u64, covered: &[u8]) -> u32 {
     block_checksum(table_id, offset).with(covered).finish()
 }
 
-/// Returns the running checksum of the block at `offset` before its stored bytes are added: it
-/// covers the table id and the offset.
+/// Returns the checksum of the block at `offset` before its stored bytes are added. The checksum
+/// covers the table id and the offset so far.
 pub(super) fn block_checksum(table_id: &TableId, offset: u64) -> Crc32 {
     Crc32::new().with(table_id).with(&u64_bytes(offset))
 }
 
-/// Appends the block at `offset` of the file to `out`: `content`, compressed if that makes it
-/// shorter, and the trailer.
+/// Appends a block to `out`: the content, compressed if that makes it shorter, and the trailer.
+/// `offset` is the offset of the block in the file.
 pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, table_id: &TableId, offset: u64) {
     let start = out.len();
     let stored_as = match compression {
@@ -68,7 +68,7 @@ fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
     }
 }
 
-/// Verifies a block's trailer and returns the compression and the stored bytes.
+/// Verifies the checksum of a block, and returns the compression and the stored bytes.
 fn check<'a>(sealed: &'a [u8], table_id: &TableId, offset: u64) -> Result<(Compression, &'a [u8])> {
     let corrupt = || Error::Corrupt { field: Field::DataBlock, offset };
     let (covered, checksum_bytes) = sealed.split_last_chunk::<4>().ok_or_else(corrupt)?;

@@ -1,4 +1,4 @@
-//! Reads a whole SST file again and lists everything that is wrong with it.
+//! Reads a whole SST file again, and lists all damage and all false negatives of its filter.
 
 use std::ops::Bound;
 
@@ -18,15 +18,15 @@ pub struct TableCheck {
     pub entries: u64,
     /// The number of data blocks read.
     pub data_blocks: u64,
-    /// The number of keys and prefixes of the file that its filter denies, and of keys that its range
-    /// filter denies.
+    /// The number of false negatives: the keys and prefixes of the file that the filter denies, and the
+    /// keys that the range filter denies.
     pub filter_false_negatives: u64,
     /// All damage found. Each error names the file.
     pub damage: Vec<Error>,
 }
 
 impl TableCheck {
-    /// Returns whether the file has no damage and its filter denies none of its keys.
+    /// Returns whether the check found no damage and no false negative.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.filter_false_negatives == 0
@@ -44,8 +44,8 @@ struct Walk {
 
 impl Table {
     /// Reads the whole file again: footer, properties, index, each data block, the padding and each
-    /// page of the filter. It also asks the filter for each key and its prefixes, and the range filter
-    /// for the range of each key alone.
+    /// page of the filter. It also asks the filter for each key and its prefixes. It asks the range
+    /// filter for the ranges that contain only one key.
     ///
     /// # Errors
     /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and
@@ -106,10 +106,9 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // The open has checked the format version of the SST. A caller that gives a hasher
-            // gives the hasher of the SST: a store checks its secret before it opens an SST. So a
-            // part of a newer version, or a filter under another secret, does not belong to this
-            // SST.
+            // `Table::open` has checked the format version of the SST. If a caller gives a hasher, it
+            // is the hasher of the SST, because a store checks its secret before it opens an SST. A
+            // part of a newer version, or a filter under another secret, is therefore damage.
             Err(error)
                 if error.is_damage()
                     || error.is_unsupported()
@@ -122,8 +121,8 @@ impl Table {
         }
     }
 
-    /// Returns the extractor of the filter's prefixes. `None` if the filter holds no prefixes, or
-    /// if the options do not give the extractor and it is not built in.
+    /// Returns the extractor of the filter's prefixes. Returns `None` if the filter holds no prefixes,
+    /// or if the options do not give the extractor and it is not built in.
     fn extractor(&self) -> Option<PrefixExtractor> {
         let name = self.properties().prefix_extractor.as_str();
         let given = self.options.prefix_extractor.as_ref().filter(|given| given.name() == name);

@@ -15,7 +15,7 @@ use crate::error::{Error, Field, Result};
 pub struct TableCursor {
     table: Arc<Table>,
     cache: Option<Arc<BlockCache>>,
-    /// Bytes read in advance, for a cursor without a cache.
+    /// The bytes that were read in advance. `None` for a cursor without read-ahead.
     ahead: Option<ReadAhead>,
     /// The data block of the current position, its number and its offset.
     block: Option<(BlockContent, usize, u64)>,
@@ -49,7 +49,8 @@ impl Table {
 }
 
 impl TableCursor {
-    /// Lets the cursor read 64 KiB at once, for a pass over the whole SST that does not use a cache.
+    /// Returns the cursor with read-ahead: it reads 64 KiB at once and ignores its cache. This suits a
+    /// pass over the whole SST.
     pub(crate) fn reading_ahead(self) -> Self {
         Self { ahead: Some(ReadAhead::default()), ..self }
     }
@@ -61,14 +62,15 @@ impl TableCursor {
         self.valid
     }
 
-    /// Returns the key at the current position; empty without a position.
+    /// Returns the key at the current position. The key is empty if the cursor has no position.
     #[must_use]
     #[inline]
     pub fn key(&self) -> &[u8] {
         if self.valid { self.entry.key() } else { &[] }
     }
 
-    /// Returns the value at the current position; `None` for a tombstone and without a position.
+    /// Returns the value at the current position. Returns `None` for a tombstone, and if the cursor has
+    /// no position.
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         let (content, _, offset) = self.block.as_ref().filter(|_| self.valid)?;

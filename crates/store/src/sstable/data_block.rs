@@ -1,4 +1,5 @@
-//! A block of sorted entries: prefix-compressed keys, restart points, and a cursor over them.
+//! Builds, searches and walks a block of sorted entries with prefix-compressed keys and restart
+//! points.
 //!
 //! ```text
 //! entry*  restart offset (u32)*  number of restarts (u32)
@@ -6,9 +7,9 @@
 //! ```
 //! A key consists of the first `shared` bytes of the previous key, followed by the suffix. At a
 //! restart point `shared` is 0. The value code is 0 for a tombstone, and otherwise the value's
-//! length plus 1. The index block is such a block with a restart point at each entry. Errors report
-//! the block's offset in the file. An offset inside a compressed block would match no byte of the
-//! file.
+//! length plus 1. The index block has the same format, with a restart point at each entry. Errors
+//! report the block's offset in the file. An offset inside a compressed block would match no byte of
+//! the file.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -16,8 +17,8 @@ use std::ops::Range;
 use crate::codec::{Cursor, put_u32, put_varint, u32_at, u32_from};
 use crate::error::{Error, Field, Result};
 
-/// A block would exceed 4 GiB, the range of its 32-bit restart offsets. The caller turns this into
-/// an [`Error`] that says which block it is.
+/// The error that a block would exceed 4 GiB, the range of its 32-bit restart offsets. The caller
+/// converts it to an [`Error`] that says which block is too long.
 #[derive(Debug)]
 pub(super) struct BlockTooLong;
 
@@ -27,14 +28,14 @@ pub(super) struct BlockBuilder {
     restart_interval: usize,
     content: Vec<u8>,
     restarts: Vec<u32>,
-    /// The number of entries since the last restart point.
+    /// The number of entries from the last restart point on.
     run_len: usize,
     last_key: Vec<u8>,
 }
 
 impl BlockBuilder {
-    /// Creates an empty block with a restart point at every `restart_interval` entries (0 counts as
-    /// 1).
+    /// Creates a builder of an empty block. The first entry and every `restart_interval`-th entry after
+    /// it get a restart point. An interval of 0 counts as 1.
     pub(super) fn new(restart_interval: usize) -> Self {
         let restart_interval = restart_interval.max(1);
         Self { restart_interval, content: Vec::new(), restarts: Vec::new(), run_len: 0, last_key: Vec::new() }
@@ -44,7 +45,7 @@ impl BlockBuilder {
         self.restarts.is_empty()
     }
 
-    /// Returns the last added key; empty in an empty block.
+    /// Returns the last added key. The key is empty if the block is empty.
     pub(super) fn last_key(&self) -> &[u8] {
         &self.last_key
     }
@@ -54,7 +55,7 @@ impl BlockBuilder {
         self.content.len() + 4 * self.restarts.len() + 4
     }
 
-    /// Returns an upper bound of [`Self::len_bytes`] after one more entry with this key length and
+    /// Returns an upper bound on [`Self::len_bytes`] after one more entry with this key length and
     /// value length.
     pub(super) fn len_bytes_with(&self, key_len: usize, value_len: usize) -> usize {
         // Each of the three varints is below 2^35 and takes at most 5 bytes. The last 4 bytes are
@@ -98,7 +99,7 @@ impl BlockBuilder {
         &self.content
     }
 
-    /// Prepares the builder for the next block and keeps the memory.
+    /// Empties the builder for the next block, but keeps its memory.
     pub(super) fn clear(&mut self) {
         self.content.clear();
         self.restarts.clear();
@@ -107,7 +108,7 @@ impl BlockBuilder {
     }
 }
 
-/// Returns the length of the common prefix of `a` and `b`.
+/// Returns the length of the common prefix of `a` and `b` in bytes.
 pub(super) fn shared_len(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).take_while(|(a, b)| a == b).count() * 8;
     let (a, b) = (a.get(words..).unwrap_or_default(), b.get(words..).unwrap_or_default());
@@ -117,13 +118,13 @@ pub(super) fn shared_len(a: &[u8], b: &[u8]) -> usize {
 /// A decoded entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'a> {
-    /// The length that the key shares with the key before it.
+    /// The length of the prefix that the key shares with the key before it.
     pub(super) shared: usize,
     /// The rest of the key.
     pub(super) suffix: &'a [u8],
-    /// `None` for a tombstone.
+    /// The value, or `None` for a tombstone.
     pub(super) value: Option<&'a [u8]>,
-    /// The position of the next entry.
+    /// The offset of the next entry among the entries of the block.
     next: usize,
 }
 
@@ -154,7 +155,8 @@ impl<'a> Block<'a> {
         Ok(Self { entries, restarts, offset })
     }
 
-    /// Returns the block of content that [`Self::parse`] has accepted, for [`Self::entry_at`] alone.
+    /// Returns a block that can be used only for [`Self::entry_at`]. [`Self::parse`] must have accepted
+    /// `content` before.
     pub(super) fn entries(content: &'a [u8], offset: u64) -> Self {
         Self { entries: content, restarts: &[], offset }
     }
@@ -167,7 +169,7 @@ impl<'a> Block<'a> {
         Err(Error::Corrupt { field, offset: self.offset })
     }
 
-    /// Decodes the entry at the offset `at` of the entries.
+    /// Decodes the entry at offset `at`, counted from the first entry of the block.
     #[inline]
     pub(super) fn entry_at(&self, at: usize) -> Result<Entry<'a>> {
         let Some(rest) = self.entries.get(at..) else { return self.corrupt(Field::Restarts) };
@@ -202,8 +204,9 @@ impl<'a> Block<'a> {
         if entry.shared != 0 { self.corrupt(Field::Restarts) } else { Ok((entry.suffix, entry.value)) }
     }
 
-    /// Returns the first restart point in `range` whose key does not satisfy `before`. The restart
-    /// points that satisfy it must precede all others.
+    /// Returns the number of the first restart point in `range` whose key does not satisfy `before`, or
+    /// the end of `range` if there is none. The restart points whose keys satisfy `before` must precede
+    /// all others.
     pub(super) fn partition_restarts(&self, range: Range<usize>, before: impl Fn(&[u8]) -> bool) -> Result<usize> {
         let (mut low, mut high) = (range.start, range.end);
         while low < high {
@@ -217,7 +220,7 @@ impl<'a> Block<'a> {
         Ok(low)
     }
 
-    /// Finds the value of `key`. It compares key suffixes, so it never assembles a whole key.
+    /// Finds the value of `key`. The search compares key suffixes and never assembles a whole key.
     /// `None` means that the block has no entry for `key`, and `Some(None)` is a tombstone.
     pub(super) fn find(&self, key: &[u8]) -> Result<Option<Option<&'a [u8]>>> {
         let Some(run) =
@@ -236,8 +239,8 @@ impl<'a> Block<'a> {
             }
             at = entry.next;
             len = entry.shared + entry.suffix.len();
-            // The entry shares with its predecessor the byte at which the predecessor is smaller
-            // than `key`. The entry is therefore smaller, too.
+            // The previous key is smaller than `key` because of the byte at offset `matched`. This
+            // entry has the same byte there, so its key is smaller, too.
             if entry.shared > matched {
                 continue;
             }
@@ -253,8 +256,8 @@ impl<'a> Block<'a> {
     }
 
     /// Decodes all entries and checks the restart points, because searches rely on them. The first
-    /// restart point must be the first entry. Each one must be the start of an entry that stores
-    /// its whole key, and they must ascend.
+    /// restart point must be the first entry. Each restart point must be the start of an entry that
+    /// stores its whole key. The restart points must ascend.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if an entry is malformed, or if a restart point breaks one of
@@ -286,7 +289,7 @@ pub(super) struct EntryCursor {
     key: Vec<u8>,
     /// The key at which the last [`Self::retreat`] began.
     above: Vec<u8>,
-    /// The value's length; `None` for a tombstone. The value ends where the next entry begins.
+    /// The length of the value, or `None` for a tombstone. The value ends where the next entry begins.
     value_len: Option<usize>,
 }
 
@@ -334,8 +337,11 @@ impl EntryCursor {
     }
 
     /// Moves to the next entry and returns `true`. At the last entry it changes nothing and
-    /// returns `false`. A key that is not greater than the previous key is damage even if the
-    /// checksum matches: a merge would lose keys.
+    /// returns `false`.
+    ///
+    /// # Errors
+    /// Returns [`Error::Corrupt`] for a malformed entry, and for a key that is not greater than the
+    /// previous key. A merge would lose keys if it accepted keys out of order.
     pub(super) fn advance(&mut self, block: &Block<'_>) -> Result<bool> {
         if self.next >= block.entries.len() {
             return Ok(false);
@@ -362,7 +368,7 @@ impl EntryCursor {
         std::mem::swap(&mut self.key, &mut self.above);
         self.load_restart(block, run)?;
         while self.next < here && self.advance(block)? {}
-        // Restart points in the wrong order would make a backward walk loop.
+        // With restart points in the wrong order, a backward walk could run in a loop.
         match self.at < here {
             false => block.corrupt(Field::Restarts),
             true if self.key >= self.above => block.corrupt(Field::Key),

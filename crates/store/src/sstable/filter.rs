@@ -13,10 +13,10 @@ use filterblock::{
 /// The kind of memory that holds the filter of an open SST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FilterMemory {
-    /// A memory map of the file. The operating system can evict its pages. Use this only if no
-    /// process truncates or overwrites files in place. After such a change a query may end the
-    /// process by a signal (SIGBUS), or read zeros. A storage without files of the operating
-    /// system, such as [`Memory`](crate::storage::Memory), uses the heap instead.
+    /// A memory map of the file. The operating system can evict its pages. Use a memory map only if
+    /// no process truncates or overwrites files in place. Otherwise a query may end the process by a
+    /// signal (SIGBUS), or read zeros. A storage without files of the operating system, such as
+    /// [`Memory`](crate::storage::Memory), uses the heap instead.
     Mapped,
     /// A copy on the heap. Later changes to the file do not reach the copy.
     #[default]
@@ -170,8 +170,8 @@ mod tests {
                 (Ok(filter), None) => {
                     let filter = filter.unwrap();
                     assert_eq!(filter.metadata().num_keys, entries.min(10));
-                    // The properties promise a range filter that the block lacks.
                     assert!(range_damage(&filter, &properties, &footer).is_none());
+                    // These properties promise a range filter that the block lacks.
                     let range_filter = "grafite:fpr=0.01".to_owned();
                     let promising = Properties { range_filter, ..properties };
                     assert!(range_damage(&filter, &promising, &footer).unwrap().is_damage());

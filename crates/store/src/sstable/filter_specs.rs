@@ -7,14 +7,16 @@ use filterblock::{FilterKind, FilterSpec};
 /// The filters of an SST.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FilterSpecs {
-    /// The filter of the keys. It is a range filter if the SST gets no other filter.
+    /// The filter of the keys, or the range filter if the SST gets only a range filter. `None` means
+    /// that the SST gets no filter.
     pub(crate) points: Option<FilterSpec>,
-    /// The range filter beside the filter of the keys.
+    /// The range filter beside the filter of the keys, if any.
     pub(crate) ranges: Option<FilterSpec>,
 }
 
 impl FilterSpecs {
-    /// Combines the requested filter and the requested range filter.
+    /// Combines the requested filter and the requested range filter. If `filter` is itself a range
+    /// filter, the result ignores `ranges`.
     ///
     /// # Errors
     /// Returns [`filterblock::Error::Invalid`] if `ranges` is not a range filter.

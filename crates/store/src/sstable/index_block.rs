@@ -1,9 +1,9 @@
-//! The index block: for each data block, in order, a separator key and the position of the block.
+//! Builds and searches the index block. It lists the separator and the position of each data block, in
+//! order.
 //!
 //! The index is a block with a restart point at each entry, so that a binary search alone finds an
-//! entry.
-//! The value of an entry is the offset and the length of the data block, as varints. A separator
-//! is at least the last key of its block and less than the first key of the next block.
+//! entry. The value of an entry is the offset and the length of the data block, as varints. A
+//! separator is at least the last key of its block and less than the first key of the next block.
 
 use super::data_block::{Block, BlockBuilder, BlockTooLong, shared_len};
 use super::layout::Handle;
@@ -53,9 +53,9 @@ pub(super) fn separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
 
 /// A verified index block on the heap.
 ///
-/// A search in the separators themselves touches two cache lines per step. Therefore eight bytes of
-/// each separator, after their common prefix, lie side by side in `prefixes`. They decide most
-/// steps alone, which halves the time of a cached lookup.
+/// A search in the separators themselves touches two cache lines per step. `prefixes` therefore
+/// holds eight bytes of each separator, taken after the common prefix, side by side. These bytes
+/// alone decide most steps, which halves the time of a cached lookup.
 #[derive(Debug)]
 pub(super) struct IndexBlock {
     content: Vec<u8>,
@@ -108,8 +108,8 @@ impl IndexBlock {
         self.prefixes.len()
     }
 
-    /// Returns the position in the index of the first data block that may hold a key of at least
-    /// `key`. If there is no such block, it returns the length of the index.
+    /// Returns the position in the index of the first data block that may hold `key` or a greater
+    /// key. If there is no such block, it returns the length of the index.
     pub(super) fn seek(&self, key: &[u8]) -> Result<usize> {
         let block = self.block()?;
         let Some(tail) = key.strip_prefix(self.common.as_slice()) else {
@@ -140,8 +140,8 @@ impl IndexBlock {
         let mut cursor = Cursor::new(value.ok_or_else(corrupt)?, self.offset);
         let handle =
             Handle { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? };
-        // The block must lie within the data, which the footer check bounds by the file length.
-        // That bounds the allocation.
+        // The data block must lie within the data, which is not longer than the file. A reader
+        // therefore never allocates more than the length of the file for a block.
         let inside = handle.end().is_some_and(|end| end <= self.data_len_bytes);
         if inside && cursor.is_empty() { Ok((separator, handle)) } else { Err(corrupt()) }
     }

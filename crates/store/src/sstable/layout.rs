@@ -1,4 +1,4 @@
-//! The layout of an SST file: the footer, the block handles in it, and the constants of format
+//! Defines the layout of an SST file: the footer, the block handles, and the constants of format
 //! version 1.
 //!
 //! ```text
@@ -18,14 +18,14 @@ use crate::zeros::zeros;
 /// filter block store it.
 pub type TableId = [u8; 16];
 
-/// The last eight bytes of an SST file. The first byte is not ASCII and the last one is a newline,
-/// so that a transfer in text mode becomes visible.
+/// The last eight bytes of an SST file. The first byte is not ASCII and the last byte is a newline,
+/// so that a transfer in text mode changes the magic and is detected.
 pub const MAGIC: [u8; 8] = *b"\x89SORTED\n";
 
-/// The format version that is written, and the newest one that is read.
+/// The format version of new SST files. It is also the newest version that can be read.
 pub const VERSION: u32 = 1;
 
-/// The length of the footer.
+/// The length of the footer in bytes.
 pub const FOOTER_LEN_BYTES: usize = 112;
 
 /// The alignment of a filter block in the file, in bytes. On a system with memory pages of 4 KiB,
@@ -36,8 +36,8 @@ pub const FILTER_ALIGNMENT_BYTES: u64 = 4096;
 /// bytes: 1 GiB.
 pub const MAX_ITEM_LEN_BYTES: usize = 1 << 30;
 
-/// The footer's fields: name, offset in the footer and length, both in bytes. Every version of the
-/// format keeps the distance of format version and magic from the end.
+/// The fields of the footer: the name, the offset in the footer and the length, both in bytes. In
+/// every version of the format, format version and magic have the same distance from the end.
 pub const FOOTER_FIELDS: [(&str, usize, usize); 16] = [
     ("table id", 0, 16),
     ("data length", 16, 8),
@@ -80,7 +80,10 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Decodes the compression tag found at `offset`.
+    /// Decodes the compression tag that was read at `offset` of the file.
+    ///
+    /// # Errors
+    /// Returns [`Error::Corrupt`] for tag 0, and [`Error::Unsupported`] for an unknown tag.
     pub(super) fn from_tag(tag: u8, offset: u64) -> Result<Self> {
         match tag {
             0 => Err(Error::Corrupt { field: Field::Compression, offset }),
@@ -106,7 +109,7 @@ impl std::fmt::Display for Compression {
 pub(crate) struct Handle {
     /// The offset from the start of the file.
     pub(super) offset: u64,
-    /// The length of the part. For a data block it includes the trailer.
+    /// The length of the part in bytes. For a data block it includes the trailer.
     pub(super) len_bytes: u64,
 }
 
@@ -130,16 +133,17 @@ impl Handle {
     }
 
     /// Returns a zeroed buffer of the part's length. The allocation can fail, because a sparse file
-    /// may be longer than the memory.
+    /// may be larger than the memory.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if the memory does not suffice.
+    /// Returns [`Error::TooLarge`] if the buffer does not fit in memory.
     pub(super) fn room(self) -> Result<Vec<u8>> {
         zeros(self.len_bytes, "a block")
     }
 }
 
-/// The fields of a footer. [`Self::decode`] verifies them, [`Self::decode_fields`] does not.
+/// The fields of a footer. [`Self::decode`] verifies all of them, and [`Self::decode_fields`] only
+/// the flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) table_id: TableId,
@@ -178,8 +182,8 @@ impl Footer {
         out
     }
 
-    /// Decodes the footer of a file of `file_len_bytes` and checks all that the footer alone can
-    /// prove.
+    /// Decodes the footer of a file with `file_len_bytes` bytes. It checks the magic, the version, the
+    /// checksum, the flags, and that the parts fill the file.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`], [`Error::ChecksumMismatch`], or [`Error::Unsupported`] for a
@@ -189,13 +193,13 @@ impl Footer {
         if !bytes.ends_with(&MAGIC) {
             return Err(Error::Corrupt { field: Field::Magic, offset: file_len_bytes - MAGIC.len() as u64 });
         }
-        // Every version keeps the distance of version and magic from the end; a newer one moves
-        // only other fields.
+        // Every version of the format keeps version and magic at the same distance from the end. A
+        // newer version moves only other fields.
         let (body, tail) = bytes.split_at(CHECKSUM_AT);
         let version_bytes = body.get(VERSION_AT..).unwrap_or_default();
         let version = Cursor::new(version_bytes, base + VERSION_AT as u64).take_u32(Field::Version)?;
         if version > VERSION {
-            // If the checksum matches with version 1 in place, then only the version is damaged.
+            // If the checksum matches with version 1 in its place, then only the version is damaged.
             let body = body.strip_suffix(version_bytes).unwrap_or_default();
             let restored = Crc32::new().with(body).with(&VERSION.to_le_bytes()).finish();
             if tail.starts_with(&restored.to_le_bytes()) {
@@ -217,7 +221,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Decodes the fields without checking their values.
+    /// Decodes the fields. It checks the flags, but no other value.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if bytes are missing, and [`Error::Unsupported`] for an unknown
@@ -243,8 +247,8 @@ impl Footer {
         }
     }
 
-    /// Checks that the parts follow one another without a gap, except for the zeros before a
-    /// filter, and fill the file.
+    /// Checks that the parts fill the file and follow one another. Only the zeros before a filter may
+    /// lie between two parts.
     fn check_places(&self, base: u64, file_len_bytes: u64) -> Result<()> {
         let corrupt = |field, name: &str| {
             let at = FOOTER_FIELDS.iter().find(|f| f.0 == name).map_or(0, |f| f.1 as u64);
@@ -345,7 +349,7 @@ mod tests {
     fn a_newer_version_is_unsupported() {
         let mut bytes = footer().encode();
         bytes[VERSION_AT] = 2;
-        assert!(matches!(decode(&bytes, 4512), Err(Error::Corrupt { field: Field::Version, .. })), "only the version");
+        assert!(matches!(decode(&bytes, 4512), Err(Error::Corrupt { field: Field::Version, .. })), "damaged version");
         bytes[CHECKSUM_AT] ^= 1;
         let error = decode(&bytes, 4512).unwrap_err();
         assert!(error.is_unsupported() && !error.is_damage(), "{error}");

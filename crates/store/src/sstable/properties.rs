@@ -1,12 +1,13 @@
-//! The properties of an SST file: a list of (tag, length, value), so that later versions can add
-//! fields.
+//! Encodes and decodes the properties of an SST file. They are a list of (tag, length, value), so that
+//! later versions can add fields.
 
 use crate::codec::{Cursor, put_bytes, put_varint};
 use crate::error::{Error, Field, Result};
 
 use super::layout::Compression;
 
-/// The tags, in the order in which they are written. docs/STORE_FORMAT.md has the same list.
+/// The tag and the name of each property, in the order in which a file stores them.
+/// docs/STORE_FORMAT.md has the same list.
 pub const PROPERTY_TAGS: [(u64, &str); 14] = [
     (1, "entries"),
     (2, "tombstones"),
@@ -35,7 +36,7 @@ pub struct TableOrigin {
     /// repair without a sound manifest.
     pub level: u8,
     /// The sequence number of the oldest write in the file or in its merge inputs, or a lower
-    /// number. 0 if a repair without a sound manifest had reset the numbers of a merge input.
+    /// number. It is 0 if a repair without a sound manifest has reset the numbers of a merge input.
     pub smallest_sequence: u64,
     /// The sequence number of the newest write in the file or in its merge inputs, or a higher
     /// number.
@@ -56,11 +57,12 @@ pub struct Properties {
     pub raw_key_bytes: u64,
     /// The sum of all value lengths in bytes.
     pub raw_value_bytes: u64,
-    /// The first key; empty in a file without entries.
+    /// The first key. It is empty if the file has no entries.
     pub smallest: Vec<u8>,
-    /// The last key; empty in a file without entries.
+    /// The last key. It is empty if the file has no entries.
     pub largest: Vec<u8>,
-    /// The requested filter as [`filterblock::FilterSpec`] prints it; empty without a filter.
+    /// The requested filter as [`filterblock::FilterSpec`] prints it. The text is empty if the file has
+    /// no filter.
     pub filter: String,
     /// The requested compression. The trailer of each data block says how that block is stored.
     pub compression: Compression,
@@ -72,16 +74,17 @@ pub struct Properties {
     /// was itself a copy, this is the number of the first file in the chain. Only a repair writes
     /// it.
     pub copied_from: Option<u64>,
-    /// The name of the extractor whose prefixes the filter holds beside the keys; empty if it holds
-    /// none.
+    /// The name of the extractor whose prefixes the filter holds beside the keys. The name is empty if
+    /// the filter holds no prefixes.
     pub prefix_extractor: String,
-    /// The requested range filter beside the filter, as [`filterblock::FilterSpec`] prints it; empty
-    /// if there is none. If the SST has only a range filter, that one is [`Properties::filter`].
+    /// The requested range filter beside the filter of keys, as [`filterblock::FilterSpec`] prints it.
+    /// The text is empty if there is none. If a range filter is the only filter of the SST, it is in
+    /// [`Properties::filter`].
     pub range_filter: String,
 }
 
 impl Properties {
-    /// Returns the name of the extractor whose prefixes the filter holds.
+    /// Returns the name of the extractor whose prefixes the filter holds, or `None` if it holds none.
     pub(crate) fn prefix_extractor_name(&self) -> Option<&str> {
         Some(self.prefix_extractor.as_str()).filter(|name| !name.is_empty())
     }

@@ -23,26 +23,26 @@ use filterblock::{FilterBlock, KeyHasher, PrefixExtractor, Reclaimer, Verify};
 /// The options for reading an SST file.
 #[derive(Debug, Clone, Default)]
 pub struct TableReadOptions {
-    /// The method that reads data blocks.
+    /// Whether reads of the file use the page cache.
     pub io: IoMode,
     /// The time at which the filter's pages are verified: at open, or on first touch.
     pub verify: Verify,
     /// The kind of memory that holds the filter.
     pub filter_memory: FilterMemory,
-    /// Whether an unusable filter makes [`Table::open`] fail. Otherwise such a filter is
-    /// [`filterblock::TableFilter::Degraded`] and denies no key.
+    /// Whether an unusable filter or range filter makes [`Table::open`] fail. If `false`, an unusable
+    /// filter is [`filterblock::TableFilter::Degraded`] and never denies a key.
     pub strict: bool,
     /// If given, a filter whose keys were hashed with another function, seed or secret is unusable.
     /// If `None`, a filter whose keys were hashed with a secret is unusable.
     pub hasher: Option<KeyHasher>,
-    /// If given, a file with another table id is refused as damaged.
+    /// If given, [`Table::open`] returns [`Error::Corrupt`] for a file with another table id.
     pub table_id: Option<TableId>,
     /// The background thread that frees the filter's bytes. If `None`, the thread that drops the
     /// last reference frees them.
     pub reclaimer: Option<Reclaimer>,
-    /// The extractor of the reader. [`Table::has_prefixes`] says whether the filter can be asked for
-    /// its prefixes. [`Table::verify`] needs it to check the prefixes of a filter whose extractor is
-    /// not built in.
+    /// The extractor of the reader. [`Table::has_prefixes`] says whether the filter holds the prefixes
+    /// of this extractor. [`Table::verify`] needs the extractor to check the prefixes in a filter,
+    /// unless the extractor is built in.
     pub prefix_extractor: Option<PrefixExtractor>,
 }
 
@@ -57,18 +57,18 @@ pub enum Lookup {
     NotFound,
 }
 
-/// What a caller of [`Table::find_value`] knows about the data block that may hold the key.
+/// The knowledge of a caller of [`Table::find_value`] about the data block that may hold the key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum KnownBlock<'b> {
-    /// Nothing: the index is searched.
+    /// The caller knows nothing, so the lookup searches the index.
     Unknown,
-    /// The place that [`Table::announce`] returned for the key.
+    /// The caller knows the place that [`Table::announce`] returned for the key.
     Place(Handle),
-    /// The place and the content, from [`Table::known_block`].
+    /// The caller knows the place, and the content that [`Table::known_block`] returned for it.
     Content(Handle, &'b BlockContent),
 }
 
-/// The data blocks that lookups read from the file.
+/// The number and the length of the data blocks that lookups or a cursor read from the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlockReads {
     /// The number of blocks.
@@ -86,12 +86,12 @@ pub struct Table {
     properties: Properties,
     filter: Arc<TableFilter>,
     has_prefixes: bool,
-    /// The reason why the range filter cannot be used.
+    /// The reason why the range filter cannot be used; see [`Self::range_damage`].
     range_damage: Option<Error>,
-    /// The index, read at its first use. A failed read is not kept, because the failure may be
-    /// temporary.
+    /// The index, which is read at its first use. The error of a failed read is not kept, because the
+    /// failure may be temporary.
     index: OnceLock<IndexBlock>,
-    /// Identifies the SST in a block cache.
+    /// The number that identifies the open SST in a block cache.
     number: u64,
 }
 
@@ -101,10 +101,10 @@ struct Scratch {
     content: Vec<u8>,
 }
 
-/// A cursor that reads in advance reads this many bytes at once, or one block if it is longer.
+/// The number of bytes that a cursor with read-ahead reads at once. A longer block is read alone.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 
-/// Consecutive bytes of a file that were read at once.
+/// Consecutive bytes of a file that one read returned.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
     bytes: Vec<u8>,
@@ -119,8 +119,8 @@ impl ReadAhead {
     }
 }
 
-/// The largest read buffer that a thread keeps for its next lookup. A larger buffer is freed after
-/// its use.
+/// The maximum length of a read buffer that a thread keeps for its next lookup, in bytes. A longer
+/// buffer is freed after its use.
 const MAX_KEPT_SCRATCH_BYTES: usize = 256 << 10;
 
 thread_local! {
@@ -132,11 +132,13 @@ impl Table {
     /// say.
     ///
     /// # Errors
-    /// Returns an I/O error, [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the footer or the
-    /// properties are damaged, [`Error::Corrupt`] if the table id is not
-    /// [`TableReadOptions::table_id`], or [`Error::Unsupported`] for a newer version. A filter that
-    /// cannot be read or used is an error only with [`TableReadOptions::strict`]. Every error names
-    /// the file.
+    /// * An I/O error if the file cannot be read.
+    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the footer or the properties are damaged.
+    /// * [`Error::Corrupt`] if the table id is not [`TableReadOptions::table_id`].
+    /// * [`Error::Unsupported`] for a newer version, an unknown flag or an unknown compression.
+    /// * The error of a filter that cannot be read or used, with [`TableReadOptions::strict`] only.
+    ///
+    /// Every error names the file.
     pub fn open(storage: &dyn Storage, path: &Path, options: TableReadOptions) -> Result<Self> {
         let file = storage.open(path, options.io)?;
         Self::open_file(file, path, options).map_err(|error| error.in_file(path))
@@ -206,14 +208,14 @@ impl Table {
         self.has_prefixes
     }
 
-    /// Returns whether there is a usable range filter.
+    /// Returns whether the SST has a usable range filter.
     #[must_use]
     pub fn has_ranges(&self) -> bool {
         self.filter.ready().is_some_and(FilterBlock::has_ranges)
     }
 
-    /// Returns the reason why the range filter cannot be used, if the SST has one and the filter
-    /// beside it is usable.
+    /// Returns the reason why the range filter cannot be used. Returns `None` if the range filter is
+    /// usable, if the SST has no range filter, or if the whole filter block is unusable.
     #[must_use]
     pub fn range_damage(&self) -> Option<&Error> {
         self.range_damage.as_ref()
@@ -233,14 +235,14 @@ impl Table {
         &self.properties
     }
 
-    /// Returns the first key; empty in a file without entries.
+    /// Returns the first key. The key is empty if the file has no entries.
     #[must_use]
     #[inline]
     pub fn smallest(&self) -> &[u8] {
         &self.properties.smallest
     }
 
-    /// Returns the last key; empty in a file without entries.
+    /// Returns the last key. The key is empty if the file has no entries.
     #[must_use]
     #[inline]
     pub fn largest(&self) -> &[u8] {
@@ -259,7 +261,7 @@ impl Table {
         self.footer.file_len_bytes
     }
 
-    /// Returns the filter block's length in bytes; 0 without a filter.
+    /// Returns the length of the filter block in bytes, or 0 if the file has no filter.
     #[must_use]
     pub fn filter_len_bytes(&self) -> u64 {
         self.footer.filter.len_bytes
@@ -279,9 +281,9 @@ impl Table {
         self.find(key, None, &mut BlockReads::default())
     }
 
-    /// Looks `key` up without asking the filter: in the index, then in the one data block that may
-    /// hold the key. It reads the block through `cache`, if given, and adds the blocks read from
-    /// the file to `reads`.
+    /// Looks `key` up without asking the filter. It searches the index, and then the one data block
+    /// that may hold the key. It reads the block through `cache`, if given. It adds to `reads` the
+    /// blocks that it reads from the file.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::get`].
@@ -313,11 +315,13 @@ impl Table {
         found.map_err(|error| error.in_file(&self.path))
     }
 
-    /// Announces to the storage that a search for `key` follows. Returns the data block that may
-    /// hold the key, if it is known. The block `last` was announced before, and is not announced
-    /// again.
+    /// Returns the data block that may hold `key`, and announces its read to the storage. Does not
+    /// announce a block that is in `cache`, nor the block `last`, which was announced before.
+    ///
+    /// Reads the index if it is not in memory. Returns `None` if the index cannot be read, or if no
+    /// block can hold the key.
     pub(crate) fn announce(&self, key: &[u8], last: Option<Handle>, cache: Option<&BlockCache>) -> Option<Handle> {
-        // The search itself reports an error.
+        // The search that follows reports the error of the index.
         let block = self.locate(key).ok().flatten()?;
         if last != Some(block) && cache.is_none_or(|cache| !cache.contains(self.number, block.offset)) {
             self.file.will_read(block.offset, block.len_bytes);
@@ -338,7 +342,7 @@ impl Table {
         self.data_block(place, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
-    /// Returns the data block that may hold the key, or `None` if the key is above the last one.
+    /// Returns the data block that may hold the key, or `None` if the key is above the last separator.
     fn locate(&self, key: &[u8]) -> Result<Option<Handle>> {
         let index = self.index()?;
         let position = index.seek(key)?;
@@ -357,7 +361,7 @@ impl Table {
         }
         SCRATCH.with(|scratch| {
             // The scratch is taken, not borrowed, because the storage of a host may itself look up
-            // a key while it reads.
+            // a key on this thread while it reads.
             let mut taken = scratch.take();
             let outcome = self.find_in_file(handle, key, reads, &mut taken);
             if taken.sealed.len().max(taken.content.len()) <= MAX_KEPT_SCRATCH_BYTES {
@@ -417,7 +421,8 @@ impl Table {
         block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)
     }
 
-    /// Returns the verified content of a data block, read together with the blocks behind it.
+    /// Returns the verified content of a data block. If `ahead` does not hold the block, it reads the
+    /// block and the blocks after it at once.
     pub(super) fn data_block_ahead(
         &self,
         handle: Handle,
@@ -434,7 +439,7 @@ impl Table {
             ahead.offset = handle.offset;
             if let Err(error) = self.file.read_exact_at(&mut ahead.bytes, handle.offset) {
                 ahead.bytes = Vec::new();
-                log::debug!("{}: reading in advance failed, so one block is read: {error}", self.path.display());
+                log::debug!("{}: read-ahead failed, so the cursor reads one block: {error}", self.path.display());
             }
         }
         let Some(sealed) = ahead.block(handle) else { return self.data_block(handle, None, reads) };
@@ -485,8 +490,8 @@ pub(super) fn read_properties(file: &dyn ReadAt, footer: &Footer) -> Result<Prop
     Properties::decode(&content, footer.properties.offset)
 }
 
-/// Reads a part of the file whose checksum is in the footer. The caller has checked the part's
-/// length against the file's.
+/// Reads a part of the file, and compares its checksum with `stored`, the checksum in the footer. The
+/// check of the footer has ensured that the part lies in the file.
 fn read_checksummed(file: &dyn ReadAt, handle: Handle, stored: u32, field: Field) -> Result<Vec<u8>> {
     let mut content = handle.room()?;
     file.read_exact_at(&mut content, handle.offset)?;

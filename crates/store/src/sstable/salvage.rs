@@ -1,7 +1,6 @@
 //! Reads the sound parts of a damaged SST file.
 //!
-//! If the index is sound, the sound blocks are the blocks that the index lists and whose checksums
-//! match.
+//! If the index is sound, the salvage checks each block that the index lists.
 //!
 //! Without a sound index, a search finds the blocks by their checksums. Blocks follow one another
 //! from offset 0. From a known start, the search extends a candidate byte by byte until its
@@ -23,12 +22,12 @@ use crate::error::{Error, Field, Result};
 use filterblock::HashIdentity;
 use filterblock::{LockedBlock, Verify};
 
-/// After a gap, the search for the end of a block covers twice the length of the block's first
-/// entry (of a compressed block: twice the length of its content), and this many more bytes.
+/// A part of the number of bytes that the search for the end of a block covers after a gap. The other
+/// part is twice the length of the block's first entry, or of the content of a compressed block.
 const SEARCH_LEN_BYTES: usize = 256 << 10;
 
-/// The search may checksum this many bytes in addition to four times the length of the file, and
-/// then stops. The rest of the file is reported as lost.
+/// The number of bytes that the search may checksum in addition to four times the length of the
+/// searched bytes. Then the search stops, and the rest of the file counts as lost.
 const SEARCH_BUDGET_BYTES: usize = 16 << 20;
 
 /// A range of keys.
@@ -44,7 +43,7 @@ impl KeyRange {
     /// The range of all keys.
     pub const ALL: Self = Self { from: Bound::Unbounded, to: Bound::Unbounded };
 
-    /// The range without any key.
+    /// The empty range, which contains no key.
     pub const NONE: Self = Self { from: Bound::Included(Vec::new()), to: Bound::Excluded(Vec::new()) };
 
     /// Returns whether the range contains `key`.
@@ -84,7 +83,7 @@ impl fmt::Display for KeyRange {
     }
 }
 
-/// A part of a file that could not be read. Its keys, if it held any, may be lost or may show an
+/// A part of a file that could not be read. If the part held keys, they may be lost, or may show an
 /// older value.
 #[derive(Debug)]
 pub struct Loss {
@@ -109,7 +108,7 @@ impl Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The error's own advice is to run a repair, but a repair prints this text.
+        // The error advises to run a repair. A repair prints this text, so the advice is cut off.
         let error = self.error.to_string();
         let damage = error.rsplit_once("; ").map_or(error.as_str(), |(damage, _)| damage);
         if !self.holds_keys() {
@@ -150,8 +149,8 @@ impl Peek {
     }
 }
 
-/// Decodes the fields of a footer whose checksum may not match. The caller trusts a field only if
-/// the part at which it points matches its own checksum.
+/// Decodes the fields of a footer whose checksum may not match. The caller trusts a handle only if the
+/// part at that handle matches its own checksum.
 fn footer_of(bytes: &[u8]) -> Option<Footer> {
     let footer = bytes.last_chunk::<FOOTER_LEN_BYTES>()?;
     Footer::decode_fields(&mut Cursor::new(footer, 0)).ok()
@@ -175,7 +174,7 @@ pub(crate) struct Known {
     pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Receives an entry. The value of a tombstone is `None`.
+/// A callback that receives the key and the value of an entry. The value of a tombstone is `None`.
 type Visit<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<()> + 'a;
 
 /// Passes every entry in a sound data block of the file `bytes` to `visit`, in ascending order, and
@@ -198,14 +197,15 @@ pub(crate) fn salvage(bytes: &[u8], table_id: &TableId, known: &Known, visit: &m
         Some(index) => walk.by_index(&index, &known)?,
         None => walk.by_search(&known)?,
     }
-    // The walk found all entries that the file ever had, so the gaps held no entry.
+    // The walk found as many entries as the file ever had, so the gaps held no entry.
     if known.num_entries == Some(walk.num_entries) {
         walk.losses.clear();
     }
     Ok(walk.losses)
 }
 
-/// Returns the index if it matches the checksum in the footer, and `None` otherwise.
+/// Returns the index if it matches the checksum in the footer and is well-formed, and `None`
+/// otherwise.
 fn trusted_index(bytes: &[u8]) -> Option<IndexBlock> {
     let footer = footer_of(bytes)?;
     let content = checksummed(bytes, footer.index, footer.index_checksum)?;
@@ -291,7 +291,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the length of the sound block at `at`, if it has at most `limit` bytes.
+    /// Returns the length of the sound block at `at`. Returns `None` if no sound block of about `limit`
+    /// bytes or fewer begins there, or if `budget` is used up. Takes the number of bytes in the
+    /// computed checksum off `budget`.
     fn block_at(&self, at: usize, limit: usize, budget: &mut usize) -> Option<usize> {
         let mut checksum = block_checksum(self.table_id, at as u64);
         let rest = self.bytes.get(at..)?;
@@ -310,8 +312,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Returns how many bytes the search for the end of a block at `at` covers, or `None` if no block
-    /// can begin there. A longer block is not found.
+    /// Returns the maximum length of the block at `at` that a search should try, or `None` if no block
+    /// can begin there.
     fn plausible_len(&self, at: usize) -> Option<usize> {
         let rest = self.bytes.get(at..)?;
         let plain = || {
@@ -340,8 +342,8 @@ impl Walk<'_> {
         Some(first_len.saturating_mul(2).saturating_add(SEARCH_LEN_BYTES))
     }
 
-    /// Checks the whole block, from its checksum to the order of its keys. The keys must be greater
-    /// than those of the previous blocks, and at most `separator` if it is given.
+    /// Checks a whole block: its checksum, its restart points and the order of its keys. The keys must
+    /// be greater than the keys of the previous blocks, and at most `separator` if it is given.
     fn check(&self, sealed: &[u8], offset: u64, separator: Option<&[u8]>) -> Result<()> {
         let corrupt = || Error::Corrupt { field: Field::Key, offset };
         let mut scratch = Vec::new();

@@ -1,5 +1,5 @@
-//! Writes an SST file: [`TableWriter::create`] opens a temporary file, [`TableWriter::add`] takes
-//! the keys in ascending order, and [`TableWriter::finish`] gives the file its final name.
+//! Writes an SST file. [`TableWriter::create`] creates a temporary file, [`TableWriter::add`] adds the
+//! keys in ascending order, and [`TableWriter::finish`] gives the file its final name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::storage::{Storage, WriteFile};
 use filterblock::{FilterBuilder, FilterSpec, HashSeed, KeyHasher, PrefixExtractor, SelfCheck};
 
-/// The writer collects about this many bytes for each write to the file.
+/// The number of bytes that the writer collects before it writes them to the file.
 const CHUNK_LEN_BYTES: usize = 256 << 10;
 
 /// The options for writing an SST file.
@@ -26,29 +26,30 @@ pub struct TableOptions {
     /// The maximum size of a data block before compression, in bytes. A larger entry gets a block
     /// of its own.
     pub block_size_bytes: usize,
-    /// One key in this many entries is stored whole. 0 counts as 1.
+    /// The number of entries per restart point in a data block. 0 counts as 1.
     pub restart_interval: usize,
     /// The compression of data blocks.
     pub compression: Compression,
-    /// The filter to build, if any.
+    /// The filter to build, or `None` for a file without a filter of keys.
     pub filter: Option<FilterSpec>,
-    /// The range filter to build beside the filter, or alone if there is no filter, such as
-    /// `grafite:fpr=0.01`. It is ignored if [`TableOptions::filter`] is a range filter.
+    /// The range filter to build, such as `grafite:fpr=0.01`, or `None`. It lies beside the filter of
+    /// keys, or alone if [`TableOptions::filter`] is `None`. The writer ignores it if
+    /// [`TableOptions::filter`] is itself a range filter.
     pub range_filter: Option<FilterSpec>,
-    /// Takes the prefixes that the filter holds beside the keys. `None`: the filter holds only
-    /// keys. A range filter without another filter holds no prefixes.
+    /// The extractor of the prefixes that the filter holds beside the keys. If `None`, the filter holds
+    /// only keys. A range filter without another filter holds no prefixes.
     pub prefix_extractor: Option<PrefixExtractor>,
     /// The hasher of the filter's keys.
     pub hasher: KeyHasher,
-    /// The identity of the file. It must be unique.
+    /// The identity of the file. No two SST files may have the same identity.
     pub table_id: TableId,
     /// Whether the writer asks the finished filter for every key.
     pub self_check: SelfCheck,
     /// The name of the program that writes the file, for readers of its properties.
     pub created_by: String,
-    /// The level and sequence numbers, if a store writes the file.
+    /// The level and the sequence numbers of the file, or `None` if no store writes the file.
     pub origin: Option<TableOrigin>,
-    /// The number of the original file if this file is a copy.
+    /// The number of the original file if the new file is a copy; see [`Properties::copied_from`].
     pub copied_from: Option<u64>,
 }
 
@@ -80,9 +81,9 @@ pub struct TableSummary {
     pub num_entries: u64,
     /// The number of tombstones.
     pub num_tombstones: u64,
-    /// The first key; empty in a file without entries.
+    /// The first key. It is empty if the file has no entries.
     pub smallest: Vec<u8>,
-    /// The last key; empty in a file without entries.
+    /// The last key. It is empty if the file has no entries.
     pub largest: Vec<u8>,
 }
 
@@ -95,7 +96,7 @@ pub struct TableWriter<'s> {
     /// `None` after the file is closed.
     file: Option<Box<dyn WriteFile>>,
     renamed: bool,
-    /// The first error. After it the writer writes nothing more, because the end of the file is
+    /// The first error. After an error the writer writes nothing more, because the end of the file is
     /// undefined.
     failure: Option<String>,
     options: TableOptions,
@@ -114,8 +115,9 @@ impl<'s> TableWriter<'s> {
     /// Creates `NAME.tmp` for a file that will have the name `path`.
     ///
     /// # Errors
-    /// Returns an error if `NAME.tmp` exists or cannot be created, and
-    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is not a range filter.
+    /// Returns an error if `NAME.tmp` exists or cannot be created. Returns
+    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is not a range filter, or if
+    /// the filter cannot hold the prefixes of the extractor.
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
         let specs = FilterSpecs::of(options.filter, options.range_filter)?;
         let extractor = options.prefix_extractor.as_ref().filter(|_| specs.holds_prefixes());
@@ -160,8 +162,8 @@ impl<'s> TableWriter<'s> {
         })
     }
 
-    /// Reserves memory for the filter of `keys` more keys if the file gets a filter. Without this
-    /// call, the memory grows by doubling.
+    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter. Without this call,
+    /// the memory grows by doubling.
     pub fn reserve(&mut self, keys: usize) {
         self.filter.iter_mut().for_each(|filter| filter.reserve(keys));
     }
@@ -187,8 +189,8 @@ impl<'s> TableWriter<'s> {
             let reason = format!("it has {value_len} bytes, and the limit is {MAX_ITEM_LEN_BYTES}; split the value");
             return Err(Error::InvalidArgument { what: "value", reason });
         }
-        // The last key is in the open block. The open block is empty only at the start and after a
-        // completed block, which is then pending.
+        // The last key is in the open block. If the open block is empty, the last key is in the
+        // pending block.
         let last_key = match &self.pending {
             Some((last_key, _)) if self.block.is_empty() => last_key,
             _ => self.block.last_key(),
@@ -225,7 +227,7 @@ impl<'s> TableWriter<'s> {
         Ok(())
     }
 
-    /// Returns the number of keys added so far.
+    /// Returns the number of entries added so far, including tombstones.
     #[must_use]
     pub fn num_entries(&self) -> u64 {
         self.properties.num_entries
@@ -238,8 +240,8 @@ impl<'s> TableWriter<'s> {
         self.len_bytes + if self.block.is_empty() { 0 } else { self.block.len_bytes() as u64 }
     }
 
-    /// Writes the rest, syncs the file and gives it its final name. An existing file of that name
-    /// is replaced.
+    /// Writes the rest of the file, syncs the file, gives it its final name and syncs the directory. An
+    /// existing file of that name is replaced.
     ///
     /// # Errors
     /// Returns an I/O error, [`Error::InvalidArgument`] if the index block would exceed 4 GiB,
@@ -267,7 +269,7 @@ impl<'s> TableWriter<'s> {
         })
     }
 
-    /// Writes everything after the data: filter, index, properties and footer.
+    /// Ends the last data block, and writes the filter, the index, the properties and the footer.
     fn write_rest(&mut self) -> Result<()> {
         if !self.block.is_empty() {
             self.properties.largest = self.block.last_key().to_vec();
@@ -355,8 +357,8 @@ impl Drop for TableWriter<'_> {
     fn drop(&mut self) {
         if !self.renamed {
             self.file = None;
-            // The caller cannot use this error. A leftover file is harmless, and its name marks it
-            // for cleanup.
+            // `drop` cannot return an error. A leftover file is harmless, and its name marks it for
+            // removal.
             let _ = self.storage.remove(&temporary(&self.path));
         }
     }

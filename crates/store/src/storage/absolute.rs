@@ -1,8 +1,8 @@
-//! A directory at its absolute path, for systems without calls that open a file relative to a
-//! directory.
+//! Implements [`Storage`] for one directory by its absolute path, on systems without calls that open
+//! a file relative to a directory.
 //!
-//! The absolute path stays valid when the working directory changes. It does not when the directory
-//! is renamed, but Windows refuses to rename a directory with open files.
+//! The absolute path stays valid when the working directory changes. A rename of the directory would
+//! make the path invalid, but Windows does not rename a directory that contains open files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{Disk, IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Result};
 
-/// A directory: the path as given, and the absolute path.
+/// The two paths of a directory: the path that the caller gave, and the absolute path.
 #[derive(Debug, Clone)]
 struct Place {
     given: PathBuf,
@@ -37,7 +37,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct AbsoluteDir {
     place: Place,
-    /// The directory from which `link_or_copy` links files, if it is another one.
+    /// The directory from which `link_or_copy` links files. `None` means the directory `place`.
     source: Option<Place>,
 }
 

@@ -1,4 +1,4 @@
-//! The file system of the operating system.
+//! Implements [`Storage`] with the file system of the operating system.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -40,8 +40,8 @@ impl Storage for Disk {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::from(error).in_file(from)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Error::from(error).in_file(to)),
-            // Causes are another file system, one without hard links, or too many links. Each has
-            // its own error kind.
+            // A link fails on another file system, on a file system without hard links, and for a
+            // file with too many links. Each cause has its own error kind.
             Err(_) => copy_synced(from, to),
         }
     }
@@ -68,8 +68,7 @@ impl Storage for Disk {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        // Other systems cannot open a directory as a file, and their file systems order renames
-        // themselves.
+        // Windows cannot open a directory as a file, and its file systems log renames in order.
         if cfg!(unix) {
             in_file(dir, File::open(dir).and_then(|dir| dir.sync_all()))?;
         }
@@ -95,7 +94,7 @@ impl Storage for Disk {
     }
 }
 
-/// Opens a file for reading. Returns the file, and whether its reads must be aligned.
+/// Opens a file for reading. Returns the file and whether its reads must be aligned.
 fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
     #[cfg(target_os = "linux")]
     if io == IoMode::Direct {
@@ -103,7 +102,7 @@ fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
         let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
         match OpenOptions::new().read(true).custom_flags(direct).open(path) {
             Ok(file) => return Ok((file, true)),
-            // EINVAL: the file system has no direct reads. The page cache gives the same bytes.
+            // EINVAL: the file system has no direct reads. A buffered read returns the same bytes.
             Err(error) if error.kind() == ErrorKind::InvalidInput => {}
             Err(error) => return Err(error),
         }
@@ -112,7 +111,7 @@ fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
     open_plain(path).map(|file| (file, false))
 }
 
-/// Opens a plain file for reading. With `NONBLOCK`, opening a pipe does not wait for a writer.
+/// Opens a regular file for reading. With `NONBLOCK`, opening a pipe does not wait for a writer.
 fn open_plain(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);

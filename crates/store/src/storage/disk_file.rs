@@ -1,4 +1,4 @@
-//! An open file of the operating system, for reading or for writing.
+//! Implements [`ReadAt`] and [`WriteFile`] with open files of the operating system.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -13,8 +13,8 @@ use crate::error::{Error, Field, Result};
 /// logical blocks of at most 4 KiB.
 const DIRECT_ALIGN_BYTES: usize = 4096;
 
-/// The largest single direct read. A longer read consists of several, so that each thread's buffer
-/// stays small.
+/// The maximum number of bytes that one direct read gives to the caller. A longer read is split, so
+/// that the buffer of each thread stays small.
 const DIRECT_CHUNK_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl ReadAt for DiskFile {
     #[cfg(target_os = "linux")]
     fn will_read(&self, offset: u64, len_bytes: u64) {
         if let (false, Some(len)) = (self.direct, std::num::NonZeroU64::new(len_bytes)) {
-            // Without the announcement, the read itself loads the bytes.
+            // An error is harmless: the read itself then loads the bytes.
             let _ = rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::WillNeed);
         }
     }
@@ -62,12 +62,13 @@ impl ReadAt for DiskFile {
 
 /// Reads at `offset` until `buffer` holds at least `wanted` bytes.
 ///
-/// After a short read, the next read starts at the last multiple of `align`, so that every offset
-/// stays aligned. A read of less than `align` bytes that leaves bytes missing has met the end of
-/// the file.
+/// After a short read, the next read starts at the last multiple of `align` within the bytes read,
+/// so that every offset stays aligned. A read of less than `align` bytes means the end of the file
+/// if `wanted` bytes are not reached.
 ///
 /// # Errors
-/// Returns [`Error::Corrupt`] with `Field::Length` if the file ends first, and I/O errors.
+/// Returns [`Error::Corrupt`] with `Field::Length` if the file ends before `wanted` bytes are read,
+/// and I/O errors.
 fn read_at_least(
     read_at: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     buffer: &mut [u8],
@@ -91,18 +92,18 @@ fn read_at_least(
     Ok(())
 }
 
-/// Reads without the page cache, through an aligned buffer.
+/// Reads without the page cache, through an aligned buffer that each thread keeps.
 fn read_direct(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     thread_local! {
-        // Every data block takes this path. A new aligned allocation per read would cost more than
-        // the copy.
+        // Every direct read of a data block uses this buffer. A new aligned allocation per read
+        // would cost more than the copy.
         static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     let align = DIRECT_ALIGN_BYTES as u64;
     BOUNCE.with_borrow_mut(|bounce| {
         let mut offset = offset;
         for chunk in buffer.chunks_mut(DIRECT_CHUNK_BYTES) {
-            // The remainder is below the alignment of 4,096, so it fits `usize`.
+            // The remainder is below the alignment of 4,096, so it fits into `usize`.
             let skip = usize::try_from(offset % align).unwrap_or_default();
             let aligned_len = (skip + chunk.len()).next_multiple_of(DIRECT_ALIGN_BYTES);
             if bounce.len() < aligned_len + DIRECT_ALIGN_BYTES {
@@ -128,14 +129,14 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 fn read_at(mut file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     use std::io::{Read, Seek, SeekFrom};
     use std::sync::{Mutex, PoisonError};
-    // The file has one position, which all threads share.
+    // All threads share the one position of the file, so a lock protects seek and read.
     static SEEK: Mutex<()> = Mutex::new(());
     let _guard = SEEK.lock().unwrap_or_else(PoisonError::into_inner);
     file.seek(SeekFrom::Start(offset))?;
     file.read(buffer)
 }
 
-/// The directory in which a file was created. It tells whether the file still has its name.
+/// The directory in which a file was created. It can check whether the file still has its name.
 #[cfg(unix)]
 type Home = super::root::Root;
 #[cfg(not(unix))]

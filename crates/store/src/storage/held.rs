@@ -1,5 +1,5 @@
-//! A directory that is held open. Its files are looked up relative to the open directory, not along
-//! its path.
+//! Implements [`Storage`] for a directory that is held open. It looks files up relative to the open
+//! directory, not along the path of the directory.
 //!
 //! After a rename, a mount or a change of the working directory, a path may lead elsewhere. A
 //! descriptor does not.
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(super) struct HeldDir {
     root: Root,
-    /// The directory from which `link_or_copy` links files, if it is another one.
+    /// The directory from which `link_or_copy` links files. `None` means the directory `root`.
     source: Option<Root>,
 }
 
@@ -67,8 +67,8 @@ impl Storage for HeldDir {
             Ok(()) => Ok(()),
             Err(error @ Errno::NOENT) => Err(Error::from(io::Error::from(error)).in_file(from)),
             Err(error @ Errno::EXIST) => Err(Error::from(io::Error::from(error)).in_file(to)),
-            // Causes are another file system, one without hard links, or too many links. Each has
-            // its own error.
+            // A link fails on another file system, on a file system without hard links, and for a
+            // file with too many links. Each cause has its own error.
             Err(_) => {
                 let mut content = in_file(from, source.open_file(from, OFlags::RDONLY))?;
                 let mut copy = in_file(to, self.root.create(to))?;

@@ -1,4 +1,5 @@
-//! A file system in memory, for tests. It behaves like [`super::Disk`], but nothing is durable.
+//! Implements [`Storage`] in memory, for tests. The file system behaves like [`super::Disk`], but
+//! nothing is durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error as IoError, ErrorKind};

@@ -1,5 +1,5 @@
-//! The storage layer. Every file access of a store goes through [`Storage`], so that tests can
-//! inject faults.
+//! Defines the storage layer. Every file access of a store goes through [`Storage`], so that tests
+//! can inject faults.
 //!
 //! Files are written front to back. An SST file gets its final name by a rename and never changes
 //! after that; WALs and manifests grow under their final names. Every error names its file. The
@@ -28,10 +28,10 @@ pub use memory::Memory;
 
 use crate::error::Result;
 
-/// The method that reads data blocks.
+/// Whether reads of SST files use the operating system's page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum IoMode {
-    /// Reads use the operating system's page cache.
+    /// Reads use the page cache.
     #[default]
     Buffered,
     /// Reads bypass the page cache (`O_DIRECT`). This needs Linux; other systems, and file systems
@@ -82,12 +82,12 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns whether a file or directory of that name exists.
     ///
     /// # Errors
-    /// Returns an error if the system cannot tell. If this were `false`, a store that only seems
-    /// missing would be created again over the old one.
+    /// Returns an error if the system cannot tell. An answer `false` would be wrong then: the caller
+    /// would create a new store over one that only seems to be missing.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// Returns the sorted names of the files and directories in a directory. Invalid UTF-8 is
-    /// replaced.
+    /// replaced by U+FFFD.
     ///
     /// # Errors
     /// Returns an error if the directory is missing or unreadable.
@@ -114,16 +114,17 @@ pub trait Storage: Debug + Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Opens a directory and returns a storage for it. That storage works in the opened directory
-    /// even if the path leads elsewhere later. The caller still passes full paths, all of them in
+    /// even if the path leads elsewhere later. The caller still passes full paths, which must lie in
     /// or below `dir`.
     ///
     /// On Unix, the locks of that storage also lock the directory itself if the file system
     /// supports that. On other systems `LOCK` is the only lock.
     ///
     /// A storage that holds a directory A can in turn hold a directory B. [`Storage::link_or_copy`]
-    /// of the result links files from A to B.
+    /// of the result links files from A to B, so its first path must lie in or below A.
     ///
-    /// Returns `None` if a path of this storage never leads elsewhere. That is the default.
+    /// Returns `None` if a path of this storage never leads elsewhere. The default implementation
+    /// returns `None`.
     ///
     /// # Errors
     /// Returns an error if the directory is missing or unreadable.
@@ -133,7 +134,7 @@ pub trait Storage: Debug + Send + Sync {
     }
 
     /// Returns whether `path` still leads to `file`, which was opened at that path. The default
-    /// checks only that `path` exists.
+    /// implementation checks only that `path` exists.
     ///
     /// # Errors
     /// Returns an error if the system cannot tell.
@@ -142,7 +143,8 @@ pub trait Storage: Debug + Send + Sync {
         self.exists(path)
     }
 
-    /// Returns the free space for the files in a directory in bytes, or `None` if it is unknown.
+    /// Returns the free space on the file system of a directory in bytes, or `None` if it is unknown.
+    /// The default implementation returns `None`.
     ///
     /// # Errors
     /// Returns an error if the operating system reports one.
@@ -152,7 +154,7 @@ pub trait Storage: Debug + Send + Sync {
     }
 }
 
-/// A file that any number of threads can read at any offset.
+/// A file that any number of threads can read at any offset at the same time.
 pub trait ReadAt: Debug + Send + Sync {
     /// Returns the length in bytes that the file had when it was opened. Later appends do not
     /// change it.
@@ -163,26 +165,29 @@ pub trait ReadAt: Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// Fills `buffer` from `offset` on. It continues interrupted and short reads.
+    /// Fills `buffer` with the bytes of the file from `offset` on. The implementation continues
+    /// interrupted and short reads.
     ///
     /// # Errors
     /// Returns [`crate::Error::Corrupt`] with `Field::Length` if the file ends before the buffer is
     /// full, and I/O errors.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 
-    /// Announces that a read of these bytes follows. A storage may begin to load them, so that the
-    /// loads of several announced reads overlap. The default does nothing.
+    /// Announces a read of `len_bytes` bytes at `offset`. A storage may begin to load the bytes, so
+    /// that the loads of several announced reads overlap. The default implementation does nothing.
     fn will_read(&self, offset: u64, len_bytes: u64) {
         let _ = (offset, len_bytes);
     }
 
-    /// Returns the file of the operating system, if there is one. A memory map needs it.
+    /// Returns the file of the operating system, which a memory map needs. Returns `None` if the
+    /// storage does not use files of the operating system.
     fn as_file(&self) -> Option<&std::fs::File>;
 }
 
 /// A file that is open for appending.
 pub trait WriteFile: Debug + Send {
-    /// Appends all of `bytes`. After an error the end of the file is undefined.
+    /// Appends all of `bytes`. After an error the content of the file after the earlier bytes is
+    /// undefined.
     ///
     /// # Errors
     /// Returns an error if not all bytes were written.
@@ -195,7 +200,7 @@ pub trait WriteFile: Debug + Send {
     /// Returns an error if the operating system reports a failure.
     fn sync(&mut self) -> Result<()>;
 
-    /// Returns the number of bytes in the file.
+    /// Returns the number of bytes in the file, synced or not.
     fn len(&self) -> u64;
 
     /// Returns whether the file has no bytes.

@@ -1,4 +1,4 @@
-//! A directory that is held open, with the calls that find, open, lock and remove files in it.
+//! Holds a directory open, and finds, opens, locks and removes files in it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use super::IoMode;
 use super::system::{LockedFile, check_plain, in_file};
 use crate::error::{Error, Result};
 
-/// The number of attempts to lock a lock file that another process keeps removing.
+/// The maximum number of attempts to lock a lock file that another process keeps removing.
 const MAX_LOCK_ATTEMPTS: u32 = 100;
 
 /// An open directory, and the path under which the store knows it.
@@ -48,23 +48,24 @@ impl Root {
         Ok(File::from(retry_on_intr(open)?))
     }
 
-    /// Opens a plain file for reading. With `NONBLOCK`, opening a pipe does not wait for a writer.
+    /// Opens a regular file for reading. With `NONBLOCK`, opening a pipe does not wait for a writer.
     pub(super) fn open_plain(&self, path: &Path) -> io::Result<File> {
         check_plain(self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK)?)
     }
 
     pub(super) fn create(&self, path: &Path) -> io::Result<File> {
-        // `EXCL` also refuses symbolic links.
+        // With `EXCL` the call also fails for a symbolic link.
         self.open_file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// Opens a file for reading. Returns the file, and whether its reads must be aligned.
+    /// Opens a file for reading. Returns the file and whether its reads must be aligned.
     pub(super) fn open_for_reading(&self, path: &Path, io: IoMode) -> io::Result<(File, bool)> {
         #[cfg(target_os = "linux")]
         if io == IoMode::Direct {
             match self.open_file(path, OFlags::RDONLY | OFlags::DIRECT) {
                 Ok(file) => return Ok((file, true)),
-                // EINVAL: the file system has no direct reads. The page cache gives the same bytes.
+                // EINVAL: the file system has no direct reads. A buffered read returns the same
+                // bytes.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {}
                 Err(error) => return Err(error),
             }
@@ -92,7 +93,7 @@ impl Root {
         // Without `NONBLOCK`, opening a pipe would wait for a reader.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let no_file = || {
-            let reason = "the lock is not a plain file; remove it, and open the store again";
+            let reason = "the lock is not a regular file; remove it, and open the store again";
             Error::Io(io::Error::new(ErrorKind::InvalidInput, reason)).in_file(path)
         };
         for _ in 0..MAX_LOCK_ATTEMPTS {
@@ -117,17 +118,16 @@ impl Root {
         Err(Error::Locked.in_file(path))
     }
 
-    /// Locks the directory itself. This lock stays when `LOCK` is removed or replaced. Returns
-    /// `None` if the file system cannot lock directories.
+    /// Locks the directory itself. Unlike the lock of `LOCK`, this lock keeps its effect when `LOCK`
+    /// is removed or replaced. Returns `None` if the file system cannot lock directories.
     pub(super) fn lock_dir(&self, path: &Path) -> Result<Option<LockedFile>> {
-        // Opens the directory again, because two locks of one open file are the same lock.
+        // Open the directory again: a second `flock` on the same open file would succeed.
         let dir = in_file(path, self.open_file(&self.path, OFlags::RDONLY | OFlags::DIRECTORY))?;
         match dir.try_lock() {
             Ok(()) => Ok(Some(LockedFile(dir))),
             Err(TryLockError::WouldBlock) => Err(Error::Locked.in_file(path)),
             Err(TryLockError::Error(error)) => match Errno::from_io_error(&error) {
-                // Network file systems lock only files that are open for writing, which a directory
-                // never is.
+                // NFS locks only files that are open for writing, which a directory never is.
                 Some(Errno::BADF | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
                 _ => Err(Error::from(error).in_file(path)),
             },

@@ -1,5 +1,5 @@
-//! Helpers for files of the operating system: errors that name the file, locks, copies and free
-//! space.
+//! Provides helpers for files of the operating system: errors that name the file, locks, copies and
+//! free space.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -12,18 +12,19 @@ pub(super) fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::from(error).in_file(path))
 }
 
-/// Returns `file` if it is a plain file.
+/// Returns `file` if it is a regular file.
 ///
 /// # Errors
-/// Returns `InvalidInput` for anything else, such as a directory, a pipe or a device.
+/// Returns `InvalidInput` for any other kind of file, such as a directory, a pipe or a device.
 pub(super) fn check_plain(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a plain file; remove it, or give it another name"))
+    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file; remove it, or give it another name"))
 }
 
-/// Copies a file to another one and syncs it. After a failure `remove` removes the copy.
+/// Copies `source` to `target`, a new file at `to`, and syncs `target`. If either step fails, calls
+/// `remove`, which must remove `target`.
 pub(super) fn copy_into(
     source: &mut File,
     target: &mut File,
@@ -32,7 +33,8 @@ pub(super) fn copy_into(
 ) -> Result<()> {
     let copied = io::copy(source, target).and_then(|_| target.sync_all());
     if copied.is_err() {
-        // A partial copy must not remain. If it cannot be removed, the first error matters more.
+        // A partial copy must not remain. If the removal fails too, the caller gets the error of the
+        // copy.
         let _ = remove();
     }
     in_file(to, copied)
@@ -56,14 +58,14 @@ impl LockedFile {
 impl Drop for LockedFile {
     fn drop(&mut self) {
         // Closing alone is not enough: if another thread starts a process, that process shares all
-        // open files between fork and exec, and would keep the lock. If unlocking fails, closing
-        // remains.
+        // open files between fork and exec, and would keep the lock. If the unlock fails, the close
+        // still releases the lock when no other process shares the file.
         let _ = self.0.unlock();
     }
 }
 
-/// Returns the free space without the blocks reserved for the superuser. Returns `None` for a file
-/// system that reports no size, such as ramfs.
+/// Returns the free space in bytes, without the blocks reserved for the superuser. Returns `None`
+/// for a file system that reports no size, such as ramfs.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos", target_os = "freebsd"))]
 pub(super) fn free_of(found: &rustix::fs::StatVfs) -> Option<u64> {
     (found.f_blocks != 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))

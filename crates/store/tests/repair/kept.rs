@@ -368,7 +368,7 @@ fn tables_with_damaged_properties_are_ordered_by_their_numbers() {
     let report = Db::repair(DIR, quiet(&storage), RepairMode::Write).unwrap();
     assert!(!report.is_complete(), "{report}");
     let doubt = "/store/000007.sst: taken as newer than /store/000005.sst, whose key range overlaps; if this order is \
-                 wrong, old values or deleted keys have come back";
+                 wrong, old values or deleted keys have come back; check the keys of both SSTs";
     assert_eq!(report.doubts, [doubt]);
     assert_eq!(scan_all(&Db::open(DIR, quiet(&storage)).unwrap()), whole);
     // The repaired store has copies of both SSTs. The numbers of the originals order them, but the

@@ -58,7 +58,7 @@ fn block_reads_per_get(hasher: Options, asked: &[Vec<u8>]) -> f64 {
 fn forged_gets_read_one_block_each_only_without_a_secret() {
     let with_last = || honest_keys().chain([b"v".to_vec()]);
     let copy = build(with_last());
-    let rate = copy.expected_false_positive_rate();
+    let rate = copy.expected_fpr();
     let forged = forge(&copy, FORGED_KEYS);
     let seeded = || Options { hash_seed: Some(SEED.0), ..Options::default() };
     let unkeyed = block_reads_per_get(seeded(), &forged);

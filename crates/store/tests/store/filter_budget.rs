@@ -75,7 +75,7 @@ fn filters_stay_within_the_budget_and_find_all_keys() {
         assert_finds_all(&db);
         // The expected FPR is that of the columns that are left. The filters differ by a column.
         rate(&db, 0);
-        let expected = db.stats().total.points.expected_false_positive_rate().unwrap();
+        let expected = db.stats().total.points.expected_fpr().unwrap();
         let columns = total.filter_memory_bytes as f64 * 8.0 / f64::from(TABLES * KEYS_PER_TABLE);
         assert!((expected.log2() + columns).abs() < 1.6, "{tenths}: {expected}, {columns} columns");
     }

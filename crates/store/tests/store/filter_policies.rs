@@ -25,7 +25,7 @@ fn runs(level: usize, shape: &LevelShape) -> f64 {
 
 /// Returns the expected block reads per get of an absent key.
 fn reads(levels: &[LevelShape], specs: &[FilterSpec]) -> f64 {
-    levels.iter().zip(specs).enumerate().map(|(i, (level, spec))| runs(i, level) * spec.expected_rate()).sum()
+    levels.iter().zip(specs).enumerate().map(|(i, (level, spec))| runs(i, level) * spec.expected_fpr()).sum()
 }
 
 fn bits(levels: &[LevelShape], specs: &[FilterSpec]) -> f64 {
@@ -87,10 +87,10 @@ proptest! {
     #[test]
     fn fprs_are_proportional_to_level_sizes(levels in any_levels(), kind in 0..KINDS.len(), bits in 2.0f64..30.0) {
         let specs = Monkey::new(KINDS[kind], bits).unwrap().specs(&levels);
-        let worst = FilterSpec::bits_per_key(KINDS[kind], 1.0).unwrap().expected_rate();
+        let worst = FilterSpec::bits_per_key(KINDS[kind], 1.0).unwrap().expected_fpr();
         let mut per_key = Vec::new();
         for (i, (level, spec)) in levels.iter().zip(&specs).enumerate() {
-            let rate = spec.expected_rate();
+            let rate = spec.expected_fpr();
             // Skip levels whose FPR is clipped at 1 or at the best possible value.
             if level.num_keys > 0 && rate < worst && rate > 2e-9 && spec.millibits_per_key() < 100_000 {
                 per_key.push(rate * runs(i, level) / level.num_keys as f64);
@@ -183,16 +183,16 @@ fn extreme_shapes_neither_panic_nor_overflow() {
             let least = if bits_per_key == 1.0 { 1_000 } else { 30_000 };
             assert!((least..=100_000).contains(&one.millibits_per_key()), "{one}");
         }
-        assert_eq!(Monkey::new(kind, 1.0).unwrap().specs(&full(10, 4, 1_000))[4], FilterSpec::FULL);
+        assert_eq!(Monkey::new(kind, 1.0).unwrap().specs(&full(10, 4, 1_000))[4], FilterSpec::ALWAYS_MAYBE);
         assert!(
             Monkey::new(kind, 0.9).is_err()
                 && Monkey::new(kind, 101.0).is_err()
                 && Monkey::new(kind, f64::NAN).is_err()
         );
     }
-    assert!(Monkey::new(FilterKind::Full, 10.0).is_err() && MemoryBudget::new(FilterKind::Empty, 10).is_err());
+    assert!(Monkey::new(FilterKind::AlwaysMaybe, 10.0).is_err() && MemoryBudget::new(FilterKind::Empty, 10).is_err());
     let monkey = Monkey::new(FilterKind::Bloom, 10.0).unwrap();
-    assert!(monkey.with_bottom(FilterKind::Full).is_err());
+    assert!(monkey.with_bottom(FilterKind::AlwaysMaybe).is_err());
     // Without shapes of levels, the policy treats an SST as a store of its own.
     assert_eq!(monkey.choose(&TableShape::new(1_000, 3, true)).unwrap().millibits_per_key(), 10_000);
 }
@@ -205,7 +205,7 @@ fn expected_gains_in_the_design_document_match_monkey() {
     let monkey = Monkey::new(FilterKind::Bloom, 10.0).unwrap();
     let gain = |ratio, num_levels| {
         let levels = full(ratio, num_levels, 1_000);
-        f64::from(num_levels) * uniform.expected_rate() / reads(&levels, &monkey.specs(&levels))
+        f64::from(num_levels) * uniform.expected_fpr() / reads(&levels, &monkey.specs(&levels))
     };
     let mut table = String::from("| Size ratio | 2 levels | 3 | 4 | 5 | 6 |\n|---|---|---|---|---|---|\n");
     for ratio in [4, 8, 10, 16] {
@@ -366,7 +366,7 @@ fn a_full_compaction_gives_ssts_the_filters_of_a_new_policy() {
     let mut filter_bytes = Vec::new();
     // The steps are: no change, slightly smaller, much larger, slightly larger, another kind.
     for (spec, is_new) in
-        [("bloom:10", false), ("bloom:9.5", true), ("bloom:20", true), ("bloom:22", false), ("full", true)]
+        [("bloom:10", false), ("bloom:9.5", true), ("bloom:20", true), ("bloom:22", false), ("always-maybe", true)]
     {
         let db = open(spec);
         db.compact_range(..).unwrap();

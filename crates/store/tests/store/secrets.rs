@@ -17,7 +17,7 @@ fn options(storage: &Memory, hash: Option<HashKind>, secret: Option<u8>) -> Opti
 
 /// Creates and closes a store with SSTs of keys, of overwritten keys and of one deleted key.
 fn make(storage: &Memory, hash: HashKind) {
-    let secret = hash.is_keyed().then_some(1);
+    let secret = hash.takes_secret().then_some(1);
     let db = Db::open(DIR, options(storage, Some(hash), secret)).unwrap();
     (0..1_000).for_each(|i| db.put(&key(i * 2), &key(i)).unwrap());
     db.compact_range(..).unwrap();

@@ -1,8 +1,8 @@
-//! The content of a simulated disk, and what a power failure leaves of it.
+//! Simulates the content of a disk and the effect of a power failure on it.
 //!
-//! The bytes of a file are durable up to its last sync, and the names in a directory up to the
-//! directory's last sync. A crash may keep or lose each later change, independent of the other
-//! changes.
+//! The bytes of a file are durable up to its last sync. The names in a directory are durable up to
+//! the last sync of the directory. A crash may keep or lose each later change, independent of the
+//! other changes.
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]
 
@@ -11,13 +11,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A disk writes this many bytes completely or not at all.
+/// The length of a sector. A disk writes a sector completely or not at all.
 const SECTOR_LEN_BYTES: usize = 512;
 
-/// A disk allocates this many bytes to files at a time.
+/// The length of a page. A disk allocates space to files in whole pages.
 pub(super) const PAGE_LEN_BYTES: usize = 4096;
 
-/// Returns the number of pages of a file. An empty file has one page, which stands for its name.
+/// Returns the number of pages of a file. An empty file has one page, which represents the space of
+/// its name.
 pub(super) fn pages(len_bytes: usize) -> usize {
     len_bytes.div_ceil(PAGE_LEN_BYTES).max(1)
 }
@@ -25,15 +26,15 @@ pub(super) fn pages(len_bytes: usize) -> usize {
 /// The effect of a crash on unsynced changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
-    /// All changes are lost.
+    /// All unsynced changes are lost.
     Dropped,
     /// All changes reached the disk.
     Kept,
-    /// All names reached the disk, but only a part of the unsynced bytes. A file may end early, and
-    /// missing sectors of 512 bytes read as zeros.
+    /// All names reached the disk, but only a part of the unsynced bytes did. A file may end early,
+    /// and missing sectors of 512 bytes read as zeros.
     Torn,
-    /// Each name and each file reaches the disk independently. A rename may survive without the
-    /// earlier creation, and a file may survive without its name.
+    /// Each change of a name and the bytes of each file reach the disk independently. A rename may
+    /// survive without the earlier creation, and the bytes of a file may survive without its name.
     Reordered,
 }
 
@@ -42,7 +43,7 @@ impl Crash {
     pub const ALL: [Self; 4] = [Self::Dropped, Self::Kept, Self::Torn, Self::Reordered];
 }
 
-/// The SplitMix64 generator.
+/// A SplitMix64 generator of random numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Random(pub(super) u64);
 
@@ -54,7 +55,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number from 0 to `most`.
+    /// Returns a number from 0 to `most`, inclusive.
     #[expect(clippy::cast_possible_truncation, reason = "at most `most`, which is a usize")]
     pub(super) fn up_to(&mut self, most: usize) -> usize {
         (self.next() % (most as u64).saturating_add(1)) as usize
@@ -68,7 +69,7 @@ impl Random {
 /// A file, independent of its names.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inode {
-    /// Shared with the drives of earlier moments until it changes.
+    /// The content. Recorded moments share it until it changes.
     pub(super) bytes: Arc<Vec<u8>>,
     /// The number of durable bytes.
     durable_len: usize,
@@ -135,7 +136,8 @@ impl Entry {
     }
 }
 
-/// Names that change atomically: one name, or the two names of a rename.
+/// Names that change atomically: one name, or the two names of a rename. A name without an entry is
+/// removed.
 #[derive(Debug, Clone)]
 struct Change {
     dir: PathBuf,
@@ -169,7 +171,7 @@ impl Drive {
         self.inodes.len() - 1
     }
 
-    /// Returns the space that all files with a name take.
+    /// Returns the space that all files with a name take, in bytes.
     pub(super) fn used_bytes(&self) -> u64 {
         let named: BTreeSet<usize> = self.names.values().filter_map(|entry| entry.inode()).collect();
         named.iter().map(|&inode| (pages(self.inodes[inode].bytes.len()) * PAGE_LEN_BYTES) as u64).sum()
