@@ -1,4 +1,4 @@
-//! Measures queries of a filter block, per key whose hash is known.
+//! Measures the time of a query of a filter block for a key whose hash is known.
 //!
 //! A process chooses its kernels once. Run the benchmark again with `FILTERBLOCK_ISA=portable` to
 //! compare. The name of each benchmark contains the instruction set.
@@ -12,7 +12,8 @@ use filterblock::{
     VerifiedFilter, Verify, instruction_set,
 };
 
-/// Hashes asked per iteration. They take 128 KiB, which fit in the second-level cache.
+/// The number of hashes that one iteration asks for. They take 128 KiB, which fit in the
+/// second-level cache.
 const ASKED: usize = 16_384;
 
 fn hashes(keys: std::ops::Range<u64>) -> Vec<KeyHash> {
@@ -59,9 +60,9 @@ fn probe(c: &mut Criterion) {
     group.finish();
 }
 
-/// Measures the cost of an unaligned slice: the same filter at several offsets from a cache line.
-/// With 10,000 keys the filter fits in the caches, with 10,000,000 keys it exceeds most of them.
-/// Also measures opening the filter for each query.
+/// Measures the cost of an unaligned slice: queries of the same filter at several offsets from the
+/// start of a cache line. With 10,000 keys, the filter fits in the caches. With 10,000,000 keys, it
+/// is larger than most caches. Also measures queries that each open the filter first.
 ///
 /// ```text
 /// cargo bench --bench probe -- unaligned --warm-up-time 1 --measurement-time 2
@@ -119,8 +120,8 @@ fn unaligned(c: &mut Criterion) {
 #[cfg(feature = "foreign")]
 type Batch<'a> = &'a dyn Fn(&[&[u8]], &mut [bool]);
 
-/// Measures filters of other engines beside native filters. The time includes hashing, because each
-/// engine has its own hash function.
+/// Measures queries of the filters of other engines, and of filterblock's own filters. The time
+/// includes hashing, because each engine has its own hash function.
 #[cfg(feature = "foreign")]
 fn foreign(c: &mut Criterion) {
     use filterblock::foreign::rocksdb::{self, RocksDbFilterKind, RocksDbFilterOptions};

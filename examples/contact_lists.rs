@@ -1,5 +1,5 @@
-//! Two people learn how many contacts they share before either of them discloses a name. One sends
-//! noisy filters of her list. Each filter also matches half of all other addresses.
+//! Two people learn how many contacts they share before either of them discloses a name. One of
+//! them sends filters of her list. Each filter also matches half of all other addresses.
 //!
 //! ```text
 //! cargo run --release --features variants --example contact_lists -- addresses.txt
@@ -40,9 +40,9 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         // He tests his own contacts against the filters he has so far.
         let found = his.iter().filter(|address| sent.may_contain(address, shown)).count() as u64;
         let doubt = sent.expected_fpr(shown);
-        // The share of strangers among the matches is known, but not their names.
+        // The FPR gives the expected number of strangers among the matches, but not their names.
         let guess = (found as f64 - his.len() as f64 * doubt) / (1.0 - doubt);
-        println!("  {shown} sent: {found} of his match all filters, so about {guess:.0} are common");
+        println!("  {shown} sent: {found} of his contacts match all filters, so about {guess:.0} are common");
         checks.share("strangers among the matches", found - common.len() as u64, strangers, NOISE.powf(shown as f64));
     }
     let all_found = common.iter().all(|address| sent.may_contain(address, FILTERS as usize));

@@ -1,6 +1,6 @@
-//! A web crawler asks for each link whether it has seen the page. A Bloom filter needs
-//! much less memory for this than a hash set of all URLs. The price: the crawler never fetches pages
-//! that are false positives.
+//! A web crawler checks for each link whether it has seen the page. A Bloom filter needs much less
+//! memory for this than a hash set of all URLs. The price: the crawler never fetches pages that are
+//! false positives.
 //!
 //! ```text
 //! cargo run --release --features variants --example crawler_urls -- links.txt
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let (mut fetched, mut met, mut missed, mut predicted) = (HashSet::new(), HashSet::new(), 0, 0.0);
     for link in &links {
         if met.insert(link) {
-            // Add the FPR at the current fill ratio as the prediction for a new page.
+            // The probability that the filter answers "maybe" for this new page.
             predicted += rate_when(met.len() - 1, &seen);
             missed += u64::from(seen.may_contain(link));
         }

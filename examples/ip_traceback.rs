@@ -43,7 +43,8 @@ fn network() -> Vec<Vec<usize>> {
     links.into_iter().map(|links| links.into_iter().collect()).collect()
 }
 
-/// Returns the digest input: the invariant header fields and the first eight bytes of content.
+/// Returns 28 random bytes. They stand for the digest input of a packet: the invariant header
+/// fields and the first eight bytes of content.
 fn digest_input(packet: usize) -> [u8; 28] {
     let mut bytes = [0; 28];
     let mut random = Random(packet as u64);

@@ -1,13 +1,14 @@
-//! Searches for false negatives: adds keys to filters of every kind, asks for each key once, and
+//! Searches for false negatives: adds keys to filters of seven kinds, asks for each key once, and
 //! counts denials.
 //!
 //! ```text
 //! cargo run --release --example present_keys -- --probes 1000000000 --seed 1
 //! ```
-//! The specs get equal shares of the probes. Each spec builds filters of 33 to 1,250,000 keys with
-//! their own hashes. Filters are built without their self-check, and opened from their bytes with
-//! all pages verified. Half of the keys are asked one by one, and half in batches. Runs with the
-//! same seed are equal. A run with 10^9 probes takes a few minutes on one thread.
+//! A probe is one query for one key here. The program shares the probes equally among 16
+//! specifications. For each of them, it builds filters of 33 to 1,250,000 random keys. It builds
+//! the filters without their self check, and opens them from their bytes with all pages verified.
+//! It asks for half of the keys one by one, and for the other half in batches. Runs with the same
+//! seed ask for the same keys. A run with 10^9 probes takes a few minutes on one thread.
 //!
 //! Exit code: 0 if no key was denied, 1 if a key was denied or a filter could not be built, 2 for
 //! wrong arguments.
@@ -37,11 +38,12 @@ const SPECS: [&str; 16] = [
     "bloom:10",
     "bloom:16",
 ];
-/// The minimum number of keys of a filter. Each filter has up to a quarter more.
+/// The minimum numbers of keys of the filters. Each filter has a random number of further keys,
+/// less than a quarter of its minimum.
 const SIZES: [usize; 7] = [33, 1_000, 3_900, 10_000, 60_000, 100_000, 1_000_000];
 const BATCH: usize = 1_000;
 
-/// Counts for the filters of one kind.
+/// The numbers of filters, probes and denied keys of one kind.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     filters: u64,
@@ -61,7 +63,8 @@ impl SplitMix {
     }
 }
 
-/// Builds a filter of `keys` and asks for all of them. Returns the requested kind and the counts.
+/// Builds a filter of `keys` and asks for all of them. Returns the kind of the specification and
+/// the counts.
 fn ask(spec: FilterSpec, keys: &[KeyHash]) -> Result<(FilterKind, Count)> {
     let mut builder = FilterBuilder::new(spec, HashSeed(0)).with_self_check(SelfCheck::Off);
     keys.iter().for_each(|&key| builder.add_hash(key));

@@ -53,7 +53,8 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     checks.holds("every known good sender is let through", !known.iter().any(|address| is_spam(address)));
     let gib = 4e9 * BITS_PER_ADDRESS as f64 / 8.0 / f64::from(1 << 30);
     println!(
-        "  at this size, four billion addresses take {gib:.2} GiB, at {:.1} % (a hash table of 15 bytes each: 60 GB)",
+        "  at {BITS_PER_ADDRESS} bits per address, four billion addresses take {gib:.2} GiB, with an FPR of {:.1} % \
+         (a hash table with 15 bytes per address: 60 GB)",
         rate * 100.0
     );
     Ok(())

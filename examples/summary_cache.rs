@@ -6,8 +6,8 @@
 //! cargo run --release --features variants --example summary_cache -- requests.txt
 //! ```
 //! Each line of the file is the URL of a request. Requests go to the proxies in turn. Without
-//! summaries, each of the `N` proxies asks all others at each miss. That is `N (N-1) (1-H) R`
-//! messages for `R` requests to each proxy at a hit ratio `H`.
+//! summaries, each of the `N` proxies asks all others at each miss. If each proxy gets `R` requests
+//! and has a hit ratio of `H`, that is `N (N-1) (1-H) R` messages.
 
 pub mod support;
 
@@ -23,7 +23,7 @@ const PROXIES: usize = 8;
 /// them.
 const LOAD_FACTOR: u64 = 16;
 const PROBES: u32 = 4;
-/// A proxy sends its bits when one in this many of its documents is new.
+/// A proxy sends its bits as soon as 1 / `UPDATE_SHARE` of its documents are new.
 const UPDATE_SHARE: usize = 100;
 
 fn main() -> ExitCode {
@@ -122,7 +122,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         PROXIES - 1,
         without as f64 / (messages + updates * (PROXIES as u64 - 1)) as f64
     );
-    println!("  missed elsewhere because a summary was older than the document: {stale}");
+    println!("  cached documents that were missed because a summary was too old: {stale}");
     checks.share(
         "summaries that say \"maybe\" for an absent document",
         false_hits,
@@ -133,6 +133,6 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     checks.holds("after all removals, each proxy's counters contain every cached document", has_all);
     let fresh = proxies.iter().map(|proxy| proxy.counters.to_bloom()).collect::<Result<Vec<_>, _>>()?;
     let agree = proxies.iter().zip(&fresh).all(|(proxy, bits)| proxy.order.iter().all(|url| bits.may_contain(url)));
-    checks.holds("the bits to be sent now contain them too", agree);
+    checks.holds("the bits that each proxy would send now contain every cached document", agree);
     Ok(())
 }

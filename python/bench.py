@@ -1,9 +1,10 @@
-"""Measures filterblock and other filters for Python in one run, and writes the table of README.md.
+"""Measures filterblock and other filters for Python in one run, and prints the table of README.md.
 
     python bench.py [--write] [--keys N] [--rounds R]
 
-Every round measures every filter once, so that a busy machine slows all of them. A cell is the median of
-the rounds. The two packages in pure Python are asked for fewer keys, because they take microseconds a key.
+Every round measures every filter once, so that a busy machine slows all of them. A time is the median of
+the rounds; size and error rate are those of the first round. The two packages in pure Python are measured
+with fewer keys, because they take microseconds per key.
 """
 
 import argparse
@@ -128,7 +129,7 @@ class FileFilter(Bloom):
 
 
 class Built(Set):
-    """A filter that is built once: it has no `add`."""
+    """A `Filter`, which is built once from all keys. It has no `add`, so `update` builds it."""
 
     spec = "blocked-bloom:fpr=0.01"
     name = f"**filterblock** `Filter`, `{spec}`"
@@ -160,7 +161,7 @@ def nanoseconds(work, count):
 
 
 def measure(kind, keys, absent, numbers):
-    """Returns the nanoseconds a key of each column, the bytes a key and the error rate."""
+    """Measures one filter. Returns nanoseconds per key for each column, bytes per key, and the error rate."""
     count = len(keys)
     asked = SLOW_KEYS if kind.is_slow else count
     keys, absent, numbers = keys[:asked], absent[:asked], numbers[:asked]
@@ -191,7 +192,7 @@ def measure(kind, keys, absent, numbers):
     found["many, list"] = nanoseconds(lambda: full.contains_many(keys), asked)
     found["many, array"] = nanoseconds(lambda: full.contains_many(numbers), asked)
     assert all(full.contains_many(keys))
-    # A filter that holds few of its keys has a lower error rate, so it has no number.
+    # A filter with far fewer keys than its capacity has a lower error rate, so the rate is left out.
     rate = None if kind.is_slow else sum(map(bool, full.contains_many(absent))) / asked
     return found, full.bytes_per_key(count), rate
 
@@ -214,13 +215,13 @@ def rows(count, rounds):
 
 
 def millions(nanoseconds):
-    """Millions of keys a second."""
+    """Returns a time in nanoseconds per key as millions of keys per second."""
     return "" if nanoseconds is None else f"{1000 / nanoseconds:.3g}"
 
 
 def table(found, count):
     units = [f"{column} (M/s)" for column in COLUMNS]
-    lines = ["| | " + " | ".join([*units, "bytes a key", "error rate"]) + " |"]
+    lines = ["| | " + " | ".join([*units, "bytes per key", "error rate"]) + " |"]
     lines.append("|---|" + "--:|" * (len(COLUMNS) + 2))
     for kind, medians, size, rate in found:
         cells = [millions(medians.get(column)) for column in COLUMNS]

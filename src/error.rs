@@ -392,7 +392,7 @@ fields! {
     Page = "page",
     PartitionIndex = "partition index",
     Partition = "partition",
-    CompactFilter = "compact filter",
+    CompactFilter = "filter in compact form",
     Ranges = "range filter",
 }
 

@@ -36,7 +36,7 @@ const BYTE_EXPECTED: &str =
 /// | `capped:N` | the first N bytes, or the whole of a shorter key | none |
 /// | `delimiter:B` | up to and including the first byte B | keys without B |
 /// | `row-column:B` | the row: up to and including the first B; the row and column: up to and including the second B, or the whole key | keys without B |
-/// | a name of yours | what [your function](Self::named) returns | where it returns `None` |
+/// | a name that you choose | what [your function](Self::named) returns | where it returns `None` |
 ///
 /// B is one ASCII character, or a byte such as `0x00`. The name tells a reader which prefixes a
 /// filter holds, so a name must never get another meaning.

@@ -1,4 +1,4 @@
-//! The specification of a filter: its kind and its budget, as plain data.
+//! Specifies a filter by its kind and its budget, as plain data.
 
 mod ranges;
 
@@ -43,17 +43,18 @@ impl FilterSpec {
     /// `bumped-ribbon:8`: two or three cache lines per query, FPR 0.39 %, 8.1 bits per key.
     pub const SMALL: Self = Self { kind: FilterKind::BumpedRibbon, budget: Budget::of_millibits(8_000) };
 
-    /// Specifies a filter of `bits_per_key` bits for each distinct key, rounded to a thousandth of
-    /// a bit.
+    /// Returns the specification of a filter with `bits_per_key` bits for each distinct key,
+    /// rounded to a thousandth of a bit.
     ///
     /// For a binary fuse filter, `bits_per_key` is the width of a fingerprint: 8, 12 or 16 bits.
-    /// The filter takes 13 % more space than its fingerprints with a million keys, and relatively
-    /// more with fewer keys.
+    /// With a million keys, the filter takes 13 % more space than its fingerprints. With fewer
+    /// keys, it takes relatively more.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind does not take this budget. A binary fuse filter takes
-    /// 8, 12 or 16 bits per key, a standard ribbon 1 to 32, `empty` and `always-maybe` none, and every
-    /// other kind 1 to 100.
+    /// 8, 12 or 16 bits per key, a standard ribbon 1 to 32, and a range filter (`grafite`) 1 to 50.
+    /// The kinds `empty` and `always-maybe` take no budget. Every other kind takes 1 to 100 bits
+    /// per key.
     pub fn bits_per_key(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         let millibits = (bits_per_key * 1000.0).round();
         if !kind.budgets().take(millibits) {
@@ -64,8 +65,10 @@ impl FilterSpec {
         Ok(Self { kind, budget: Budget::of_millibits(millibits) })
     }
 
-    /// Returns the largest filter of a kind with at most `bits_per_key` bits per key. Returns
-    /// `None` if the smallest filter is larger.
+    /// Returns the specification of the largest filter of a kind with at most `bits_per_key` bits
+    /// per key. Returns `None` if the smallest filter of the kind is larger, or if the kind takes
+    /// no budget. For a kind without fixed widths, also returns `None` if `bits_per_key` exceeds
+    /// the largest budget of the kind.
     pub(crate) fn at_most(kind: FilterKind, bits_per_key: f64) -> Option<Self> {
         let offered = match kind.budgets() {
             Budgets::Widths(widths) => {
@@ -88,8 +91,8 @@ impl FilterSpec {
         Self::bits_per_key(kind, most).ok()
     }
 
-    /// Specifies the smallest filter with an expected FPR of at most `rate`. The exact formula of
-    /// the kind for many keys gives the expected FPR.
+    /// Returns the specification of the smallest filter with an expected FPR of at most `rate`. The
+    /// exact formula of the kind for many keys gives the expected FPR.
     ///
     /// Each kind has a lowest FPR, which more bits do not lower: a kind cannot tell two keys apart
     /// if their hashes agree in the bits that the kind uses. A Bloom filter of a few keys may
@@ -160,8 +163,8 @@ impl FilterSpec {
     }
 
     /// Returns the budget in thousandths of a bit per distinct key. For a budget given as an FPR,
-    /// these are the fewest that reach the FPR by the formula for many keys. [`FilterSpec::ALWAYS_MAYBE`]
-    /// has 0.
+    /// the result is the smallest number that reaches the FPR by the formula for many keys. For
+    /// [`FilterSpec::ALWAYS_MAYBE`], the result is 0.
     #[must_use]
     pub fn millibits_per_key(&self) -> u64 {
         self.budget.millibits.into()
@@ -170,11 +173,11 @@ impl FilterSpec {
     /// Returns the expected FPR of a filter of this specification with many keys.
     ///
     /// A small filter may have a lower FPR, because its size is rounded up. A Bloom filter with a
-    /// few keys and many bits may have a higher FPR. A ribbon with a budget in bits has a higher
-    /// FPR, because the formula counts only the space of the fingerprints. With a million keys, a
-    /// `ribbon` takes 4.7 % more space, and a `bumped-ribbon` about 1 % more.
-    /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
-    /// number of keys.
+    /// few keys and many bits may have a higher FPR. A ribbon with a budget in bits usually has a
+    /// higher FPR, because the formula does not count spare slots and bumped keys. With a million
+    /// keys, they take 4.7 % of the fingerprints' space in a `ribbon`, and about 1 % in a
+    /// `bumped-ribbon`. [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the
+    /// expected FPR for a number of keys.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         match self.budget.range_len {
@@ -184,9 +187,10 @@ impl FilterSpec {
     }
 }
 
-/// The reason why no filter of this number of keys reaches the FPR, even with more bits.
-pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so n keys have a false-positive rate of at least n / 2^64; \
-                                       use a higher FPR, or filters of fewer keys";
+/// The reason for refusing an FPR that no filter of this number of keys reaches, even with more
+/// bits.
+pub(crate) const EQUAL_HASHES: &str = "hashes have 64 bits, so a filter of n keys has a false-positive rate of at least \
+                                       n / 2^64; use a higher FPR, or filters of fewer keys";
 
 /// Returns the error of a filter of `spec` that does not fit in memory.
 pub(crate) fn no_memory(spec: FilterSpec) -> Error {
@@ -197,7 +201,7 @@ pub(crate) fn no_memory(spec: FilterSpec) -> Error {
     )
 }
 
-/// Returns the reason to refuse a kind without a budget, or a budget for a kind that takes none.
+/// Returns the reason for refusing a kind without a budget, or a budget for a kind that takes none.
 fn missing_budget(kind: FilterKind) -> &'static str {
     match kind {
         FilterKind::Empty => EMPTY_TAKES_NO_SPEC,
@@ -215,9 +219,9 @@ fn missing_budget(kind: FilterKind) -> &'static str {
 
 /// Builds filters.
 impl FilterSpec {
-    /// Builds the filter of `hashes`, which may come in any order and repeatedly. Returns `None` if
-    /// [`FilterSpec::encode`] must build the filter, of the distinct hashes in order. Both give the
-    /// same bytes.
+    /// Builds the filter of `hashes`, which may be unsorted and may contain duplicates. Returns
+    /// `None` if only [`FilterSpec::encode`] can build the filter. The caller then passes the
+    /// distinct hashes to `encode`, sorted. Both functions give the same bytes.
     ///
     /// # Errors
     /// Returns the errors of [`FilterSpec::encode`].
@@ -230,7 +234,7 @@ impl FilterSpec {
     }
 
     /// Builds the filter of `hashes`, which must be distinct and sorted, so that the same set gives
-    /// the same bytes. May reorder `hashes`.
+    /// the same bytes. The function may reorder `hashes`.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the payload does not fit in memory, or if no filter of so many
@@ -262,11 +266,13 @@ impl FilterSpec {
         built.ok_or_else(|| no_memory(spec))
     }
 
-    /// Returns the specification of the fallback: a blocked Bloom filter of the same FPR, or for a
-    /// bumped ribbon with a budget in bits, of the same bits per key. A blocked Bloom filter cannot
-    /// reach the lowest FPRs. If the caller asked for such an FPR, the fallback is a standard Bloom
-    /// filter. If the caller asked for bits, the fallback is a blocked Bloom filter of the same
-    /// bits per key, and its FPR is higher. A failed build would be worse.
+    /// Returns the specification of the fallback: a blocked Bloom filter of the same FPR. For a
+    /// bumped ribbon with a budget in bits, it is a blocked Bloom filter of the same bits per key.
+    ///
+    /// A blocked Bloom filter cannot reach the lowest FPRs. If the caller asked for such an FPR,
+    /// the fallback is a standard Bloom filter. If the caller asked for bits, the fallback is a
+    /// blocked Bloom filter of the same bits per key. Its FPR is higher, but a failed build would
+    /// be worse.
     fn fallback(self) -> Self {
         let rate = self.kind.fallback_rate(self.budget);
         let of_rate = rate.and_then(|rate| Self::false_positive_rate(FilterKind::BlockedBloom, rate).ok());
@@ -275,7 +281,7 @@ impl FilterSpec {
 }
 
 impl Default for FilterSpec {
-    /// `blocked-bloom:10`: one cache line per query, FPR 0.97 %.
+    /// Returns `blocked-bloom:10`: one cache line per query, FPR 0.97 %.
     fn default() -> Self {
         Self { kind: FilterKind::BlockedBloom, budget: Budget::of_millibits(10_000) }
     }
@@ -332,7 +338,7 @@ impl FromStr for FilterSpec {
     }
 }
 
-/// Returns the reason to refuse a number of bits per key.
+/// Returns the reason for refusing a number of bits per key.
 fn bits_expected(kind: FilterKind) -> String {
     let (range, example) = match kind {
         FilterKind::Empty | FilterKind::AlwaysMaybe => return missing_budget(kind).to_owned(),
@@ -347,7 +353,7 @@ fn bits_expected(kind: FilterKind) -> String {
     format!("bits per key must be {range}; try {kind}:{example}")
 }
 
-/// Returns the reason to refuse a false-positive rate.
+/// Returns the reason for refusing a false-positive rate.
 fn rate_expected(kind: FilterKind) -> String {
     if !kind.takes_budget() {
         return missing_budget(kind).to_owned();
@@ -355,7 +361,8 @@ fn rate_expected(kind: FilterKind) -> String {
     format!("the false-positive rate must be above 0 and below 1; try {kind}:fpr=0.01")
 }
 
-/// Returns the reason to refuse the name of a kind, with a similar name if there is one.
+/// Returns the reason for refusing the name of a kind. If a kind has a similar name, the reason
+/// suggests it.
 fn unknown_kind(name: &str) -> String {
     let kinds = FilterKind::ALL.into_iter().filter(|kind| kind.takes_budget() || *kind == FilterKind::AlwaysMaybe);
     let nearest = kinds.map(|kind| (edit_distance(name, kind.name()), kind)).min_by_key(|&(distance, _)| distance);
@@ -513,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ribbon_takes_32_bits_at_most_and_other_kinds_a_hundred() {
+    fn a_ribbon_takes_at_most_32_bits_and_bloom_kinds_100() {
         for (text, is_taken) in [
             ("ribbon:32", true),
             ("ribbon:32.001", false),
@@ -532,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_a_blocked_filter_of_ten_bits() {
+    fn the_default_is_a_blocked_bloom_filter_of_ten_bits() {
         assert_eq!(FilterSpec::default().to_string(), "blocked-bloom:10");
     }
 

@@ -14,7 +14,8 @@ fn main() {
     }
 }
 
-/// The version in the header of Debian's librocksdb-dev. The library's C interface does not tell it.
+/// Returns the version in the header of Debian's librocksdb-dev, because the library's C interface
+/// does not tell it. A part that is not found becomes `?`.
 fn rocksdb_version() -> String {
     let header = std::fs::read_to_string("/usr/include/rocksdb/version.h").unwrap_or_default();
     let part = |name: &str| {

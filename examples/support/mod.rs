@@ -19,8 +19,8 @@ pub struct Arguments {
     pub count: usize,
 }
 
-/// Runs an example. `--help` prints `about`. The exit code is 2 after an error and 1 if a result is
-/// out of bounds.
+/// Runs an example. `--help` prints `about`. The exit code is 2 after an error, 1 if a result is
+/// out of bounds, and 0 otherwise.
 pub fn main(
     about: &str,
     count: usize,
@@ -97,8 +97,8 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Checks that about `trials * rate` of `trials` are `found`. It allows five standard
-    /// deviations, plus 3 % of the rate for rounding in the formula and the filter.
+    /// Checks that `found` is about `trials * rate`. It allows a difference of five standard
+    /// deviations, plus 3 % of the expected number for rounding in the formula and the filter.
     pub fn share(&mut self, what: &str, found: u64, trials: u64, rate: f64) {
         let expected = trials as f64 * rate;
         let allowed = 5.0 * (expected * (1.0 - rate)).max(1.0).sqrt() + 0.03 * expected;
@@ -121,13 +121,13 @@ impl Checks {
     }
 }
 
-/// Prints the memory of a filter and of an exact set with the same keys.
+/// Prints the memory of a filter and the estimated memory of a hash set with the same keys.
 pub fn compare_memory<'k>(filter_bits: u64, keys: impl IntoIterator<Item = &'k [u8]>) {
     let (mut entries, mut bytes) = (0usize, 0);
     for key in keys {
         entries += 1;
-        // A hash table has a power of two of slots, at most 7/8 full, each with a pointer, a length
-        // and a control byte. Each key has its own allocation.
+        // The number of slots of a hash table is a power of two, and at most 7/8 of them are used.
+        // Each slot has a pointer, a length and a control byte. Each key has its own allocation.
         bytes += (key.len() + 8).next_multiple_of(16).max(32);
     }
     let slots = (entries * 8 / 7).next_power_of_two();
@@ -153,19 +153,19 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a uniformly random number of `0..n`.
+    /// Returns a uniformly random number in `0..n`.
     #[allow(clippy::cast_possible_truncation, reason = "below n")]
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// Returns a uniformly random number from 0 to 1.
+    /// Returns a uniformly random number in `0.0..1.0`.
     pub fn share(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a number of `0..n` whose logarithm is uniformly distributed, so that small numbers
-    /// are much more frequent.
+    /// Returns a random number in `0..n`. Its logarithm is uniformly distributed, so small numbers
+    /// are much more frequent than large ones.
     #[allow(clippy::cast_possible_truncation, reason = "clamped to n")]
     pub fn popular(&mut self, n: usize) -> usize {
         ((n as f64).powf(self.share()) as usize).clamp(1, n) - 1

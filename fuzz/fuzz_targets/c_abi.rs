@@ -1,4 +1,4 @@
-//! Any sequence of calls through the C ABI.
+//! Runs any sequence of calls through the C ABI.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,5 +1,5 @@
-//! Filters of other engines: any bytes, or built and edited filters. `FILTERBLOCK_ISA` chooses the
-//! kernels.
+//! Queries filters of other engines: any bytes, or filters that are built and edited.
+//! `FILTERBLOCK_ISA` chooses the kernels.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,5 @@
-//! Files of other engines: any bytes, or tables assembled from edited parts with valid checksums.
+//! Opens files of other engines: any bytes, or tables that are assembled from edited parts and have
+//! valid checksums.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

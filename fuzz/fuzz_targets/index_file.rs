@@ -1,4 +1,4 @@
-//! An index over many files of any bytes, or a sound one that is damaged or edited.
+//! Queries an index over many files: any bytes, or a sound index that is damaged or edited.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,5 +1,5 @@
-//! A filter with any payload, queried one by one and as a batch. `FILTERBLOCK_ISA` chooses the
-//! kernels.
+//! Queries a filter with any payload, with single queries and with a batch. `FILTERBLOCK_ISA`
+//! chooses the kernels.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

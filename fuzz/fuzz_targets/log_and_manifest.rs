@@ -1,4 +1,5 @@
-//! The files of a store: any bytes, or edited sound files, opened with each recovery mode.
+//! Opens the files of a store with each recovery mode. The files have any bytes, or are sound files
+//! that are edited.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Any bytes, opened and queried as a filter block.
+//! Opens and queries any bytes as a filter block, as a partition and as a compact form.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

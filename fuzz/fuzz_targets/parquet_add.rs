@@ -1,4 +1,4 @@
-//! Parquet files of any bytes that get filters. No filter denies a value.
+//! Adds filters to a Parquet file of any bytes. No filter may deny a value.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

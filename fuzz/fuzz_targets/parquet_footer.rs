@@ -1,4 +1,5 @@
-//! Footers of Parquet files: any bytes. A rewrite changes the filters only.
+//! Parses and rewrites any bytes as the footer of a Parquet file. A rewrite may change only the
+//! filters.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! A sound block that is edited, whose checksums may be repaired, and that is opened and queried.
+//! Edits a sound block, repairs its checksums or not, and opens and queries it.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Range filters of any keys, asked for any bounds, sound and edited.
+//! Queries range filters of any keys for any ranges, before and after edits.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

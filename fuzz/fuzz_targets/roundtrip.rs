@@ -1,4 +1,4 @@
-//! Keys that are added to every form of a filter and then queried.
+//! Adds keys to every form of a filter and queries them.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,5 @@
-//! Operations on a store whose file system fails and crashes, compared with a model.
+//! Runs operations on a store whose file system fails and crashes, and compares the store with a
+//! model.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,5 +1,4 @@
-//! An SST file of any bytes, or a sound one with forged or damaged parts, that is opened, walked
-//! and searched.
+//! Opens, walks and searches an SST file: any bytes, or a sound file with forged or damaged parts.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

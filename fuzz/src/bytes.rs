@@ -1,4 +1,4 @@
-//! Byte edits that an input describes.
+//! Reads byte edits from an input, and applies them.
 
 use crate::Input;
 
@@ -19,7 +19,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// Reads an edit of any kind.
+    /// Reads an edit of any sort.
     pub fn take(input: &mut Input<'_>) -> Self {
         match input.byte() % 10 {
             0 | 1 => Self::Xor(input.number(2) as usize, input.byte() | 1),
@@ -69,7 +69,7 @@ impl Edit {
     }
 }
 
-/// Appends a varint: seven bits per byte, lowest first.
+/// Appends a varint: seven bits per byte, the least significant first.
 pub fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -83,7 +83,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes a varint from the front of `bytes`, which must hold one.
+/// Takes a varint from the front of `bytes`. Panics if the varint does not end within `bytes`.
 pub fn take_varint(bytes: &mut &[u8]) -> u64 {
     let len = bytes.iter().position(|&byte| byte < 0x80).unwrap() + 1;
     let (front, rest) = bytes.split_at(len);

@@ -1,5 +1,5 @@
-//! Runs any sequence of calls through the C ABI: with hostile bytes, NULL pointers and lengths that no
-//! array has. No call may crash, and no filter may deny a key that it was built from.
+//! Runs any sequence of calls through the C ABI, with hostile bytes, NULL pointers and lengths that
+//! no array has. No call may crash, and no filter may deny a key that it was built from.
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
 mod model;
@@ -16,7 +16,7 @@ use crate::Input;
 
 const MAX_STEPS: usize = 200;
 const EXTRACTOR: &std::ffi::CStr = c"first-3";
-/// No filter has prefixes of this extractor.
+/// An extractor whose prefixes are in no filter.
 const OTHER_EXTRACTOR: &std::ffi::CStr = c"first-4";
 const TABLE: [u8; 16] = *b"table 0000000012";
 
@@ -85,8 +85,8 @@ impl World {
         unsafe { filterblock_hasher_hash(self.hasher(), pointer(key), key.len()) }
     }
 
-    /// Replaces the builder. Every fourth specification is text of the input, and every fourth builder
-    /// has no table id.
+    /// Replaces the builder. About one specification in four is text of the input. About one
+    /// builder in four has no table id, and one in eight has a range filter.
     fn new_builder(&mut self, input: &mut Input<'_>) {
         filterblock_builder_free(self.builder.take());
         let choice = input.byte();
@@ -221,7 +221,7 @@ impl World {
         let (bytes, code) = with_error(input, finish);
         assert!(code.is_none_or(|code| (code == Code::Ok) == bytes.is_some()));
         assert!(!(bytes.is_some() && (self.model.must_fail || !is_there)), "a filter without a key was built");
-        // The keys are gone, so finishing again must fail.
+        // Finishing has emptied the builder, so finishing again must fail.
         let emptied = Model { must_fail: true, ..self.model.without_keys() };
         let model = std::mem::replace(&mut self.model, emptied);
         let has_whole_keys = form == Form::Compact || !model.is_of_prefixes_only;
@@ -245,7 +245,7 @@ impl World {
         }));
     }
 
-    /// Damages a copy of a filter.
+    /// Adds an edited copy of a filter.
     fn edit(&mut self, input: &mut Input<'_>) {
         let Some(blob) = pick(&self.blobs, input) else { return };
         let mut bytes = blob.bytes.clone();
@@ -260,7 +260,8 @@ impl World {
         self.blobs.push(Rc::new(Blob { bytes, is_edited, ..Blob::clone(&blob) }));
     }
 
-    /// Expectations that the block meets, unless the second value is `false`.
+    /// Returns expectations for a block. The second value says whether an undamaged block must meet
+    /// them.
     fn expected(&self, blob: &Blob, input: &mut Input<'_>) -> (ExpectedInfo, bool) {
         let choice = input.byte();
         let mut checksum = 0;
@@ -323,7 +324,8 @@ impl World {
         }
     }
 
-    /// Asks for all keys of a filter, in all ways.
+    /// Asserts that a filter denies none of its keys, hashes, prefixes and ranges, in every way to
+    /// ask it.
     fn assert_no_key_is_denied(&self, Open { filter, blob }: &Open) {
         // SAFETY: the filter is open.
         let filter = unsafe { filter.as_ref() };
@@ -357,7 +359,7 @@ impl World {
         assert!(by_key.iter().chain(&by_hash).all(|maybe| *maybe), "a batch denies a key");
     }
 
-    /// Asks one filter, or NULL, with any arguments.
+    /// Asks one filter, or NULL, with any arguments. Asserts that invalid arguments give "maybe".
     fn ask_one(&mut self, input: &mut Input<'_>) {
         let open = self.filters.get(input.below(self.filters.len() + 1));
         // SAFETY: the filter is open.
@@ -396,7 +398,7 @@ impl World {
         }
     }
 
-    /// Asks bytes without opening them.
+    /// Asks the bytes of a filter without opening them. Asserts that sound bytes deny no key.
     fn ask_raw(&mut self, input: &mut Input<'_>) {
         let Some(blob) = pick(&self.blobs, input) else { return };
         let (expected, is_right) = self.expected(&blob, input);
@@ -411,7 +413,7 @@ impl World {
                 let by_hash = filterblock_verified_ask_hash(data, data_len, Some(&expected), hash);
                 let compact = filterblock_compact_ask(data, data_len, self.hasher(), at, len);
                 assert_eq!(compact, filterblock_compact_ask_hash(data, data_len, self.hasher(), hash));
-                assert!(compact != AnswerCode::No, "a compact filter denies a key");
+                assert!(compact != AnswerCode::No, "a filter in compact form denies a key");
                 let is_asked = compact == AnswerCode::Maybe;
                 assert!(is_asked == (blob.form == Form::Compact) || blob.is_edited);
                 if must_hold {
@@ -456,7 +458,8 @@ impl World {
         self.ask_set(self.hash(input.take(3)));
     }
 
-    /// Asks all slots for one hash, and each slot for the keys of its filter.
+    /// Asks all slots for one hash, and each slot for the keys of its filter. Asserts that no
+    /// filter denies its keys.
     fn ask_set(&self, hash: u64) {
         let set = self.set.as_deref();
         let slots: Vec<Slot> = self.slots.iter().map(|(slot, _)| *slot).collect();
@@ -501,7 +504,7 @@ impl World {
         assert_eq!(filters, filterblock_set_len(set) as u64);
     }
 
-    /// Builds a filter in partitions. Its keys need not be sorted, so finishing may have to fail.
+    /// Builds a filter in partitions. If its keys are not sorted, asserts that finishing fails.
     fn partitions(&mut self, input: &mut Input<'_>) {
         let spec = CString::new(input.spec().to_string()).unwrap();
         let (partition_keys, has_prefixes) = (usize::from(input.byte()), input.byte().is_multiple_of(2));
@@ -576,7 +579,8 @@ impl World {
     }
 
     fn free(mut self) {
-        // The set goes first in half of the runs: it and the handles share the filters.
+        // In half of the runs, the set is freed before the handles. The set and the handles share
+        // the filters.
         let (set, filters) = (self.set.take(), std::mem::take(&mut self.filters));
         let free_filters = |filters: Vec<Open>| {
             // SAFETY: each filter is freed once.

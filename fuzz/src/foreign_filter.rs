@@ -1,5 +1,5 @@
-//! Filters of other engines. Readers must answer any bytes by the formulas, and a filter that was
-//! built denies no key.
+//! Tests the filters of other engines. For any bytes, readers must answer as the formulas do. A
+//! newly built filter must not deny a key.
 
 use filterblock::foreign::ForeignFilterInfo;
 use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
@@ -17,8 +17,8 @@ mod formulas;
 const MAX_KEYS: usize = 2_000;
 const MAX_EDITS: usize = 4;
 
-/// Returns the answers of a filter. The filter is the rest of the input, or a sound filter that the
-/// input describes and then edits.
+/// Returns the answers of the rest of the input as a filter, or of a sound filter that the input
+/// describes and of its edited versions.
 pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
     let mut input = Input(data);
     let choice = input.byte();
@@ -36,7 +36,7 @@ pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
     answers
 }
 
-/// Builds a filter as its engine does, and checks that it holds all keys.
+/// Builds a filter as its engine does, and asserts that it denies none of its keys.
 fn sound(choice: u8, input: &mut Input<'_>) -> Vec<u8> {
     let (bits_per_key, first) = (input.number(2) as f64 / 500.0, input.number(4));
     let num_keys = input.below(MAX_KEYS);
@@ -76,7 +76,8 @@ fn sound(choice: u8, input: &mut Input<'_>) -> Vec<u8> {
     filter
 }
 
-/// Asks each reader of the bytes, and compares its answers with the formulas where they apply.
+/// Asks each reader of the bytes, and asserts that its answers agree with the formulas. Returns the
+/// answers.
 fn ask(filter: &[u8]) -> Vec<bool> {
     let (leveldb, rocksdb) = (LevelDbBloom::new(filter), RocksDbFilter::new(filter));
     let mut answers = Vec::new();
@@ -111,7 +112,8 @@ fn ask(filter: &[u8]) -> Vec<bool> {
     answers
 }
 
-/// Compares answers for eight-byte keys with the formula, and answers for all keys with a batch.
+/// Asserts that answers for keys of eight bytes agree with the formula, and that single queries and
+/// a batch agree. Returns the answers.
 fn compare(
     formula: impl Fn(u64) -> bool,
     may_contain: impl Fn(&[u8]) -> bool,

@@ -1,4 +1,5 @@
-//! Files of other engines: any bytes, or tables assembled from edited parts with valid checksums.
+//! Tests the readers of other engines' files, with any bytes and with tables that are assembled
+//! from edited parts and have valid checksums.
 
 use filterblock::foreign::{leveldb, parquet, rocksdb};
 
@@ -15,7 +16,8 @@ const MAX_KEYS: usize = 60;
 const MAX_EDITS: usize = 4;
 
 /// Opens any bytes as a file of each engine, or opens a table that the input describes. No call may
-/// panic. If only data blocks after the first are edited, no key of an unedited block may be denied.
+/// panic. If only data blocks after the first are edited, no key of an unedited block may be
+/// denied.
 pub fn foreign_table(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 4 {
@@ -201,8 +203,8 @@ fn entries(keys: &[Vec<u8>]) -> Vec<u8> {
     block(&entries)
 }
 
-/// Assembles the table and queries it. Then damages it with the rest of the input and queries it
-/// again.
+/// Assembles the table, and asserts that it denies no key of an untouched block. Then damages the
+/// table with the rest of the input, and asserts the same again.
 fn check_forged(
     parts: Parts,
     input: &mut Input<'_>,

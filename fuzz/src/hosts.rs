@@ -14,8 +14,8 @@ use crate::secret;
 
 const KEYS: [&[u8]; 5] = [b"", b"key-00000007", b"key-00000300", b"key-0", &[0xff; 40]];
 
-/// Compares the answers of the other readers with those of `block`, which verified all pages of
-/// `data`.
+/// Asserts that the other readers of `data` give the same answers as `block`, which verified all
+/// pages.
 pub(crate) fn ask_as_hosts_do(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
     let (metadata, hasher) = (block.metadata(), block.hasher().clone());
     let mut expected = Expected::of_table(metadata.table_id, &hasher);
@@ -40,7 +40,7 @@ pub(crate) fn ask_as_hosts_do(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &
                     assert_eq!(verified.may_contain_range(lower, upper), block.may_contain_range(lower, upper));
                 }
             }
-            // The block is an index without partitions, which `VerifiedFilter` refuses.
+            // The block is an index without partitions, which `VerifiedFilter` rejects.
             Err(error) => assert!(PartitionIndex::open(data, &expected).is_ok(), "{error}"),
         }
     }
@@ -54,7 +54,7 @@ fn ranges<'a>() -> impl Iterator<Item = (Bound<&'a [u8]>, Bound<&'a [u8]>)> {
     lower.flat_map(move |lower| KEYS.into_iter().flat_map(all).map(move |upper| (lower, upper)))
 }
 
-/// Returns whether no key at all lies between two bounds, because they are reversed or equal.
+/// Returns whether no key can lie between two bounds, because the bounds are reversed or equal.
 pub(crate) fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     match (lower, upper) {
         (Bound::Included(lower), Bound::Included(upper)) => lower > upper,

@@ -1,5 +1,5 @@
-//! Indexes over many files: any bytes, or an index that is built, updated and then damaged or
-//! edited.
+//! Tests indexes over many files, with any bytes and with an index that is built, updated and then
+//! damaged or edited.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -18,8 +18,9 @@ const MAX_EDITS: usize = 4;
 /// The files of an index and the numbers that are their keys.
 type Model = BTreeMap<String, Vec<u32>>;
 
-/// Opens any bytes as an index, or builds an index and changes its bytes. No call may panic. An
-/// index that is only damaged must fail to open, or deny no key of any of its files.
+/// Opens any bytes as an index, or builds an index and changes its bytes. No call may panic. A
+/// damaged index must fail to open, or must not deny a key of any of its files. An edited index
+/// with repaired checksums may deny keys.
 pub fn index_file(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 4 {
@@ -115,8 +116,8 @@ fn repair(bytes: &mut [u8]) {
     bytes[60..64].copy_from_slice(&checksum);
 }
 
-/// Asks an index for all keys of the model, and for others. Returns the number of keys that met
-/// damage, or `None` if the index does not open.
+/// Asserts that an index denies no key of the model, and that all ways to ask it agree. Returns the
+/// number of keys of the model whose row is damaged, or `None` if the index does not open.
 fn check(bytes: &[u8], model: &Model) -> Option<u64> {
     let mut index = IndexReader::open(InMemory(bytes)).ok()?;
     assert!(!index.files().is_empty() || model.is_empty() || model.values().all(Vec::is_empty));

@@ -8,7 +8,7 @@ use filterblock::{FilterKind, FilterSpec};
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
-    /// Whether the input has ended.
+    /// Returns whether the input has ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -36,9 +36,9 @@ impl<'a> Input<'a> {
         front
     }
 
-    /// Reads a specification: any kind except `empty`, with a number of bits per key that the kind
-    /// allows, or with an FPR. Half of the specifications are compact if the kind has compact
-    /// filters.
+    /// Reads a specification of any kind except `empty` and `grafite`. It has a number of bits per
+    /// key that the kind allows, or an FPR. If the kind has compact filters, about half of its
+    /// specifications are compact.
     pub fn spec(&mut self) -> FilterSpec {
         let choice = self.byte();
         let kind = match choice % 10 {
@@ -58,7 +58,7 @@ impl<'a> Input<'a> {
     fn budget(&mut self, kind: FilterKind) -> FilterSpec {
         let budget = self.number(2);
         if budget.is_multiple_of(16) {
-            // If the kind cannot reach the FPR, use the default specification.
+            // If the kind cannot reach the FPR, the default specification replaces it.
             let rate = 0.5f64.powi((budget / 16 % 64) as i32 + 1);
             return FilterSpec::false_positive_rate(kind, rate).unwrap_or_default();
         }

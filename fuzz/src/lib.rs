@@ -1,4 +1,5 @@
-//! The fuzz targets as plain functions of bytes. `cargo fuzz` and tests/replay.rs call them.
+//! Defines the fuzz targets as plain functions of bytes. `cargo fuzz` and tests/replay.rs call
+//! these functions.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod bytes;
@@ -38,8 +39,8 @@ use filterblock::{
     Answer, Error, FilterBlock, HashSeed, KeyHash, KeyHasher, LockedBlock, Result, Secret, Verify, compact,
 };
 
-/// Opens any bytes as a block, as a partition and as a compact filter. No call may panic, and a
-/// batch must give the same answers as single queries.
+/// Opens any bytes as a block, as a partition and as a filter in compact form. No call may panic,
+/// and a batch must give the same answers as single queries.
 pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {
@@ -52,7 +53,7 @@ pub fn open_block(data: &[u8]) {
     }
     query_compact(data);
     query_compact(data.get(1..).unwrap_or_default());
-    // With a right checksum, the reader looks at the shape.
+    // With a correct checksum, the reader checks the shape, too.
     let hasher = KeyHasher::xxh3(GOLDEN_SEED);
     if let Err(Error::ChecksumMismatch { computed, .. }) = compact::check(data, &hasher) {
         let sealed = [&data[..data.len() - 4], &computed.to_le_bytes()].concat();
@@ -64,7 +65,8 @@ pub fn open_block(data: &[u8]) {
 /// The seed of the golden files.
 const GOLDEN_SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
 
-/// Asks any bytes as a compact filter. Only a filter that passes the check may deny a key.
+/// Asks any bytes as a filter in compact form. Asserts that they answer only if they pass the
+/// check.
 fn query_compact(bytes: &[u8]) {
     let hasher = KeyHasher::xxh3(GOLDEN_SEED);
     let usable = compact::check(bytes, &hasher).is_ok();
@@ -73,13 +75,13 @@ fn query_compact(bytes: &[u8]) {
     }
 }
 
-/// The secret of the golden files.
+/// Returns the secret of the golden files.
 pub(crate) fn secret() -> Secret {
     Secret::new(b"golden secret of thirty-two byte").unwrap()
 }
 
-/// Opens `data`, with the secret if it needs one. A missing secret must be the only error of such a
-/// block.
+/// Opens `data`, with the golden secret if the block needs a secret. If the secret is missing, this
+/// must be the block's only error.
 fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
     let opened = FilterBlock::open_any(data, verify);
     let Err(Error::Secret { hash, given: None, .. }) = opened else { return opened };
@@ -89,7 +91,8 @@ fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
     locked.unlock(Some(&secret()))
 }
 
-/// Opens `data` with both ways of verification. Sends all queries to the blocks that open.
+/// Opens `data` with both ways of verification, and asserts that both give the same answers. A
+/// block with damage that `AtOpen` reports must fail the verification of its pages.
 pub fn query_block(data: &[u8]) {
     let lazy = open(data, Verify::OnFirstTouch);
     let checked = match open(data, Verify::AtOpen) {
@@ -116,14 +119,14 @@ pub fn query_block(data: &[u8]) {
     assert_eq!(lazy.damaged_pages(), 0);
 }
 
-/// Hashes at both ends of the range and spread between them. A filter maps them to its first line,
-/// its last line, and others.
+/// Returns hashes at both ends of the range and hashes spread between them. A filter maps them to
+/// its first line, its last line, and others.
 fn hashes() -> impl Iterator<Item = KeyHash> {
     let spread = (0..40u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     [0, 1, u64::MAX, u64::MAX - 1, 1 << 32, u64::MAX << 32].into_iter().chain(spread).map(KeyHash::from_raw)
 }
 
-/// Sends all kinds of queries to a block. Returns the answers.
+/// Sends queries of every sort to a block. Returns the answers.
 fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     let hashes: Vec<KeyHash> = hashes().collect();
     let mut answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain_hash(hash)).collect();
@@ -141,8 +144,8 @@ fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     answers
 }
 
-/// Checks the metadata and statistics. This is separate from [`query`], because expected FPRs are
-/// the slowest part.
+/// Asserts that the metadata and statistics are in their ranges. [`query`] does not call it,
+/// because computing the expected FPR is the slowest part.
 fn check_info(block: &FilterBlock<&[u8]>) {
     let (info, found) = (block.metadata(), block.statistics());
     assert!((0.0..=1.0).contains(&block.expected_fpr()), "{info:?}");

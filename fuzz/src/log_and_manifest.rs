@@ -1,5 +1,5 @@
-//! Recovery of any bytes: of a directory from the input, or of a sound directory that the input
-//! describes and edits.
+//! Tests recovery, with a directory whose files are in the input, or with a sound directory that
+//! the input describes and then edits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -78,11 +78,11 @@ fn raw_files(input: &mut Input<'_>) -> Files {
     files
 }
 
-/// The edits made to the files.
+/// The effects of the edits on the files.
 #[derive(Default)]
 struct Marks {
     is_damaged: bool,
-    /// Whether files with valid checksums hold something that the store did not write.
+    /// Whether files with valid checksums may contain bytes that the store did not write.
     is_forged: bool,
 }
 
@@ -122,8 +122,8 @@ impl Sound {
         sound
     }
 
-    /// SSTs have numbers from 10 on, their deleted logs from 20 on, and the current logs from 30
-    /// on.
+    /// Writes the SSTs, the manifest, `CURRENT` and the logs. SSTs have numbers from 10 on, their
+    /// deleted logs from 20 on, and the current logs from 30 on.
     fn write_files(&mut self, batches: &[Vec<Write>], tables: usize, num_logs: u64, style: u8) {
         let mut manifest = Log::new(b"fb-man\r\n", 1, [0; 16], 0, true);
         let mut edit = first_edit();
@@ -183,7 +183,7 @@ fn take_batch(input: &mut Input<'_>, number: u8) -> Vec<Write> {
     (0..1 + input.byte() % 4).map(|_| take_write(input)).collect()
 }
 
-/// Edits one file, or adds or removes one.
+/// Edits or removes one file, or moves it over another file.
 fn edit(files: &mut Files, input: &mut Input<'_>, marks: &mut Marks) {
     let (action, place) = (input.byte(), input.below(files.len()));
     let Some(name) = files.keys().nth(place).cloned() else { return };
@@ -243,9 +243,9 @@ fn options(storage: &Memory, recovery: LogRecovery, compacts: bool) -> Options {
     }
 }
 
-/// Checks a store that was damaged but not forged. With `Strict`, it opens in a state after some of
-/// its first writes, including at least the writes in SSTs, or returns an error. With `Salvage`,
-/// it returns no value that was not written.
+/// Checks a store that was damaged but not forged. With `Strict`, the open must fail, or give the
+/// state after one of the batches. The batches in SSTs must not be missing from this state. With
+/// `Salvage`, the store must not return a value that was not written.
 fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);
@@ -283,7 +283,7 @@ fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
 }
 
 /// Checks a store with any files. The open must fail with an error about the files, or the store
-/// can be read, takes a write, and still has the write after the next open.
+/// must take a write and still have it after the next open.
 fn check_any(files: &Files, compacts: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);
@@ -299,7 +299,7 @@ fn check_any(files: &Files, compacts: bool) {
         for key in ["", "key01", "key31"] {
             let _ = db.get(key.as_bytes()).map_err(|error| check_error(&error));
         }
-        // The SSTs that the input describes hold this key. No SST may pass for newer than this
+        // The SSTs that the input describes hold this key. No SST may count as newer than this
         // write.
         let takes_writes = match db.put(b"key01", b"new") {
             Ok(()) => true,

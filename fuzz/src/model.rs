@@ -1,5 +1,5 @@
-//! A model of the possible contents of a store: the states after each write since the last certain
-//! state.
+//! Defines a model of the possible contents of a store: the states after each write since the last
+//! certain state.
 
 use std::collections::BTreeMap;
 
@@ -57,8 +57,8 @@ impl Model {
         self.durable = self.visible;
     }
 
-    /// Records the state that an open found. The state must be possible, and it becomes certain and
-    /// durable.
+    /// Records the state that an open found. Asserts that the state is possible. It is then certain
+    /// and durable.
     pub fn opened(&mut self, found: State) {
         let possible = &self.states[self.durable..];
         assert!(possible.contains(&found), "found {found:?}, possible are {possible:?}");

@@ -1,4 +1,4 @@
-//! Parquet files that get filters: footers and whole files of any bytes.
+//! Tests adding filters to Parquet files, with footers and whole files of any bytes.
 
 use std::io::Cursor;
 use std::sync::Once;
@@ -11,7 +11,8 @@ use filterblock_parquet::footer::{FilterRange, PhysicalType};
 use filterblock_parquet::values::{self, ParquetValues};
 use filterblock_parquet::{Error, Footer};
 
-/// More values only make a run slower: a page of two bytes can claim billions.
+/// The maximum number of values of a tested file. More values only make a run slower, and a page of
+/// two bytes can claim billions.
 const MAX_VALUES: u64 = 100_000;
 
 /// The offset of the metadata in a file. Chunks lie before it.
@@ -38,7 +39,7 @@ pub fn parquet_footer(data: &[u8]) {
         }
     }
     let back = changed.rewrite(|row_group, leaf, found| found.filter(|_| new(row_group, leaf).is_none()));
-    // A location can be replaced, but not removed: `None` keeps the old one.
+    // A location can be replaced, but not removed: `None` keeps the old location.
     assert_eq!(&back.unwrap()[..changed.metadata().len()], changed.metadata());
 }
 
@@ -81,7 +82,8 @@ pub fn parquet_add(data: &[u8]) {
     }
 }
 
-/// Prints no message for a panic that becomes an error, and lets the fuzzer pass over it.
+/// Installs a panic hook that ignores a panic that becomes an error. Otherwise, the fuzzer would
+/// report it.
 fn quiet_guarded_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,5 @@
-//! Structured edits of sound blocks. With repaired checksums, the results resemble blocks of a
-//! hostile or defective writer; without, they are damaged blocks.
+//! Makes structured edits of sound blocks. With repaired checksums, the results resemble blocks of
+//! a hostile or defective writer. Without repaired checksums, they are damaged blocks.
 
 use filterblock::layout::{FIELDS, MAGIC, TRAILER_LEN_BYTES};
 use filterblock::{FilterBlock, FilterBuilder, FilterKind, LockedBlock, PartitionedBuilder, Verify};
@@ -19,7 +19,7 @@ const MAX_EDITS: usize = 8;
 const MAX_KEYS: usize = 600;
 
 /// Builds a block that the input describes, edits it, opens it and queries it. If no edit repaired
-/// the checksums, the edits are damage, and a damaged block must deny no key.
+/// the checksums, the edits are damage, and the block must not deny a key.
 pub fn patch_block(data: &[u8]) {
     let mut input = Input(data);
     let (mut block, num_keys) = sound_block(&mut input);

@@ -1,4 +1,4 @@
-//! Range filters of keys from the input, asked for bounds from the input, sound and edited.
+//! Tests range filters of keys from the input with ranges from the input, before and after edits.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -15,8 +15,8 @@ const MAX_BOUNDS: usize = 40;
 const MAX_EDITS: usize = 4;
 
 /// Builds a range filter, alone, beside another filter or in partitions. No range that holds a key
-/// may be denied. Then edits the block; unless an edit repaired the checksums, a block that opens may
-/// still deny no key.
+/// may be denied. Then edits the block. If no edit repaired the checksums, a block that opens must
+/// still not deny a key.
 pub fn ranges(data: &[u8]) {
     let mut input = Input(data);
     let (spec, form, partition_keys) = (spec(&mut input), input.byte(), usize::from(input.byte()));

@@ -7,7 +7,8 @@ use filterblock::{
 
 use crate::{Input, secret};
 
-/// Checks that there is no false negative, for any kind, budget, keys, order, repetitions and form.
+/// Asserts that no form of a filter denies a key, for any kind, budget, keys, order and
+/// repetitions.
 pub fn roundtrip(data: &[u8]) {
     let mut input = Input(data);
     let spec = input.spec();
@@ -19,8 +20,8 @@ pub fn roundtrip(data: &[u8]) {
     };
     let partition_keys = usize::from(input.byte());
     let keys = keys(&mut input);
-    // A query without the key asks every partition. With many partitions, the time would be
-    // quadratic in the number of keys.
+    // A query by hash asks every partition, because only a key selects one. With many partitions,
+    // the time would be quadratic in the number of keys.
     let partition_keys = partition_keys.max(keys.len() / 8);
     let hashes: Vec<KeyHash> = keys.iter().map(|key| hasher.of(key)).collect();
 
@@ -60,7 +61,8 @@ pub fn roundtrip(data: &[u8]) {
     keys.iter().for_each(|key| builder.add(key).unwrap());
     assert_holds(&builder.finish().unwrap(), &hasher, &keys, &hashes);
 
-    // Takes hashes directly from the input: equal hashes, zeros, and hashes of no known key.
+    // Takes hashes directly from the input. They may be equal or zero, and need not be hashes of a
+    // key.
     let raw: Vec<KeyHash> = data.chunks(8).map(|chunk| KeyHash::from_raw(Input(chunk).number(8))).collect();
     let mut builder = FilterBuilder::new(spec, hasher.clone());
     raw.iter().for_each(|&hash| builder.add_hash(hash));

@@ -1,4 +1,4 @@
-//! Operations on a store with a failing file system, compared with a model.
+//! Runs operations on a store with a failing file system, and compares the store with a model.
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -100,7 +100,7 @@ impl Run {
         self.db.as_ref().unwrap()
     }
 
-    /// Checks that a fault since the last open explains the error.
+    /// Asserts that a fault since the last open explains the error.
     fn may_fail(&self, error: &Error) {
         assert!(self.storage.struck().len() > self.struck_before, "an operation failed without a fault: {error:?}");
         let is_refusal = matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. });
@@ -168,7 +168,8 @@ impl Run {
             30 => self.verify(),
             _ => self.get(&key(input)),
         }
-        // Without this wait, background work runs at any time, and findings are hard to reproduce.
+        // Without this wait, background work may run at any time, and findings are hard to
+        // reproduce.
         if self.config[0] < 192 {
             let _ = self.check(self.db().wait_idle());
         }
@@ -192,8 +193,8 @@ impl Run {
             }
             Err(error) => {
                 self.may_fail(&error);
-                // These errors refuse the write before it reaches the log. After any other error
-                // the write may be in the log.
+                // With these errors, the store rejects the write before it reaches the log. After
+                // any other error, the write may be in the log.
                 if !matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. }) {
                     self.model.failed(writes);
                 }
@@ -222,7 +223,8 @@ impl Run {
         }
     }
 
-    /// Reads entries from the front and from the back in turn.
+    /// Reads entries from the front and from the back, in an order that the input chooses. Asserts
+    /// that they are those of the model.
     fn scan(&self, input: &mut Input<'_>) {
         let (bounds, mut turns) = (bounds(input), input.number(2));
         let mut scan = self.db().scan(slices(&bounds));
@@ -300,8 +302,8 @@ impl Run {
         }
     }
 
-    /// During recovery, wrong bytes look like a torn log. docs/STORE_FORMAT.md describes this case,
-    /// so faults are healed first.
+    /// Heals the file system if reads may return wrong bytes. A recovery would take wrong bytes for
+    /// a torn log. docs/STORE_FORMAT.md describes this case.
     fn heal_silent(&mut self) {
         if self.is_silent {
             self.storage.heal();
@@ -349,8 +351,7 @@ impl Run {
         self.storage.fail(Fault { from: self.storage.operations() + after, kind, is_lasting: choice >= 192 });
     }
 
-    /// Checks everything once more without faults: the reopened store, its checkpoints, and another
-    /// write.
+    /// Checks the reopened store, its checkpoints and another write, without faults.
     fn end(mut self) {
         self.storage.heal();
         self.check_snapshots();
@@ -390,7 +391,7 @@ fn key(input: &mut Input<'_>) -> Vec<u8> {
     numbered(input.byte())
 }
 
-/// Reads a value. All its bytes are equal, and distinguish one write from another.
+/// Reads a value. All its bytes are equal. Different bytes distinguish one write from another.
 fn value(input: &mut Input<'_>) -> Vec<u8> {
     let (len, fill) = (input.byte(), input.byte());
     vec![fill; if len >= 250 { 700 } else { usize::from(len % 80) }]
@@ -402,7 +403,7 @@ fn take_write(input: &mut Input<'_>) -> Write {
     (key, is_put.then(|| value(input)))
 }
 
-/// Reads a range. A range may end before it starts; then it is empty.
+/// Reads a range. A range that ends before it starts is empty.
 fn bounds(input: &mut Input<'_>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let (kinds, from, to) = (input.byte(), key(input), key(input));
     let bound = |kind: u8, key| match kind % 3 {

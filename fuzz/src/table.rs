@@ -1,4 +1,5 @@
-//! SST files: any bytes, or sound files whose parts were changed and whose checksums were repaired.
+//! Tests SST files, with any bytes and with sound files whose parts are changed and whose checksums
+//! are repaired.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,8 +21,8 @@ const PATH: &str = "/table.sst";
 const MAX_KEYS: usize = 160;
 const MAX_EDITS: usize = 6;
 
-/// The limit of a walk. An index may name one block many times, so a full walk may take time
-/// quadratic in the file's length.
+/// The maximum number of entries of a walk. An index may name one block many times, so a full walk
+/// may take time quadratic in the file's length.
 const MAX_STEPS: usize = 4_000;
 
 type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -99,8 +100,8 @@ fn open(storage: &Memory, verify: Verify, strict: bool, hasher: Option<KeyHasher
     ok(Table::open(storage, Path::new(PATH), options)).map(Arc::new)
 }
 
-/// Checks an error: it must be damage, an unsupported version or a missing secret, and it must name
-/// the file.
+/// Asserts that an error is damage, an unsupported version, or a missing or wrong secret. It must
+/// also name the file. Returns the value, or `None` after an error.
 fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     let error = result.as_ref().err();
     let is_fine = error.is_none_or(|error| {
@@ -111,10 +112,10 @@ fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
     result.ok()
 }
 
-/// Checks any bytes. The file must open with both ways of verification, or with neither. Every
-/// error must be one that [`ok`] accepts. If `verify` finds the file sound, walks in both
-/// directions must give the same entries in order, unless there are [`MAX_STEPS`] entries or more.
-/// A search for each key must find it, and no filter may deny it.
+/// Checks an SST file of any bytes. The file must open with both ways of verification, or with
+/// neither. Every error must be one that [`ok`] accepts. If `verify` finds the file sound, walks in
+/// both directions must give the same entries in order, unless there are [`MAX_STEPS`] entries or
+/// more. A search for each key must find it, and no filter may deny it.
 fn check_any(file: &[u8]) {
     let storage = storage_of(file);
     let [checked, lazy] = [Verify::AtOpen, Verify::OnFirstTouch].map(|verify| open(&storage, verify, false, None));
@@ -162,7 +163,8 @@ fn lookup(value: &Option<Vec<u8>>) -> Lookup {
     value.as_ref().map_or(Lookup::Tombstone, |value| Lookup::Value(value.clone()))
 }
 
-/// Returns all entries. Returns `None` after an error or too many steps.
+/// Returns all entries. Returns `None` after an error, or if there are more than [`MAX_STEPS`]
+/// entries.
 fn walk(table: &Arc<Table>, backward: bool) -> Option<Vec<Entry>> {
     let mut cursor = table.cursor(None);
     let mut entries = Vec::new();
@@ -178,8 +180,8 @@ fn walk(table: &Arc<Table>, backward: bool) -> Option<Vec<Entry>> {
 /// only exceptions are forged parts, whose checksums are valid:
 /// * An entry of a forged data block may have any value.
 /// * With a forged index, keys may be missing, but no value may be wrong.
-/// * A forged key range in the properties, or a forged filter, may deny a key. `find` does not ask
-///   them.
+/// * A forged key range in the properties, or a forged filter, may deny a key. `find` asks neither
+///   of the two.
 ///
 /// A filter denies no key if it was only damaged, or if it was changed and the footer has another
 /// checksum.

@@ -1,5 +1,5 @@
-//! Runs the fuzz targets on every file of the seed corpora and on 108,000 fixed mutations. The tests
-//! work with any toolchain, take about half a minute, and give the same result every time.
+//! Runs the fuzz targets on every file of the seed corpora and on 108,000 fixed mutations. The
+//! tests work with any toolchain, take about half a minute, and give the same result every time.
 //!
 //! `FILTERBLOCK_FUZZ_ROUNDS` multiplies the number of mutations. No input may make its thread
 //! allocate more memory at once than a bound that follows from the input's length.
@@ -17,7 +17,8 @@ use filterblock_fuzz::{
 };
 
 thread_local! {
-    // The largest allocation is kept for each thread, because other threads allocate as well.
+    // The largest allocation of each thread. A single value for all threads would contain the
+    // allocations of other tests.
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -42,19 +43,19 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// The largest single allocation that is allowed for an input of any length, for example the buffer
-/// of a writer.
+/// The maximum single allocation for an input of any length, for example for the buffer of a
+/// writer.
 const ALWAYS_BYTES: usize = 1 << 20;
 
-/// The largest page of a Parquet file. Its length comes from a header, because codecs expand without
-/// a limit.
+/// The maximum single allocation for a page of a Parquet file. The page's length comes from a
+/// header, because codecs expand without a limit.
 const PARQUET_PAGE_BYTES: usize = 256 << 20;
 
-/// A compressed block may expand by this factor. Readers trust no other length beyond the bytes
-/// that exist.
+/// The maximum factor by which a compressed block expands. Readers trust no other length that
+/// exceeds the bytes that exist.
 const MAX_EXPANSION: usize = 255;
 
-/// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
+/// The random generator SplitMix64 (Steele, Lea, Flood 2014).
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -89,13 +90,13 @@ fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut SplitMix) {
     }
 }
 
-/// Runs a target. A failure names the number of the mutation, which is also the seed of the random
-/// generator.
+/// Runs a target on its seeds and on mutations of the seeds. A failure names the number of the
+/// mutation, which is also the seed of the random generator.
 fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
     replay_within(ALWAYS_BYTES, target, function, mutations);
 }
 
-/// Like [`replay`], but with another bound on a single allocation.
+/// Runs a target as [`replay`] does, but with another bound on a single allocation.
 fn replay_within(always_bytes: usize, target: &str, function: fn(&[u8]), mutations: usize) {
     let seeds = corpus(target);
     let call = |data: &[u8]| {
@@ -158,7 +159,8 @@ fn a_store_agrees_with_its_model_through_faults_and_crashes() {
     replay("store_ops", store_ops, 2_000);
 }
 
-/// Computes a checksum over the answers for every seed and for mutations of the seeds.
+/// Computes a checksum over the answers for the seeds and for mutations of the seeds. Asserts that
+/// both answers occur.
 fn digest_of_answers(target: &str, function: fn(&[u8]) -> Vec<bool>) -> String {
     let seeds = corpus(target);
     let (mut answers, mut random) = (Vec::new(), SplitMix(0));

@@ -1,6 +1,6 @@
 //! Writes the seeds of the targets `c_abi`, `open_block`, `table`, `log_and_manifest`, `store_ops`,
-//! `foreign_filter`, `foreign_table`, `index_file`, `parquet_add` and `parquet_footer`. The bytes are the
-//! same each time. The command is
+//! `foreign_filter`, `foreign_table`, `index_file`, `parquet_add` and `parquet_footer`. The bytes
+//! are the same each time. The command is
 //! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
@@ -25,7 +25,7 @@ fn write(target: &str, name: &str, parts: &[&[u8]]) {
 
 const GOLDEN_TABLES: [&str; 2] = ["v1-sorted.sst", "v1-sorted-lz4.sst"];
 
-/// Returns the seed that opens a golden file of the store as it is.
+/// Returns the seed for a golden file of the store. The target opens the file as it is.
 fn golden_table(name: &str) -> Vec<u8> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/store/tests/golden");
     [vec![0], std::fs::read(golden.join(name)).unwrap()].concat()
@@ -106,7 +106,7 @@ fn seeds_of_c_abi() {
     let ribbon: &[u8] = &[42, 0, 1, 8, 0x29, 0x23, 1];
     let without_id: &[u8] = &[42, 0, 193, 3, 0x29, 0x23, 1];
     let with_ranges: &[u8] = &[42, 0, 7, 3, 0x29, 0x23, 1];
-    // Steps: keys; prefixes; finish; open and ask; a set.
+    // The steps that the seeds combine: add keys or prefixes, finish, open, ask, use a set.
     let keys: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x00\x01\x05lemon\x03\x03\x02ab\x02cd\x02ef\x40";
     let keys_in_full: &[u8] = b"\x00\x02\x05apple\x00\x02\x04pear\x03\x03\x02ab\x02cd\x02ef\x40";
     let prefixes: &[u8] = b"\x04\x03\x01\x00\x00\x03app\x00\x00\x03pea";
@@ -145,8 +145,9 @@ fn seeds_of_table() {
     for name in GOLDEN_TABLES {
         write("table", &format!("any-{name}"), &[&golden_table(name)]);
     }
-    // 90 counted keys, their shape and the lengths of their values; two keys spelled out. In the
-    // seeds with `bloom`, blocks have 64 bytes and a restart point at every fifth entry.
+    // Two entries are spelled out. The other 90 have counted keys, whose shape and value lengths
+    // the first bytes describe. In the seeds with `bloom`, blocks have 64 bytes and a restart point
+    // at every fifth entry.
     let entries: &[u8] = &[90, 0, 41, 30, 2, 3, b'a', b'b', b'c', 4, b'q', b'q', b'r', b's'];
     let bloom: &[u8] = &[7, 1, 0x29, 0x23];
     let lz4: &[u8] = &[131, 3, 0x29, 0x23];
@@ -231,13 +232,13 @@ fn seeds_of_store_ops() {
         let config = [number.wrapping_mul(37), number.wrapping_mul(101), number.wrapping_mul(59)];
         write("store_ops", &format!("chance-{number:02}"), &[&config, &random(number.into(), 400)]);
     }
-    // Without faults: writes, then one operation of each kind.
+    // There are no faults. After writes, every operation occurs once.
     let put = |i: u8| [0, i, 20, i];
     let puts: Vec<u8> = (1..40).flat_map(put).collect();
     let rest: &[u8] = &[15, 19, 10, 3, 10, 4, 17, 0, 0, 0, 20, 4, 2, 30, 0xaa, 0xaa, 22, 60, 7, 23, 30, 24, 31, 5];
     write("store_ops", "everything-once", &[&[1, 0, 0], &puts, rest]);
     write("store_ops", "everything-in-a-quiet-store", &[&[1, 16, 3], &puts, rest]);
-    // A write or sync that fails, refused writes, and a crash of each kind.
+    // Writes or syncs fail, the store rejects writes, and every sort of crash occurs.
     let failing: Vec<u8> =
         (0..4u8).flat_map(|crash| [27, 0, crash, 0, 9, 20, crash, 0, 8, 20, 1, 25, crash, 7, 0]).collect();
     write("store_ops", "failed-writes-and-crashes", &[&[1, 0, 0], &puts, &failing]);
@@ -264,7 +265,7 @@ fn seeds_of_foreign_filter() {
     }
     write("foreign_filter", "any-empty", &[&[0]]);
     write("foreign_filter", "any-six-zeros", &[&[0; 7]]);
-    // Bits per key in units of 1/500, the first key, the number of keys; then edits.
+    // A seed has the bits per key in units of 1/500, the first key, the number of keys, and edits.
     let ten_bits: &[u8] = &[0x88, 0x13, 1, 2, 3, 4];
     let kinds: [(&str, u8); 6] =
         [("leveldb", 1), ("parquet", 43), ("legacy", 4), ("fast-local", 5), ("for-memory", 133), ("ribbon", 6)];
@@ -305,7 +306,7 @@ fn seeds_of_foreign_table() {
     }
     let filter = std::fs::read(golden.join("parquet/raw-n1-fpp0.01.sbbf")).unwrap();
     write("foreign_table", "any-parquet", &[&[0], &parquet_of(&filter)]);
-    // 50 keys, 4 keys per block, with one filter or one partition per block; then edits.
+    // A seed has 50 keys with 4 keys per block, one filter or one partition per block, and edits.
     let edits: [(&str, &[u8]); 9] = [
         ("sound", &[]),
         ("data-xor", &[0, 3, 0, 0, 9, 0, 7]),
@@ -334,7 +335,8 @@ fn seeds_of_index_file() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/parquet/tests/golden/v1-four-files.index");
     write("index_file", "any-four-files", &[&[0], &std::fs::read(golden).unwrap()]);
     write("index_file", "any-empty", &[&[0]]);
-    // FPR; number of files; name, first key and number of keys of each; number of updates.
+    // The bytes are the FPR, the number of files, and the name, first key and number of keys of
+    // each file. The number of updates follows.
     let three: &[u8] = &[0, 3, 1, 0, 0, 40, 2, 100, 0, 60, 3, 0, 1, 255];
     write("index_file", "sound", &[&[2], three, &[0]]);
     // Two updates: each removes files and adds one.
@@ -351,7 +353,8 @@ fn seeds_of_index_file() {
     }
 }
 
-/// Writes a file with a number, an optional text and a list of numbers.
+/// Returns a Parquet file with two row groups and three columns: a number, an optional text and a
+/// list of numbers.
 fn small_parquet(rows: u32, change: impl Fn(WriterPropertiesBuilder) -> WriterPropertiesBuilder) -> Vec<u8> {
     let schema = "message m { required double x; optional binary s (UTF8); \
                   optional group l (LIST) { repeated group list { required int32 element; } } }";

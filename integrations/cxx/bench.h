@@ -1,5 +1,5 @@
-// Arguments, keys, times and rows that the benchmark programs share. integrations/bench runs the
-// programs and reads the rows; its src/row.rs describes the fields.
+// Helpers of the benchmark programs: arguments, keys, measurements and rows. integrations/bench runs
+// the programs and reads the rows. Its src/row.rs describes the fields of a row.
 #pragma once
 
 #include <time.h>
@@ -36,15 +36,17 @@ struct Arguments {
       }
     }
     if (keys < 1000 || rounds < 1) {
-      std::fprintf(stderr, "usage: %s [--keys N] [--rounds N] [--only FILTER]; N is 1,000 or more keys\n",
+      std::fprintf(stderr,
+                   "usage: %s [--keys N] [--rounds N] [--only FILTER]; at least 1000 keys and 1 round\n",
                    argv[0]);
       std::exit(2);
     }
   }
 };
 
-// The key of a number: 16 digits, spread evenly over the key range. Two numbers never share a key.
-// The mix is the finalizer of SplitMix64 (Steele, Lea, Flood, 2014), as in integrations/bench.
+// Returns the key of a number: 16 hexadecimal digits, spread evenly over the key range. Two numbers
+// never share a key. The mix is the finalizer of SplitMix64 (Steele, Lea, Flood, 2014), as in
+// integrations/bench.
 inline std::string Key(uint64_t number) {
   uint64_t mixed = number * 0x9e3779b97f4a7c15;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
@@ -55,7 +57,8 @@ inline std::string Key(uint64_t number) {
   return text;
 }
 
-// Present keys have even numbers, absent keys odd ones. Any consecutive keys cover the whole range.
+// Returns the present key number `i`. Present keys have even numbers, and absent keys have odd
+// numbers. Consecutive keys spread over the whole key range.
 inline std::string PresentKey(uint64_t i) { return Key(2 * i); }
 
 inline std::vector<std::string> AbsentKeys(uint64_t keys) {
@@ -73,20 +76,20 @@ inline double Now() {
   return std::chrono::duration<double, std::nano>(now).count();
 }
 
-// The processor time of this thread in nanoseconds. It includes reads from the page cache, and not
-// the time that other processes take.
+// Returns the processor time of this thread in nanoseconds. It includes reads from the page cache. It
+// excludes the time of other processes.
 inline double ProcessorTime() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
-// The times of the rounds: the mean processor time, and the 99th percentile of the wall time of
-// gets that were timed one by one.
+// Measures gets in rounds: the mean processor time, and the 99th percentile of the wall time of gets
+// that are timed one by one.
 class Times {
  public:
-  // Calls `get` for each key twice: first with one measurement of all calls, then with one of each
-  // call.
+  // Measures one round in two passes over the keys. The first pass measures all calls of `get`
+  // together, and the second pass measures each call alone.
   template <typename Get>
   void Measure(const std::vector<std::string>& keys, const Get& get) {
     const double start = ProcessorTime();
@@ -105,7 +108,7 @@ class Times {
     p99s_.push_back(single[single.size() * 99 / 100]);
   }
 
-  // The medians over the rounds.
+  // Return the medians over the rounds.
   double Mean() const { return Median(means_); }
   double P99() const { return Median(p99s_); }
 

@@ -1,4 +1,4 @@
-// Checks, keys and folders that the tests in C++ share.
+// Helpers of the tests in C++: checks, keys and folders.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// Ends the process if a condition does not hold.
+// Prints the condition and ends the process with status 1 if the condition does not hold.
 #define CHECK(condition) \
   ((condition) ? (void)0 : ::check::Fail(__FILE__, __LINE__, #condition, std::string()))
 #define CHECK_WITH(condition, message) \
@@ -30,7 +30,7 @@ inline void CheckSame(uint64_t found, uint64_t expected, const char* file, int l
 }
 #define CHECK_SAME(found, expected) ::check::CheckSame((found), (expected), __FILE__, __LINE__, #found)
 
-// A folder that goes away with the object.
+// A temporary folder. The destructor removes it.
 class TempDir {
  public:
   TempDir() {
@@ -48,7 +48,7 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// Returns the only file with this extension in a folder.
+// Returns the only file with this extension in a folder. Fails if there is not exactly one.
 inline std::string OnlyFile(const std::string& dir, const std::string& extension) {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {

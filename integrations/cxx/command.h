@@ -11,7 +11,7 @@
 
 namespace check {
 
-// What a run of the command printed on stdout and stderr, and its exit status.
+// The exit status of the command, and its output on stdout and stderr.
 struct Run {
   int status = -1;
   std::string printed;
@@ -19,8 +19,7 @@ struct Run {
   bool Has(const std::string& text) const { return printed.find(text) != std::string::npos; }
 };
 
-// Runs `filterblock` with arguments for a shell. The environment variable FILTERBLOCK names the
-// command.
+// Runs `filterblock` through a shell. The environment variable FILTERBLOCK names the command.
 inline Run Filterblock(const std::string& arguments) {
   const char* command = std::getenv("FILTERBLOCK");
   CHECK_WITH(command != nullptr, "set FILTERBLOCK to the command; integrations/run-cxx does");

@@ -1,5 +1,5 @@
-// Finds the filter blocks of an SST of LevelDB or RocksDB, so that tests can damage them. It reads
-// SSTs of LevelDB, and of RocksDB with format_version 3 and 5.
+// Finds the filter blocks in SSTs of LevelDB, and of RocksDB with format_version 3 and 5, so that tests
+// can damage them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Handle {
   uint64_t size = 0;
 };
 
-// A block's entry: its key, and where its value lies in the file.
+// An entry of a block: its key, and the position of its value in the file.
 struct Entry {
   std::string key;
   size_t value_offset = 0;
@@ -42,15 +42,16 @@ class File {
     CHECK(out.good());
   }
 
-  // The entries of the metaindex.
+  // Returns the entries of the metaindex.
   std::vector<Entry> Metaindex() const {
     const bool is_leveldb = Fixed64(bytes.size() - 8) == 0xdb4775248b80fb57;
-    // RocksDB's footer has a byte for the type of checksum, and a version of four bytes.
+    // The handle of the metaindex is the first field of LevelDB's footer of 48 bytes. RocksDB's footer
+    // has 53 bytes, and one byte for the type of checksum comes first.
     size_t at = bytes.size() - (is_leveldb ? 48 : 52);
     return Entries(ReadHandle(&at));
   }
 
-  // The entry of the metaindex whose key begins with `prefix`. The key is empty if there is none.
+  // Returns the entry of the metaindex whose key begins with `prefix`, or an entry with an empty key.
   Entry Named(const std::string& prefix) const {
     for (const Entry& entry : Metaindex()) {
       if (entry.key.compare(0, prefix.size(), prefix) == 0) {
@@ -65,7 +66,7 @@ class File {
     return ReadHandle(&at);
   }
 
-  // Changes the size in a handle. It fills the old length of the number with zeros of seven bits.
+  // Changes the size in a handle. Pads the varint with zero bits to its old length.
   void SetSize(const Entry& entry, uint64_t size) {
     size_t at = entry.value_offset;
     Varint(&at);
@@ -78,7 +79,7 @@ class File {
     CHECK(size == 0);
   }
 
-  // The entries of an uncompressed block whose entries store the lengths of their values.
+  // Returns the entries of an uncompressed block. Its entries must store the lengths of their values.
   std::vector<Entry> Entries(Handle block) const {
     std::vector<Entry> entries;
     const size_t end = block.offset + block.size;
@@ -138,7 +139,7 @@ class File {
   std::string path_;
 };
 
-// The filters of LevelDB's filter block: where each begins and ends in the file.
+// Returns the offset and the length of each filter in LevelDB's filter block, without empty filters.
 inline std::vector<Handle> LevelDbFilters(const File& file, Handle block) {
   const size_t tail = block.offset + block.size - 5;
   const size_t array = file.Fixed32(tail);

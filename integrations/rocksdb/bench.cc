@@ -1,5 +1,5 @@
-// Measures gets of absent keys in RocksDB, with its own filters and with filterblock's. All
-// databases are open at once, and take turns in each round. Prints a row for each, as JSON.
+// Measures gets of absent keys in RocksDB, with its own filters and with filterblock. All databases are
+// open at once, and each round measures every database once. Prints a row for each database as JSON.
 #include <memory>
 
 #include "../cxx/bench.h"
@@ -34,7 +34,7 @@ class Database {
     db_.reset(db);
   }
 
-  // Puts run `run` of the keys, and flushes it.
+  // Puts the keys of run `run`, and flushes them.
   void Load(uint64_t keys, int run) {
     const std::string value = bench::Value();
     rocksdb::WriteOptions without_log;
@@ -62,7 +62,7 @@ class Database {
     });
   }
 
-  // Prints the row of the rounds since the last call.
+  // Counts reads and false negatives, and prints the row of the rounds since the last call.
   void Report(const std::string& layout, uint64_t keys, const std::vector<std::string>& absent) {
     bench::Row row;
     row.engine = "RocksDB";
@@ -97,7 +97,7 @@ class Database {
     for (const std::string& key : absent) {
       CHECK(db_->Get({}, key, &value).IsNotFound());
     }
-    // The cache holds data blocks only: indexes and filters belong to the open SSTs.
+    // The cache has only data blocks. Indexes and filters belong to the open SSTs.
     const auto reads = static_cast<double>(counts->block_cache_hit_count + counts->block_read_count);
     const auto maybe = static_cast<double>(counts->bloom_sst_hit_count);
     const auto queries = maybe + static_cast<double>(counts->bloom_sst_miss_count);

@@ -18,7 +18,7 @@ fn build_shim() {
     let mut build = cc::Build::new();
     build.cpp(true).std("c++20").define("NDEBUG", None);
     build.include(here.join("include")).include(here.join("../../crates/ffi/include"));
-    // Warnings in RocksDB's headers are not ours.
+    // -isystem suppresses warnings in RocksDB's headers.
     for folder in [rocksdb.join("include"), rocksdb] {
         build.flag("-isystem").flag(folder);
     }

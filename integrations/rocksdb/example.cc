@@ -1,4 +1,4 @@
-// A RocksDB database with filterblock's filters. Copy from here. README.md has the compiler's line.
+// Uses a RocksDB database with filters of filterblock. Copy from here. README.md has the compiler command.
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -1,11 +1,11 @@
-//! Answers for many keys as a NumPy array of `bool`.
+//! Makes NumPy arrays of `bool` with the answers for many keys.
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
-/// Returns a NumPy array of `len` answers that `fill` writes, 1 for "maybe" and 0 for "absent". It owns its
-/// memory and is writable.
+/// Returns a writable NumPy array of `len` answers, which owns its memory. `fill` writes the
+/// answers: 1 for "maybe" and 0 for "absent".
 ///
 /// # Errors
 /// Raises the exception of `fill`.
@@ -15,14 +15,14 @@ pub fn filled<'py>(
     fill: impl FnOnce(&mut [u8]) -> PyResult<()>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let bytes = PyByteArray::new_with(py, len, |bytes| {
-        // An answer that nobody writes is "maybe".
+        // An answer that `fill` does not write stays "maybe".
         bytes.fill(1);
         fill(bytes)
     })?;
     let numpy = py.import(intern!(py, "numpy"))?;
     let dtype = numpy.getattr(intern!(py, "bool_"))?;
     if len == 0 {
-        // NumPy refuses an empty buffer.
+        // `frombuffer` raises an exception for an empty buffer.
         return numpy.call_method1(intern!(py, "empty"), (0, dtype));
     }
     numpy.call_method1(intern!(py, "frombuffer"), (bytes, dtype))

@@ -1,4 +1,4 @@
-//! Keys in arrays of Apache Arrow, taken through the Arrow C data interface and read in place.
+//! Reads keys from arrays of Apache Arrow in place, through the Arrow C data interface.
 #![expect(unsafe_code, reason = "the structs of the interface come as pointers in capsules")]
 
 use std::ffi::CStr;
@@ -16,19 +16,20 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-/// The name under which a schema states an extension type.
+/// The metadata key under which a schema names its extension type.
 const EXTENSION: &str = "ARROW:extension:name";
 
-/// The arrays of one array, chunked array or stream.
+/// The arrays of an Arrow array, chunked array or stream. None of them has a null.
 #[derive(Debug)]
 pub struct ArrowKeys(Vec<ArrayRef>);
 
 impl ArrowKeys {
-    /// Takes the arrays of an object with `__arrow_c_array__` or `__arrow_c_stream__`. Returns `None` if
-    /// it has neither.
+    /// Takes the arrays of an object with `__arrow_c_array__` or `__arrow_c_stream__`. Returns
+    /// `None` if it has neither.
     ///
     /// # Errors
-    /// Raises `TypeError` for items that are not keys, and for nulls.
+    /// Raises `TypeError` for items that are not keys and for nulls, and `ValueError` for data that
+    /// Arrow cannot read.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let py = object.py();
         let arrays = if object.hasattr(intern!(py, "__arrow_c_array__"))? {
@@ -59,7 +60,7 @@ impl ArrowKeys {
     /// Calls `each` with the bytes of every key, without the GIL.
     ///
     /// # Errors
-    /// Raises `ValueError` for an array whose dictionary lacks a value.
+    /// Raises `ValueError` if an item points to a value that its dictionary does not have.
     pub fn for_each(&self, py: Python<'_>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
         let done = py.detach(move || self.0.iter().try_for_each(|array| of_items(array, &mut each)));
         done.map_err(|text| PyValueError::new_err(format!("the Arrow array is not valid: {text}")))
@@ -72,34 +73,37 @@ fn of_arrow(error: &ArrowError) -> PyErr {
 
 /// Returns the pointer of a capsule with this name.
 fn pointer<T>(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<*mut T> {
-    let capsule =
-        capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("the Arrow interface gave no capsule"))?;
+    let capsule = capsule.cast::<PyCapsule>().map_err(|_| {
+        PyTypeError::new_err("the Arrow interface of the object returned no capsule; pass a list or a NumPy array")
+    })?;
     Ok(capsule.pointer_checked(Some(name))?.cast::<T>().as_ptr())
 }
 
 fn of_array(pair: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-    let pair = pair.cast::<PyTuple>().map_err(|_| PyTypeError::new_err("__arrow_c_array__ gave no pair"))?;
+    let pair = pair.cast::<PyTuple>().map_err(|_| {
+        PyTypeError::new_err("__arrow_c_array__ of the object returned no pair; pass a list or a NumPy array")
+    })?;
     let schema = pointer::<FFI_ArrowSchema>(&pair.get_item(0)?, c"arrow_schema")?;
     let array = pointer::<FFI_ArrowArray>(&pair.get_item(1)?, c"arrow_array")?;
-    // SAFETY: a capsule of this name holds a valid struct of the Arrow C data interface. `from_raw` moves the
-    // struct out and leaves a released struct, so the capsule does not release it again.
+    // SAFETY: a capsule of this name has a valid struct of the Arrow C data interface. `from_raw`
+    // moves the struct out and leaves a released struct, so the capsule does not release it again.
     let (schema, array) = unsafe { (FFI_ArrowSchema::from_raw(schema), FFI_ArrowArray::from_raw(array)) };
     let field = Field::try_from(&schema).map_err(|error| of_arrow(&error))?;
     check_type(&field)?;
-    // SAFETY: the producer promises that the array has the type of the schema.
+    // SAFETY: the interface requires that the array has the type of the schema.
     let data = unsafe { from_ffi_and_data_type(array, field.data_type().clone()) };
     data.map(make_array).map_err(|error| of_arrow(&error))
 }
 
 fn of_stream(capsule: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
     let stream = pointer::<FFI_ArrowArrayStream>(capsule, c"arrow_array_stream")?;
-    // SAFETY: as in `of_array`.
+    // SAFETY: a capsule of this name has a valid stream, and `from_raw` leaves a released stream.
     let reader = unsafe { ArrayStreamReader::from_raw(stream) }.map_err(|error| of_arrow(&error))?;
     check_type(arrow_array::ArrayReader::field(&reader))?;
     reader.map(|array| array.map_err(|error| of_arrow(&error))).collect()
 }
 
-/// Returns the type of the values of a dictionary, and every other type as it is.
+/// Returns the type of the values: the value type of a dictionary, or `data_type` itself.
 fn values_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => values,
@@ -159,7 +163,7 @@ fn of_items(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String
     of_plain(array, each)
 }
 
-/// Does the same for every type but dictionaries. Nulls are left out.
+/// Calls `each` with the bytes of every item of an array that is not a dictionary. Skips nulls.
 fn of_plain(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
     use DataType as D;
     fn ints<T: ArrowPrimitiveType>(array: &ArrayRef, each: &mut impl FnMut(&[u8]), of: impl Fn(T::Native) -> [u8; 8]) {
@@ -190,13 +194,14 @@ fn of_plain(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String
     Ok(())
 }
 
-/// Calls `each` with the bytes of the value of every item.
+/// Calls `each` with the bytes of every item's value in the dictionary.
 fn of_dictionary(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
     let dictionary = array.as_any_dictionary();
     if dictionary.is_empty() {
         return Ok(());
     }
-    // A null in the dictionary that no item uses has no bytes. It keeps its place.
+    // A dictionary may have a null that no item uses. It adds no bytes but an end, so that the
+    // indexes of the other values stay right.
     let values = dictionary.values();
     let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(values.len()));
     for index in 0..values.len() {

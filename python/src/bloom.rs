@@ -1,4 +1,5 @@
-//! A Bloom filter in memory that takes keys one by one, from any number of threads.
+//! Defines the class `Bloom`: a Bloom filter in memory, to which any number of threads can add
+//! keys.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -12,14 +13,16 @@ use crate::filter::{self, Filter};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 
-/// A Bloom filter in memory. It takes keys one by one, also from several threads at once.
+/// A Bloom filter in memory, to which keys can be added at any time. Several threads may add keys
+/// at once.
 ///
-/// It holds at most `capacity` keys at the given error rate, and takes more at a higher rate. `clear`
-/// removes all keys; a single key cannot be removed.
+/// The error rate is at most `error_rate` for up to `capacity` distinct keys. The filter takes more
+/// keys, but then the error rate rises. `clear` removes all keys. A single key cannot be removed.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct Bloom {
-    /// Locked for writing by the two operations that clear bits.
+    /// The bits. `clear` and `intersection` lock them for writing, because they clear bits. All
+    /// other operations lock them for reading, even those that set bits.
     bits: RwLock<variants::Bloom>,
     hasher: KeyHasher,
     capacity: u64,
@@ -39,7 +42,7 @@ impl Bloom {
         self.bits.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a filter of the same capacity with other bits.
+    /// Returns a filter with these bits, and with the capacity and error rate of `self`.
     fn like(&self, bits: variants::Bloom) -> Self {
         Self::of(bits, self.capacity, self.error_rate)
     }
@@ -49,7 +52,7 @@ impl Bloom {
     }
 }
 
-/// The parts of a pickle: compressed bits, their number, capacity and error rate.
+/// The parts of a pickle: compressed bits, number of bits, capacity and error rate.
 type Parts<'py> = (Bound<'py, PyBytes>, u64, u64, f64);
 
 #[pymethods]
@@ -67,8 +70,9 @@ impl Bloom {
         Ok(!self.read().insert_hash(hash))
     }
 
-    /// Add many keys: a NumPy or Arrow array, any iterable of keys, or with `width` bytes of keys of one
-    /// width. If a key is refused, none is added.
+    /// Add many keys. `keys` is a NumPy or Arrow array, or any iterable of keys. With `width`, it
+    /// is bytes with keys that have `width` bytes each. If a key raises an exception, no key is
+    /// added.
     #[pyo3(signature = (keys, *, width=None))]
     fn update<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<()> {
         let hashes = keys::hashes(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher)?;
@@ -100,7 +104,8 @@ impl Bloom {
         })
     }
 
-    /// Return a Filter with the answers of this moment, to save it or send it.
+    /// Return a Filter of the keys that were added so far. It gives the same answers, and can be
+    /// saved or sent.
     fn freeze(&self, py: Python<'_>) -> PyResult<Filter> {
         let bytes = py.detach(|| self.read().freeze()).map_err(of_variant)?;
         Filter::of_own(AlignedBytes::copy_of(&bytes).map_err(of_block)?.into())
@@ -123,13 +128,15 @@ impl Bloom {
         Ok(self.like(empty))
     }
 
-    /// Add the keys of `other`. Raises ValueError if size, number of hashes or seed differ.
+    /// Add the keys of `other`, and return this filter. Raises ValueError if size, number of hashes
+    /// or seed differ.
     fn union<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
         slf.unite(slf.py(), other)?;
         Ok(slf)
     }
 
-    /// Keep only the keys that `other` holds too. Raises ValueError as `union` does.
+    /// Keep only the keys that `other` has, too, and return this filter. Raises ValueError as
+    /// `union` does.
     fn intersection<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
         slf.intersect(slf.py(), other)?;
         Ok(slf)
@@ -153,7 +160,8 @@ impl Bloom {
         intersection.intersect(py, other).map(|()| intersection)
     }
 
-    /// Estimate how many keys two filters of the same shape share.
+    /// Estimate how many keys two filters share. Returns a dict. Raises ValueError if size, number
+    /// of hashes or seed differ.
     fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
         let (left, right) = py.detach(|| (self.read().clone(), other.read().clone()));
         filter::comparison(py, &left.compare(&right).map_err(of_variant)?)
@@ -183,7 +191,7 @@ impl Bloom {
         self.error_rate
     }
 
-    /// The error rate at the present number of set bits.
+    /// The error rate that follows from the number of bits that are set now.
     #[getter]
     fn expected_error_rate(&self) -> f64 {
         self.read().expected_fpr()
@@ -207,7 +215,7 @@ impl Bloom {
         self.read().count_ones()
     }
 
-    /// The seed under which keys are hashed, in a list: all hashes of a key follow from one seed.
+    /// A list with the one seed of the hash function. All bits of a key follow from one hash.
     #[getter]
     fn hash_seeds(&self) -> Vec<u64> {
         vec![self.hasher.seed().0]
@@ -226,7 +234,7 @@ impl Bloom {
         Ok((slf.get_type().getattr("_unpickle")?, arguments))
     }
 
-    /// Make a filter from the parts of a pickle.
+    /// Return the filter of the parts of a pickle.
     #[staticmethod]
     fn _unpickle(py: Python<'_>, bytes: &[u8], num_bits: u64, capacity: u64, error_rate: f64) -> PyResult<Self> {
         let bits = py.detach(|| variants::Bloom::decompress(bytes, num_bits)).map_err(of_variant)?;
@@ -240,7 +248,8 @@ impl Bloom {
 
 impl Bloom {
     fn unite(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
-        // A copy, because two threads that each hold two locks could wait for each other.
+        // `other` is copied, so that no thread holds two locks. Otherwise two threads could
+        // deadlock.
         py.detach(|| {
             let other = other.read().clone();
             self.read().union_with(&other)
@@ -257,7 +266,7 @@ impl Bloom {
     }
 }
 
-/// Returns the bits of a filter.
+/// Returns the bits of a filter as bytes.
 pub fn bits_of<'py>(py: Python<'py>, bloom: &variants::Bloom) -> PyResult<Bound<'py, PyBytes>> {
     let len = usize::try_from(bloom.num_bits() / 8).unwrap_or(usize::MAX);
     if bloom.count_ones() == 0 {

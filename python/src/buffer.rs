@@ -1,5 +1,6 @@
-//! Keys in a buffer: NumPy arrays, `array.array`, and bytes of keys of one width. The items are read in
-//! place, and the buffer stays exported meanwhile, so its owner can neither free nor resize it.
+//! Reads keys from buffers: NumPy arrays, `array.array`, and bytes with keys of one width. The
+//! items are read in place. Meanwhile the buffer stays exported, so its owner cannot free or resize
+//! it.
 #![expect(unsafe_code, reason = "the items are read through the pointers of the buffer protocol")]
 
 use std::marker::PhantomData;
@@ -9,22 +10,23 @@ use pyo3::exceptions::{PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
-/// Why bytes alone are not many keys.
+/// The message for bytes that were passed as many keys without a width.
 pub const ONE_KEY: &str =
     "bytes are one key, not many; give a list of keys, or the width of each key in bytes (width=16)";
 
-/// One item of a buffer.
+/// The type of the items of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
-    /// An integer or a truth value of 1, 2, 4 or 8 bytes.
+    /// An integer of 1, 2, 4 or 8 bytes.
     Int { is_signed: bool, is_swapped: bool },
-    /// A truth value of one byte.
+    /// A truth value of one byte. The key is the integer 0 or 1.
     Bool,
-    /// Bytes that NumPy pads with NULs. The key is what NumPy returns for the item: without them.
+    /// Bytes that NumPy pads with NULs. The key has no trailing NULs, like the item that NumPy
+    /// returns.
     Padded,
-    /// Bytes as they are.
+    /// Bytes without padding. The key is all bytes of the item.
     Bytes,
-    /// UTF-32 that NumPy pads with NULs. The key is UTF-8.
+    /// UTF-32 that NumPy pads with NULs. The key is UTF-8 without trailing NULs.
     Text { is_swapped: bool },
 }
 
@@ -41,8 +43,9 @@ pub struct BufferKeys {
 impl BufferKeys {
     /// Takes a buffer whose items are keys. Returns `None` if its items are Python objects.
     ///
-    /// `is_array` says that the owner is an array of numbers: then items of one byte are integers.
-    /// The bytes of `bytes`, `bytearray` and `memoryview` are not keys without a width.
+    /// `is_array` says whether the owner is an array of numbers: then items of one byte are
+    /// integers. For other owners, such as `memoryview`, items of one byte raise `TypeError`,
+    /// because they need a width.
     pub fn of_items(buffer: PyUntypedBuffer, is_array: bool) -> PyResult<Option<Self>> {
         let format = buffer.format().to_string_lossy().into_owned();
         if format == "O" {
@@ -63,12 +66,12 @@ impl BufferKeys {
         Ok(Some(Self { buffer, item, item_len_bytes, len, stride }))
     }
 
-    /// Takes the bytes of keys that all have the same width and lie side by side.
+    /// Takes a buffer of keys that all have `width` bytes and follow one another.
     pub fn of_width(buffer: PyUntypedBuffer, width: usize) -> PyResult<Self> {
         check_shape(&buffer)?;
         let len_bytes = buffer.len_bytes();
         if buffer.item_size() != 1 || !buffer.is_c_contiguous() {
-            return Err(PyTypeError::new_err("width= needs bytes that lie side by side; pass bytes(data)"));
+            return Err(PyTypeError::new_err("width= needs one contiguous buffer of bytes; pass bytes(data)"));
         }
         if width == 0 || !len_bytes.is_multiple_of(width) {
             return Err(PyValueError::new_err(format!(
@@ -105,7 +108,8 @@ impl BufferKeys {
 }
 
 impl Item {
-    /// Reads a format of the module `struct`, with the additions `w` (UTF-32) and `Nx` (bytes) of NumPy.
+    /// Reads a format of the module `struct`, with the additions `w` (UTF-32) and `Nx` (bytes) of
+    /// NumPy.
     fn of_format(format: &str, len_bytes: usize) -> Option<Self> {
         let (order, code) = match format.as_bytes() {
             [order @ (b'<' | b'>' | b'!' | b'=' | b'@' | b'^'), code @ ..] => (*order, code),
@@ -143,7 +147,7 @@ fn check_shape(buffer: &PyUntypedBuffer) -> PyResult<()> {
         )));
     }
     if buffer.suboffsets().is_some_and(|offsets| offsets.iter().any(|&offset| offset >= 0)) {
-        return Err(PyTypeError::new_err("the items of the buffer lie behind pointers; pass a copy of it"));
+        return Err(PyTypeError::new_err("the buffer has suboffsets (pointers to its items); pass a copy of the data"));
     }
     Ok(())
 }
@@ -152,7 +156,7 @@ fn shape(buffer: &PyUntypedBuffer) -> (usize, isize) {
     (buffer.shape().first().copied().unwrap_or(0), buffer.strides().first().copied().unwrap_or(0))
 }
 
-/// The items of an exported buffer, to be read without the GIL.
+/// The items of an exported buffer. A thread without the GIL may read them.
 struct Items<'a> {
     start: *const u8,
     keys: &'a BufferKeys,
@@ -167,18 +171,19 @@ impl Items<'_> {
     #[inline]
     fn read(&self, index: usize, out: &mut [u8]) {
         debug_assert!(index < self.keys.len && out.len() <= self.keys.item_len_bytes);
-        // SAFETY: the exporter of a buffer promises that `len` items of `item_len_bytes` lie `stride` bytes
-        // apart from the start, and that they stay until the buffer is released. (`of_width` divides one
-        // contiguous range into items.) The documentation forbids that another thread writes the items
-        // meanwhile. If it does, the copy has some of the written bytes. This gives a wrong key, but no
-        // invalid value, because every byte value is valid.
+        // SAFETY: the exporter of a buffer guarantees `len` items of `item_len_bytes`, `stride`
+        // bytes apart, until the buffer is released. (`of_width` divides one contiguous range into
+        // items.) README.md forbids other threads to write the items meanwhile. If a thread does
+        // so, the copy may have some of the written bytes. The key is then wrong, but every byte
+        // value is valid.
         unsafe {
             let at = self.start.offset((index as isize).wrapping_mul(self.keys.stride));
             std::ptr::copy_nonoverlapping(at, out.as_mut_ptr(), out.len());
         }
     }
 
-    /// Calls `each` with the bytes of every key. Returns the number of the first key without bytes.
+    /// Calls `each` with the bytes of every key. Stops at the first text that has no UTF-8 form,
+    /// and returns its index as the error.
     fn for_each(&self, mut each: impl FnMut(&[u8])) -> Result<(), usize> {
         match self.keys.item {
             Item::Int { is_signed, is_swapped } => match self.keys.item_len_bytes {

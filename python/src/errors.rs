@@ -1,4 +1,5 @@
-//! Turns the errors of the crates into exceptions. `lib/filterblock/_errors.py` defines the classes.
+//! Turns the errors of the crates into exceptions. `lib/filterblock/_errors.py` defines the
+//! classes.
 
 use std::fmt::Display;
 use std::io;
@@ -23,12 +24,13 @@ mod classes {
     import_exception!(filterblock._errors, ReadOnlyError);
 }
 
-/// Returns the exception for a file that another writer, or a parent process, holds.
+/// Returns the exception for a file that another writer or the parent process has open for writing.
 pub fn locked(message: String) -> PyErr {
     classes::LockedError::new_err(message)
 }
 
-/// Returns the exception of an I/O error. Python chooses the subclass of `OSError` by the number.
+/// Returns the exception of an I/O error. Python chooses the subclass of `OSError` by the error
+/// number.
 pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
     let path = path.map(Path::to_path_buf);
     match (number_of(error), path) {
@@ -39,17 +41,20 @@ pub fn of_io(error: &io::Error, path: Option<&Path>) -> PyErr {
     }
 }
 
-/// Returns the number of the operating system, also if Rust code made the error.
+/// Returns the error number of the operating system. If Rust code made the error, returns the first
+/// number that has the same `ErrorKind`, or `None`.
 fn number_of(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(|| {
         let by_kind = |number: &i32| io::Error::from_raw_os_error(*number).kind() == error.kind();
-        // These have a text of their own.
-        let is_told = matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::InvalidInput);
-        if is_told { None } else { (1..=133).find(by_kind) }
+        // Errors of these kinds have their own text, which a number would replace.
+        let has_text = matches!(error.kind(), io::ErrorKind::Other | io::ErrorKind::InvalidInput);
+        // Linux has the error numbers 1 to 133.
+        if has_text { None } else { (1..=133).find(by_kind) }
     })
 }
 
-/// Returns the text of the operating system without the number, which Python adds.
+/// Returns the error text of the operating system without the number, because Python adds the
+/// number.
 fn text_of(number: i32) -> String {
     let text = io::Error::from_raw_os_error(number).to_string();
     text.split(" (os error ").next().unwrap_or_default().to_owned()
@@ -81,7 +86,7 @@ pub fn of_block(error: filterblock::Error) -> PyErr {
     }
 }
 
-/// Returns the exception of an error of a filter in memory or in a file.
+/// Returns the exception of an error of a [`variants::Bloom`] or a [`variants::FileFilter`].
 pub fn of_variant(error: variants::Error) -> PyErr {
     use variants::Error as E;
     let path = match &error {
@@ -142,7 +147,8 @@ fn foreign_at(error: &foreign::Error, path: Option<&Path>, message: String) -> P
     }
 }
 
-/// Returns the exception of an error of adding to a Parquet file, or of checking one.
+/// Returns the exception of an error that occurred while filters were added to a Parquet file or
+/// checked.
 pub fn of_parquet(error: parquet::Error) -> PyErr {
     use parquet::Error as E;
     let path = match &error {

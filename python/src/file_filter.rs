@@ -1,4 +1,5 @@
-//! A Bloom filter in a file, with the names of the package `pybloomfiltermmap3`.
+//! Defines the class `FileFilter`: a Bloom filter in a file. Its methods have the names of the
+//! package `pybloomfiltermmap3`.
 
 use std::ffi::OsString;
 #[cfg(unix)]
@@ -19,21 +20,23 @@ use crate::errors::{locked, of_io, of_variant};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 
-/// A Bloom filter in a file that takes keys one by one. `sync` makes them durable.
+/// A Bloom filter in a file, to which keys can be added at any time. `sync` makes added keys
+/// durable.
 ///
-/// FileFilter(capacity, error_rate, filename) creates a file, which must not exist. One process writes a
-/// file at a time: a second writer gets LockedError. Any number of processes may open it with mode "r";
-/// they see the keys that were synced before they opened it. A damaged page answers True; a damaged
-/// header raises DamagedError.
+/// FileFilter(capacity, error_rate, filename) creates a file, which must not exist. A file has one
+/// writer at a time: a second writer gets LockedError. Any number of processes may open the file
+/// with mode "r". They see the keys that were synced before they opened it. All bits of a damaged
+/// page count as set, so damage never denies a key. A damaged header raises DamagedError.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct FileFilter {
-    /// `None` after `close`. Locked for writing by the operations that replace the file, and by `close`.
+    /// The filter, or `None` after `close`. `clear`, `intersection` and `close` lock it for
+    /// writing.
     filter: RwLock<Option<variants::FileFilter>>,
     hasher: KeyHasher,
     path: PathBuf,
-    /// The process that opened the file, and the number of forks that led to it. A child that was forked
-    /// from it shares its lock.
+    /// The process that opened the file, and the number of forks between the process that loaded
+    /// the module and that process. A forked child shares the file lock of its parent.
     process: (u32, u32),
 }
 
@@ -44,13 +47,14 @@ fn this_process() -> (u32, u32) {
     (std::process::id(), FORKS.load(Ordering::Relaxed))
 }
 
-/// Counts a fork. Python calls it in each child.
+/// Counts a fork. Python calls this function in each forked child.
 #[pyfunction]
 fn _forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Makes Python call [`_forked`], where processes can fork.
+/// Registers [`_forked`], so that Python calls it in each forked child. Does nothing on systems
+/// without fork.
 pub fn count_forks(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let os = module.py().import("os")?;
     if os.hasattr("register_at_fork")? {
@@ -67,7 +71,7 @@ impl FileFilter {
         Self { filter: RwLock::new(Some(filter)), hasher, path, process: this_process() }
     }
 
-    /// Gives a new file its mode.
+    /// Wraps the filter of a new file, and sets the mode of the file to `perm` (on Unix).
     fn made(filter: variants::FileFilter, perm: Option<u32>) -> PyResult<Self> {
         #[cfg(unix)]
         if let Some(perm) = perm {
@@ -80,17 +84,18 @@ impl FileFilter {
         Ok(Self::of(filter))
     }
 
-    /// Runs `read` on the open filter, without the GIL.
+    /// Runs `read` on the filter, without the GIL. Raises `ValueError` if the filter is closed.
     fn read<T: Send>(&self, py: Python<'_>, read: impl FnOnce(&variants::FileFilter) -> T + Send) -> PyResult<T> {
         py.detach(|| self.read_here(read)).ok_or_else(closed)
     }
 
-    /// Runs `read` on the open filter. Returns `None` if it is closed.
+    /// Runs `read` on the filter. Returns `None` if the filter is closed.
     fn read_here<T>(&self, read: impl FnOnce(&variants::FileFilter) -> T) -> Option<T> {
         self.lock_to_read().as_ref().map(read)
     }
 
-    /// Runs a change on the open filter, without the GIL.
+    /// Runs `change` on the filter, without the GIL. Raises `LockedError` in a forked child, and
+    /// `ValueError` if the filter is closed.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -101,22 +106,22 @@ impl FileFilter {
         changed.ok_or_else(closed)?.map_err(of_variant)
     }
 
-    /// Refuses to write in a child process. Parent and child hold the same lock, so nothing would keep
-    /// them from writing over each other's keys.
+    /// Raises `LockedError` in a forked child. Parent and child share the file lock, so the lock
+    /// does not keep them from overwriting each other's keys.
     fn check_process(&self) -> PyResult<()> {
         if self.is_ours() {
             return Ok(());
         }
         Err(locked(
-            "the file was opened by the parent process, which still writes it; open it in this process with mode 'r', \
-             or close it before the fork"
+            "the parent process opened the file for writing; open it in this process with mode 'r', or close it \
+             before the fork"
                 .to_owned(),
         ))
     }
 
-    /// Does what [`check_process`](Self::check_process) does, without a system call. It does not notice a
-    /// fork that Python did not make. This does no harm: only `sync` and similar methods write to the
-    /// file, and they call `check_process`.
+    /// Checks like [`check_process`](Self::check_process), but without a system call. It misses a
+    /// fork that Python did not make. That is harmless, because every method that writes to the
+    /// file calls `check_process`.
     fn check_forks(&self) -> PyResult<()> {
         if self.process.1 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { self.check_process() }
     }
@@ -134,7 +139,8 @@ impl Drop for FileFilter {
     fn drop(&mut self) {
         let filter = self.filter.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if !self.is_ours() {
-            // Closing the filter here would overwrite the keys of the parent process, and release its lock.
+            // Dropping the filter here would overwrite the keys of the parent process and release
+            // its lock.
             mem::forget(filter);
         }
     }
@@ -144,7 +150,7 @@ fn closed() -> PyErr {
     PyValueError::new_err("the filter is closed; open its file again")
 }
 
-/// Returns the one seed of `hash_seeds`.
+/// Returns the one seed in `hash_seeds`, or seed 0 if `hash_seeds` is `None`.
 fn seed_of(hash_seeds: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<HashSeed> {
     let Some(seeds) = hash_seeds else { return Ok(HashSeed(0)) };
     let invalid = || {
@@ -176,7 +182,8 @@ impl FileFilter {
         Self::made(made.map_err(of_variant)?, perm)
     }
 
-    /// Open a file: mode "rw" to add keys, or "r" to ask only.
+    /// Open a file: with mode "rw" to ask and add keys, or with mode "r" to ask only. Raises
+    /// DamagedError, UnsupportedError, LockedError (mode "rw"), ValueError or OSError.
     #[staticmethod]
     #[pyo3(signature = (filename, mode="rw"))]
     fn open(py: Python<'_>, filename: PathBuf, mode: &str) -> PyResult<Self> {
@@ -188,8 +195,8 @@ impl FileFilter {
         opened.map(Self::of).map_err(of_variant)
     }
 
-    /// Add a key. Returns True if the key may have been in the filter before. It is in memory until
-    /// `sync`.
+    /// Add a key. Returns True if the key may have been in the filter before. The key is not
+    /// durable until `sync` or `close`.
     fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let hash = self.hash(key)?;
         self.check_forks()?;
@@ -197,8 +204,9 @@ impl FileFilter {
         added.ok_or_else(closed)?.map(|is_new| !is_new).map_err(of_variant)
     }
 
-    /// Add many keys: a NumPy or Arrow array, any iterable of keys, or with `width` bytes of keys of one
-    /// width. If a key is refused, none is added.
+    /// Add many keys. `keys` is a NumPy or Arrow array, or any iterable of keys. With `width`, it
+    /// is bytes with keys that have `width` bytes each. If a key raises an exception, no key is
+    /// added.
     #[pyo3(signature = (keys, *, width=None))]
     fn update<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<()> {
         self.check_process()?;
@@ -227,21 +235,22 @@ impl FileFilter {
     ) -> PyResult<Bound<'py, PyAny>> {
         self.read(py, |_| ())?;
         keys::ask(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes, answers| {
-            // A filter that another thread closes meanwhile leaves the answer True.
+            // If another thread closes the filter meanwhile, the answers stay True.
             self.read_here(|filter| {
                 hashes.iter().zip(answers).for_each(|(&hash, answer)| *answer = filter.may_contain_hash(hash));
             });
         })
     }
 
-    /// Write added keys to the file, and make them durable. Raises DisplacedError if another program has
-    /// moved or changed the file.
+    /// Write the added keys to the file and make them durable. Raises DisplacedError if another
+    /// program moved or changed the file.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
         self.read(py, variants::FileFilter::sync)?.map_err(of_variant)
     }
 
-    /// Sync and close the filter. Later calls raise ValueError; a second `close` does nothing.
+    /// Sync and close the filter. Later calls raise ValueError, except that a second `close` does
+    /// nothing. In a forked child, `close` does not sync.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let filter = py.detach(|| self.lock_to_change().take());
         match filter {
@@ -263,7 +272,7 @@ impl FileFilter {
         self.close(py)
     }
 
-    /// Remove all keys. A new file replaces the old one.
+    /// Remove all keys. A new file without keys replaces the old file.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.change(py, variants::FileFilter::clear)
     }
@@ -285,13 +294,15 @@ impl FileFilter {
         Self::made(self.read(py, |filter| filter.copy_template(&filename))?.map_err(of_variant)?, perm)
     }
 
-    /// Add the keys of `other`. Raises ValueError if size, number of hashes or seed differ.
+    /// Add the keys of `other`, and return this filter. Raises ValueError if size, number of hashes
+    /// or seed differ.
     fn union<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
         slf.unite(slf.py(), other)?;
         Ok(slf)
     }
 
-    /// Keep only the keys that `other` holds too. A new file replaces the old one.
+    /// Keep only the keys that `other` has, too, and return this filter. A new file replaces the
+    /// old file. Raises ValueError as `union` does.
     fn intersection<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
         slf.intersect(slf.py(), other)?;
         Ok(slf)
@@ -305,7 +316,7 @@ impl FileFilter {
         self.intersect(py, other)
     }
 
-    /// The whole filter as text, for `from_base64`.
+    /// Return the whole filter as text, for `from_base64`.
     fn to_base64(&self, py: Python<'_>) -> PyResult<String> {
         self.read(py, variants::FileFilter::to_base64)
     }
@@ -318,8 +329,8 @@ impl FileFilter {
         Self::made(made, perm)
     }
 
-    /// The number of added keys that were certainly absent before. After a union, an intersection or
-    /// damage it is `approx_len`.
+    /// The number of added keys that were certainly absent before. After a union, an intersection
+    /// or damage this number is unknown, and the length is `approx_len`.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         match self.read(py, variants::FileFilter::len)? {
             Ok(len) => Ok(usize::try_from(len).unwrap_or(usize::MAX)),
@@ -353,7 +364,7 @@ impl FileFilter {
         self.read(py, variants::FileFilter::false_positive_rate)
     }
 
-    /// The error rate at the present number of set bits.
+    /// The error rate that follows from the number of bits that are set now.
     #[getter]
     fn expected_error_rate(&self, py: Python<'_>) -> PyResult<f64> {
         self.read(py, variants::FileFilter::expected_fpr)
@@ -377,7 +388,7 @@ impl FileFilter {
         self.read(py, |filter| filter.to_bloom().count_ones())
     }
 
-    /// The seed under which keys are hashed, in a list: all hashes of a key follow from one seed.
+    /// A list with the one seed of the hash function. All bits of a key follow from one hash.
     #[getter]
     fn hash_seeds(&self) -> Vec<u64> {
         vec![self.hasher.seed().0]
@@ -401,7 +412,7 @@ impl FileFilter {
         self.read(py, variants::FileFilter::is_read_only)
     }
 
-    /// The path of the file, also after `close`.
+    /// The path of the file, even after `close`.
     #[getter]
     fn filename(&self) -> OsString {
         self.path.as_os_str().to_owned()
@@ -455,8 +466,8 @@ impl FileFilter {
     }
 }
 
-/// Takes the locks of two filters in the order of their addresses. All threads use this order, so no two
-/// threads wait for each other.
+/// Takes the locks of two filters in the order of their addresses. All threads use this order, so
+/// they cannot deadlock.
 fn in_order<A, B>(
     left: &FileFilter,
     right: &FileFilter,

@@ -1,4 +1,4 @@
-//! Filters that are built once from all keys: filter blocks in memory or in a file.
+//! Defines the class `Filter`: a filter block in memory or in a file, built once from all keys.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -24,18 +24,20 @@ const STATIC: &str = "a Filter is built once from all of its keys and takes no m
 
 /// A filter of a fixed set of keys, built by `Filter.build` or opened by `Filter.open`.
 ///
-/// `key in filter` is False if the key was certainly not added, and True if it may have been. A damaged
-/// file raises DamagedError when it is opened; it never answers False for a key that was added.
+/// `key in filter` is False if the key was certainly not added, and True if it may have been.
+/// `open` verifies every checksum and raises DamagedError for a damaged file, or UnsupportedError
+/// if the version in it is unknown.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct Filter {
-    /// Boxed, because Python aligns an object to 16 bytes and a block wants a whole cache line.
+    /// The block. It is boxed, because Python aligns objects only to 16 bytes, and a block is
+    /// aligned to a cache line.
     block: Box<FilterBlock<SharedBytes>>,
     bytes: SharedBytes,
     path: Option<PathBuf>,
 }
 
-/// What a caller knows of a block.
+/// The secret of a block, and what the caller expects of the block.
 struct Known<'a> {
     secret: Option<&'a [u8]>,
     table_id: Option<[u8; 16]>,
@@ -43,7 +45,7 @@ struct Known<'a> {
 }
 
 impl Filter {
-    /// Opens a block, and verifies all of it.
+    /// Opens a block, verifies all checksums, and compares it with what the caller expects.
     fn of_bytes(bytes: SharedBytes, path: Option<&Path>, known: &Known<'_>) -> PyResult<Self> {
         let open = || {
             let secret = known.secret.map(Secret::new).transpose()?;
@@ -58,7 +60,8 @@ impl Filter {
                     locked.unlock_expecting(&expected)?
                 }
             };
-            // A damaged range filter beside the filter only answers "maybe", so nobody would notice it.
+            // A damaged range filter beside the filter answers "maybe" without an error. So the
+            // damage is reported here.
             match block.ranges_error() {
                 Some(filterblock::Error::Corrupt { field, offset }) => {
                     Err(filterblock::Error::Corrupt { field: *field, offset: *offset })
@@ -82,7 +85,7 @@ impl Filter {
         Self::of_bytes(bytes, None, &Known { secret: None, table_id: None, checksum: None })
     }
 
-    /// Returns which keys the filter was built of.
+    /// Returns the types of keys that the filter accepts.
     fn accepts(&self) -> Accepts {
         let metadata = self.block.metadata();
         let has_ranges = metadata.kind == FilterKind::Grafite || metadata.ranges_len_bytes > 0;
@@ -96,12 +99,14 @@ impl Filter {
 
 #[pymethods]
 impl Filter {
-    /// Build a filter of keys: a list or another iterable, a NumPy or Arrow array, or bytes of keys of
-    /// one width.
+    /// Build a filter of keys. `keys` is any iterable of keys, or a NumPy or Arrow array. With
+    /// `width`, it is bytes with keys that have `width` bytes each.
     ///
-    /// The same keys, spec, seed and secret give the same bytes. With a secret of 16 or 32 random bytes,
-    /// only someone who knows the secret can find keys that collide. `ranges` adds a range filter, such
-    /// as "grafite:fpr=0.01", for `may_contain_range`. Keys of a range filter are bytes or str, not int.
+    /// The same keys and arguments give the same bytes; `threads` does not change them. With a
+    /// secret of 16 or 32 random bytes, only someone who knows the secret can find keys that
+    /// collide. `ranges` adds a range filter, such as "grafite:fpr=0.01", for `may_contain_range`.
+    /// Keys of a range filter are bytes or str, not int. Raises ValueError if an argument is not
+    /// valid or there is too little memory.
     #[staticmethod]
     #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -140,10 +145,11 @@ impl Filter {
 
     /// Open a file that `save` or the command `filterblock` wrote, and verify every checksum in it.
     ///
-    /// The file is mapped, so nobody may change it while it is open (`save` replaces a file, which is
-    /// safe). With mapped=False the file is read into memory. `table_id` and `checksum` state which
-    /// filter you expect. Raises DamagedError, UnsupportedError (a newer version), UnexpectedError,
-    /// SecretError or OSError.
+    /// The file is mapped, so no program may change it while it is open. (`save` replaces a file,
+    /// which is safe.) With mapped=False the file is read into memory. `table_id` and `checksum`
+    /// state which filter you expect. Raises DamagedError, UnsupportedError (a newer version),
+    /// UnexpectedError (another filter), SecretError, ValueError (not a regular file, or an invalid
+    /// argument) or OSError.
     #[staticmethod]
     #[pyo3(signature = (path, *, secret=None, table_id=None, checksum=None, mapped=true))]
     fn open(
@@ -167,7 +173,8 @@ impl Filter {
         })
     }
 
-    /// Open the bytes of a filter, as `to_bytes` returns them, and verify every checksum in them.
+    /// Open a copy of the bytes that `to_bytes` returned, and verify every checksum in them. The
+    /// arguments and exceptions are those of `open`.
     #[staticmethod]
     #[pyo3(signature = (data, *, secret=None, table_id=None, checksum=None))]
     fn from_bytes(
@@ -180,9 +187,9 @@ impl Filter {
         Self::of_bytes(bytes, None, &Known { secret, table_id, checksum })
     }
 
-    /// Unite filters of one kind, size, seed and secret. The kind is bloom, blocked-bloom,
-    /// split-block or split-block-512. Raises ValueError, and names the difference, if the filters
-    /// are not alike.
+    /// Return a filter of the keys of all `filters`. The filters must have the same kind, size,
+    /// seed and secret. The kind must be bloom, blocked-bloom, split-block or split-block-512.
+    /// Raises ValueError if the filters cannot be merged, and names the difference.
     #[staticmethod]
     fn merge(py: Python<'_>, filters: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let blocks = filters.iter().map(|filter| filter.locked()).collect::<PyResult<Vec<_>>>()?;
@@ -199,7 +206,8 @@ impl Filter {
         Self::merge(py, vec![slf, other])
     }
 
-    /// Estimate how many keys two filters of the same shape share.
+    /// Estimate how many keys two filters share. Returns a dict. Raises ValueError if kind, size,
+    /// seed or secret differ.
     fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
         let found = compare_blocks(&self.locked()?, &other.locked()?).map_err(of_variant)?;
         comparison(py, &found)
@@ -211,9 +219,9 @@ impl Filter {
 
     /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
     ///
-    /// `keys` is a NumPy or Arrow array of one dimension, or any iterable of keys. Arrays are read in
-    /// place and without the GIL. With `width`, `keys` is bytes that hold keys of this width one after
-    /// another.
+    /// `keys` is a NumPy or Arrow array of one dimension, or any iterable of keys. Arrays are read
+    /// in place and without the GIL. With `width`, `keys` is bytes with keys that have `width`
+    /// bytes each.
     #[pyo3(signature = (keys, *, width=None))]
     fn contains_many<'py>(
         &self,
@@ -226,15 +234,17 @@ impl Filter {
             Some(_) => keys::ask(py, &keys, self.block.hasher(), |hashes, answers| {
                 self.block.may_contain_batch(hashes, answers);
             }),
-            // Partitions and range filters need the key itself.
+            // Filters in partitions and range filters need the bytes of the key.
             None => keys::ask_each(py, &keys, |key| self.block.may_contain(key)),
         }
     }
 
-    /// Whether the filter may hold a key from `low` to `high`, both included. None means no bound.
+    /// Return whether the filter may have a key from `low` to `high`, both included. None means no
+    /// bound.
     ///
-    /// Bounds are compared as bytes. Integers are refused, because the order of their bytes differs from
-    /// the order of the numbers. Without a range filter the answer is True.
+    /// Bounds are compared as bytes. Integers raise TypeError, because the order of their bytes
+    /// differs from the order of the numbers. Raises ValueError if `low` is above `high`. Without a
+    /// range filter the answer is True.
     #[pyo3(signature = (low=None, high=None))]
     fn may_contain_range(&self, low: Option<&Bound<'_, PyAny>>, high: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let bound = |bound: Option<&Bound<'_, PyAny>>| match bound {
@@ -250,25 +260,25 @@ impl Filter {
         Ok(self.block.may_contain_range(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice)))
     }
 
-    /// Not possible: raises TypeError. Use Bloom or FileFilter, which take keys one by one.
+    /// Always raise TypeError, because a Filter takes no more keys. Use Bloom or FileFilter.
     #[pyo3(signature = (*_args, **_kwargs))]
     fn add(&self, _args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         Err(PyTypeError::new_err(STATIC))
     }
 
-    /// Not possible: raises TypeError. Use Bloom or FileFilter, which take keys one by one.
+    /// Always raise TypeError, because a Filter takes no more keys. Use Bloom or FileFilter.
     #[pyo3(signature = (*_args, **_kwargs))]
     fn update(&self, _args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         Err(PyTypeError::new_err(STATIC))
     }
 
-    /// Write the filter to a file and sync it. The file appears complete or not at all. An existing file
-    /// is replaced, and open filters keep the old file.
+    /// Write the filter to a new file, sync it, and rename it to `path`. So `path` is complete or
+    /// absent. An existing file is replaced, and open filters keep the old file.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| save::write(&path, self.block.as_bytes())).map_err(|error| of_io(&error, Some(&path)))
     }
 
-    /// The bytes of the filter, as `save` writes them.
+    /// Return the bytes of the filter, as `save` writes them.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.block.as_bytes())
     }
@@ -277,7 +287,7 @@ impl Filter {
         self.to_bytes(py)
     }
 
-    /// Verify every checksum again. Raises DamagedError with field and offset.
+    /// Verify every checksum again. Raises DamagedError with field and offset if one is wrong.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         let verified = py.detach(|| {
             LockedBlock::open(self.bytes.clone(), Verify::AtOpen)?;
@@ -289,7 +299,8 @@ impl Filter {
         })
     }
 
-    /// What the filter is: kind, size, error rate, hashing, and the share of bits that are set.
+    /// Return a dict that describes the filter: kind, size, error rate, hash function, and the
+    /// share of bits that are set. Reads the whole filter.
     fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.block.metadata();
         let statistics = py.detach(|| self.block.statistics());
@@ -328,13 +339,13 @@ impl Filter {
         self.block.metadata().kind.name()
     }
 
-    /// The length in bytes.
+    /// The length of the whole filter in bytes.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.block.metadata().block_len_bytes
     }
 
-    /// The expected share of absent keys that get the answer True.
+    /// The expected share of absent keys for which the answer is True.
     #[getter]
     fn error_rate(&self) -> f64 {
         self.block.expected_fpr()
@@ -356,7 +367,7 @@ impl Filter {
         let this = slf.get();
         if this.block.hasher().identity().fingerprint.is_some() {
             return Err(PyTypeError::new_err(
-                "a filter under a secret is not pickled, because the secret would be in the pickle; use to_bytes and \
+                "a filter with a secret cannot be pickled, because the secret would be in the pickle; use to_bytes and \
                  from_bytes(data, secret=...)",
             ));
         }

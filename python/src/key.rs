@@ -1,8 +1,9 @@
-//! The bytes of one key. README.md has the table of types.
+//! Converts one key of Python to bytes. README.md has the table of types.
 //!
-//! One rule decides every case: keys that Python calls equal have equal bytes in every process. A type
-//! for which we cannot promise this is a `TypeError`. Otherwise a key could be added under one type and
-//! denied under another. Python's `hash` is never used, because it differs between processes.
+//! One rule decides every case: keys that Python calls equal have equal bytes in every process. A
+//! type for which we cannot guarantee this raises `TypeError`. Otherwise a key could be added as
+//! one type and denied as another type. We do not use Python's `hash`, because it differs between
+//! processes.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -10,21 +11,21 @@ use pyo3::types::{PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
 
 use crate::buffer;
 
-/// Which keys a caller accepts.
+/// The types of keys that a caller accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepts {
-    /// Every type of the table.
+    /// Every type of the table in README.md.
     All,
-    /// Texts and bytes. A file of another engine does not say how the engine's user stores integers.
-    /// So an integer would be looked up under bytes that the file may not use.
+    /// Texts and bytes. The file of another engine does not say how its writer encodes integers. So
+    /// a query for an integer could ask for other bytes than the writer stored.
     BytesOnly,
-    /// Texts and bytes. A range filter compares keys as bytes, and the bytes of integers have another
-    /// order. So a range would be denied although it holds integers that were added.
+    /// Texts and bytes. A range filter compares keys as bytes, and the order of an integer's bytes
+    /// is not the order of the numbers. So a range that has added integers could be denied.
     InOrder,
 }
 
 impl Accepts {
-    /// Returns what to do with integers instead.
+    /// Returns the reason why integers are not accepted, and what to pass instead.
     pub fn instead_of_integers(self) -> &'static str {
         match self {
             Self::All | Self::BytesOnly => {
@@ -38,11 +39,11 @@ impl Accepts {
     }
 }
 
-/// Calls `with` with the bytes of a key.
+/// Calls `with` with the bytes of a key, and returns its result.
 ///
 /// # Errors
-/// Raises `TypeError` for other types, `UnicodeEncodeError` for a text with surrogates, and
-/// `OverflowError` for an integer that does not fit in 64 bits.
+/// Raises `TypeError` for a type that is not accepted, `UnicodeEncodeError` for a text with
+/// surrogates, and `OverflowError` for an integer that does not fit in 64 bits.
 #[inline]
 pub fn with<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
     if let Ok(text) = key.cast::<PyString>() {
@@ -92,7 +93,8 @@ fn of_other(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyResult<Vec<u8>> {
         if is_of_numpy && (name == "bool" || name == "bool_") {
             return Ok(i64::from(key.is_truthy()?).to_le_bytes().to_vec());
         }
-        // The integers of NumPy, and every other type that Python can use as an index. Floats are not.
+        // NumPy's integers and all other types that Python can use as an index. Floats have no
+        // `__index__`.
         if let Ok(index) = key.call_method0("__index__")
             && index.is_instance_of::<PyInt>()
         {
@@ -102,7 +104,7 @@ fn of_other(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyResult<Vec<u8>> {
     Err(refused(key, accepts))
 }
 
-/// Returns the `TypeError` of a key, and what to do instead.
+/// Returns the `TypeError` for a key. Its message says what to pass instead.
 fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
     let kind = key.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let next = match kind.as_str() {
@@ -124,11 +126,11 @@ fn refused(key: &Bound<'_, PyAny>, accepts: Accepts) -> PyErr {
     PyTypeError::new_err(format!("a key is {accepted}, not {kind}; {next}"))
 }
 
-/// Returns the bytes under which a key is added and asked.
+/// Return the bytes of a key. Filters add these bytes and ask for them.
 ///
-/// The bytes are the same in every process, version and machine. Raises TypeError for a type that is
-/// not a key, UnicodeEncodeError for a str with surrogates, and OverflowError for an integer below
-/// -2**63 or from 2**64 on.
+/// The bytes are the same in every process, version and machine. Raises TypeError for a type that
+/// is not a key, UnicodeEncodeError for a str with surrogates, and OverflowError for an integer
+/// below -2**63 or above 2**64 - 1.
 #[pyfunction]
 #[pyo3(signature = (key, /))]
 pub fn key_bytes<'py>(key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {

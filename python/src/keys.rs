@@ -1,4 +1,4 @@
-//! Many keys at once: arrays that are read in place without the GIL, and iterables of keys.
+//! Reads many keys at once: from arrays in place and without the GIL, or from iterables.
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -26,10 +26,13 @@ pub enum Keys<'py> {
 }
 
 impl<'py> Keys<'py> {
-    /// Finds out what `keys` are. `width` is the length of each key in bytes, for keys side by side.
+    /// Chooses how to read `keys`. With `width`, `keys` is a buffer of keys that have `width` bytes
+    /// each and follow one another.
     ///
     /// # Errors
-    /// Raises `TypeError` for a single key, and for arrays whose items are not keys.
+    /// Raises `TypeError` for a single key, and for arrays whose items are not keys. Raises
+    /// `ValueError` for an array of several dimensions, and if `width` does not divide the length
+    /// of the buffer.
     pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
         let found = Self::find(keys, width, accepts)?;
         let is_of_integers = match &found {
@@ -75,7 +78,8 @@ impl<'py> Keys<'py> {
         let is_array = is_numpy || is_of_module_array(keys)?;
         let items = match PyUntypedBuffer::get(keys) {
             Ok(buffer) => BufferKeys::of_items(buffer, is_array)?,
-            // NumPy has no buffer for variable-length texts, which are keys, and for times, which are not.
+            // NumPy exports no buffer for texts of variable length (kind "T") and for times. These
+            // texts are keys, so they are read as objects. Times are not keys.
             Err(_) if is_numpy && kind_of_numpy(keys)? == "T" => None,
             Err(error) if is_numpy => {
                 let dtype = keys.getattr(intern!(py, "dtype"))?;
@@ -93,7 +97,8 @@ impl<'py> Keys<'py> {
         }
     }
 
-    /// Returns the number of keys if it is known.
+    /// Returns the number of keys, or `None` if it is unknown. The number of an iterable is only
+    /// what its `__len__` returns, so it may be wrong.
     pub fn len(&self) -> Option<usize> {
         match self {
             Self::Buffer(keys) => Some(keys.len()),
@@ -102,11 +107,12 @@ impl<'py> Keys<'py> {
         }
     }
 
-    /// Calls `each` with the bytes of every key, in order. For arrays it does so without the GIL, so
-    /// `each` must not use Python.
+    /// Calls `each` with the bytes of every key, in order. The function reads arrays without the
+    /// GIL, so `each` must not use Python.
     ///
     /// # Errors
-    /// Raises the exception of the first object that is not a key. `each` has then seen the keys before it.
+    /// Raises the exception of the first object that is not a key, or of the iterable. `each` was
+    /// then called for the keys before that object.
     pub fn for_each(&self, py: Python<'py>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
         match self {
             Self::Buffer(keys) => keys.for_each(py, each),
@@ -121,7 +127,8 @@ impl<'py> Keys<'py> {
     }
 }
 
-/// Adds the number of a key to a `TypeError` or an `OverflowError`.
+/// Adds the index of a key to the message of a `TypeError` or an `OverflowError`. Does not change
+/// other exceptions.
 #[cold]
 fn at(py: Python<'_>, error: PyErr, index: usize) -> PyErr {
     let kind = error.get_type(py);
@@ -134,7 +141,7 @@ fn at(py: Python<'_>, error: PyErr, index: usize) -> PyErr {
 
 #[expect(unsafe_code, reason = "PyO3 has no safe form of this check")]
 fn has_buffer(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the pointer is that of a live object, and the GIL is held.
+    // SAFETY: the pointer points to a live object, and this thread holds the GIL.
     unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
 }
 
@@ -147,10 +154,11 @@ fn kind_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<String> {
     object.getattr("dtype")?.getattr("kind")?.extract()
 }
 
-/// The number of keys that are hashed before they are asked, so that their hashes stay in the cache.
+/// The number of keys that are hashed and then asked together. Their hashes stay in the cache.
 const BATCH: usize = 1024;
 
-/// Hashes all keys. After an exception nothing was done with any of them.
+/// Returns the hashes of all keys. A caller adds the hashes only after this call. So if a key
+/// raises an exception, no key is added.
 ///
 /// # Errors
 /// Raises the exceptions of [`Keys::for_each`].
@@ -174,7 +182,7 @@ pub fn ask<'py>(
     let mut answers = [true; BATCH];
     let mut flush = |hashes: &mut Vec<KeyHash>, put: &mut dyn FnMut(&[bool])| {
         let answers = answers.get_mut(..hashes.len()).unwrap_or_default();
-        // The answers of the batch before must not stay.
+        // `ask` may leave an answer unwritten. Then it must be "maybe", and not an older answer.
         answers.fill(true);
         ask(hashes, answers);
         put(answers);
@@ -204,11 +212,12 @@ pub fn ask_each<'py>(
     collect(py, keys, |put| keys.for_each(py, |key| put(&[ask(key)])))
 }
 
-/// Where answers go, in the order of the keys.
+/// A function that takes the next answers, in the order of the keys.
 type Put<'a> = &'a mut (dyn FnMut(&[bool]) + Send);
 
-/// Collects the answers that `answer` puts. For arrays they go to their place at once; an iterable may
-/// have another number of keys than it says.
+/// Returns the answers that `answer` passes to its argument, as a NumPy array. For arrays of keys,
+/// the answers are written to the result directly. An iterable may have another number of keys than
+/// its `__len__` says, so its answers are collected in a vector first.
 fn collect<'py>(
     py: Python<'py>,
     keys: &Keys<'py>,

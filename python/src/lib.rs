@@ -1,5 +1,5 @@
-//! The Python module `filterblock._filterblock`: classes and functions over the crates `filterblock` and
-//! `filterblock-parquet`.
+//! Defines the Python module `filterblock._filterblock`: classes and functions that call the crates
+//! `filterblock` and `filterblock-parquet`.
 //!
 //! ```text
 //! filter   bloom   file_filter   tables   parquet   planning     the classes of Python
@@ -7,8 +7,8 @@
 //!               buffer   arrow                                   arrays in place, without the GIL
 //!                key   answers   save   errors                   one key; NumPy results; new files; exceptions
 //! ```
-//! A module imports only modules of lower lines. Code that runs without the GIL takes locks, and code
-//! that holds a lock never takes the GIL, so the two cannot wait for each other.
+//! A module imports only modules of lower lines. Code that holds a lock never waits for the GIL. So
+//! a thread that holds the GIL and waits for a lock cannot cause a deadlock.
 
 mod answers;
 mod arrow;
@@ -26,7 +26,7 @@ mod tables;
 
 use pyo3::prelude::*;
 
-/// Checks that Python can hold objects of these classes. It aligns them to 16 bytes.
+/// Checks the alignment of the classes at compile time. Python aligns objects only to 16 bytes.
 const _: () = {
     const fn fits<T>() -> bool {
         align_of::<T>() <= 16

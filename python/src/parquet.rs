@@ -1,4 +1,4 @@
-//! Filters in Parquet files: ask them, add them, and check them.
+//! Asks, adds and checks the Bloom filters of Parquet files.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -22,7 +22,7 @@ use crate::errors::{of_foreign, of_io, of_parquet};
 use crate::save::NewFile;
 use crate::tables::bytes_of;
 
-/// A Parquet file whose filters say which row groups may hold a value.
+/// A Parquet file. Its filters say which row groups may have a value.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct ParquetFile {
@@ -63,10 +63,13 @@ impl ParquetFile {
         names
     }
 
-    /// The row groups that may hold the value. A row group without a readable filter may hold it.
+    /// Return the numbers of the row groups that may have the value. A row group without a readable
+    /// filter is always among them.
     ///
-    /// The value is an int, float, str, bytes or UUID, as the column's type says. For dates, times and
-    /// decimals give the stored bytes, because a number does not say its unit.
+    /// The value is an int, float, str, bytes or UUID, as the column's type requires. For dates,
+    /// times and decimals give the stored bytes, because a number does not tell its unit. Raises
+    /// ValueError for an unknown column, TypeError for a value of another type, and OverflowError
+    /// for an int out of range.
     fn row_groups(&self, py: Python<'_>, column: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         let found = ParquetColumn::find(&self.values, column)
             .map_err(|error| PyValueError::new_err(format!("{}: {error}", self.path.display())))?;
@@ -78,8 +81,9 @@ impl ParquetFile {
         Ok(py.detach(|| (0..self.num_row_groups()).filter(may_contain).collect()))
     }
 
-    /// Read the header of every filter. Returns the number of filters. Raises DamagedError. Filters
-    /// of Parquet have no checksums; `check` with values=True finds damaged bits.
+    /// Read the header of every filter, and return the number of filters. Raises DamagedError if a
+    /// header is damaged. Filters of Parquet have no checksums. `check` with values=True finds
+    /// cleared bits.
     fn verify(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.file.verify()).map_err(|error| of_foreign(error.in_file(&self.path)))
     }
@@ -89,8 +93,8 @@ impl ParquetFile {
     }
 }
 
-/// Returns the plain encodings of a value: several for zero, which has two signs. Returns `None` for a
-/// value that no filter can deny.
+/// Returns the plain encodings of a value. A floating-point zero has two encodings, because it has
+/// two signs. Returns `None` for a value that no filter can deny.
 fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<Vec<u8>>>> {
     let KeyType::Parquet { physical_type, type_len_bytes } = column.key_type else { return Ok(None) };
     let (logical, one) = (column.logical_type.as_str(), |bytes: Vec<u8>| Ok(Some(vec![bytes])));
@@ -103,7 +107,11 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
             _ => None,
         };
         if len.is_some_and(|len| len != bytes.len()) {
-            return Err(PyValueError::new_err(format!("a value of this column has {} bytes", len.unwrap_or(0))));
+            return Err(PyValueError::new_err(format!(
+                "a value of this column has {} bytes, not {}; give the stored bytes",
+                len.unwrap_or(0),
+                bytes.len()
+            )));
         }
         return one(bytes);
     }
@@ -121,7 +129,7 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
                 PhysicalType::Float => (number as f32).to_le_bytes().to_vec(),
                 _ => number.to_le_bytes().to_vec(),
             };
-            // A NaN has many encodings.
+            // A NaN has many encodings, so a filter cannot deny it.
             if number.is_nan() {
                 return Ok(None);
             }
@@ -145,10 +153,12 @@ fn plain(column: &ParquetColumn, value: &Bound<'_, PyAny>) -> PyResult<Option<Ve
 }
 
 fn int<'py, T: FromPyObject<'py, 'py>>(value: &'py Bound<'py, PyAny>) -> PyResult<T> {
-    value.extract::<T>().map_err(|_| PyOverflowError::new_err("the integer is out of the range of the column's type"))
+    value.extract::<T>().map_err(|_| {
+        PyOverflowError::new_err("the integer is out of the range of the column's type; give a value in the range")
+    })
 }
 
-/// Returns the bytes of a value that is bytes or a UUID.
+/// Returns the bytes of a value that is bytes or a UUID, and `None` for other values.
 fn bytes_of_value(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(Some(bytes.as_bytes().to_vec()));
@@ -166,14 +176,20 @@ fn values(file: File, len_bytes: u64) -> Result<ParquetValues<FileStart>, Error>
     ParquetValues::open(FileStart::new(file, len_bytes))
 }
 
-/// Returns the leaf columns with these names, each once.
+/// Returns the numbers of the leaf columns with these names, each once.
+///
+/// # Errors
+/// Raises `ValueError` for an unknown or ambiguous name, and for a Boolean column.
 fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
     let mut found = Vec::new();
     for name in names {
         let mut same = footer.leaves().iter().enumerate().filter(|(_, leaf)| leaf.path == *name);
         let Some((number, leaf)) = same.next() else {
             let columns: Vec<&str> = footer.leaves().iter().take(20).map(|leaf| leaf.path.as_str()).collect();
-            return Err(PyValueError::new_err(format!("no column {name:?}; the file has: {}", columns.join(", "))));
+            return Err(PyValueError::new_err(format!(
+                "there is no column {name:?}; choose another column, such as {}",
+                columns.join(", ")
+            )));
         };
         if same.next().is_some() {
             return Err(PyValueError::new_err(format!(
@@ -192,17 +208,20 @@ fn leaves_of(footer: &Footer, names: &[String]) -> PyResult<Vec<usize>> {
     Ok(found)
 }
 
-/// The properties that differ between two versions of a file.
+/// Returns the length and the modification time of a file. If one of them changes, the file
+/// changed.
 fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
     (found.len(), found.modified().ok())
 }
 
-/// Add Bloom filters for columns to a copy of a Parquet file. The data pages are not rewritten.
+/// Add Bloom filters for columns to a copy of a Parquet file. The data pages do not change.
 ///
-/// The new file `out` appears complete or not at all, after every value of the columns was looked up in
-/// its filter. Returns a dict for each filter. `fpr` is the error rate, or `bits_per_value` the size;
-/// `exact_size` does not round to a power of two, which some readers refuse; `replace` replaces filters
-/// that exist; `overwrite` allows `out` to exist.
+/// First looks up every value of the columns in its filter. Then the new file `out` appears
+/// complete. After an exception, `out` does not appear. Returns a dict for each filter.
+///
+/// `fpr` is the error rate of each filter. `bits_per_value` sets its size instead. `exact_size`
+/// does not round the size up to a power of two; some readers do not accept such filters. `replace`
+/// replaces filters that exist. `overwrite` replaces `out` if it exists.
 #[pyfunction]
 #[pyo3(signature = (path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=false, replace=false, overwrite=false))]
 #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -227,7 +246,7 @@ pub fn parquet_add<'py>(
         let request = Request { leaves: leaves_of(&footer, &columns)?, sizing, replace };
         let mut new = NewFile::beside(&out, overwrite).map_err(|error| of_io(&error, Some(&out)))?;
         let added = fill(&file, &footer, &request, new.file()).map_err(|error| of_parquet(error.in_file(&path)))?;
-        // The copy is sound, but the original file may have changed while it was read.
+        // If the file changed while it was copied, the copy may mix two versions of it.
         if path.metadata().map(|found| version(&found)).ok() != Some(before) {
             return Err(of_parquet(Error::Changed.in_file(&path)));
         }
@@ -247,8 +266,8 @@ pub fn parquet_add<'py>(
     added.iter().map(told).collect()
 }
 
-/// Copies the file and appends its filters. The values are read from the copy, so the filters fit it even
-/// if the file changes meanwhile.
+/// Copies the file and appends the filters. The filters are built from the values in the copy, so
+/// they match the copy even if the file changes meanwhile.
 fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) -> Result<Vec<append::Added>, Error> {
     file.seek(SeekFrom::Start(0)).map_err(Error::Io)?;
     io::copy(&mut file.take(footer.file_len_bytes()), &mut copy).map_err(Error::Io)?;
@@ -263,11 +282,11 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
     append::add(footer, &values, request, &mut copy, &mut |_| {})
 }
 
-/// Check the Bloom filters of a Parquet file. Returns a dict for each chunk of each column.
+/// Check the Bloom filters of a Parquet file. Returns a dict for each column chunk.
 ///
-/// "state" is "missing", "damaged", "undersized" (an error rate above `max_fpr`), "oversized" or "right".
-/// With values=True every value is looked up: a number of "false_negatives" above 0 means that readers
-/// lose rows.
+/// "state" is "missing", "damaged", "undersized" (the error rate is above `max_fpr`), "oversized"
+/// (at least four times the size that `fpr` needs) or "right". With values=True every value is
+/// looked up in its filter. If "false_negatives" is above 0, readers of the file lose rows.
 #[pyfunction]
 #[pyo3(signature = (path, columns=None, *, fpr=0.01, max_fpr=0.06, values=false))]
 pub fn parquet_check<'py>(

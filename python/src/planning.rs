@@ -1,4 +1,4 @@
-//! Sizes and false-positive rates before a filter is built.
+//! Plans the size and the false-positive rate of a filter before it is built.
 
 use filterblock::{FilterKind, planning};
 use pyo3::exceptions::PyValueError;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::errors::of_block;
 
-/// What a filter will take and how often it will err, before it is built.
+/// The planned size, false-positive rate and query cost of a filter.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct Plan(planning::Plan);
@@ -25,13 +25,14 @@ impl Plan {
         self.0.num_keys()
     }
 
-    /// The length of the payload in bytes. Checksums and trailer take about 0.1 % more.
+    /// The length of the payload in bytes. Checksums take about 0.1 % more, and the trailer 60
+    /// bytes.
     #[getter]
     fn payload_len_bytes(&self) -> u64 {
         self.0.payload_len_bytes()
     }
 
-    /// The bits of the payload for each key.
+    /// The bits of the payload per key.
     #[getter]
     fn bits_per_key(&self) -> f64 {
         self.0.bits_per_key()
@@ -43,13 +44,13 @@ impl Plan {
         self.0.expected_fpr()
     }
 
-    /// The mean number of cache lines that a query of an absent key reads.
+    /// The mean number of cache lines of 64 bytes that a query of an absent key reads.
     #[getter]
     fn lines_if_absent(&self) -> f64 {
         self.0.lines_if_absent()
     }
 
-    /// The mean number of cache lines that a query of a present key reads.
+    /// The mean number of cache lines of 64 bytes that a query of a present key reads.
     #[getter]
     fn lines_if_present(&self) -> f64 {
         self.0.lines_if_present()
@@ -73,23 +74,24 @@ pub fn plan(spec: &str, num_keys: u64) -> PyResult<Plan> {
     planning::Plan::new(spec, num_keys).map(Plan).map_err(of_block)
 }
 
-/// Plan the filter of a kind with the lowest error rate whose payload has at most `max_len_bytes`.
-/// Returns None if the smallest filter is larger.
+/// Plan the filter of this kind that has the lowest error rate and a payload of at most
+/// `max_len_bytes`. Returns None if even the smallest filter is larger. Raises ValueError if there
+/// is no such kind, or no filter of so many keys.
 #[pyfunction]
 pub fn plan_largest(kind: &str, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
     let found = FilterKind::from_name(kind).ok_or_else(|| {
-        PyValueError::new_err(format!("there is no kind {kind:?}; the kinds are {}", kinds().join(", ")))
+        PyValueError::new_err(format!("there is no kind {kind:?}; choose one of {}", kinds().join(", ")))
     })?;
     planning::Plan::largest(found, num_keys, max_len_bytes).map(|plan| plan.map(Plan)).map_err(of_block)
 }
 
-/// The names of the kinds of filter.
+/// Return the names of all kinds of filters.
 #[pyfunction]
 pub fn kinds() -> Vec<&'static str> {
     FilterKind::ALL.iter().map(|kind| kind.name()).collect()
 }
 
-/// The name of the instruction set that queries use on this processor, such as "avx2".
+/// Return the name of the instruction set that queries use on this processor, such as "avx2".
 #[pyfunction]
 pub fn instruction_set() -> &'static str {
     filterblock::instruction_set()

@@ -1,4 +1,4 @@
-//! New files, complete or not at all.
+//! Writes new files, which appear complete or not at all.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// A new file beside `path`. At the end it gets the name `path`, or is removed.
+/// A temporary file in the directory of `path`. [`publish`](Self::publish) renames it to `path`. If
+/// it is dropped before, it is removed.
 #[derive(Debug)]
 pub struct NewFile {
     file: NamedTempFile,
@@ -15,8 +16,13 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Creates the file. If `path` is a symbolic link, the link stays and its target is replaced. A
-    /// file that is replaced keeps its mode; otherwise the mode follows the umask.
+    /// Creates the file. If `path` is a symbolic link, `publish` replaces the target and keeps the
+    /// link. The new file has the mode of the file that it replaces. If it replaces no file, its
+    /// mode follows the umask.
+    ///
+    /// # Errors
+    /// Returns `AlreadyExists` if the file exists and `overwrites` is `false`, and `InvalidInput`
+    /// if `path` is not a regular file. Also returns I/O errors.
     pub fn beside(path: &Path, overwrites: bool) -> io::Result<Self> {
         let path = if path.is_symlink() { path.canonicalize()? } else { path.to_path_buf() };
         let found = path.metadata().ok();
@@ -37,12 +43,12 @@ impl NewFile {
         Ok(Self { file, path, overwrites })
     }
 
-    /// Returns the file, to write its content.
+    /// Returns the file, so that the caller can write its content.
     pub fn file(&mut self) -> &mut File {
         self.file.as_file_mut()
     }
 
-    /// Syncs the file, gives it its name, and syncs the name.
+    /// Syncs the file, renames it to `path`, and syncs the directory (on Unix).
     pub fn publish(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         let published =
@@ -54,7 +60,8 @@ impl NewFile {
     }
 }
 
-/// Writes a whole file, or leaves the old file as it was.
+/// Writes a file, and replaces an existing file of this name. If the write fails, the old file
+/// stays as it was.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new = NewFile::beside(path, true)?;
     new.file().write_all(bytes)?;

@@ -1,4 +1,4 @@
-//! Tables of LevelDB and RocksDB: their filters answer as in the engine.
+//! Opens tables of LevelDB and RocksDB. Their filters answer as in the engine.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,10 @@ use crate::errors::{of_block, of_foreign};
 use crate::key::{self, Accepts};
 use crate::keys::{self, Keys};
 
-/// Maps a file or reads it.
+/// Maps a file, or reads it into memory.
+///
+/// # Errors
+/// Raises `ValueError` for a path that is not a regular file, and `OSError`.
 pub fn bytes_of(path: &Path, mapped: bool) -> PyResult<SharedBytes> {
     let found = path.metadata().map_err(|error| crate::errors::of_io(&error, Some(path)))?;
     if !found.is_file() {
@@ -49,7 +52,7 @@ fn info<'py>(py: Python<'py>, found: &ForeignFilterInfo) -> PyResult<Bound<'py, 
     Ok(told)
 }
 
-/// A table of LevelDB. Keys are user keys, as bytes or str; integers are refused.
+/// A table of LevelDB. Keys are user keys, as bytes or str. Integers raise TypeError.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct LevelDbTable {
@@ -59,10 +62,11 @@ pub struct LevelDbTable {
 
 #[pymethods]
 impl LevelDbTable {
-    /// Open a table, and verify everything that an answer depends on.
+    /// Open a table, and verify the footer, the index, the properties and the filters.
     ///
-    /// `key_form` is "user" or "internal" (a database's keys carry eight more bytes). Without it, the
-    /// table detects the form, and asks its filters for every form that fits.
+    /// `key_form` is "user", or "internal" for the table of a database, whose keys have eight more
+    /// bytes. With None, `open` detects the form. If both forms fit, a query asks the filters for
+    /// both. Raises DamagedError, UnsupportedError, ValueError or OSError.
     #[staticmethod]
     #[pyo3(signature = (path, *, key_form=None, mapped=true))]
     fn open(py: Python<'_>, path: PathBuf, key_form: Option<&str>, mapped: bool) -> PyResult<Self> {
@@ -70,7 +74,11 @@ impl LevelDbTable {
             None => None,
             Some("user") => Some(KeyForm::User),
             Some("internal") => Some(KeyForm::Internal),
-            Some(_) => return Err(PyValueError::new_err("key_form is \"user\", \"internal\" or None")),
+            Some(form) => {
+                return Err(PyValueError::new_err(format!(
+                    "there is no key_form {form:?}; use \"user\", \"internal\" or None"
+                )));
+            }
         };
         py.detach(|| {
             let bytes = bytes_of(&path, mapped)?;
@@ -98,14 +106,14 @@ impl LevelDbTable {
         keys::ask_each(py, &keys, |key| self.table.may_contain(key))
     }
 
-    /// Read the whole table, and ask its filters for all of its keys. Returns the numbers of blocks,
-    /// keys and denied keys. Raises DamagedError.
+    /// Read the whole table, and ask its filters for all of its keys. Returns a dict with the
+    /// numbers of blocks, keys and denied keys. Raises DamagedError if a block is damaged.
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = py.detach(|| self.table.verify()).map_err(in_file(&self.path))?;
         verified(py, found)
     }
 
-    /// What the table and its filters are.
+    /// Return a dict that describes the table and its filters.
     fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let told = PyDict::new(py);
         told.set_item("policy", self.table.policy())?;
@@ -128,7 +136,7 @@ impl LevelDbTable {
     }
 }
 
-/// A block-based table of RocksDB. Keys are user keys, as bytes or str; integers are refused.
+/// A block-based table of RocksDB. Keys are user keys, as bytes or str. Integers raise TypeError.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct RocksDbTable {
@@ -138,8 +146,11 @@ pub struct RocksDbTable {
 
 #[pymethods]
 impl RocksDbTable {
-    /// Open a table, and verify everything that an answer depends on. `secret` is for filters of
-    /// filterblock that were built under a secret; without it they answer True.
+    /// Open a table, and verify the footer, the index, the properties and the filters.
+    ///
+    /// `secret` is for filters of filterblock that were built with a secret. Without the secret,
+    /// these filters answer True. Raises DamagedError, UnsupportedError, SecretError, ValueError or
+    /// OSError.
     #[staticmethod]
     #[pyo3(signature = (path, *, secret=None, mapped=true))]
     fn open(py: Python<'_>, path: PathBuf, secret: Option<&[u8]>, mapped: bool) -> PyResult<Self> {
@@ -169,20 +180,20 @@ impl RocksDbTable {
         keys::ask_each(py, &keys, |key| self.table.may_contain(key))
     }
 
-    /// Whether a key with the prefix of `seek_key` may be in the table. The table's own extractor takes
-    /// the prefix; if the extractor is unknown, the answer is True.
+    /// Return whether the table may have a key with the prefix of `seek_key`. The extractor that
+    /// the table names takes the prefix. If this extractor is unknown, the answer is True.
     fn prefix_may_match(&self, seek_key: &Bound<'_, PyAny>) -> PyResult<bool> {
         key::with(seek_key, Accepts::BytesOnly, |key| self.table.prefix_may_match(key))
     }
 
-    /// Read the whole table, and ask its filters for all of its keys. Returns the numbers of blocks,
-    /// keys and denied keys. Raises DamagedError.
+    /// Read the whole table, and ask its filters for all of its keys. Returns a dict with the
+    /// numbers of blocks, keys and denied keys. Raises DamagedError if a block is damaged.
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = py.detach(|| self.table.verify()).map_err(in_file(&self.path))?;
         verified(py, found)
     }
 
-    /// What the table and its filters are.
+    /// Return a dict that describes the table and its filters.
     fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (told, properties) = (PyDict::new(py), self.table.properties());
         told.set_item("format_version", self.table.format_version())?;

@@ -1,4 +1,4 @@
-"""Runs the examples of README.md in an empty folder."""
+"""Runs the Python examples of README.md in an empty folder."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Bloom filters in memory."""
+"""Tests the class `Bloom`: Bloom filters in memory."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Every public name has a docstring, and the module says which names are public."""
+"""Tests that every public name has a docstring, and that `__all__` lists every public name."""
 
 import inspect
 

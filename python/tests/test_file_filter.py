@@ -1,4 +1,4 @@
-"""Bloom filters in files: one writer, any number of readers, damage, forks."""
+"""Tests the class `FileFilter`: one writer, any number of readers, damage and forks."""
 
 import multiprocessing
 import os
@@ -168,7 +168,7 @@ def test_set_algebra(path):
 # Damage -------------------------------------------------------------------------------------------------
 
 
-def test_no_changed_byte_makes_it_deny_a_key(path):
+def test_a_changed_byte_never_makes_it_deny_a_key(path):
     full(path).close()
     data = path.read_bytes()
     for at in range(0, len(data), 13):
@@ -224,7 +224,7 @@ def test_a_second_writer_is_refused_in_this_and_in_other_processes(path):
 
 
 def child(filter, path):
-    """What a forked child may do with the filter of its parent."""
+    """Asserts what a forked child may do with the filter of its parent: ask, but not write."""
     assert filter.contains_many(KEYS).all() and "key-1" in filter
     for change in (lambda: filter.add("child"), lambda: filter.update(["child"]), filter.sync, filter.clear):
         with pytest.raises(LockedError):

@@ -1,6 +1,6 @@
-"""The bytes of a key: the table of README.md, one type after another.
+"""Tests the bytes of keys for each type in the table of README.md.
 
-A scalar has the same bytes as the same value in an array; every other type raises and is never "absent".
+A value has the same bytes alone and in an array. A value of another type raises an exception.
 """
 
 import array
@@ -41,7 +41,7 @@ INTEGERS = [
 
 
 def added(keys):
-    """A filter of the keys. It has the same bytes for the same bytes of keys."""
+    """Returns the bytes of a filter of the keys. They are equal for keys with equal bytes."""
     return Filter.build(keys, "binary-fuse:16").to_bytes()
 
 
@@ -439,7 +439,7 @@ BINARIES = [text.encode() for text in TEXTS]
 
 
 def variants(array_):
-    """The array whole, sliced, chunked, with an offset, and as a column of a table."""
+    """Returns the array whole, sliced, chunked, with an offset, and as a column of a table."""
     yield array_
     yield array_.slice(1, len(array_) - 2)
     yield pa.chunked_array([array_, array_.slice(2), array_.slice(0, 0)])

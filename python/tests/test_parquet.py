@@ -1,4 +1,4 @@
-"""Parquet files: filters that pyarrow wrote, filters that we add, and damage."""
+"""Tests Parquet files: filters that pyarrow wrote, filters that filterblock adds, and damage."""
 
 import datetime
 import decimal
@@ -34,7 +34,7 @@ COLUMNS = {
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """A file without filters."""
+    """Writes a file without filters, and returns its path."""
     path = tmp_path_factory.mktemp("parquet") / "plain.parquet"
     columns = {
         name: pa.array([value(i) for i in range(ROWS)], kind) for name, (kind, value) in COLUMNS.items()
@@ -46,7 +46,7 @@ def plain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def filtered(plain):
-    """The same file with filters of all columns that can have one."""
+    """Adds filters to the file for all columns that can have one, and returns the path of the new file."""
     out = plain.with_name("filtered.parquet")
     added = parquet.add(plain, out, list(COLUMNS), fpr=0.001)
     assert len(added) == len(COLUMNS) * 3 and added[0]["column"] == "i32" and added[0]["distinct"] == GROUP
@@ -54,7 +54,7 @@ def filtered(plain):
     return out
 
 
-def test_added_filters_keep_the_data_and_deny_no_value(plain, filtered):
+def test_added_filters_keep_the_data_and_never_deny_a_value(plain, filtered):
     assert filtered.read_bytes()[: plain.stat().st_size - 1000] == plain.read_bytes()[:-1000]
     assert pq.read_table(filtered).equals(pq.read_table(plain))
     checked = parquet.check(filtered, values=True)
@@ -144,7 +144,7 @@ def test_uuids_and_row_groups_without_filters(tmp_path, plain):
 
 
 def read_answers(path):
-    """One character for each absent key: 1 for "maybe", 0 for "absent", - if the engine did not ask."""
+    """Returns one character for each absent key: 1 for "maybe", 0 for "absent", - if no filter was asked."""
     lines = path.read_text().splitlines()
     return "".join(line for line in lines if not line.startswith("#"))
 
@@ -191,7 +191,7 @@ def test_damage_raises_with_field_and_offset(filtered, tmp_path):
     changed[offset] ^= 0xFF
     damaged.write_bytes(changed)
     file = parquet.ParquetFile.open(damaged)
-    assert file.row_groups("i64", -1)[:1] == [0]  # a filter that cannot be read denies nothing
+    assert file.row_groups("i64", -1)[:1] == [0]  # a filter that cannot be read never denies a value
     with pytest.raises(DamagedError) as raised:
         file.verify()
     assert 0 <= raised.value.offset - offset < 32 and raised.value.path == damaged

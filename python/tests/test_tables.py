@@ -1,4 +1,4 @@
-"""Tables of LevelDB and RocksDB answer as their engines do: the files and answers of tests/golden."""
+"""Tests that tables of LevelDB and RocksDB answer as the engines did for the files in tests/golden."""
 
 import json
 import pathlib
@@ -31,7 +31,7 @@ def key(kind, number):
 
 
 def read_answers(path):
-    """One character for each absent key: 1 for "maybe", 0 for "absent", - if the engine did not ask."""
+    """Returns one character for each absent key: 1 for "maybe", 0 for "absent", - if no filter was asked."""
     lines = path.read_text().splitlines()
     return "".join(line for line in lines if not line.startswith("#"))
 
@@ -64,7 +64,7 @@ def test_a_table_of_a_database_and_its_key_form():
         LevelDbTable.open(path, key_form="other")
 
 
-def test_integers_are_refused_because_no_file_says_how_they_are_stored():
+def test_integers_raise_because_no_file_says_how_it_stores_them():
     tables = [LevelDbTable.open(FOREIGN / "leveldb/tbl-n100.ldb")]
     tables.append(RocksDbTable.open(next((FOREIGN / "rocksdb-11.8.1").glob("fv7-ribbon*.sst"))))
     for table in tables:
@@ -117,7 +117,7 @@ def test_prefixes_of_rocksdb():
 
 
 @pytest.mark.parametrize("path", ["leveldb/tbl-n100.ldb", "rocksdb-11.8.1/fv7-ribbon-n2000.sst"])
-def test_damage_raises_or_denies_no_key(path, tmp_path):
+def test_damage_raises_or_never_denies_a_key(path, tmp_path):
     table = LevelDbTable if "leveldb" in path else RocksDbTable
     data = (FOREIGN / path).read_bytes()
     kind = {"kind": "dec", "prefix": "key-", "start": 0, "step": 1}

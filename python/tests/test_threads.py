@@ -1,4 +1,4 @@
-"""Several threads at once: no key is lost, no answer is wrong, and nobody waits forever."""
+"""Tests several threads at once: no key is lost, no answer is wrong, and no thread waits forever."""
 
 import sys
 import threading
@@ -115,7 +115,7 @@ def test_a_filter_that_is_closed_by_another_thread_never_denies(tmp_path):
 
 
 class Exported:
-    """An Arrow array that was exported before, because pyarrow gives up the GIL during the export."""
+    """An Arrow array that is exported once, in advance. pyarrow releases the GIL during the export."""
 
     def __init__(self, numbers):
         self.capsules = pa.array(numbers).__arrow_c_array__()
@@ -126,9 +126,9 @@ class Exported:
 
 @pytest.mark.parametrize("kind", ["buffer", "arrow", "add"])
 def test_arrays_are_read_without_the_gil(kind):
-    """A thread that waits for the GIL runs while the main thread is inside of one call.
+    """Asserts that a thread that waits for the GIL can run while the main thread is inside one call.
 
-    With this switch interval no thread gives the GIL up by itself.
+    The switch interval of 1,000 seconds keeps the interpreter from switching threads by itself.
     """
     numbers = np.arange(3_000_000)
     filter, bloom = Filter.build(numbers[:10]), Bloom(len(numbers))

@@ -42,7 +42,7 @@ pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> 
 }
 
 /// Allocates `len` default values. This function is faster than [`zeros`], but the type must be
-/// `Clone`. The caller chooses the error.
+/// `Clone`. It returns [`NoMemory`], which the caller converts into an error.
 pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(len)?;

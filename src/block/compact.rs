@@ -1,12 +1,14 @@
-//! The compact form of a filter. It is for hosts that store many tiny filters as bytes and pass the
-//! bytes to every query, as LevelDB-like engines do for every 2 KiB of data.
+//! Checks and queries filters in the compact form. The compact form is for hosts that store many
+//! tiny filters as bytes and pass the bytes to every query, as LevelDB does for every 2 KiB of
+//! data.
 //!
 //! ```text
 //! | payload, any number of bytes | shape, 1 byte | checksum, 4 bytes |
 //! ```
 //! The shape is `32 * kind + probes`. This byte and the payload's length determine the geometry.
 //! The checksum covers payload and shape, and is bound to the hash function, the seed and the
-//! secret. Every query verifies it, so a damaged filter and a wrong hasher answer "maybe".
+//! secret. Every query verifies the checksum. For a damaged filter, and with another hasher, the
+//! answer is [`Answer::Unfiltered`].
 //!
 //! | Always detected | Missed with a probability of 2^-32 |
 //! |---|---|
@@ -15,8 +17,8 @@
 //! | all bytes zero, all bytes 0xff | cut, joined or moved bytes |
 //! | another hasher, if its folded identity differs | a hasher with the same folded identity |
 //!
-//! An undamaged filter of other keys cannot be detected: the form has no table id. See
-//! docs/DESIGN.md for the measurements that chose the checksum.
+//! An undamaged filter of other keys cannot be detected, because the compact form has no table id.
+//! See docs/DESIGN.md for the measurements behind the choice of the checksum.
 //!
 //! A standard Bloom filter may have any number of bytes. A blocked Bloom filter takes whole lines
 //! of 64 bytes, so it suits filters of more than a few hundred keys.
@@ -27,19 +29,19 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{FilterKind, FilterView, Geometry, Kernel, Shape};
 
-/// Number of bytes after the payload. No compact filter is shorter.
+/// The number of bytes after the payload. No filter in the compact form is shorter.
 pub const TRAILER_LEN_BYTES: usize = 5;
 
-/// A shape is `SHAPE_KIND * kind + probes`.
+/// The factor of the kind in a shape: the shape is `SHAPE_KIND * kind + probes`.
 const SHAPE_KIND: u8 = 32;
 
 /// Asks a filter for a key with this hash. Verifies the checksum first.
 ///
-/// `hasher` is the hasher of the filter's keys, and `hash` is the hash of the key by this hasher;
-/// debug builds check it and panic. `bytes` may have any content and any alignment. The answer is
-/// [`Answer::Unfiltered`] if `bytes` are damaged, are not a compact filter of this version, or hold
-/// keys of another hasher; [`check`] returns the reason. The host must read the SST if
-/// [`Answer::may_contain`] returns `true`.
+/// `hasher` is the hasher of the filter's keys, and `hash` is the hash of the key by this hasher.
+/// Debug builds panic if another hasher made the hash. `bytes` may have any content and any
+/// alignment. The answer is [`Answer::Unfiltered`] if `bytes` are damaged, are not in the compact
+/// form of this version, or hold keys of another hasher. [`check`] returns the reason. The host
+/// must read the SST if [`Answer::may_contain`] returns `true`.
 ///
 /// ```
 /// use filterblock::{Answer, FilterBuilder, HashSeed, KeyHasher, compact};
@@ -71,8 +73,8 @@ pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
 /// - Returns [`Error::ChecksumMismatch`] if the bytes are damaged, or if the keys were hashed by
 ///   another hasher. The bytes do not show which of the two happened.
 /// - Returns [`Error::Unsupported`] if a newer version wrote the bytes.
-/// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum is right and the
-///   shape is impossible.
+/// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum matches but no
+///   filter has this shape.
 pub fn check(bytes: &[u8], hasher: &KeyHasher) -> Result<()> {
     open(bytes, hasher).map(|_| ())
 }
@@ -90,15 +92,16 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)>
     let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| is_compact(kind));
     let kind = kind.ok_or(Error::Unsupported { field: Field::CompactFilter, found: shape.into() })?;
     let shape = Shape { kind, params: [shape % SHAPE_KIND, 0, 0], layers: Vec::new() };
-    // The compact form does not store the number of keys. One key per byte is a number that all
-    // compact kinds accept.
+    // The compact form does not store the number of keys. All kinds with a compact form accept one
+    // key per byte.
     let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64)
         .map_err(|error| error.moved_by(payload.len() as u64))?;
     Ok((payload, geometry))
 }
 
-/// Returns the kind, the number of probes and the payload that the bytes state. It does not verify
-/// the checksum, which needs the hasher. Returns `None` if no compact filter has this shape.
+/// Returns the kind, the number of probes and the payload that the bytes state. Does not verify the
+/// checksum, because that needs the hasher. Returns `None` if no kind with a compact form has this
+/// shape.
 #[cfg(feature = "foreign")]
 pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
     let (covered, _) = bytes.split_last_chunk::<4>()?;
@@ -109,7 +112,7 @@ pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
 
 /// Returns the checksum of payload and shape.
 ///
-/// An XOR with the folded identity of the hasher binds the checksum to the hasher, and takes no
+/// An XOR with the folded identity of the hasher binds the checksum to the hasher without more
 /// bytes. If two hashers have different folded identities, their checksums of the same bytes
 /// differ.
 #[inline]
@@ -117,8 +120,8 @@ fn checksum(covered: &[u8], hasher: &KeyHasher) -> u32 {
     crc32(covered) ^ hasher.folded_identity()
 }
 
-/// Appends shape and checksum. Returns `false` if the compact form cannot describe `shape`; then
-/// `bytes` are not a compact filter.
+/// Appends shape and checksum to a payload. Returns `false` and appends nothing if the compact form
+/// cannot describe `shape`.
 #[must_use]
 pub(super) fn append_trailer(bytes: &mut Vec<u8>, shape: &Shape, hasher: &KeyHasher) -> bool {
     let [probes, rest @ ..] = shape.params;

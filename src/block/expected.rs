@@ -1,4 +1,4 @@
-//! Opens blocks: with the expectations of a host, or without any for tools.
+//! Opens blocks, either with the expectations of a host, or without expectations for tools.
 
 use super::layout::{Added, BorrowedTrailer, Trailer, checksum_of};
 use super::locked::LockedBlock;
@@ -11,7 +11,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 ///
 /// A sound block denies present keys if it belongs to another SST, to an earlier state of the
 /// SST, or to another hasher. Only the host knows which block is the right one. Each expectation
-/// detects one more mistake:
+/// detects some of these mistakes:
 ///
 /// | Expectation | Detects |
 /// |---|---|
@@ -20,7 +20,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// | [`with_num_entries`](Self::with_num_entries) | a block with too many keys, or with none for an SST with entries |
 /// | [`with_checksum`](Self::with_checksum) | a stale block of the same SST, which is sound but outdated |
 /// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with the prefixes of another extractor |
-/// | [`at_offset`](Self::at_offset) | nothing; errors count offsets from the start of the host's file |
+/// | [`at_offset`](Self::at_offset) | nothing; makes errors count offsets from the start of the host's file |
 ///
 /// Without [`with_prefixes`](Self::with_prefixes), the block must hold whole keys.
 ///
@@ -44,7 +44,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// `None` accepts the filter of any SST.
+    /// The expected table id. `None` accepts the filter of any SST.
     table_id: Option<[u8; 16]>,
     hasher: &'a KeyHasher,
     num_entries: Option<u64>,
@@ -69,10 +69,11 @@ impl<'a> Expected<'a> {
     /// Expects a filter of whole keys that were hashed with `hasher`, of an SST that the host does
     /// not know.
     ///
-    /// This is for hosts that receive bytes without the name of the SST file. Such a host cannot
-    /// detect the filter of another SST. So only
-    /// [`VerifiedFilter::open`](super::VerifiedFilter::open) accepts it; other functions return
-    /// [`Error::Invalid`].
+    /// This expectation is for hosts that receive bytes without the name of the SST file. Such a
+    /// host cannot detect the filter of another SST. So only
+    /// [`VerifiedFilter::open`](super::VerifiedFilter::open) and
+    /// [`VerifiedTrailer::read`](super::VerifiedTrailer::read) accept this expectation. Other
+    /// functions return [`Error::Invalid`].
     #[must_use]
     pub fn of_any_table(hasher: &'a KeyHasher) -> Self {
         Self { table_id: None, hasher, num_entries: None, checksum: None, prefixes_by: None, offset: 0 }
@@ -104,8 +105,8 @@ impl<'a> Expected<'a> {
         Self { prefixes_by: Some(extractor), ..self }
     }
 
-    /// States that the block begins at this offset of the host's file, in bytes. Errors count
-    /// offsets from the start of that file.
+    /// States the offset of the block in the host's file, in bytes. Errors then count offsets from
+    /// the start of that file.
     #[must_use]
     pub fn at_offset(self, offset: u64) -> Self {
         Self { offset, ..self }
@@ -134,8 +135,8 @@ impl<'a> Expected<'a> {
         self.check_verified(found)
     }
 
-    /// Like [`check`](Self::check), but accepts expectations that name no SST, for bytes that the
-    /// host has verified.
+    /// Compares a block with the expectations like [`check`](Self::check), but accepts expectations
+    /// that name no SST. This is for bytes that the host has verified.
     ///
     /// # Errors
     /// Returns the errors of [`check`](Self::check), except for a missing SST.
@@ -177,8 +178,9 @@ impl<'a> Expected<'a> {
 
     /// Compares the number of distinct hashes with the expected number of entries.
     ///
-    /// Keys may share a hash, so a block may have fewer hashes than entries. An extractor may take
-    /// several prefixes or none from one key.
+    /// Entries may be versions of one key, and keys may share a hash. So a block may have fewer
+    /// hashes than the SST has entries. An extractor may take several prefixes or none from one
+    /// key.
     fn check_num_keys(&self, num_keys: u64, added: Added) -> Result<()> {
         let Some(num_entries) = self.num_entries else { return Ok(()) };
         let (least, most) = match added {
@@ -198,7 +200,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// The fields of a block that a host may have expectations of.
+/// The fields of a block that are compared with the expectations of a host.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     table_id: [u8; 16],
@@ -247,11 +249,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Opens a block that must meet the host's expectations: see [`Expected`].
     ///
     /// # Errors
+    /// Returns:
+    ///
     /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the bytes are damaged, truncated,
-    ///   extended or not a filter block. With [`Verify::OnFirstTouch`] a damaged page is not an
-    ///   error.
-    /// * [`Error::Unsupported`] for a newer version or an unknown kind, hash function, flag or
-    ///   extension.
+    ///   extended or not a whole filter block. With [`Verify::OnFirstTouch`] a damaged page is not
+    ///   an error. Damage of a range filter beside the filter is not an error either: see
+    ///   [`FilterBlock::ranges_error`].
+    /// * [`Error::Unsupported`] for a newer version, or for an unknown kind, hash function, flag or
+    ///   extension record.
     /// * [`Error::Unexpected`] for a sound block of another SST, another state of the SST,
     ///   other keys or another hasher.
     /// * [`Error::Secret`] if the keys were hashed with another secret.
@@ -259,15 +264,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///   table id of zeros without a checksum.
     /// * [`Error::TooLarge`] if there is no memory for the partition index or the states of pages.
     ///
-    /// Offsets in errors count from the start of the host's file, if [`Expected::at_offset`] gives
-    /// the block's offset.
+    /// If [`Expected::at_offset`] gives the block's offset, offsets in errors count from the start
+    /// of the host's file.
     pub fn open(data: D, expected: &Expected<'_>, verify: Verify) -> Result<Self> {
         let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(expected.offset()))?;
         block.unlock_expecting(expected)
     }
 
-    /// Opens any block and trusts its table id and its hasher. This is for tools that inspect
-    /// files.
+    /// Opens any block and trusts its table id and its hasher. This function is for tools that
+    /// inspect files.
     ///
     /// A store must use [`FilterBlock::open`]: a sound block of another SST denies present keys.
     ///

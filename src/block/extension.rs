@@ -1,5 +1,5 @@
-//! Reads and writes the extension of a block. It is a list of records; each has a tag, a length and a
-//! value.
+//! Reads and writes the extension of a block. It is a list of records; each has a tag, a length and
+//! a value.
 
 use crate::codec::{self, Cursor};
 use crate::error::{Error, Field, Result};
@@ -28,7 +28,8 @@ const _: () = assert!(
         <= MAX_EXTENSION_LEN_BYTES
 );
 
-/// The record of a range filter in front of a filter. The record binds the range filter to the filter.
+/// The record of a range filter in front of a filter. The record binds the range filter to the
+/// filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RangesRecord {
     /// The length of the range filter's block in bytes.
@@ -38,14 +39,14 @@ pub(crate) struct RangesRecord {
 }
 
 impl RangesRecord {
-    /// Returns the offset of the payload behind the range filter. Returns `None` if the offset does not
-    /// fit in the address space.
+    /// Returns the offset of the payload behind the range filter. Returns `None` if the offset does
+    /// not fit in the address space.
     pub(super) fn payload_start(self) -> Option<usize> {
         usize::try_from(self.len_bytes).ok()?.checked_next_multiple_of(ALIGN_BYTES)
     }
 
-    /// Returns the bytes of the range filter in front of a payload. Returns `None` if `bytes` are too
-    /// short, or if the padding between range filter and payload is not zero.
+    /// Returns the bytes of the range filter in front of a payload. Returns `None` if `bytes` are
+    /// too short, or if the padding between range filter and payload is not zero.
     pub(super) fn block_in(self, bytes: &[u8]) -> Option<&[u8]> {
         let (block, padding) =
             bytes.get(..self.payload_start()?)?.split_at_checked(usize::try_from(self.len_bytes).ok()?)?;
@@ -76,8 +77,8 @@ impl<'a> Extension<'a> {
     /// Decodes the records. `offset` is the offset of the extension, for errors.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] for an unknown tag, because no record is safe to ignore. Returns
-    /// [`Error::Corrupt`] for an invalid record.
+    /// Returns [`Error::Unsupported`] for an unknown tag, because no record is safe to ignore.
+    /// Returns [`Error::Corrupt`] for an invalid record.
     pub(super) fn read(bytes: &'a [u8], offset: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, offset);
         let mut found = Self::default();

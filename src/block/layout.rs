@@ -20,8 +20,8 @@ pub const PAGE_LEN_BYTES: usize = 4096;
 pub const PAGE_CHECKSUM_LEN_BYTES: usize = 4;
 /// The length of the trailer in bytes.
 pub const TRAILER_LEN_BYTES: usize = 60;
-/// The last four bytes of every block. The first of them is not ASCII, so a reader notices a transfer
-/// that keeps only seven bits of each byte.
+/// The last four bytes of every block. The first of them is not ASCII, so a reader notices a
+/// transfer that keeps only seven bits of each byte.
 pub const MAGIC: [u8; 4] = *b"\x89FLB";
 /// The format version that this crate writes. It is also the newest version that this crate reads.
 pub const VERSION: u8 = 1;
@@ -79,13 +79,14 @@ pub fn checksum_of(block: &[u8]) -> Option<u32> {
     codec::u32_at(trailer, offset_of(Field::Checksum))
 }
 
-/// Returns the length in bytes that the trailer at the end of `tail` states for its block. The length
-/// does not include a range filter in front of the payload. For a filter in partitions, it is the
-/// length of the index block. Returns `None` if `tail` does not end with a trailer of this version.
+/// Returns the length in bytes that the trailer at the end of `tail` states for its block. The
+/// length does not include a range filter in front of the payload. For a filter in partitions, it
+/// is the length of the index block. Returns `None` if `tail` does not end with a trailer of this
+/// version.
 ///
 /// A host that reads a filter from a file first reads the trailer ([`TRAILER_LEN_BYTES`]), then as
-/// many bytes as this function returns. The length is not verified: compare it with the length of the
-/// file before you allocate memory.
+/// many bytes as this function returns. The length is not verified: compare it with the length of
+/// the file before you allocate memory.
 #[must_use]
 pub fn stated_len_bytes(tail: &[u8]) -> Option<u64> {
     let trailer = tail.last_chunk::<TRAILER_LEN_BYTES>()?;
@@ -112,13 +113,13 @@ pub enum Added {
     /// Whole keys. The filter may be asked for keys.
     #[default]
     WholeKeys,
-    /// Prefixes only. The filter does not hold the whole keys of the SST, so every query for a whole
-    /// key is answered "maybe".
+    /// Prefixes only. The filter does not hold the whole keys of the SST, so every query for a
+    /// whole key is answered "maybe".
     Prefixes,
     /// Whole keys and prefixes.
     Both,
-    /// Whole keys in a range filter. It stores no hashes of keys, so every query for a hash is answered
-    /// "maybe".
+    /// Whole keys in a range filter. It stores no hashes of keys, so every query for a hash is
+    /// answered "maybe".
     Ranges,
 }
 
@@ -168,8 +169,8 @@ pub(crate) struct Trailer {
     pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
-    /// The number is 0 for a filter or a partition index, and `i + 1` for partition `i`. Partitions are
-    /// numbered from 0.
+    /// The number is 0 for a filter or a partition index, and `i + 1` for partition `i`. Partitions
+    /// are numbered from 0.
     pub(crate) partition_number: u32,
     pub(crate) content: Content,
     pub(crate) added: Added,
@@ -179,9 +180,9 @@ pub(crate) struct Trailer {
     pub(crate) ranges: Option<RangesRecord>,
 }
 
-/// Returns the length in bytes of a block with a payload of `payload_len_bytes` and a record of layers
-/// of `record_len_bytes`. With 0 record bytes, the block has no record of layers. It has no other
-/// records in any case. Returns `None` if the length does not fit in 64 bits.
+/// Returns the length in bytes of a block with a payload of `payload_len_bytes` and a record of
+/// layers of `record_len_bytes`. With 0 record bytes, the block has no record of layers. It has no
+/// other records in any case. Returns `None` if the length does not fit in 64 bits.
 #[must_use]
 pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
     let checksums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_CHECKSUM_LEN_BYTES as u64;
@@ -279,8 +280,8 @@ impl Trailer {
 
     /// Reads and verifies everything behind the payload of the block that ends where `bytes` end.
     ///
-    /// Returns the trailer, and the offset of the payload within `bytes`. The offset is 0, unless the
-    /// block is a partition index, or a range filter lies in front of the payload.
+    /// Returns the trailer, and the offset of the payload within `bytes`. The offset is 0, unless
+    /// the block is a partition index, or a range filter lies in front of the payload.
     ///
     /// # Errors
     /// Returns the errors of [`BorrowedTrailer::read`]. Returns `ChecksumMismatch` for damaged page
@@ -304,8 +305,8 @@ impl Trailer {
     }
 }
 
-/// A verified trailer that borrows the bytes of its block. Reading it takes constant time and no heap
-/// memory. It verifies extension and trailer, but not the page checksums: see
+/// A verified trailer that borrows the bytes of its block. Reading it takes constant time and no
+/// heap memory. It verifies extension and trailer, but not the page checksums: see
 /// [`BorrowedTrailer::check_page_checksums`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BorrowedTrailer<'a> {
@@ -338,9 +339,9 @@ impl<'a> BorrowedTrailer<'a> {
     /// verify the shape.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` for bytes that no writer wrote. Returns `Unsupported`
-    /// for a newer version, or for an unknown kind, hash function, flag or extension record. Offsets
-    /// count from the start of `bytes`.
+    /// Returns `Corrupt` or `ChecksumMismatch` for bytes that no writer wrote. Returns
+    /// `Unsupported` for a newer version, or for an unknown kind, hash function, flag or extension
+    /// record. Offsets count from the start of `bytes`.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
         let start =
             bytes.len().checked_sub(TRAILER_LEN_BYTES).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
@@ -351,8 +352,8 @@ impl<'a> BorrowedTrailer<'a> {
         if raw.magic != MAGIC {
             return Err(corrupt(Field::Magic));
         }
-        // The trailer is not verified yet, so its lengths may be wrong. They only select which bytes
-        // to checksum, always within `bytes`.
+        // The trailer is not verified yet, so its lengths may be wrong. They only select which
+        // bytes to checksum, always within `bytes`.
         let extension_start = start.checked_sub(raw.extension_len.into());
         let covered = extension_start.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
         let covered = covered.unwrap_or_default();
@@ -512,7 +513,8 @@ impl RawTrailer {
         if extractor.is_some() != added.prefixes() {
             return corrupt(Field::Extension);
         }
-        // Only a range filter has keys in their order. A range filter without keys is `empty`.
+        // Only a range filter has the flag for ranges. Its kind is `grafite`, or `empty` if it has
+        // no keys, or `always-maybe`.
         let is_range_filter = added == Added::Ranges;
         let may_be_one = matches!(kind, None | Some(FilterKind::Empty | FilterKind::AlwaysMaybe | FilterKind::Grafite));
         if if is_range_filter { !may_be_one } else { kind == Some(FilterKind::Grafite) } {

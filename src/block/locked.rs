@@ -1,5 +1,5 @@
-//! A block that has been checked, but cannot answer queries yet, because its hash function may need
-//! a secret.
+//! Opens and checks a block without its hasher. The block cannot answer queries yet, because its
+//! hash function may need a secret.
 
 use std::fmt;
 
@@ -17,8 +17,9 @@ use crate::kinds::Shape;
 /// A checked filter block without its hasher. It gives access to metadata, pages and bytes, but
 /// answers no queries.
 ///
-/// A filter denies hashes of another function or secret, so queries need [`LockedBlock::unlock`]
-/// first. If the keys were hashed without a secret, the block unlocks without one.
+/// With another hash function or secret, a filter would deny present keys. So call
+/// [`LockedBlock::unlock`] before the first query. If the keys were hashed without a secret, the
+/// block unlocks without a secret.
 pub struct LockedBlock<D>(pub(super) FilterBlock<D>);
 
 /// Omits the bytes, which may be gigabytes.
@@ -29,7 +30,7 @@ impl<D> fmt::Debug for LockedBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// Checks a block. With [`Verify::AtOpen`] this includes its pages.
+    /// Opens and checks a block. With [`Verify::AtOpen`], the check includes the pages.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open_any`], except for a missing secret.
@@ -37,8 +38,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         FilterBlock::open_at(data, 0, verify).map(Self)
     }
 
-    /// Checks partition `number` of a partitioned filter from the partition's own bytes. Numbers
-    /// start at 0. This is for tools that inspect files.
+    /// Opens and checks partition `number` of a partitioned filter from the partition's own bytes.
+    /// Numbers start at 0. This function is for tools that inspect files.
     ///
     /// After unlocking, the partition answers "maybe" to every query, because only the index knows
     /// which keys belong to it. To query a partition, open a [`Partition`](super::Partition) with
@@ -53,20 +54,20 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         FilterBlock::open_at(data, partition_number, verify).map(Self)
     }
 
-    /// Returns the block, ready for queries, without a check of its SST. This is for tools that
-    /// inspect files. A store must use [`LockedBlock::unlock_expecting`], because a sound block of
-    /// another SST denies present keys.
+    /// Returns the block, ready for queries. Does not check the block's SST. This method is for
+    /// tools that inspect files. A store must use [`LockedBlock::unlock_expecting`], because a
+    /// sound block of another SST denies present keys.
     ///
     /// # Errors
-    /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if the
-    /// block needs no secret but got one.
+    /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if a
+    /// secret is given but the block needs none.
     pub fn unlock(self, secret: Option<&Secret>) -> Result<FilterBlock<D>> {
         let hasher = self.0.trailer.hash.hasher(secret)?;
         Ok(self.0.with_hasher(hasher))
     }
 
-    /// Returns the block, ready for queries by hashes of `hasher`, without a check of its SST.
-    /// This is for tools, like [`LockedBlock::unlock`].
+    /// Returns the block, ready for queries with hashes of `hasher`. Does not check the block's
+    /// SST, so this method is for tools, like [`LockedBlock::unlock`].
     ///
     /// # Errors
     /// Returns [`Error::Unexpected`] if the block has another hash function or seed, and
@@ -76,14 +77,14 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         Ok(self.0.with_hasher(hasher.clone()))
     }
 
-    /// Describes the kind's parameters in one line of text. Returns `None` for a partition index,
-    /// which has no parameters.
+    /// Returns the parameters of the filter as one line of text. Returns `None` for a partition
+    /// index, which has no parameters.
     #[must_use]
     pub fn parameters(&self) -> Option<String> {
         self.geometry().map(ToString::to_string)
     }
 
-    /// Returns whether the extension of the trailer holds a record of a ribbon's layers.
+    /// Returns whether the extension holds the record of a ribbon's layers.
     #[must_use]
     pub fn has_layers(&self) -> bool {
         self.geometry().is_some_and(Geometry::has_layers)
@@ -118,8 +119,9 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.0.trailer.partition_number
     }
 
-    /// Builds a block with another `shape`, number of keys and payload, but otherwise the trailer
-    /// of this block. The new block belongs to no SST.
+    /// Returns a block with another payload and number of keys, but with the other fields of this
+    /// block. `shape` must be the shape of this block. The new block has no table id and no range
+    /// filter.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] with the invalid field if no reader would accept the block, and

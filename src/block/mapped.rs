@@ -16,20 +16,20 @@ use crate::error::{Error, Field, Result};
 /// Tells whether all pages are read when a file is mapped, or each page at its first touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Populate {
-    /// Reads all pages while the file is mapped, on Linux 5.14 or newer. If a page cannot be read, for
-    /// example because the file became shorter, mapping returns an error. Older kernels and other
-    /// systems read each page when it is first touched. If the page cannot be read then, the touch
-    /// raises a signal.
+    /// Reads all pages while the file is mapped, on Linux 5.14 or newer. If a page cannot be read,
+    /// for example because the file became shorter, mapping returns an error. Older kernels and
+    /// other systems read each page when it is first touched. If the page cannot be read then, the
+    /// touch raises a signal.
     Yes,
     /// Reads each page when it is first touched. On Linux, the kernel is told not to read ahead.
     No,
 }
 
-/// A read-only memory map of a file, or of a region of one.
+/// A read-only memory map of a file, or of a region of a file.
 ///
-/// The file must not be changed or truncated while it is mapped. A writer meets this condition if it
-/// writes each file under a temporary name, renames it, and never changes it afterwards. A host that
-/// cannot guarantee the condition must read the file onto the heap
+/// The file must not be changed or truncated while it is mapped. A writer meets this condition if
+/// it writes each file under a temporary name, renames it, and never changes it afterwards. A host
+/// that cannot guarantee the condition must read the file onto the heap
 /// ([`AlignedBytes::read`](super::AlignedBytes::read)).
 #[derive(Debug)]
 pub struct Mapped(Option<Mmap>);
@@ -50,8 +50,8 @@ impl Mapped {
         map().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Maps `len` bytes of a file, starting at `offset`. Choose a multiple of 4,096: then each page of
-    /// the filter lies in one page of the map, and the block begins at a cache line. Any other
+    /// Maps `len` bytes of a file, starting at `offset`. Choose a multiple of 4,096: then each page
+    /// of the filter lies in one page of the map, and the block begins at a cache line. Any other
     /// `offset` works, too, but queries may touch more pages and cache lines.
     ///
     /// # Errors
@@ -69,14 +69,14 @@ impl Mapped {
         }
         // SAFETY: the map is read-only, and the documentation of `Mapped` requires that nobody
         // changes or truncates the file. Filters read the payload only as integers, for which any
-        // value is valid. So if a payload changes in spite of this, answers may be wrong, but memory
-        // is not corrupted. Reading a page that was truncated raises a signal.
+        // value is valid. So if a payload changes in spite of this, answers may be wrong, but
+        // memory is not corrupted. Reading a page that was truncated raises a signal.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         #[cfg(target_os = "linux")]
         match populate {
             Populate::Yes => map.advise(Advice::PopulateRead).or_else(unless_unknown)?,
-            // An error is ignored: a kernel that rejects the advice reads ahead, which is slower but
-            // not wrong.
+            // An error is ignored: a kernel that rejects the advice reads ahead, which is slower
+            // but not wrong.
             Populate::No => drop(map.advise(Advice::Random)),
         }
         #[cfg(not(target_os = "linux"))]

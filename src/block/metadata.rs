@@ -23,9 +23,8 @@ pub struct Metadata<'a> {
     pub table_id: [u8; 16],
     /// Hash function, seed and fingerprint of the secret.
     pub hash: HashIdentity,
-    /// Whether whole keys, prefixes or both were added. A filter that has only prefixes answers
-    /// "maybe" for every whole key. A filter that has only whole keys answers "maybe" for every
-    /// prefix.
+    /// The parts of keys that were added. A filter that has only prefixes answers "maybe" for every
+    /// whole key. A filter that has only whole keys answers "maybe" for every prefix.
     pub added: Added,
     /// The name of the prefix extractor, if prefixes were added.
     pub extractor: Option<&'a str>,
@@ -35,8 +34,8 @@ pub struct Metadata<'a> {
     /// The length of the payload in bytes. For a filter in partitions, it is the sum over all
     /// partitions. If columns were dropped in place, only the kept columns count.
     pub payload_len_bytes: u64,
-    /// The length of the whole block in bytes, with page checksums, extension and trailer. If columns
-    /// were dropped in place, it is the length of a block of the kept columns.
+    /// The length of the whole block in bytes, with page checksums, extension and trailer. If
+    /// columns were dropped in place, it is the length of a block of the kept columns.
     pub block_len_bytes: u64,
     /// The length in bytes of the range filter beside the filter. It is 0 if there is none.
     /// [`Metadata::block_len_bytes`] includes this length.
@@ -92,7 +91,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns the fill ratio, and the number of keys estimated from it. Reads the whole filter.
+    /// Returns the fill ratio, and the number of keys estimated from it. Reads the whole filter,
+    /// except for columns that were dropped in place.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let bytes = self.as_bytes();

@@ -26,8 +26,8 @@ pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 /// bytes that do not change. A thread that does not see a bit of another thread verifies the page
 /// again.
 pub(super) struct PageStates {
-    /// The words with the bits of sound pages, then as many words with the bits of damaged pages. Each
-    /// partition has a `PageStates`, so both halves share one allocation.
+    /// The words with the bits of sound pages, then as many words with the bits of damaged pages.
+    /// Each partition has a `PageStates`, so both halves share one allocation.
     words: Box<[AtomicU64]>,
     identity: Crc32,
     on_damage: Option<Box<Report>>,
@@ -102,8 +102,8 @@ impl PageStates {
     }
 }
 
-/// A guard for a payload whose pages are verified on first touch. It verifies the pages of the bytes
-/// for which a query calls it.
+/// A guard for a payload whose pages are verified on first touch. It verifies the pages of the
+/// bytes for which a query calls it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstTouch<'a> {
     pub(super) states: &'a PageStates,

@@ -14,9 +14,9 @@ pub enum Verify {
     /// Verifies all pages at open. A damaged page is an error, and queries need no further checks.
     #[default]
     AtOpen,
-    /// Verifies each page before a query first denies a key because of that page. Opening reads only
-    /// the extensions, the trailers, the page checksums (a thousandth of the filter) and, if there is
-    /// one, the partition index. A query that needs a damaged page answers "maybe", and
+    /// Verifies each page before a query first denies a key because of that page. Opening reads
+    /// only the extensions, the trailers, the page checksums (a thousandth of the filter) and, if
+    /// there is one, the partition index. A query that needs a damaged page answers "maybe", and
     /// [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages) counts the page.
     OnFirstTouch,
 }
@@ -28,7 +28,7 @@ pub(super) struct Part {
     pub(super) len: usize,
     pub(super) geometry: Geometry,
     pub(super) kernel: Kernel,
-    /// The verified pages. It is `None` if no query has to verify a page.
+    /// The states of the pages. It is `None` if no query has to verify a page.
     pub(super) states: Option<Box<PageStates>>,
 }
 
@@ -37,8 +37,8 @@ impl Part {
     /// whose trailer is `trailer`. Verifies the pages if `verify` is [`Verify::AtOpen`].
     ///
     /// # Errors
-    /// Returns [`Error::ChecksumMismatch`] for a damaged page, and [`Error::TooLarge`] if there is no
-    /// memory for the states of the pages.
+    /// Returns [`Error::ChecksumMismatch`] for a damaged page, and [`Error::TooLarge`] if there is
+    /// no memory for the states of the pages.
     pub(super) fn new(bytes: &[u8], start: usize, trailer: &Trailer, verify: Verify) -> Result<Self> {
         // `Trailer::read` has checked that the payload lies within the bytes.
         let len = usize::try_from(trailer.payload_len_bytes)
@@ -89,8 +89,8 @@ impl Part {
         }
     }
 
-    /// Verifies the pages that an answer "absent" depends on. This function is not inlined: it would
-    /// take registers from the loops of queries that verify no pages.
+    /// Verifies the pages that an answer "absent" depends on. This function is not inlined: it
+    /// would take registers from the loops of queries that verify no pages.
     #[inline(never)]
     fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
         let payload = self.payload(bytes);
@@ -110,8 +110,8 @@ impl Part {
         }
     }
 
-    /// Asks for the keys between two bounds. A filter that is not a range filter denies the range only
-    /// if the filter is empty, or if no key can lie in the range.
+    /// Asks for the keys between two bounds. A filter that is not a range filter denies the range
+    /// only if the filter is empty, or if no key can lie in the range.
     #[inline(always)]
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         match (self.geometry.range(), &self.states) {

@@ -39,8 +39,8 @@ struct Entry {
     last_key: (u32, u32),
 }
 
-/// A partition takes at least 64 bytes on disk, and at least six bytes more in the index. Its `Entry`
-/// in memory must not take more than 64 bytes.
+/// A partition takes at least 64 bytes on disk, and at least six bytes more in the index. Its
+/// `Entry` in memory must not take more than 64 bytes.
 const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl Entry {
@@ -62,7 +62,8 @@ impl Partitions {
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
         // Even with a hostile index, this vector takes no more memory than the block has bytes. It
-        // would take more if it grew by doubling, or if it had an element for each tiny index entry.
+        // would take more if it grew by doubling, or if it had an element for each tiny index
+        // entry.
         let most_partitions = index.start / ALIGN_BYTES;
         let mut entries: Vec<Entry> = Vec::new();
         let num_entries = count_entries(cursor.clone())?.min(most_partitions);
@@ -121,8 +122,8 @@ impl Partitions {
         entry.is_some_and(|entry| entry.part.may_contain(bytes, hash))
     }
 
-    /// Asks the partition whose range holds all keys that begin with `prefix`. `hash` is the hash of
-    /// `prefix`.
+    /// Asks the partition whose range holds all keys that begin with `prefix`. `hash` is the hash
+    /// of `prefix`.
     ///
     /// Keys that begin with `prefix` lie in several partitions only if the last key of a partition
     /// begins with `prefix`. Then the answer is "maybe", and no partition is asked.
@@ -138,8 +139,8 @@ impl Partitions {
         }
     }
 
-    /// Asks the partitions whose ranges overlap with the range between two bounds, until one answers
-    /// "maybe". The range of the last partition has no upper bound.
+    /// Asks the partitions whose ranges overlap with the range between two bounds, until one
+    /// answers "maybe". The range of the last partition has no upper bound.
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         let last_key = |entry: &Entry| entry.last_key(bytes, self.index);
         let first = match bounds.0 {

@@ -16,8 +16,8 @@ use crate::error::{Error, Field, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::is_empty_range;
 
-/// The number of index entries from one [`Restart`] to the next. A restart takes 16 bytes of memory,
-/// and 16 entries take at least 96 bytes of the index.
+/// The number of index entries from one [`Restart`] to the next. A restart takes 16 bytes of
+/// memory, and 16 entries take at least 96 bytes of the index.
 const RESTART_ENTRIES: u32 = 16;
 const _: () = assert!(size_of::<Restart>() <= 16);
 
@@ -29,8 +29,8 @@ const INDEX: &str = "a partition index";
 ///
 /// The index is the last block that [`PartitionedBuilder`](super::PartitionedBuilder) writes.
 /// [`layout::stated_len_bytes`](super::layout::stated_len_bytes) reads the length of the index from
-/// the last 60 bytes of the filter. In memory the index takes at most 4 KiB plus 1.5 times its length
-/// on disk, however many partitions it has.
+/// the last 60 bytes of the filter. In memory the index takes at most 4 KiB plus 1.5 times its
+/// length on disk, however many partitions it has.
 ///
 /// A [`Partition`] knows which keys belong to it, and answers "maybe" for all other keys. So a
 /// query of the wrong partition never denies a present key.
@@ -92,8 +92,8 @@ pub struct PartitionEntry<'a> {
     /// The last key of the previous partition. All keys of this partition are greater. It is `None`
     /// for the first partition.
     pub after: Option<&'a [u8]>,
-    /// The last key of this partition. Keys above it belong to later partitions, or to this partition
-    /// if it is the last one.
+    /// The last key of this partition. Keys above it belong to later partitions, or to this
+    /// partition if it is the last one.
     pub last_key: &'a [u8],
     /// The checksum of the partition's block.
     pub checksum: u32,
@@ -111,8 +111,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// the whole index.
     ///
     /// `index` holds the bytes of the index block alone. Give the offset of the index in the host's
-    /// file with [`Expected::at_offset`]. Give the checksum of the index, which identifies the whole
-    /// filter, with [`Expected::with_checksum`].
+    /// file with [`Expected::at_offset`]. Give the checksum of the index, which identifies the
+    /// whole filter, with [`Expected::with_checksum`].
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`]. Returns [`Error::Unexpected`] with
@@ -214,8 +214,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     ///   same number and SST.
     /// * [`Error::Corrupt`] with [`Field::Partition`] if the index holds prefixes or whole keys and
     ///   the partition does not, or the reverse.
-    /// * The other errors of [`FilterBlock::open`]. The expected SST, hasher and extractor are those
-    ///   of the index.
+    /// * The other errors of [`FilterBlock::open`]. The expected SST, hasher and extractor are
+    ///   those of the index.
     /// * [`Error::TooLarge`] if a copy of the partition's bounds does not fit in memory.
     pub fn open_partition<P: AsRef<[u8]>>(&self, number: u32, bytes: P, verify: Verify) -> Result<Partition<P>> {
         let Some(entry) = self.get(number) else {
@@ -355,8 +355,8 @@ pub struct Partition<D> {
     number: u32,
     /// The last key of the previous partition. All keys of this partition are greater.
     after: Option<Vec<u8>>,
-    /// The last key of this partition. It is `None` for the last partition, whose range has no upper
-    /// bound.
+    /// The last key of this partition. It is `None` for the last partition, whose range has no
+    /// upper bound.
     last_key: Option<Vec<u8>>,
 }
 
@@ -385,7 +385,8 @@ impl<D: AsRef<[u8]>> Partition<D> {
     /// Returns whether this partition alone can answer for `prefix`, because no key of another
     /// partition begins with `prefix`.
     fn covers_prefix(&self, prefix: &[u8]) -> bool {
-        // If the last key begins with the prefix, keys of the next partition may begin with it, too.
+        // If the last key begins with the prefix, keys of the next partition may begin with it,
+        // too.
         self.covers(prefix) && self.last_key.as_ref().is_none_or(|last| !last.starts_with(prefix))
     }
 
@@ -399,7 +400,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
     /// Answers like [`Partition::may_contain`] for a key whose hash is known.
     ///
     /// The hash must be the hash of `key` by [`PartitionIndex::hasher`] or an equal hasher. Debug
-    /// builds panic otherwise.
+    /// builds panic otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[must_use]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
         self.block.hasher.debug_check_of(key, hash);
@@ -422,8 +423,8 @@ impl<D: AsRef<[u8]>> Partition<D> {
 
     /// Answers like [`Partition::may_contain_prefix`] for a prefix whose hash is known.
     ///
-    /// The hash must be the hash of `prefix` by [`PartitionIndex::hasher`] or an equal hasher. Debug
-    /// builds panic otherwise.
+    /// The hash must be the hash of `prefix` by [`PartitionIndex::hasher`] or an equal hasher.
+    /// Debug builds panic otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, prefix: &[u8], hash: KeyHash) -> bool {
         self.block.hasher.debug_check_of(prefix, hash);
@@ -435,8 +436,8 @@ impl<D: AsRef<[u8]>> Partition<D> {
     }
 
     /// Returns `false` if no added key lies between the bounds, or if no key can lie there: see
-    /// [`FilterBlock::may_contain_range`]. Returns `true` if an added key may lie between the bounds,
-    /// if keys of other partitions may, or if the partition is not a range filter.
+    /// [`FilterBlock::may_contain_range`]. Returns `true` if an added key may lie between the
+    /// bounds, if keys of other partitions may, or if the partition is not a range filter.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         if is_empty_range(lower, upper) {

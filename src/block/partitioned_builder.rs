@@ -14,27 +14,30 @@ use crate::hash::{KeyHash, KeyHasher};
 use crate::planning::Plan;
 use crate::spec::{self, FilterSpec};
 
-/// The number of bytes of a key that an error message shows.
+/// The maximum number of bytes of a key that an error message shows.
 const SHOWN_LEN_BYTES: usize = 32;
-/// More keys than any memory holds. It bounds the search for always-maybe filters, which take no
-/// bytes for any number of keys.
+/// An upper limit for the planned number of keys of a partition. No memory holds so many keys. The
+/// limit ends the search for always-maybe filters, whose length does not grow with the number of
+/// keys.
 const MAX_PARTITION_KEYS: u64 = 1 << 48;
 
 /// Builds a filter that is partitioned by key range. A host can keep the index in memory and load a
 /// partition on demand ([`PartitionIndex`](super::PartitionIndex)).
 ///
-/// Keys must come in ascending order. A partition closes before the first key that would exceed its
-/// size. Call `with_table_id`, `with_extractor` and `with_prefixes` before the first key.
-/// `with_partition_len_bytes` may come later: it applies from the next key on.
+/// Keys must come in ascending order. A partition takes keys until it has reached its size; the
+/// next key opens a new partition. Call `with_table_id`, `with_extractor` and `with_prefixes`
+/// before the first key. `with_partition_len_bytes` may come later: it applies from the next key
+/// on.
 ///
 /// Some methods of [`FilterBuilder`] have no counterpart here:
 ///
 /// - [`finish_compact`](FilterBuilder::finish_compact), because the compact form has no partition
 ///   index;
-/// - [`add_hash`](FilterBuilder::add_hash), because a hash does not choose a partition: use
-///   [`add_hashed`](Self::add_hashed), which takes the key as well;
-/// - [`with_ranges`](FilterBuilder::with_ranges): write a second partitioned filter of the same keys
-///   with a range filter as its specification, such as `grafite:fpr=0.01`.
+/// - [`add_hash`](FilterBuilder::add_hash) and [`finish_with`](FilterBuilder::finish_with), because
+///   a hash does not choose a partition: use [`add_hashed`](Self::add_hashed), which also takes the
+///   key;
+/// - [`with_ranges`](FilterBuilder::with_ranges): write a second partitioned filter of the same
+///   keys with a range filter as its specification, such as `grafite:fpr=0.01`.
 ///
 /// ```
 /// use filterblock::{Expected, FilterBlock, HashSeed, KeyHasher, PartitionedBuilder, PrefixExtractor, Verify};
@@ -56,12 +59,13 @@ const MAX_PARTITION_KEYS: u64 = 1 << 48;
 pub struct PartitionedBuilder {
     /// The builder of the current partition. It holds the settings of all partitions.
     current: FilterBuilder,
-    /// The number of hashes from which on a partition takes no further key.
+    /// The size of a partition: with this number of keys and prefixes, it takes no further key.
     partition_keys: usize,
-    /// The requested length of a partition. The first key converts it into `partition_keys`.
+    /// The requested length of a partition. The next key converts it into `partition_keys`.
     partition_len_bytes: Option<u64>,
     last_key: Vec<u8>,
-    /// The last prefix of the current partition. Neighbouring keys often share a prefix.
+    /// The hash of the last prefix in the current partition. Neighbouring keys often share a
+    /// prefix.
     last_prefix: Option<KeyHash>,
     /// Whether a key was added. In a filter of prefixes only, a key without a prefix leaves no
     /// hash.
@@ -81,8 +85,8 @@ pub struct PartitionedBuilder {
 
 impl PartitionedBuilder {
     /// Creates a builder without keys. A partition takes no further key once it holds
-    /// `partition_keys` keys and prefixes; 0 counts as 1. It may hold more, because all prefixes of
-    /// a key go to the partition of the key.
+    /// `partition_keys` keys and prefixes; 0 counts as 1. A partition may hold more prefixes,
+    /// because all prefixes of a key go to the partition of the key.
     ///
     /// A [`HashSeed`](crate::HashSeed) alone means XXH3-64 without a secret.
     #[must_use]
@@ -127,8 +131,8 @@ impl PartitionedBuilder {
         self
     }
 
-    /// Takes the prefixes of every key with `extractor`, and adds them to the filter.
-    /// `whole_keys_too` states whether the filter holds whole keys as well: see
+    /// Makes the builder take the prefixes of every key with `extractor`, and add them to the
+    /// filter. `whole_keys_too` states whether the filter also holds whole keys: see
     /// [`FilterBuilder::with_extractor`].
     ///
     /// # Errors
@@ -139,15 +143,15 @@ impl PartitionedBuilder {
         Ok(self)
     }
 
-    /// Declares that the host will add prefixes, taken by its own function named `extractor`.
-    /// `whole_keys_too` states whether the filter holds whole keys as well.
-    /// [`add_prefix`](Self::add_prefix) adds a prefix of the last key.
+    /// Declares that the host will add prefixes, which it takes with its own extractor. `extractor`
+    /// is the extractor's name. `whole_keys_too` states whether the filter also holds whole keys.
     ///
-    /// Add the prefixes of every key: see [`FilterBuilder::with_prefixes`].
+    /// Add the prefixes of every key with [`add_prefix`](Self::add_prefix): see
+    /// [`FilterBuilder::with_prefixes`].
     ///
     /// # Errors
-    /// Returns the errors of [`FilterBuilder::with_prefixes`], and [`Error::Invalid`] after the
-    /// first key.
+    /// Returns the errors of [`FilterBuilder::with_prefixes`]. Returns [`Error::Invalid`] if a key
+    /// was added before.
     pub fn with_prefixes(mut self, extractor: &str, whole_keys_too: bool) -> Result<Self> {
         self.check_no_keys(extractor)?;
         self.current = self.current.with_prefixes(extractor, whole_keys_too)?;
@@ -159,10 +163,10 @@ impl PartitionedBuilder {
         if self.has_keys { Err(Error::invalid("prefixes", extractor, reason)) } else { Ok(()) }
     }
 
-    /// Limits the length of a partition in bytes, instead of its number of keys. Each partition
-    /// takes as many keys and prefixes as the plan fits into a block of `max_len_bytes`, but at
-    /// least one. It may exceed the length, because all prefixes of a key go to the partition of
-    /// the key. After a key was added, the limit applies from the next key on.
+    /// Limits the length of a partition in bytes, instead of its number of keys. A plan says how
+    /// many keys and prefixes fit in a block of `max_len_bytes`. Each partition takes this number,
+    /// and at least one. A partition may exceed the length, because all prefixes of a key go to the
+    /// partition of the key. The limit applies from the next key on.
     ///
     /// The plan is exact for Bloom filters. It may be off by about 1 % for a ribbon. It may be off
     /// by more if a ribbon or a binary fuse filter needs a second system of equations.
@@ -191,12 +195,13 @@ impl PartitionedBuilder {
     /// Adds a key. Keys must come in ascending order; repetitions are allowed.
     ///
     /// In a filter of prefixes only, the key itself is not added. It only decides the partition of
-    /// the prefixes that follow.
+    /// its prefixes.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for a key below the last one; the builder does not change. Also
-    /// returns the errors of [`FilterBuilder::finish`]. After an error of `finish`, keys are lost,
-    /// so every later call that adds or finishes fails, too.
+    /// Returns [`Error::Invalid`] for a key below the last key; the builder does not change. Also
+    /// returns the errors of [`FilterBuilder::finish`], and [`Error::Invalid`] if there would be
+    /// 2^32 partitions. After such an error, keys are lost, so every later call that adds or
+    /// finishes fails, too.
     pub fn add(&mut self, key: &[u8]) -> Result<()> {
         let hash = self.current.added().whole_keys().then(|| self.current.hasher().of(key));
         self.add_at(key, hash)
@@ -205,8 +210,8 @@ impl PartitionedBuilder {
     /// Adds a key whose hash the caller has computed. In all other respects this method works like
     /// [`add`](Self::add).
     ///
-    /// The hash must be the hash of `key` by the builder's hasher or an equal hasher; debug builds
-    /// check it and panic.
+    /// The hash must be the hash of `key` by the builder's hasher or an equal hasher. Debug builds
+    /// panic otherwise.
     ///
     /// # Errors
     /// Returns the errors of [`add`](Self::add).
@@ -215,8 +220,8 @@ impl PartitionedBuilder {
         self.add_at(key, self.current.added().whole_keys().then_some(hash))
     }
 
-    /// Panics in debug builds if the hash does not belong to `key`, a key or a prefix. The hash of
-    /// another key would land in the wrong partition.
+    /// Panics in debug builds if `hash` is not the hash of `key`, which is a key or a prefix. The
+    /// hash of another key would go to the wrong partition.
     fn debug_check(&self, key: &[u8], hash: KeyHash) {
         let hasher = self.current.hasher();
         hasher.debug_check(hash);
@@ -262,13 +267,14 @@ impl PartitionedBuilder {
     /// Adds a prefix of the last key. A key may have any number of prefixes of any length.
     ///
     /// The prefix goes to the partition of its key. If keys of several partitions share a prefix,
-    /// add the prefix for each of these keys. Equal prefixes in a row take no memory.
+    /// add the prefix for each of these keys. A prefix that equals the one before it takes no
+    /// memory.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] without [`with_prefixes`](Self::with_prefixes), or if the last
-    /// key does not begin with `prefix`; the builder does not change. The key must begin with the
-    /// prefix, because a query finds the partition by the bytes of the prefix. Also returns the
-    /// errors of [`add`](Self::add).
+    /// Returns [`Error::Invalid`] if no extractor was declared, or if the last key does not begin
+    /// with `prefix`; the builder does not change. The key must begin with the prefix, because a
+    /// query finds the partition by the bytes of the prefix. Also returns [`Error::Invalid`] if
+    /// there is no memory for the prefix, or if an earlier call lost keys.
     pub fn add_prefix(&mut self, prefix: &[u8]) -> Result<()> {
         self.add_hashed_prefix(prefix, self.current.hasher().of(prefix))
     }
@@ -276,8 +282,8 @@ impl PartitionedBuilder {
     /// Adds a prefix whose hash the caller has computed. In all other respects this method works
     /// like [`add_prefix`](Self::add_prefix).
     ///
-    /// The hash must be the hash of `prefix` by the builder's hasher or an equal hasher; debug
-    /// builds check it and panic.
+    /// The hash must be the hash of `prefix` by the builder's hasher or an equal hasher. Debug
+    /// builds panic otherwise.
     ///
     /// # Errors
     /// Returns the errors of [`add_prefix`](Self::add_prefix).
@@ -308,8 +314,9 @@ impl PartitionedBuilder {
         if self.current.is_short_of_memory() { Err(self.no_memory()) } else { Ok(()) }
     }
 
-    /// Returns the number of keys and prefixes added so far. In closed partitions, each distinct
-    /// key or prefix counts once. The current partition counts as [`FilterBuilder::len`] does.
+    /// Returns the number of keys and prefixes added so far. In a closed partition, each distinct
+    /// key or prefix counts once. In the current partition, they count as in
+    /// [`FilterBuilder::len`].
     #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.num_keys).unwrap_or(usize::MAX).saturating_add(self.current.len())
@@ -386,7 +393,7 @@ impl PartitionedBuilder {
         let block = full.finish()?;
         let (trailer, _) = Trailer::read(&block)?;
         self.num_keys += trailer.num_keys;
-        // An entry has the key, at most two varints of ten bytes, and the checksum of four.
+        // An entry has the key, two varints of at most ten bytes, and a checksum of four bytes.
         let room = self.index.try_reserve(self.last_key.len().saturating_add(24));
         room.and_then(|()| self.blocks.try_reserve(block.len().saturating_add(ALIGN_BYTES)))
             .map_err(|_| self.no_memory())?;
@@ -416,7 +423,8 @@ fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key.get(..SHOWN_LEN_BYTES).unwrap_or(key)).into_owned()
 }
 
-/// Returns the largest number of keys whose planned block fits into `max_len_bytes`, at least one.
+/// Returns the largest number of keys whose planned block has at most `max_len_bytes`. Returns 1 if
+/// even the block of one key is longer.
 fn most_keys(builder: &FilterBuilder, max_len_bytes: u64) -> usize {
     let extension = builder.trailer(0, 0, Content::PartitionIndex).extension_len_bytes(None) as u64;
     let fits = |num_keys: u64| {

@@ -1,5 +1,5 @@
-//! Plans of whole blocks: the filter of a kind for a false-positive rate (FPR) or a size, or the
-//! number of keys for both.
+//! Plans whole blocks. For a false-positive rate (FPR) or a size, finds the filter of a kind. For
+//! both, finds the number of keys.
 
 use super::layout::block_len_bytes;
 use crate::error::{Error, Result};
@@ -10,23 +10,23 @@ use crate::spec::FilterSpec;
 /// The goal of a planned filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
-    /// An FPR of at most this, above 0 and below 1.
+    /// The largest FPR that the filter may have. It must be above 0 and below 1.
     FalsePositiveRate(f64),
-    /// This many bits for each key, from 1 to 100. The payload of a binary fuse filter or of a
-    /// classical variant takes at most this number.
+    /// The number of bits per key, from 1 to 100. For a binary fuse filter or a classical variant,
+    /// it is the largest number that the payload may take.
     BitsPerKey(f64),
-    /// At most this many bytes for the whole block.
+    /// The largest number of bytes that the whole block may take.
     LenBytes(u64),
 }
 
-/// A planned filter and the length of its block: with page checksums, records and trailer.
+/// A planned filter and the length of its block, with page checksums, record of layers and trailer.
 ///
 /// ```
 /// use filterblock::{BlockPlan, FilterKind, Goal};
 ///
 /// let smallest = BlockPlan::new(FilterKind::BumpedRibbon, 1_000_000, Goal::FalsePositiveRate(0.01))?;
 /// assert_eq!(smallest.len_bytes(), 843_746);
-/// // The other way round: the keys that such a block holds.
+/// // The inverse: the largest number of keys for which such a block suffices.
 /// let most = BlockPlan::most_keys(FilterKind::BumpedRibbon, 0.01, 843_746)?.expect("it holds a key");
 /// assert!(most.plan().num_keys() >= 1_000_000);
 /// # Ok::<(), filterblock::Error>(())
@@ -42,14 +42,15 @@ impl BlockPlan {
     /// For a goal that is a size, plans the block with the lowest FPR that fits the size.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] with the reason if the kind has no filter for this goal and this
-    /// number of keys, and the errors of [`Plan::new`].
+    /// Returns the errors of [`Plan::new`]. Returns [`Error::Invalid`] with the reason if the kind
+    /// has no filter for this goal and this number of keys.
     pub fn new(kind: FilterKind, num_keys: u64, goal: Goal) -> Result<Self> {
         let refused = |reason: &'static str| refused(kind, num_keys, reason);
         match goal {
             Goal::FalsePositiveRate(rate) => Self::of_plan(Plan::new(spec_of_rate(kind, rate)?, num_keys)?),
-            // In a specification, the bits per key of a binary fuse filter are those of a fingerprint
-            // only. Here they limit the size of the whole payload, so that kinds can be compared.
+            // In a specification, the bits per key of a binary fuse filter are the width of a
+            // fingerprint. Here they limit the size of the whole payload, so that kinds can be
+            // compared.
             Goal::BitsPerKey(bits) if kind == FilterKind::BinaryFuse => {
                 let len = u64::try_from(millibits(num_keys, bits) / 8000).unwrap_or(u64::MAX);
                 Self::of_plan(Plan::largest(kind, num_keys, len)?.ok_or_else(|| refused(SMALLEST_IS_LARGER))?)
@@ -65,15 +66,17 @@ impl BlockPlan {
         }
     }
 
-    /// Returns the plan with the most keys whose block has an FPR of at most `rate` and at most
-    /// `max_len_bytes`. Returns `None` if the block of one key is longer.
+    /// Returns the plan for the largest number of keys with which a block meets two limits: an FPR
+    /// of at most `rate`, and a length of at most `max_len_bytes`. Returns `None` if the block of
+    /// one key exceeds a limit.
     ///
     /// With one more key, no block meets both limits. The sizes of ribbons and binary fuse filters
-    /// do not always grow with the number of keys. So for these kinds, some higher number of keys
-    /// may fit, too.
+    /// do not always grow with the number of keys. So for these kinds, a block of still more keys
+    /// may meet both limits, too.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the kind does not reach `rate`.
+    /// Returns [`Error::Invalid`] if the kind takes no FPR as its budget or cannot reach `rate`, or
+    /// if `rate` is not above 0 and below 1.
     pub fn most_keys(kind: FilterKind, rate: f64, max_len_bytes: u64) -> Result<Option<Self>> {
         let spec = spec_of_rate(kind, rate)?;
         let fitting = |keys| {
@@ -101,8 +104,8 @@ impl BlockPlan {
     /// Returns the filter with the lowest FPR whose block has at most `max_len_bytes`.
     fn largest(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<Self> {
         let mut payload = max_len_bytes;
-        // Each try shortens the payload by half of the excess, because checksums and records shrink
-        // with it.
+        // Each try shortens the payload by half of the excess only, because checksums and record of
+        // layers shrink with the payload.
         loop {
             let plan = Plan::largest(kind, num_keys, payload)?;
             let plan = plan.ok_or_else(|| refused(kind, num_keys, SMALLEST_IS_LARGER))?;
@@ -126,7 +129,7 @@ impl BlockPlan {
         self.len_bytes
     }
 
-    /// Returns the bits of the whole block for each key.
+    /// Returns the bits of the whole block per key.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         self.len_bytes as f64 * 8.0 / self.plan.num_keys() as f64
@@ -134,8 +137,8 @@ impl BlockPlan {
 }
 
 impl VariantPlan {
-    /// Plans a variant for a goal. A size counts as in [`VariantPlan::bits`], because variants have
-    /// no block.
+    /// Plans a variant for a goal. A goal that is a size limits [`VariantPlan::bits`], because
+    /// variants have no block.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] with the reason if the variant has no filter for this goal and
@@ -157,14 +160,16 @@ fn refused(filter: impl std::fmt::Display, num_keys: u64, reason: &'static str) 
     Error::invalid("filter", format!("{filter} for {num_keys} keys"), reason)
 }
 
-/// Returns thousandths of a bit for all keys, with the bits per key rounded to a thousandth.
+/// Returns the size of all keys together in thousandths of a bit. Rounds the bits per key to a
+/// thousandth.
 fn millibits(num_keys: u64, bits_per_key: f64) -> u128 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let of_key = (bits_per_key * 1000.0).round() as u64;
     u128::from(num_keys) * u128::from(of_key)
 }
 
-/// Returns the specification of a kind for an FPR. The error names the lowest FPR of the kind.
+/// Returns the specification of a kind for an FPR. If the kind cannot reach the FPR, the error
+/// names the lowest FPR of the kind.
 fn spec_of_rate(kind: FilterKind, rate: f64) -> Result<FilterSpec> {
     FilterSpec::false_positive_rate(kind, rate).map_err(|error| match FilterSpec::of_lowest_fpr(kind) {
         Some(spec) if rate > 0.0 && rate < 1.0 => {

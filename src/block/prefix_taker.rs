@@ -2,12 +2,14 @@
 
 use crate::extractor::PrefixExtractor;
 
-/// Takes the prefixes of keys, and skips a prefix that equals the last one of its position. If the
-/// keys come in ascending order, neighbouring keys share most prefixes.
+/// Takes the prefixes of keys, at most two per key. Skips a prefix that equals the prefix that it
+/// took last at the same position. Keys in ascending order share most prefixes with their
+/// neighbours.
 #[derive(Debug, Clone)]
 pub(super) struct PrefixTaker {
     extractor: PrefixExtractor,
-    /// The last shorter prefix and the last longer prefix. An extractor takes at most two from a key.
+    /// The prefix that was taken last at each position. The prefix at the first position is the
+    /// shorter one.
     last: [Option<Vec<u8>>; 2],
 }
 
@@ -21,7 +23,8 @@ impl PrefixTaker {
         Self::new(self.extractor.clone())
     }
 
-    /// Calls `add` with each prefix of `key` that differs from the last prefix of its position.
+    /// Calls `add` with each prefix of `key` that differs from the prefix taken last at its
+    /// position.
     pub(super) fn take(&mut self, key: &[u8], mut add: impl FnMut(&[u8])) {
         for (last, prefix) in self.last.iter_mut().zip(self.extractor.prefixes(key)) {
             if last.as_deref() == Some(prefix) {

@@ -1,10 +1,10 @@
-//! Counts how often each filter of a set is asked, by a random sample of the queries.
+//! Estimates how often each filter of a set is asked, from a random sample of the queries.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// One query in 64 is counted, with a weight of 64. Counting each query would load a second cache
-/// line per filter.
+/// The mean number of queries for each counted query, and the weight of a counted query. Counting
+/// every query would load one more cache line per query.
 pub(super) const COUNTED_ONE_IN: u32 = 64;
 
 /// The number of queries of each filter, estimated from a random sample.
@@ -15,14 +15,14 @@ pub(super) struct QueryCounts {
 }
 
 thread_local! {
-    /// The number of queries that this thread skips before it counts the next query, and the state
-    /// of a random generator. The number is random: if it were fixed, a thread that asks 64 filters
-    /// in turn would always count the same filter.
+    /// The number of queries that this thread skips before it counts a query, and the state of a
+    /// random number generator. The number of skipped queries is random: if it were fixed, a thread
+    /// that asks 64 filters in turn would always count the same filter.
     static UNCOUNTED: Cell<(u32, u32)> = Cell::new(start());
 }
 
-/// Returns the initial `UNCOUNTED` of a thread. Each thread gets another value: otherwise, threads
-/// that live for a few queries would all count the same filters.
+/// Returns the initial `UNCOUNTED` of a thread. Each thread gets a different value. Otherwise,
+/// threads that live only for a few queries would all count the same filters.
 fn start() -> (u32, u32) {
     static THREADS: AtomicU32 = AtomicU32::new(0);
     let state = THREADS.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9e37_79b9);
@@ -34,7 +34,7 @@ impl QueryCounts {
         self.counts.push(AtomicU64::new(0));
     }
 
-    /// Counts queries of a filter.
+    /// Counts `queries` queries of the filter at `index`, as far as they are in the sample.
     #[inline(always)]
     pub(super) fn count(&self, index: usize, queries: usize) {
         if self.is_on {
@@ -54,8 +54,9 @@ impl QueryCounts {
         let mut samples = 0;
         while let Some(after) = queries.checked_sub(left as usize + 1) {
             (queries, samples) = (after, samples + 1);
-            // The generator of "Numerical Recipes". Its high bits are random enough to break up
-            // patterns. The mean distance is 64: 0 to 126 uncounted queries, and the counted one.
+            // The linear congruential generator of "Numerical Recipes". Its high bits are random
+            // enough to break up patterns. 0 to 126 queries are skipped before each counted query,
+            // so one query in 64 is counted on average.
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             left = (state >> 16) % (2 * COUNTED_ONE_IN - 1);
         }
@@ -71,7 +72,7 @@ impl QueryCounts {
     pub(super) fn add(&self, index: usize, queries: u64) {
         if let Some(count) = self.counts.get(index) {
             let add = |count: u64| Some(count.saturating_add(queries));
-            // The closure never returns `None`, so this never fails.
+            // The closure never returns `None`, so the update never fails.
             let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         }
     }

@@ -1,4 +1,4 @@
-//! Queries of open blocks for ranges of keys.
+//! Asks open blocks for ranges of keys.
 
 use std::ops::Bound;
 
@@ -13,10 +13,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns `false` if no added key lies between the bounds, and `true` if one may.
     ///
     /// Keys are compared as byte strings. Bounds may have any length, and may be included, excluded
-    /// or unbounded. For a range that can hold no key, because its bounds are reversed or equal and
-    /// excluded, the function returns `false`. If the block has no usable range filter
-    /// ([`FilterBlock::has_ranges`]), or is a single partition, the function returns `true` for any
-    /// other range.
+    /// or unbounded. If no key can lie in the range, the function returns `false`: for example, if
+    /// the lower bound is above the upper bound, or if an excluded bound equals the other bound.
+    /// For any other range, the function returns `true` if the block has no usable range filter
+    /// ([`FilterBlock::has_ranges`]) or is a partition without its index.
     ///
     /// ```
     /// use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -48,7 +48,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Asks the block's own filter, even if the block is a single partition.
+    /// Asks the block's own filter or partitions, even if the block is a partition without its
+    /// index.
     pub(super) fn own_may_contain_range(&self, query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         match self.partitions() {
             None => self.filter.may_contain_range(self.data.as_ref(), query, bounds),
@@ -56,7 +57,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns whether the block has a range filter that can be used.
+    /// Returns whether the block has a usable range filter. It has none if it is a partition
+    /// without its index.
     #[must_use]
     pub fn has_ranges(&self) -> bool {
         let is_usable = |ranges: &Ranges| !matches!(ranges.filter, RangeFilter::Unusable(_));
@@ -77,9 +79,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Some(self.part_beside().map_or_else(|| self.expected_fpr(), of_part))
     }
 
-    /// Returns the reason why the range filter beside the block's filter cannot be used. The
-    /// block's filter itself is sound. Returns `None` if the range filter is usable, or if there is
-    /// none.
+    /// Returns the reason why the range filter beside the block's filter cannot be used. The other
+    /// filter is usable nevertheless. Returns `None` if the range filter is usable, or if there is
+    /// no range filter.
     #[must_use]
     pub fn ranges_error(&self) -> Option<&Error> {
         match &self.ranges.as_deref()?.filter {
@@ -88,7 +90,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns the range filter beside the block's filter.
+    /// Returns the usable range filter beside the block's filter. Returns `None` if there is none.
     pub(super) fn part_beside(&self) -> Option<&Part> {
         match &self.ranges.as_deref()?.filter {
             RangeFilter::Beside(part) => Some(part),

@@ -3,8 +3,8 @@
 //! ```text
 //! | block of the range filter | zeros to a multiple of 64 bytes | payload | checksums, extension, trailer |
 //! ```
-//! The extension behind the payload records the length and the checksum of the range filter's block.
-//! The two blocks have separate checksums, so a reader can load and verify either one alone.
+//! The extension behind the payload records the length and the checksum of the range filter's
+//! block. The two blocks have separate checksums, so a reader can load and verify either one alone.
 
 use super::extension::RangesRecord;
 use super::layout::{Added, Trailer, checksum_of};
@@ -22,7 +22,7 @@ pub(super) struct Ranges {
 
 #[derive(Debug)]
 pub(super) enum RangeFilter {
-    /// The block's own filter, or its partitions, are the range filter.
+    /// The block itself is the range filter, in one piece or in partitions.
     Own,
     /// The range filter is a block in front of the filter.
     Beside(Part),
@@ -66,8 +66,8 @@ fn beside(bytes: &[u8], outer: &Trailer, record: RangesRecord, verify: Verify) -
 ///
 /// # Errors
 /// Returns the errors of [`Trailer::read`], and [`Error::ChecksumMismatch`] if the block is not the
-/// recorded one. Returns [`Error::Corrupt`] if the recorded length does not fit the bytes, or if the
-/// block is not a range filter of the same SST and hasher.
+/// recorded one. Returns [`Error::Corrupt`] if the recorded length does not fit the bytes, or if
+/// the block is not a range filter of the same SST and hasher.
 pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord) -> Result<Trailer> {
     let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
     let (trailer, start) = Trailer::read(block)?;

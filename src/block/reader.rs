@@ -61,8 +61,8 @@ pub(super) struct Rare {
     partitions: Option<Partitions>,
     /// The block holds only prefixes, so it never denies a whole key.
     is_of_prefixes_only: bool,
-    /// The block is a range filter, which stores no hashes, so it never denies a hash. It answers for
-    /// a key as for the range of this key alone.
+    /// The block is a range filter, which stores no hashes, so it never denies a hash. It answers
+    /// for a key as for the range of this key alone.
     is_of_ranges_only: bool,
     /// The block is a partition without its index. It does not know which keys belong to it, so it
     /// never denies a key.
@@ -94,10 +94,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// the hasher and replace it.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] with [`Field::PartitionNumber`] if the trailer has another number. A
-    /// partition denies the keys of other partitions, so it must not open as a whole filter. Without
-    /// this check it would, if a partitioned filter was truncated after its first partition. Also
-    /// returns the errors of the trailer, the pages and the partitions.
+    /// Returns [`Error::Corrupt`] with [`Field::PartitionNumber`] if the trailer has another
+    /// number. A partition denies the keys of other partitions, so it must not open as a whole
+    /// filter. Without this check it would, if a partitioned filter was truncated after its first
+    /// partition. Also returns the errors of the trailer, the pages and the partitions.
     pub(super) fn open_at(data: D, partition_number: u32, verify: Verify) -> Result<Self> {
         let bytes = data.as_ref();
         let (trailer, start) = Trailer::read(bytes)?;
@@ -148,12 +148,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns `false` if the whole key with this hash was certainly not added, and `true` if it
-    /// may have been. This suits hosts that hash a key once and ask many filters.
+    /// may have been. This method is for hosts that hash a key once and ask many filters.
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
-    /// otherwise. If the block holds only prefixes, is a range filter, or is a partition without its
-    /// index, the function returns `true`. If the filter has partitions, all of them are asked;
-    /// [`FilterBlock::may_contain_hashed_key`] asks only one.
+    /// otherwise, unless [`KeyHash::from_raw`] made the hash. If the block holds only prefixes, is
+    /// a range filter, or is a partition without its index, the function returns `true`. If the
+    /// filter has partitions, all of them are asked; [`FilterBlock::may_contain_hashed_key`] asks
+    /// only one.
     ///
     /// The function is always inlined, so that a common query makes only one call, to the code for
     /// the processor's instruction set.
@@ -178,10 +179,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Answers like [`FilterBlock::may_contain`] for a whole key whose hash is known. If the filter
     /// has partitions, `key` chooses the partition.
     ///
-    /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher. Debug builds
-    /// panic otherwise. `key` is the key that was added, without any suffix that the host appends: a
-    /// longer key may choose another partition. If the block holds only prefixes, or is a partition
-    /// without its index, the function returns `true`.
+    /// The hash must be the hash of `key` by [`FilterBlock::hasher`] or an equal hasher. Debug
+    /// builds panic otherwise, unless [`KeyHash::from_raw`] made the hash. `key` is the key that
+    /// was added, without any suffix that the host appends: a longer key may choose another
+    /// partition. If the block holds only prefixes, or is a partition without its index, the
+    /// function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain_hashed_key(&self, key: &[u8], hash: KeyHash) -> bool {
@@ -235,8 +237,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns whether the block answers "maybe" for every whole key, because it holds only prefixes
-    /// or is a partition without its index.
+    /// Returns whether the block answers "maybe" for every whole key, because it holds only
+    /// prefixes or is a partition without its index.
     pub(super) fn never_denies_keys(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.never_denies_keys())
     }
@@ -255,7 +257,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// has partitions, all of them are asked.
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
-    /// otherwise.
+    /// otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
@@ -328,8 +330,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         own + self.part_beside().map_or(0, bad)
     }
 
-    /// Makes later queries report damaged pages to `handler`, once for each page. Queries find damaged
-    /// pages only in a block opened with [`Verify::OnFirstTouch`].
+    /// Makes later queries report damaged pages to `handler`, once for each page. Queries find
+    /// damaged pages only in a block opened with [`Verify::OnFirstTouch`].
     #[must_use]
     pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
         let offset = self.offset;
@@ -376,8 +378,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Self { hasher, ..self }
     }
 
-    /// Makes queries of the filter skip the verification of pages, because the caller knows that all
-    /// pages that queries read are sound. A range filter beside the filter does not change.
+    /// Makes queries of the filter skip the verification of pages, because the caller knows that
+    /// all pages that queries read are sound. A range filter beside the filter does not change.
     pub(super) fn without_page_states(mut self) -> Self {
         match self.rare.as_mut().and_then(|rare| rare.partitions.as_mut()) {
             None => self.filter.states = None,
@@ -386,8 +388,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self
     }
 
-    /// Returns the bytes that were opened: the whole block, including a range filter beside the filter
-    /// and columns that were dropped in place.
+    /// Returns the bytes that were opened: the whole block, including a range filter beside the
+    /// filter and columns that were dropped in place.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.data.as_ref()

@@ -1,4 +1,4 @@
-//! A set of filters that a store asks for one key or for many keys.
+//! Asks the filters of many SSTs for one key or for many keys.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// for many keys, or many pairs of a filter and a key.
 ///
 /// The set keeps one cache line of 64 bytes for each filter. If the filter holds whole keys in one
-/// piece and was verified at open, the line has everything that a query needs except the payload.
-/// Queries of other filters take longer, because they go through the [`TableFilter`].
+/// piece and was verified at open, this cache line has everything that a query needs except the
+/// payload. Queries of other filters take longer, because they go through the [`TableFilter`].
 ///
 /// A host fills a set and then shares it, for example in an `Arc`: the set is `Send` and `Sync`,
-/// and queries take `&self`. For each new version of the store the host makes a new set. Both sets
-/// share the filters and their bytes. A [`Reclaimer`](super::Reclaimer) moves the freeing of bytes
-/// away from reading threads.
+/// and queries take `&self`. For each new version of the store, the host makes a new set. The old
+/// and the new set share the filters and their bytes. With a [`Reclaimer`](super::Reclaimer),
+/// reading threads need not free bytes.
 ///
 /// If no usable filter can be asked, the set answers [`Answer::Unfiltered`] and counts the answer.
 /// This happens for a filter that is degraded, absent, under another hasher or without whole keys,
 /// and for a slot of another set. If a hash comes from another hasher, debug builds panic. Release
-/// builds cannot detect the mistake and deny present keys.
+/// builds do not detect this mistake, and then deny present keys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,7 +61,7 @@ pub struct FilterSet<E = Error> {
     number: u64,
     hasher: KeyHasher,
     lines: Vec<Line>,
-    /// The complete filters, for queries that a line cannot answer.
+    /// The filters of the slots, for queries that a line cannot answer.
     pub(super) filters: Vec<Entry<E>>,
     pub(super) queries: QueryCounts,
     /// Counts [`Answer::Unfiltered`].
@@ -77,18 +77,19 @@ pub struct FilterSlot {
 }
 
 impl FilterSlot {
-    /// Returns the slot as two integers, for callers in other languages. Neither has a meaning of its
-    /// own. Two zeros are a slot of no set.
+    /// Returns the slot as two integers, for callers in other languages. The integers have no
+    /// meaning apart from [`from_raw`](Self::from_raw). Two zeros are not a slot of any set.
     #[must_use]
     pub const fn to_raw(self) -> [u64; 2] {
         [self.set, self.index as u64]
     }
 
-    /// Returns the slot of two integers of [`to_raw`](Self::to_raw). A set answers
-    /// [`Answer::Unfiltered`] for integers that are not a slot of this set.
+    /// Returns the slot from the two integers that [`to_raw`](Self::to_raw) returned. If other
+    /// integers are given, every set answers [`Answer::Unfiltered`], unless they happen to be one
+    /// of its slots.
     #[must_use]
     pub fn from_raw([set, index]: [u64; 2]) -> Self {
-        // No set has as many slots as the fallback, which stands for an index beyond memory.
+        // An index that does not fit in `usize` becomes `usize::MAX`. No set has so many slots.
         Self { set, index: usize::try_from(index).unwrap_or(usize::MAX) }
     }
 }
@@ -100,14 +101,15 @@ struct Line {
     bytes: SharedBytes,
     geometry: Geometry,
     kernel: Kernel,
-    /// [`ASK_ENTRY`] if the line cannot answer. No payload has that length.
+    /// The length of the payload, or [`ASK_ENTRY`] if the line cannot answer. No payload is so
+    /// long.
     payload_len: usize,
 }
 
 const _: () = assert!(size_of::<Line>() == 64);
 
-/// Marks a filter that is partitioned, holds only prefixes, is verified on first touch, or cannot
-/// be asked.
+/// The `payload_len` of a filter that is partitioned, holds only prefixes, is a range filter, is
+/// verified on first touch, or cannot be asked.
 const ASK_ENTRY: usize = usize::MAX;
 
 #[derive(Debug)]
@@ -116,23 +118,24 @@ pub(super) struct Entry<E> {
     has_other_hasher: bool,
 }
 
-/// The numbers of filters by state, and of queries that no filter answered: see
+/// The numbers of filters by state, and the number of queries that no filter answered: see
 /// [`FilterSet::counts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterSetCounts {
-    /// Filters that can be asked.
+    /// The number of filters that can be asked.
     pub ready: usize,
-    /// Filters that cannot be used; [`TableFilter::reason`] returns the cause.
+    /// The number of filters that cannot be used. [`TableFilter::reason`] returns the cause.
     pub degraded: usize,
-    /// SSTs without a filter.
+    /// The number of SSTs without a filter.
     pub absent: usize,
-    /// Filters under another hasher than the set's. The set never asks them.
+    /// The number of filters under another hasher than the set's. The set never asks these filters.
     pub other_hasher: usize,
-    /// Damaged pages that queries found so far, in filters of
-    /// [`Verify::OnFirstTouch`](super::Verify::OnFirstTouch).
+    /// The number of damaged pages that queries have found so far in the ready filters. Queries
+    /// find damage only in pages that are verified on first touch
+    /// ([`Verify::OnFirstTouch`](super::Verify::OnFirstTouch)).
     pub damaged_pages: u64,
-    /// Answers of [`Answer::Unfiltered`] since the set was created.
+    /// The number of [`Answer::Unfiltered`] answers since the set was created.
     pub unfiltered_answers: u64,
 }
 
@@ -168,7 +171,7 @@ impl<E> FilterSet<E> {
         (line.unwrap_or_else(Line::of_entry), Entry { filter, has_other_hasher })
     }
 
-    /// Replaces a filter by another filter of the same keys.
+    /// Replaces the filter at `index` with another filter of the same keys.
     pub(super) fn set(&mut self, index: usize, filter: Arc<TableFilter<SharedBytes, E>>) {
         let (new_line, new_entry) = self.line_and_entry(filter);
         if let (Some(line), Some(entry)) = (self.lines.get_mut(index), self.filters.get_mut(index)) {
@@ -176,25 +179,25 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// The hasher that keys must be hashed with to ask this set.
+    /// Returns the hasher that keys must be hashed with to ask this set.
     #[must_use]
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether the set has no slot.
+    /// Returns whether the set has no slot.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Returns the filter at `slot`. `None` for a slot of another set.
+    /// Returns the filter at `slot`, or `None` for a slot of another set.
     #[must_use]
     pub fn filter(&self, slot: FilterSlot) -> Option<&Arc<TableFilter<SharedBytes, E>>> {
         Some(&self.entry(slot)?.filter)
@@ -208,7 +211,7 @@ impl<E> FilterSet<E> {
         (slot.set == self.number).then_some(slot.index)
     }
 
-    /// Counts queries of a filter of this set.
+    /// Counts queries of a filter, if the set counts queries and the slot belongs to the set.
     #[inline(always)]
     fn count(&self, slot: FilterSlot, queries: usize) {
         if self.queries.is_on && slot.set == self.number {
@@ -233,7 +236,10 @@ impl<E> FilterSet<E> {
     }
 
     /// Asks one filter for a whole key by its hash. If the filter has partitions, all of them are
-    /// asked.
+    /// asked. A range filter answers [`Answer::Unfiltered`], because it stores no hashes.
+    ///
+    /// The hash must come from [`FilterSet::hasher`] or an equal hasher. Debug builds panic
+    /// otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[must_use]
     #[inline(always)]
     pub fn ask(&self, slot: FilterSlot, hash: KeyHash) -> Answer {
@@ -245,8 +251,11 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Asks one filter for a whole key and its hash. If the filter has partitions, the key chooses
-    /// the partition.
+    /// Asks one filter for a whole key whose hash is known. If the filter has partitions, the key
+    /// chooses the partition.
+    ///
+    /// The hash must be the hash of `key` by [`FilterSet::hasher`] or an equal hasher. Debug builds
+    /// panic otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[must_use]
     #[inline]
     pub fn ask_hashed_key(&self, slot: FilterSlot, key: &[u8], hash: KeyHash) -> Answer {
@@ -258,7 +267,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Not inlined, so that the loops over lines keep their registers.
+    /// Asks a filter through its [`TableFilter`]. This function is not inlined: it would take
+    /// registers from the loops over lines.
     #[cold]
     #[inline(never)]
     fn ask_entry(&self, slot: FilterSlot, key: Option<&[u8]>, hash: KeyHash) -> Answer {
@@ -291,8 +301,8 @@ impl<E> FilterSet<E> {
     }
 
     /// Asks one filter for the keys between two bounds: see
-    /// [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). A filter without a
-    /// usable range filter answers [`Answer::Unfiltered`].
+    /// [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). A filter without
+    /// a usable range filter answers [`Answer::Unfiltered`].
     #[must_use]
     pub fn ask_range(&self, slot: FilterSlot, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Answer {
         let entry = self.entry(slot).filter(|entry| !entry.has_other_hasher);
@@ -304,7 +314,7 @@ impl<E> FilterSet<E> {
     }
 
     /// Asks many filters for one key: `answers[i]` belongs to `slots[i]`. If the slices differ in
-    /// length, the answers beyond the shorter one do not change.
+    /// length, the answers beyond the shorter slice do not change.
     pub fn ask_all(&self, hash: KeyHash, slots: &[FilterSlot], answers: &mut [Answer]) {
         for (answer, &slot) in answers.iter_mut().zip(slots) {
             *answer = self.ask(slot, hash);
@@ -313,7 +323,7 @@ impl<E> FilterSet<E> {
 
     /// Asks one filter for many keys: `may_contain[i]` is `false` if the key of `hashes[i]` is
     /// certainly not in the SST. If the slices differ in length, the answers beyond the shorter
-    /// one do not change.
+    /// slice do not change.
     ///
     /// Returns `false` if no usable filter was asked. Then all answers are `true`, and each one is
     /// counted as [`Answer::Unfiltered`].
@@ -344,7 +354,7 @@ impl<E> FilterSet<E> {
     }
 
     /// Asks many pairs of a filter and a key: `answers[i]` belongs to `queries[i]`. If the slices
-    /// differ in length, the answers beyond the shorter one do not change.
+    /// differ in length, the answers beyond the shorter slice do not change.
     ///
     /// Prefetches the first cache lines of 32 queries before it answers the first of these queries.
     pub fn ask_pairs(&self, queries: &[(FilterSlot, KeyHash)], answers: &mut [Answer]) {
@@ -356,8 +366,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Prefetches the first cache lines that a query of `hash` will need in this filter. Does
-    /// nothing for filters that are asked through their [`TableFilter`].
+    /// Prefetches the first cache lines that a query of `hash` will read in this filter. Does
+    /// nothing for a filter that is asked through its [`TableFilter`].
     #[inline]
     pub fn prefetch(&self, slot: FilterSlot, hash: KeyHash) {
         if let Some(line) = self.line(slot) {
@@ -389,7 +399,7 @@ impl<E> FilterSet<E> {
 const BATCH: usize = 32;
 
 impl Line {
-    /// Returns `None` if the filter does not lie within the bytes.
+    /// Creates the line of a filter. Returns `None` if the filter does not lie within the bytes.
     fn new((bytes, part): (&SharedBytes, &Part)) -> Option<Self> {
         let bytes = bytes.after(part.start)?;
         Some(Self { bytes, geometry: part.geometry.clone(), kernel: part.kernel, payload_len: part.len })
@@ -412,8 +422,8 @@ impl Line {
     }
 }
 
-/// Counts answers. Threads add to different cache lines, because one shared line would make readers
-/// without filters wait for one another.
+/// Counts [`Answer::Unfiltered`] answers. Up to eight threads add to different cache lines. If all
+/// threads added to one cache line, they would wait for each other.
 #[derive(Debug, Default)]
 struct Unfiltered([OnOneLine; 8]);
 

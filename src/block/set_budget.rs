@@ -1,4 +1,4 @@
-//! A set of filters under a budget drops columns where they save the fewest reads.
+//! Makes a set of filters fit in a budget: drops the columns that save the fewest reads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +12,7 @@ use super::shrink::Drop;
 use super::table_filter::TableFilter;
 use crate::error::Result;
 
-/// The method by which [`FilterSet::shrink_to`] drops columns of filters in memory maps.
+/// Tells how [`FilterSet::shrink_to`] drops columns of filters in memory maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IfMapped {
     /// The filter keeps its map and whole groups of eight columns: see
@@ -26,18 +26,19 @@ pub enum IfMapped {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterSetShrunk {
-    /// The bytes of all filters of the set after shrinking: see [`FilterSet::len_bytes`]. More than
-    /// the limit if the filters cannot drop enough columns.
+    /// The bytes of all filters of the set after shrinking: see [`FilterSet::len_bytes`]. They
+    /// exceed the limit if the filters cannot drop enough columns.
     pub len_bytes: u64,
-    /// The filters that lost columns.
+    /// The number of filters that lost columns or their range filter.
     pub num_shrunk: usize,
-    /// The filters that should have lost columns, but are whole: a page is damaged, there is no
-    /// memory for the copy, or the filter is a memory map that is verified on first touch.
+    /// The number of filters that should have lost columns but could not. Either a page is damaged,
+    /// there is no memory for the copy, or the filter is in a memory map and verified on first
+    /// touch.
     pub num_failed: usize,
 }
 
 impl<E> FilterSet<E> {
-    /// Makes the set estimate how often each filter is asked for a whole key: see
+    /// Makes the set estimate how many whole keys each filter is asked for: see
     /// [`FilterSet::queries`].
     #[must_use]
     pub fn counting_queries(mut self) -> Self {
@@ -45,8 +46,9 @@ impl<E> FilterSet<E> {
         self
     }
 
-    /// Returns an estimate of the number of keys for which the filter at `slot` was asked. It is 0
-    /// if the set does not count ([`FilterSet::counting_queries`]), and for a slot of another set.
+    /// Returns an estimate of the number of whole keys for which the filter at `slot` was asked. It
+    /// includes the numbers that [`FilterSet::add_queries`] added. Queries count only after
+    /// [`FilterSet::counting_queries`]. For a slot of another set, the result is 0.
     ///
     /// The set counts a random sample of one query in 64. So an estimate of `n` has a standard
     /// deviation of about `8 * sqrt(n)`.
@@ -55,17 +57,17 @@ impl<E> FilterSet<E> {
         self.index(slot).map_or(0, |index| self.queries.of(index))
     }
 
-    /// Adds to the count of a filter. Use this to carry the counts of an earlier set over to a new
-    /// one. If old queries should count less than new ones, add half of the earlier count. For a
-    /// slot of another set, the call has no effect.
+    /// Adds `queries` to the count of a filter. Use this method to copy the counts of an earlier
+    /// set to a new set. If old queries should count less than new queries, add half of the earlier
+    /// count. For a slot of another set, the call has no effect.
     pub fn add_queries(&self, slot: FilterSlot, queries: u64) {
         if let Some(index) = self.index(slot) {
             self.queries.add(index, queries);
         }
     }
 
-    /// Returns the bytes of the blocks of all usable filters. The set, the descriptions of the
-    /// filters and the allocator take some 500 bytes more for each filter.
+    /// Returns the bytes of the blocks of all usable filters together. Besides the blocks, the set
+    /// takes about 500 bytes of memory for each filter.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.blocks().map(|(_, block)| block.metadata().block_len_bytes).fold(0, u64::saturating_add)
@@ -79,24 +81,23 @@ impl<E> FilterSet<E> {
     /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together. It
     /// first drops the columns whose loss adds the fewest false positives per freed byte: columns
     /// of filters that are seldom asked ([`FilterSet::queries`]), of large filters, and of filters
-    /// with many columns. If the set counts no queries, all filters count as asked equally often.
+    /// with many columns. Without counts, it treats all filters as asked equally often.
     ///
-    /// A filter on the heap is replaced by a copy with at least one column
-    /// ([`FilterBlock::shrunk_to`]). The copy has no range filter. The loss of a range filter adds
-    /// no false positives for keys, so range filters go first. `if_mapped` says what happens to
-    /// mapped filters.
+    /// A copy with at least one column replaces a filter on the heap ([`FilterBlock::shrunk_to`]).
+    /// The copy has no range filter. The loss of a range filter adds no false positives for keys,
+    /// so range filters are dropped first. `if_mapped` says what happens to mapped filters.
     ///
     /// The bytes of a replaced filter are freed when the host drops its own references to the
     /// filter. So after this call, the host should keep only the filters that [`FilterSet::filter`]
-    /// returns. A shrunk filter does not grow: to get its columns back, open it again for the next
-    /// set.
+    /// returns. Dropped columns do not come back: to use them again, open the filter again for the
+    /// next set.
     pub fn shrink_to(&mut self, max_len_bytes: u64, if_mapped: IfMapped) -> FilterSetShrunk {
         let mut len_bytes = self.len_bytes();
         if len_bytes <= max_len_bytes {
             return FilterSetShrunk { len_bytes, ..FilterSetShrunk::default() };
         }
         let mut num_failed = 0;
-        // Columns that a filter fails to drop are dropped by the others in another round.
+        // If a filter fails to drop its columns, another round drops columns of the other filters.
         let mut failed = vec![false; self.len()];
         let mut shrunk = vec![false; self.len()];
         loop {
@@ -116,7 +117,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Chooses a smaller number of columns for as many filters as necessary.
+    /// Returns one element for each filter: the number of columns to keep, or `None` if the filter
+    /// keeps all of its columns. Skips the filters in `failed`.
     fn plan(
         &self,
         (max_len_bytes, mut len_bytes): (u64, u64),
@@ -132,7 +134,7 @@ impl<E> FilterSet<E> {
             };
             let Some(columns) = block.columns_to_drop_from(how) else { continue };
             let (rate, len) = (block.expected_fpr(), block.metadata().block_len_bytes);
-            // Each filter counts one sample more, so that a filter without queries has a cost, too.
+            // One sample is added to each count, so that a filter without queries has a cost, too.
             let queries = self.queries.of(index).saturating_add(COUNTED_ONE_IN.into()) as f64;
             steps.extend(Step { index, how, columns, rate, len, queries }.next(block));
         }
@@ -148,7 +150,7 @@ impl<E> FilterSet<E> {
         plan
     }
 
-    /// Returns `None` if the filter stays as it was.
+    /// Replaces a filter with its smaller form. Returns `None` if the filter stays as it was.
     fn replace(&mut self, index: usize, Planned { columns, how }: Planned) -> Option<()> {
         let block = self.filters.get(index)?.filter.ready()?;
         let smaller: Result<Option<FilterBlock<SharedBytes>>> = match how {
@@ -186,8 +188,8 @@ struct Next {
 }
 
 impl Step {
-    /// Returns the sort key of the next step, and the step. The sort key is the number of false
-    /// positives that the step adds per freed byte, then the index of the filter.
+    /// Returns the next step and its sort key: the number of false positives that the step adds per
+    /// freed byte, then the index of the filter. Returns `None` if the filter has no smaller form.
     fn next<D: AsRef<[u8]>>(self, block: &FilterBlock<D>) -> Option<Reverse<(u64, usize, Next)>> {
         let columns = self.how.next_below(self.columns)?;
         let len = block.len_with(columns, self.how)?;
@@ -195,12 +197,12 @@ impl Step {
         let rate = 0.5f64.powi(columns.cast_signed()).max(self.rate);
         let cost = self.queries * (rate - self.rate) / saved.max(1) as f64;
         // The cost is not negative, so its bits as an integer sort like the cost itself. If two
-        // costs are equal, the index decides, so that each run has the same order.
+        // costs are equal, the index decides, so that each run of the program has the same order.
         Some(Reverse((cost.to_bits(), self.index, Next { step: Self { columns, rate, len, ..self }, saved })))
     }
 }
 
-/// Steps of equal cost and index are the same step.
+/// All values are equal, because the cost and the index in front of the step decide the order.
 impl PartialEq for Next {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,4 +1,5 @@
-//! Bytes of filter blocks that many threads share. The host chooses the thread that frees them.
+//! Shares the bytes of filter blocks between threads, and frees them in a thread of the host's
+//! choice.
 #![expect(unsafe_code, reason = "a slice of bytes whose owner lies behind a shared pointer; see the blocks")]
 
 use std::fmt;
@@ -8,13 +9,13 @@ use super::aligned::AlignedBytes;
 #[cfg(feature = "mmap")]
 use super::mapped::Mapped;
 
-/// The bytes of a filter block, shared by reference count. A clone shares the bytes, and the
-/// address of the bytes never changes.
+/// The bytes of a filter block with a reference count. A clone shares the bytes. The address of the
+/// bytes never changes.
 ///
-/// Create it with `From`: from [`AlignedBytes`], a memory map (`Mapped`), a vector, an `Arc<[u8]>`
-/// or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not reach the
-/// verified copy. The copy begins at a cache line, so a query touches as few cache lines as
-/// possible.
+/// Create `SharedBytes` with `From`: from [`AlignedBytes`], a memory map (`Mapped`), a vector, an
+/// `Arc<[u8]>` or a static slice. [`AlignedBytes`] are the safe choice: changes of the file do not
+/// reach the verified copy. The copy begins at a cache line, so a query touches as few cache lines
+/// as possible.
 ///
 /// ```
 /// use filterblock::{AlignedBytes, SharedBytes};
@@ -25,7 +26,7 @@ use super::mapped::Mapped;
 /// ```
 #[derive(Clone)]
 pub struct SharedBytes {
-    /// The first of the `len` bytes. `owner` holds all of them.
+    /// The first of `len` bytes, which `owner` holds.
     start: *const u8,
     len: usize,
     owner: Arc<Owner>,
@@ -68,7 +69,7 @@ impl AsRef<[u8]> for Held {
 }
 
 struct Owner {
-    /// `None` only during the drop.
+    /// The storage. It is `None` only just before the owner is dropped.
     held: Option<Held>,
     reclaimer: Option<Reclaimer>,
 }
@@ -98,24 +99,25 @@ impl SharedBytes {
         }
     }
 
-    /// Returns the bytes from `start` on, which share the owner. `None` if there are fewer bytes.
+    /// Returns the bytes from `start` on, which share the owner. Returns `None` if there are fewer
+    /// than `start` bytes.
     pub(super) fn after(&self, start: usize) -> Option<Self> {
         let rest = self.as_ref().get(start..)?;
         Some(Self { start: rest.as_ptr(), len: rest.len(), owner: Arc::clone(&self.owner) })
     }
 
-    /// Moves the freeing of the bytes to the thread that calls [`Reclaimer::reclaim`].
+    /// Lets the thread that calls [`Reclaimer::reclaim`] free the bytes.
     ///
     /// Freeing gigabytes or unmapping a file takes milliseconds, and the last reference may belong
-    /// to a reader. Call this method before the first clone. If there are other references, the
-    /// call has no effect: the thread that drops the last reference frees the bytes.
+    /// to a reading thread. Call this method before the first clone. If there are other references,
+    /// the call has no effect: the thread that drops the last reference frees the bytes.
     #[must_use]
     pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
         let Self { start, len, owner } = self;
         match Arc::try_unwrap(owner) {
             Ok(mut owner) => match owner.held.take() {
                 Some(held) => Self::new(held, Some(reclaimer.clone())),
-                // Unreachable: only the drop of the owner empties `held`.
+                // Unreachable: an owner that is not being dropped has its storage.
                 None => Self::new(Held::Static(&[]), None),
             },
             Err(owner) => Self { start, len, owner },
@@ -126,8 +128,8 @@ impl SharedBytes {
 impl AsRef<[u8]> for SharedBytes {
     #[inline(always)]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `start` and `len` describe the bytes that `owner` holds. The owner lives as long
-        // as `self`, lends no mutable borrow, and does not move its bytes: see `Held`.
+        // SAFETY: `start` and `len` describe bytes that `owner` holds. The owner lives as long as
+        // `self`. No code borrows its bytes mutably, and the bytes do not move: see `Held`.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -158,7 +160,8 @@ impl From<Vec<u8>> for SharedBytes {
     }
 }
 
-/// The host may keep its own references, because shared bytes cannot change.
+/// Shares the bytes of the `Arc`. The host may keep its own references, because the bytes of a
+/// shared `Arc<[u8]>` cannot change.
 impl From<Arc<[u8]>> for SharedBytes {
     fn from(bytes: Arc<[u8]>) -> Self {
         Self::new(Held::Shared(bytes), None)
@@ -171,7 +174,8 @@ impl From<&'static [u8]> for SharedBytes {
     }
 }
 
-/// A list of bytes that nothing refers to any more. A thread of the host's choice frees the bytes.
+/// A list of dropped [`SharedBytes`] that wait to be freed. A thread of the host's choice frees
+/// them.
 ///
 /// A clone shares the same list.
 ///
@@ -180,7 +184,7 @@ impl From<&'static [u8]> for SharedBytes {
 ///
 /// let reclaimer = Reclaimer::default();
 /// let bytes = SharedBytes::from(vec![0; 1_000]).freed_by(&reclaimer);
-/// drop(bytes);                            // in a reader: takes no time
+/// drop(bytes);                            // in a reading thread: does not free the bytes
 /// assert_eq!(reclaimer.reclaim(), 1);     // in a background thread
 /// ```
 #[derive(Clone)]
@@ -198,8 +202,8 @@ struct List {
 }
 
 impl Reclaimer {
-    /// Creates a list of at most `limit_bytes` bytes. If dropped bytes exceed the limit, the thread
-    /// that drops them frees all bytes on the list.
+    /// Creates a list of at most `limit_bytes` bytes. If dropped bytes make the list longer, the
+    /// thread that drops them frees all bytes on the list.
     #[must_use]
     pub fn with_limit(limit_bytes: usize) -> Self {
         Self(Arc::new(Waiting { list: Mutex::default(), limit_bytes }))
@@ -211,7 +215,7 @@ impl Reclaimer {
 
     fn take(&self, held: Held) {
         let mut list = self.list();
-        // If the list cannot grow, the bytes are freed here.
+        // If there is no memory for a longer list, this thread frees the bytes.
         if list.held.try_reserve(1).is_ok() {
             list.len_bytes = list.len_bytes.saturating_add(held.as_ref().len());
             list.held.push(held);
@@ -223,7 +227,7 @@ impl Reclaimer {
         }
     }
 
-    /// Frees all bytes on the list. Returns the number of blocks freed.
+    /// Frees all bytes on the list. Returns the number of dropped [`SharedBytes`] that it freed.
     pub fn reclaim(&self) -> usize {
         // The lock is released before the bytes are freed.
         let waiting = std::mem::take(&mut *self.list());

@@ -1,8 +1,8 @@
-//! Filters that shrink after they were built. A bumped ribbon answers with fewer of its columns, so
+//! Shrinks filters that are already built. A bumped ribbon can answer with fewer of its columns, so
 //! a host with little memory keeps a weaker filter instead of none.
 //!
-//! Each dropped column doubles the FPR. A shrunk filter denies no key that the whole filter does
-//! not deny, so it denies no present key.
+//! Each dropped column doubles the FPR. A shrunk filter answers "maybe" whenever the whole filter
+//! does, so it never denies a present key.
 
 use super::aligned::AlignedBytes;
 use super::expected::Expected;
@@ -17,27 +17,28 @@ use crate::kinds::Geometry;
 
 /// The result of [`FilterBlock::shrink_in_place`] or [`FilterBlock::shrunk_to`].
 ///
-/// Only [`Shrunk::Smaller`] is a change. In all other cases the filter stays as it was.
+/// Only [`Shrunk::Smaller`] means that there is a smaller filter. In all other cases the filter
+/// stays as it was, and no copy is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shrunk<T> {
-    /// Columns were dropped. The filter is within the limit, or it has the fewest columns possible:
-    /// one in a copy, eight in place.
+    /// Columns were dropped, or a copy was made without the range filter. The result is within the
+    /// limit, or it has the fewest columns possible: one in a copy, eight in place.
     Smaller(T),
     /// The filter is within the limit.
     Fits,
     /// The filter is above the limit, but it has the fewest columns possible.
     Smallest,
-    /// The filter is above the limit, and its kind has no columns to drop. Only bumped ribbons
-    /// ([`FilterKind::BumpedRibbon`](crate::FilterKind::BumpedRibbon)) have.
+    /// The filter is above the limit, and its kind cannot drop columns. Only bumped ribbons
+    /// ([`FilterKind::BumpedRibbon`](crate::FilterKind::BumpedRibbon)) can.
     NoColumns,
-    /// The filter is above the limit, and it is in partitions, or a single partition. Load and
+    /// The filter is above the limit, and it has partitions or is a single partition. Load and
     /// unload partitions instead: see [`PartitionIndex`](super::PartitionIndex).
     Partitioned,
 }
 
 impl<T> Shrunk<T> {
-    /// Returns the result of [`Shrunk::Smaller`], and `None` if nothing changed.
+    /// Returns the value of [`Shrunk::Smaller`], and `None` in all other cases.
     #[must_use]
     pub fn smaller(self) -> Option<T> {
         match self {
@@ -57,7 +58,7 @@ pub(super) enum Drop {
 }
 
 impl Drop {
-    /// Returns the next smaller number of columns, or `None` if there is none.
+    /// Returns the next smaller number of columns, or `None` if `columns` is already the smallest.
     pub(super) fn next_below(self, columns: u32) -> Option<u32> {
         let next = match self {
             Self::InPlace => columns.saturating_sub(1) / 8 * 8,
@@ -68,19 +69,20 @@ impl Drop {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens a block and drops columns in place until it is at most `max_len_bytes` long: see
-    /// [`FilterBlock::shrink_in_place`]. If the limit is too low, the filter keeps the fewest columns
-    /// possible. A filter that cannot drop columns stays whole.
+    /// Opens a block and drops columns in place until the block is at most `max_len_bytes` long:
+    /// see [`FilterBlock::shrink_in_place`]. If the limit is too low, the filter keeps the fewest
+    /// columns possible. A filter that cannot drop columns stays whole.
     ///
     /// [`Verify::AtOpen`] verifies only the pages that hold kept columns. So opening a memory map
     /// reads no other page of the payload. The map must not read its pages in advance: use
-    /// [`Populate::No`](super::Populate::No).
+    /// [`Populate::No`](super::Populate::No). The pages of a range filter beside the filter are
+    /// always verified on first touch.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`].
     pub fn open_within(data: D, expected: &Expected<'_>, verify: Verify, max_len_bytes: u64) -> Result<Self> {
         let mut block = Self::open(data, expected, Verify::OnFirstTouch)?;
-        // What the filter cannot drop stays: the caller reads the length from the metadata.
+        // The result is ignored: the caller reads the length of the block from its metadata.
         let _: Shrunk<()> = block.shrink_in_place(max_len_bytes);
         match verify {
             Verify::OnFirstTouch => Ok(block),
@@ -91,15 +93,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Drops groups of eight columns until the block is at most `max_len_bytes` long, in place.
+    /// Drops groups of eight columns in place, until the block is at most `max_len_bytes` long.
     ///
     /// The bytes stay where they are, but neither queries nor [`FilterBlock::verify_pages`] read
-    /// the pages that hold only dropped columns. This is for blocks in memory maps: the kernel can
-    /// evict these pages. It frees no memory of other bytes. The block always keeps the first eight
-    /// columns; [`FilterBlock::shrunk_to`] can drop these, too.
+    /// the pages that hold only dropped columns. This method is for blocks in memory maps: the
+    /// kernel can evict these pages. For bytes on the heap, it frees no memory. The block always
+    /// keeps the first eight columns; [`FilterBlock::shrunk_to`] can drop these, too.
     ///
-    /// [`Metadata::block_len_bytes`](super::Metadata::block_len_bytes) counts the kept bytes, and
-    /// is compared with the limit.
+    /// The limit applies to [`Metadata::block_len_bytes`](super::Metadata::block_len_bytes), which
+    /// counts only the kept columns.
     #[must_use = "not every filter can shrink"]
     pub fn shrink_in_place(&mut self, max_len_bytes: u64) -> Shrunk<()> {
         let columns = match self.columns_within(max_len_bytes, Drop::InPlace) {
@@ -113,16 +115,18 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns a copy with as many columns as fit in `max_len_bytes`, and at least one column. The
-    /// copy has no range filter ([`FilterBuilder::with_ranges`](super::FilterBuilder::with_ranges)),
-    /// so it answers "maybe" for every range.
+    /// copy has no range filter
+    /// ([`FilterBuilder::with_ranges`](super::FilterBuilder::with_ranges)), so it answers "maybe"
+    /// for every range.
     ///
-    /// The copy is a whole block on the heap: payload, page checksums and trailer. Its checksum
-    /// differs from the checksum of the original. Keep the original in the SST: dropped columns
-    /// cannot be computed again, and [`Expected::with_checksum`] refuses the copy.
+    /// The copy is a complete block on the heap. Its checksum differs from the checksum of the
+    /// original, so the copy does not open if [`Expected::with_checksum`] gives the checksum of the
+    /// original. Keep the original in the SST, because dropped columns cannot be computed again.
     ///
-    /// Reads only the pages that hold kept columns, and a column group of eight as a whole. Pages
-    /// that were not verified at open are verified now. To load a part of a filter from a file,
-    /// open a memory map with [`Verify::OnFirstTouch`], take a copy, and close the map.
+    /// Reads only the pages that hold kept columns, but always whole groups of eight columns.
+    /// Verifies these pages, even if they were verified at open. The exception is a filter that was
+    /// verified at open and then shrunk in place. To load a part of a filter from a file, open a
+    /// memory map with [`Verify::OnFirstTouch`], take a copy, and close the map.
     ///
     /// # Errors
     /// Returns [`Error::ChecksumMismatch`](crate::Error::ChecksumMismatch) if a page that the copy
@@ -140,12 +144,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         })
     }
 
-    /// Returns the number of columns that fit in `max_len_bytes`, or the fewest columns possible.
+    /// Returns [`Shrunk::Smaller`] with the largest number of columns that fits in `max_len_bytes`,
+    /// or with the fewest columns possible if the limit is too low.
     fn columns_within(&self, max_len_bytes: u64, how: Drop) -> Shrunk<u32> {
         if self.metadata().block_len_bytes <= max_len_bytes {
             return Shrunk::Fits;
         }
-        // A partition that was opened alone denies no key with any columns.
+        // A partition that was opened alone answers "maybe" for every key, so columns do not
+        // matter.
         if self.partitions().is_some() || self.trailer.partition_number != 0 {
             return Shrunk::Partitioned;
         }
@@ -160,10 +166,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if columns == start { Shrunk::Smallest } else { Shrunk::Smaller(columns) }
     }
 
-    /// Returns the number of columns from which [`Drop::next_below`] leads to all smaller forms of
-    /// the block. This is the present number of columns, or one more if the block has a range
-    /// filter: a copy of all columns has no range filter, so the copy is smaller. Returns `None` if
-    /// the filter cannot drop columns.
+    /// Returns the number of columns from which [`Drop::next_below`] counts down to all smaller
+    /// forms of the block. It is the present number of columns. It is one more for a copy of a
+    /// block that has a range filter and still all columns: the copy has no range filter, so even a
+    /// copy of all columns is smaller. Returns `None` if the filter cannot drop columns.
     pub(super) fn columns_to_drop_from(&self, how: Drop) -> Option<u32> {
         if self.partitions().is_some() || self.trailer.partition_number != 0 {
             return None;
@@ -178,8 +184,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.filter.geometry.asked_len(self.filter.len) == self.filter.len
     }
 
-    /// Returns the length of the block with only the first `columns` columns, or of its copy. Returns
-    /// `None` if the block has no such smaller form.
+    /// Returns the length in bytes of the block with only the first `columns` columns, or of a copy
+    /// of these columns. Returns `None` if the block has no such smaller form.
     pub(super) fn len_with(&self, columns: u32, how: Drop) -> Option<u64> {
         let asked_len = |geometry: &Geometry| geometry.asked_len(self.filter.len);
         match how {
@@ -198,14 +204,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if is_all { Some(geometry.clone()) } else { geometry.with_columns(columns) }
     }
 
-    /// Returns the length of the block if its payload had `payload_len` bytes.
+    /// Returns the length in bytes that the block would have with a payload of `payload_len` bytes.
+    /// Returns `None` if the length does not fit in 64 bits.
     pub(super) fn len_with_payload(&self, payload_len: usize) -> Option<u64> {
         let extension_len = self.trailer.extension_len_bytes(self.trailer.ranges);
         let len = block_len_bytes(payload_len as u64, self.record_len())?.checked_add(self.filter.start as u64)?;
         len.checked_add(extension_len as u64)
     }
 
-    /// Returns the length of the record of layers.
+    /// Returns the length in bytes of the record of layers, or 0 if there is none.
     fn record_len(&self) -> usize {
         match &self.trailer.content {
             Content::Filter { shape, .. } => shape.layers.len(),
@@ -213,18 +220,21 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Drops all columns after the first `columns`, which must be a multiple of eight. Returns
-    /// `false` if there are at most `columns` columns.
+    /// Drops all columns after the first `columns`, which must be a multiple of eight. If the
+    /// filter has at most `columns` columns, it does not change, and the result is `false`.
     fn keep_in_place(&mut self, columns: u32) -> bool {
-        debug_assert!(columns.is_multiple_of(8), "only whole groups stay where they are");
+        debug_assert!(columns.is_multiple_of(8), "only whole groups of eight columns can be dropped in place");
         self.filter.geometry.with_columns(columns).is_some_and(|geometry| {
             self.filter.set_geometry(geometry);
             true
         })
     }
 
-    /// Returns a block with only the first `columns` columns and without a range filter. Returns `None`
-    /// if this block has no such smaller form.
+    /// Returns a copy of the block with only the first `columns` columns and without a range
+    /// filter. Returns `None` if this block has no such smaller form.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FilterBlock::shrunk_to`].
     pub(super) fn copy_of_columns(&self, columns: u32) -> Result<Option<FilterBlock<SharedBytes>>> {
         let Content::Filter { shape, .. } = &self.trailer.content else { return Ok(None) };
         let Some(geometry) = self.geometry_of_copy(columns) else { return Ok(None) };
@@ -235,13 +245,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         } else {
             self.filter.geometry.copy_columns(shape, payload, &geometry)?
         };
-        // The copy gets new checksums, which would hide damage. So the original pages are verified
-        // after the copy, even if they were verified at open: a memory map may read a page from the
-        // file again, and the file may be damaged since then. Only a block that was verified and
-        // then shrunk in place is not verified again, because the host may have dropped its
-        // page checksums.
+        // The copy gets new checksums, which would hide damage of the original. So the original
+        // pages are verified after the copy, even if they were verified at open: a memory map may
+        // read a page from the file again, and the file may be damaged by then. A block that was
+        // verified and then shrunk in place is not verified again, because the host may have
+        // discarded the bytes behind the kept columns, and with them the page checksums.
         if is_whole || self.filter.states.is_some() {
-            // The columns of a group lie mixed, so the copy read whole groups.
+            // The columns of a group are interleaved, so the copy read whole groups.
             let groups = self.filter.geometry.with_columns(columns.next_multiple_of(8));
             let len = groups.unwrap_or_else(|| self.filter.geometry.clone()).asked_len(self.filter.len);
             let checked =
@@ -250,7 +260,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
         let payload_len_bytes = copy.len() as u64;
         let content = Content::Filter { shape, geometry };
-        // The range filter cannot shrink, so it goes first.
+        // A range filter cannot shrink, so the copy has none.
         let trailer = Trailer { content, payload_len_bytes, ranges: None, ..Trailer::clone(&self.trailer) };
         trailer.append_to(&mut copy).map_err(NoMemory::of("a shrunk filter"))?;
         let copy = SharedBytes::from(AlignedBytes::copy_of(&copy)?);
@@ -266,14 +276,19 @@ fn copied(payload: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl FilterBlock<SharedBytes> {
-    /// Returns a block with only the first `columns` columns, which shares the bytes of this block
-    /// and does not read them. `columns` must be a multiple of eight. Returns `None` if there are
-    /// at most `columns` columns, or if the block is verified on first touch.
+    /// Returns a block with only the first `columns` columns, which shares the bytes of this block.
+    /// Reads no page of the payload, but reads the trailer and the page checksums again. `columns`
+    /// must be a multiple of eight. Returns `None` if there are at most `columns` columns, if the
+    /// block is verified on first touch, or if it has partitions.
+    ///
+    /// # Errors
+    /// Returns the errors of [`LockedBlock::open`] if the bytes have changed since they were
+    /// opened.
     pub(super) fn shared_in_place(&self, columns: u32) -> Result<Option<Self>> {
         if self.filter.states.is_some() || self.columns_to_drop_from(Drop::InPlace).is_none() {
             return Ok(None);
         }
-        // This block has verified its pages.
+        // This block has already verified its pages, so the new block need not.
         let block = LockedBlock::open(self.data.clone(), Verify::OnFirstTouch)?.unlock_with(&self.hasher)?;
         let mut block = FilterBlock { offset: self.offset, ..block.without_page_states() };
         Ok(block.keep_in_place(columns).then_some(block))

@@ -1,5 +1,5 @@
-//! The filter of one SST in any state: ready, degraded or absent. Only a ready filter can answer
-//! that a key is not in the SST.
+//! Holds the filter of one SST in any state: ready, degraded or absent. Only a ready filter can
+//! answer that a key is not in the SST.
 
 use std::ops::Bound;
 
@@ -20,7 +20,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whether the host must read the SST. Only [`Answer::No`] returns `false`.
+    /// Returns whether the host must read the SST. The result is `false` only for [`Answer::No`].
     #[must_use]
     #[inline]
     pub fn may_contain(self) -> bool {
@@ -68,7 +68,7 @@ pub enum TableFilter<D, E = Error> {
 impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
     /// Asks for a whole key. Hashes the key with the filter's own hasher. Returns
     /// [`Answer::Unfiltered`] if there is no usable filter, or if the filter holds only prefixes or
-    /// is a single partition.
+    /// is a partition without its index.
     #[must_use]
     #[inline]
     pub fn ask(&self, key: &[u8]) -> Answer {
@@ -78,8 +78,9 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Answers like [`TableFilter::ask`] for a key with this hash. The hash must come from the
-    /// filter's hasher or an equal one: see [`FilterBlock::may_contain_hash`].
+    /// Answers like [`TableFilter::ask`] for a key with this hash. Also returns
+    /// [`Answer::Unfiltered`] for a range filter, because it stores no hashes. The hash must come
+    /// from the filter's hasher or an equal hasher: see [`FilterBlock::may_contain_hash`].
     #[must_use]
     #[inline]
     pub fn ask_hash(&self, hash: KeyHash) -> Answer {
@@ -100,8 +101,8 @@ impl<D: AsRef<[u8]>, E> TableFilter<D, E> {
         }
     }
 
-    /// Returns `false` if the key is certainly not in the SST. Returns `true` if the key may be
-    /// in the SST, or if no filter can tell.
+    /// Returns `false` if the key is certainly not in the SST, and `true` if it may be. If there is
+    /// no usable filter, the function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {

@@ -1,5 +1,5 @@
-//! Opens a filter in bytes that the host has verified, for one query or a few. A host may keep the
-//! trailer of the filter to open the filter again.
+//! Opens filters in bytes that the host has verified, for one query or a few. A host may keep the
+//! trailer of a filter, so that it can query the same bytes again faster.
 
 use std::ops::Bound;
 
@@ -13,15 +13,15 @@ use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel, is_empty_range}
 /// A filter block in bytes of any alignment whose pages the host has verified. It is for hosts that
 /// pass raw bytes to every query.
 ///
-/// Opening takes constant time: it verifies only the trailer and the extension (60 to 315 bytes). If
-/// the host asks few filters often, it can keep their trailers: see [`VerifiedTrailer`]. A
-/// damaged trailer is an error. **A damaged page goes unnoticed and can deny keys**: the host must
-/// have verified the bytes by a checksum of its own. A host without such a checksum must open a
-/// [`FilterBlock`](super::FilterBlock).
+/// Opening takes constant time: it verifies only the trailer and the extension (60 to 315 bytes),
+/// and those of a range filter beside the filter. If the host asks few filters often, it can keep
+/// their trailers: see [`VerifiedTrailer`]. A damaged trailer is an error. **A damaged page goes
+/// unnoticed and can deny present keys**: the host must have verified the bytes by a checksum of
+/// its own. A host without such a checksum must open a [`FilterBlock`](super::FilterBlock).
 ///
 /// Every kind of filter works. Each query of a bumped ribbon reads the geometry of at most 12
 /// layers from the extension, and answers "maybe" if the geometry is invalid. A filter in
-/// partitions is refused: open its index as a [`PartitionIndex`](super::PartitionIndex).
+/// partitions does not open: open its index as a [`PartitionIndex`](super::PartitionIndex).
 ///
 /// ```
 /// use filterblock::{Error, Expected, FilterBuilder, HashSeed, KeyHasher, VerifiedFilter};
@@ -48,7 +48,8 @@ pub struct VerifiedFilter<'a> {
     hasher: &'a KeyHasher,
     added: Added,
     extractor: Option<&'a str>,
-    /// The range filter in front of the filter, with its bytes and the length of its payload.
+    /// The range filter in front of the filter: its geometry, its block, and the length of its
+    /// payload.
     beside: Option<(InlineGeometry<'a>, &'a [u8], usize)>,
 }
 
@@ -57,14 +58,15 @@ impl<'a> VerifiedFilter<'a> {
     /// does not know the SST of the filter, use [`Expected::of_any_table`]. The hasher is always
     /// compared.
     ///
-    /// Opening takes memory from the heap only for an error, and once in the process to detect the
-    /// vector instructions.
+    /// Opening allocates memory only for an error, and once in the process to detect the vector
+    /// instructions.
     ///
     /// # Errors
-    /// Returns the errors of [`FilterBlock::open`](super::FilterBlock::open), except for damaged
-    /// pages and page checksums, and for [`Expected::of_any_table`]. Returns [`Error::Unexpected`]
-    /// with [`Field::Kind`] for a filter in partitions, and [`Error::Corrupt`] with
-    /// [`Field::PartitionNumber`] for a single partition.
+    /// Returns the errors of [`FilterBlock::open`](super::FilterBlock::open) for the trailer and
+    /// the expectations. But damaged pages and damaged page checksums are no errors here, and
+    /// neither is [`Expected::of_any_table`]. Returns [`Error::Unexpected`] with [`Field::Kind`]
+    /// for a filter in partitions, and [`Error::Corrupt`] with [`Field::PartitionNumber`] for a
+    /// single partition.
     #[inline]
     pub fn open(bytes: &'a [u8], expected: &Expected<'a>) -> Result<Self> {
         Self::read(bytes, expected).map_err(|error| error.moved_by(expected.offset()))
@@ -82,7 +84,8 @@ impl<'a> VerifiedFilter<'a> {
         Ok(Self { padded, len, geometry, hasher: expected.hasher(), added, extractor, beside })
     }
 
-    /// Opens the range filter in front of a filter. Returns `None` if it cannot be used.
+    /// Opens the range filter in front of a filter. Returns `None` if the range filter cannot be
+    /// used.
     fn beside(
         bytes: &'a [u8],
         outer: &BorrowedTrailer<'a>,
@@ -98,8 +101,9 @@ impl<'a> VerifiedFilter<'a> {
         Some((geometry, block, len))
     }
 
-    /// Returns `false` if the key was certainly not added, and `true` if it may have been. If the
-    /// filter holds only prefixes, the function returns `true`.
+    /// Returns `false` if the key was certainly not added, and `true` if it may have been. A range
+    /// filter is asked for the range of this key alone. If the filter holds only prefixes, the
+    /// function returns `true`.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
@@ -110,8 +114,8 @@ impl<'a> VerifiedFilter<'a> {
     }
 
     /// Returns `false` if no added key lies between the bounds, and `true` if one may: see
-    /// [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). Returns `true` for
-    /// a range that can hold a key if there is no usable range filter.
+    /// [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). Without a usable
+    /// range filter, returns `true` for every range that can hold a key.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         let own = (&self.geometry, self.padded, self.len);
@@ -123,8 +127,9 @@ impl<'a> VerifiedFilter<'a> {
         geometry.may_contain_range(self.hasher, padded, len, lower, upper)
     }
 
-    /// Answers like [`VerifiedFilter::may_contain`] for a key with this hash. The hash must come
-    /// from [`VerifiedFilter::hasher`] or an equal hasher; debug builds panic otherwise.
+    /// Answers like [`VerifiedFilter::may_contain`] for a key with this hash. A range filter
+    /// answers "maybe" for every hash. The hash must come from [`VerifiedFilter::hasher`] or an
+    /// equal hasher. Debug builds panic otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[must_use]
     #[inline]
     pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
@@ -141,21 +146,23 @@ impl<'a> VerifiedFilter<'a> {
     }
 
     /// Answers like [`VerifiedFilter::may_contain_prefix`] for a prefix with this hash. The hash
-    /// must come from [`VerifiedFilter::hasher`] or an equal hasher; debug builds panic otherwise.
+    /// must come from [`VerifiedFilter::hasher`] or an equal hasher. Debug builds panic otherwise,
+    /// unless [`KeyHash::from_raw`] made the hash.
     #[must_use]
     pub fn may_contain_hashed_prefix(&self, extractor: &str, hash: KeyHash) -> bool {
         self.hasher.debug_check(hash);
         self.extractor != Some(extractor) || self.geometry.may_contain(self.padded, self.len, hash)
     }
 
-    /// Returns the hasher that the host expects. Queries must hash keys with it.
+    /// Returns the hasher of the expectations. Hash keys with this hasher or an equal hasher.
     #[must_use]
     pub fn hasher(&self) -> &'a KeyHasher {
         self.hasher
     }
 }
 
-/// Reads the trailer of a filter in one piece. Returns it with the length of the payload.
+/// Reads the trailer of a filter in one piece, and compares it with the expectations. Returns the
+/// trailer and the length of the payload.
 fn read_trailer<'a>(bytes: &'a [u8], expected: &Expected<'_>) -> Result<(BorrowedTrailer<'a>, usize)> {
     let trailer = BorrowedTrailer::read(bytes)?;
     // A partition denies the keys of other partitions.
@@ -178,10 +185,11 @@ fn partition_index() -> Error {
 
 /// The trailer of a filter, read once, for many queries of the filter's bytes.
 ///
-/// It is for hosts that pass raw bytes to every query and ask the same filters often. The host keeps
-/// the trailers that it has read, for example in a map by [`layout::checksum_of`]. A query then
-/// compares the trailer's bytes and does not parse them, which takes a fifth of the time of
-/// [`VerifiedFilter::open`]. The trailer holds no payload: the bytes may move, and may be freed.
+/// It is for hosts that pass raw bytes to every query and ask the same filters often. The host
+/// keeps the trailers that it has read, for example in a map by [`layout::checksum_of`]. A query
+/// then compares the trailer's bytes and does not parse them, which takes a fifth of the time of
+/// [`VerifiedFilter::open`]. The host may move or free the bytes of the filter, because
+/// `VerifiedTrailer` keeps a copy of the trailer and no payload.
 ///
 /// **Like [`VerifiedFilter`], it does not verify pages.**
 ///
@@ -204,10 +212,10 @@ fn partition_index() -> Error {
 /// [`layout::checksum_of`]: super::layout::checksum_of
 #[derive(Debug, Clone)]
 pub struct VerifiedTrailer {
-    /// Extension and trailer.
+    /// The bytes of extension and trailer.
     tail: Box<[u8]>,
     block_len: usize,
-    /// A range filter may lie before the payload.
+    /// The offset of the payload. It is not 0 if a range filter lies in front of the payload.
     payload_start: usize,
     payload_len: usize,
     geometry: Geometry,
@@ -215,12 +223,12 @@ pub struct VerifiedTrailer {
 }
 
 impl VerifiedTrailer {
-    /// Reads the trailer of a filter and compares it with what the host expects. The expectations
-    /// must include whole keys.
+    /// Reads the trailer of a filter and compares it with what the host expects: see [`Expected`].
     ///
     /// # Errors
-    /// Returns the errors of [`VerifiedFilter::open`], and [`Error::Corrupt`] for the invalid layers
-    /// of a bumped ribbon, for which a [`VerifiedFilter`] answers "maybe".
+    /// Returns the errors of [`VerifiedFilter::open`]. Returns [`Error::Unexpected`] with
+    /// [`Field::Flags`] if the filter holds only prefixes or is a range filter. Returns
+    /// [`Error::Corrupt`] if the layers of a bumped ribbon are invalid.
     pub fn read(bytes: &[u8], expected: &Expected<'_>) -> Result<Self> {
         Self::read_here(bytes, expected).map_err(|error| error.moved_by(expected.offset()))
     }
@@ -238,15 +246,16 @@ impl VerifiedTrailer {
         Ok(Self { tail, block_len, payload_start, payload_len, geometry, kernel })
     }
 
-    /// Returns the filter in `bytes` if they have the length and the trailer of the bytes that were
-    /// read, and `None` otherwise.
+    /// Returns the filter in `bytes`. Returns `None` unless `bytes` have the same length, extension
+    /// and trailer as the bytes from which this trailer was read.
     ///
-    /// Hashes for the filter must come from the hasher of the expectations.
+    /// Hashes for the filter must come from the hasher of the expectations or an equal hasher: a
+    /// view cannot check them.
     #[must_use]
     #[inline]
     pub fn filter_in<'a>(&'a self, bytes: &'a [u8]) -> Option<FilterView<'a>> {
-        // All checks of `read` depend only on the trailer and the length. Both are the same here,
-        // so these checks need no repetition.
+        // All checks of `read` depend only on extension, trailer and length. All of these are the
+        // same here, so the checks need no repetition.
         let is_same = bytes.len() == self.block_len && bytes.ends_with(&self.tail);
         let padded = bytes.get(self.payload_start..).filter(|_| is_same)?;
         Some(FilterView::new(&self.geometry, self.kernel, padded, self.payload_len))

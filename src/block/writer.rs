@@ -18,11 +18,11 @@ use crate::spec::{self, FilterSpec};
 /// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
 /// size by the number of distinct hashes, so the same set of keys gives the same bytes.
 ///
-/// The builder takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced the
-/// number of keys. For each key of a range filter, it takes the bytes in which the key differs from
-/// the key before it, and up to 10 bytes more. If the keys of a range filter are out of order,
-/// [`finish`](FilterBuilder::finish) sorts them. For this, it takes up to three times the length of
-/// the keys, and 16 bytes more per key.
+/// The builder takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced
+/// the number of keys. A range filter takes about 2 bytes per key, and the bytes in which the key
+/// differs from the key before it. If the keys of a range filter are out of order,
+/// [`finish`](FilterBuilder::finish) sorts them. Sorting takes up to three times the length of the
+/// keys, and 16 bytes per key.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -35,16 +35,16 @@ pub struct FilterBuilder {
     extractor: Option<String>,
     /// Whether the builder takes the prefixes of each key itself.
     takes_prefixes: bool,
-    /// Takes the prefixes. It is `None` without [`with_extractor`](FilterBuilder::with_extractor), and
-    /// while the extractor runs. So it stays `None` if the host's function panics.
+    /// Takes the prefixes. It is `None` without [`with_extractor`](FilterBuilder::with_extractor),
+    /// and while the extractor runs. So it stays `None` if the host's function panics.
     taker: Option<Box<PrefixTaker>>,
     hashes: Vec<KeyHash>,
     /// The specification of the range filter beside the filter.
     ranges: Option<FilterSpec>,
     /// The keys of a range filter. They are boxed, because most builders have none.
     keys: Option<Box<RangeKeys>>,
-    /// Whether a key was added by its hash alone, although a range filter or the extractor needs its
-    /// bytes.
+    /// Whether a key was added by its hash alone, although a range filter or the extractor needs
+    /// its bytes.
     has_hash_alone: bool,
     /// Whether there was no memory for a key. A filter of the other keys would deny that key.
     is_short_of_memory: bool,
@@ -95,19 +95,19 @@ impl FilterBuilder {
     /// Sets the number of threads that build the filter; the default is one. The number does not
     /// change the bytes.
     ///
-    /// More threads speed up only the build of a bumped ribbon without `:compact` that has more than
-    /// about 68,000 keys. One thread builds every other filter.
+    /// More threads speed up only the build of a bumped ribbon without `:compact` that has more
+    /// than about 68,000 keys. One thread builds every other filter.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// Makes the builder take the prefixes of every key with `extractor`, and add them to the filter.
-    /// `whole_keys_too` states whether [`add`](Self::add) also adds the key itself.
+    /// Makes the builder take the prefixes of every key with `extractor`, and add them to the
+    /// filter. `whole_keys_too` states whether [`add`](Self::add) also adds the key itself.
     ///
-    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). If a
-    /// key was added by its hash alone, [`finish`](Self::finish) returns an error.
+    /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). If
+    /// a key was added by its hash alone, [`finish`](Self::finish) returns an error.
     ///
     /// ```
     /// use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, PrefixExtractor, Verify};
@@ -134,12 +134,12 @@ impl FilterBuilder {
         Ok(builder)
     }
 
-    /// Declares that the host will add prefixes, which it takes with its own extractor. `extractor` is
-    /// the extractor's name. `whole_keys_too` states whether the host will also add whole keys.
+    /// Declares that the host will add prefixes, which it takes with its own extractor. `extractor`
+    /// is the extractor's name. `whole_keys_too` states whether the host will also add whole keys.
     ///
-    /// Add the prefixes of every key. If one is missing, the filter denies that prefix, and a scan
-    /// misses the key. Use [`with_extractor`](Self::with_extractor), which takes the prefixes itself,
-    /// unless the host's engine has its own extractor.
+    /// Add the prefixes of every key. If a prefix is missing, the filter denies it, and a scan
+    /// misses the key. Use [`with_extractor`](Self::with_extractor), which takes the prefixes
+    /// itself, unless the host's engine has its own extractor.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`]:
@@ -166,10 +166,10 @@ impl FilterBuilder {
         Ok(self)
     }
 
-    /// Makes the builder put a range filter of the same keys in front of the filter. Queries for a key
-    /// ask the filter, and queries for a range ask the range filter. Each of the two is a block with
-    /// its own checksums. [`Metadata::ranges_len_bytes`](super::Metadata::ranges_len_bytes) is the
-    /// length of the range filter.
+    /// Makes the builder put a range filter of the same keys in front of the filter. Queries for a
+    /// key ask the filter, and queries for a range ask the range filter. Each of the two is a block
+    /// with its own checksums. [`Metadata::ranges_len_bytes`](super::Metadata::ranges_len_bytes) is
+    /// the length of the range filter.
     ///
     /// Add every key by its bytes: with [`add`](Self::add) or [`add_hashed`](Self::add_hashed). Add
     /// prefixes with [`add_prefix`](Self::add_prefix).
@@ -270,8 +270,8 @@ impl FilterBuilder {
     }
 
     /// Reserves memory for `keys` more keys. Without this call, the vector of hashes doubles when
-    /// it is full, and both copies exist during the move. If there is not enough memory, the call has
-    /// no effect.
+    /// it is full, and both copies exist during the move. If there is not enough memory, the call
+    /// has no effect.
     pub fn reserve(&mut self, keys: usize) {
         if let Some(of_ranges) = &mut self.keys {
             of_ranges.reserve(keys);
@@ -281,13 +281,13 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key. After [`with_extractor`](FilterBuilder::with_extractor), this method also adds the
-    /// prefixes of the key; without whole keys, it adds only the prefixes. If there is not enough
-    /// memory, [`finish`](FilterBuilder::finish) returns an error.
+    /// Adds a key. After [`with_extractor`](FilterBuilder::with_extractor), this method also adds
+    /// the prefixes of the key; without whole keys, it adds only the prefixes. If there is not
+    /// enough memory, [`finish`](FilterBuilder::finish) returns an error.
     ///
-    /// After [`with_prefixes`](FilterBuilder::with_prefixes), `key` may also be a prefix. With a range
-    /// filter, use [`add_prefix`](FilterBuilder::add_prefix) for prefixes, because the range filter
-    /// would take the prefix for a key.
+    /// After [`with_prefixes`](FilterBuilder::with_prefixes), `key` may also be a prefix. With a
+    /// range filter, use [`add_prefix`](FilterBuilder::add_prefix) for prefixes, because the range
+    /// filter would take the prefix for a key.
     pub fn add(&mut self, key: &[u8]) {
         self.add_to_ranges(key);
         if self.holds_key_hashes() {
@@ -300,7 +300,7 @@ impl FilterBuilder {
     /// [`add`](Self::add).
     ///
     /// The hash must be the hash of `key` by the builder's hasher or an equal hasher. Debug builds
-    /// panic otherwise.
+    /// panic otherwise, unless [`KeyHash::from_raw`] made the hash.
     pub fn add_hashed(&mut self, key: &[u8], hash: KeyHash) {
         self.hasher.debug_check_of(key, hash);
         self.add_to_ranges(key);
@@ -327,9 +327,9 @@ impl FilterBuilder {
     /// beside it. For a builder without a range filter and without
     /// [`with_extractor`](Self::with_extractor), the method does the same as [`add`](Self::add).
     ///
-    /// A whole key that was added by this method would be missing in the range filter. So with a range
-    /// filter, [`finish`](Self::finish) returns an error if the last key did not begin with `prefix`,
-    /// or if no extractor was declared.
+    /// A whole key that was added by this method would be missing in the range filter. So with a
+    /// range filter, [`finish`](Self::finish) returns an error if the last key did not begin with
+    /// `prefix`, or if no extractor was declared.
     ///
     /// ```
     /// use filterblock::{FilterBuilder, HashSeed};
@@ -359,11 +359,12 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key by its hash alone. A range filter and [`with_extractor`](Self::with_extractor) need
-    /// the bytes of the keys. With one of them, [`finish`](Self::finish) returns an error after a call
-    /// of this method.
+    /// Adds a key by its hash alone. A range filter and [`with_extractor`](Self::with_extractor)
+    /// need the bytes of the keys. With one of them, [`finish`](Self::finish) returns an error
+    /// after a call of this method.
     ///
-    /// The hash must come from the builder's hasher or an equal hasher. Debug builds panic otherwise.
+    /// The hash must come from the builder's hasher or an equal hasher. Debug builds panic
+    /// otherwise, unless [`KeyHash::from_raw`] made the hash.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
         self.has_hash_alone |= self.needs_bytes();
@@ -390,13 +391,14 @@ impl FilterBuilder {
         hashes.iter().for_each(|&hash| self.put_hash(hash));
     }
 
-    /// Returns whether there was no memory for a key. Then [`finish`](Self::finish) returns an error.
+    /// Returns whether there was no memory for a key. Then [`finish`](Self::finish) returns an
+    /// error.
     pub(super) fn is_short_of_memory(&self) -> bool {
         self.is_short_of_memory
     }
 
-    /// Returns the number of keys and prefixes added so far. Equal keys or prefixes in a row count once.
-    /// Other repetitions count again.
+    /// Returns the number of keys and prefixes added so far. Equal keys or prefixes in a row count
+    /// once. Other repetitions count again.
     #[must_use]
     pub fn len(&self) -> usize {
         let keys = self.keys.as_ref().map_or(0, |keys| usize::try_from(keys.len()).unwrap_or(usize::MAX));
@@ -467,8 +469,8 @@ impl FilterBuilder {
     /// bound to the hasher, but not to the table id.
     ///
     /// # Errors
-    /// Returns the errors of [`FilterBuilder::finish`]. Returns [`Error::Invalid`] if the kind has no
-    /// compact form, or if the builder has an extractor or a range filter.
+    /// Returns the errors of [`FilterBuilder::finish`]. Returns [`Error::Invalid`] if the kind has
+    /// no compact form, or if the builder has an extractor or a range filter.
     pub fn finish_compact(mut self) -> Result<Vec<u8>> {
         if self.keys.is_some() {
             return Err(Error::invalid("filter", self.ranges.unwrap_or(self.spec), NO_COMPACT_FORM));
@@ -522,8 +524,8 @@ impl FilterBuilder {
         self.encode_spoilt(given, rounding, |_| ())
     }
 
-    /// Encodes a filter of the added hashes and `given`. Tests pass a function that spoils the payload
-    /// before the self check.
+    /// Encodes a filter of the added hashes and `given`. Tests pass a function that spoils the
+    /// payload before the self check.
     fn encode_spoilt(&mut self, given: &[KeyHash], rounding: Rounding, spoil: fn(&mut [u8])) -> Result<Encoded> {
         let effort = Effort { rounding, threads: self.threads };
         if self.is_empty()
@@ -551,16 +553,16 @@ impl FilterBuilder {
         self.checked(filled, &hashes)
     }
 
-    /// Checks that readers accept the filter and, with [`SelfCheck::On`], that it denies none of its
-    /// hashes.
+    /// Checks that readers accept the filter and, with [`SelfCheck::On`], that it denies none of
+    /// its hashes.
     fn checked(&self, filled: Filled, hashes: &[KeyHash]) -> Result<Encoded> {
         let Filled { shape, mut payload, num_keys } = filled;
         // Readers would reject a block that fails this check.
         let len = payload.len();
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
-            // Vector loads may read beyond the payload. In a block they would read the checksums and
-            // the trailer, so this check needs padding.
+            // Vector loads may read beyond the payload. In a block they would read the checksums
+            // and the trailer, so this check needs padding.
             payload.try_reserve_exact(LOAD_LEN_BYTES).map_err(|_| spec::no_memory(self.spec))?;
             payload.resize(len + LOAD_LEN_BYTES, 0);
             self_check::check(&FilterView::new(&geometry, Kernel::of(&geometry), &payload, len), hashes)?;
@@ -570,7 +572,8 @@ impl FilterBuilder {
     }
 }
 
-const NO_COMPACT_FORM: &str = "finish_compact builds only the kinds bloom, blocked-bloom and always-maybe; try bloom:10";
+const NO_COMPACT_FORM: &str =
+    "finish_compact builds only the kinds bloom, blocked-bloom and always-maybe; try bloom:10";
 const LATE_PREFIXES: &str = "keys or prefixes were added already; declare the extractor before the first one";
 const NO_PREFIXES: &str = "a range filter holds whole keys; add whole keys beside the prefixes, or build two filters";
 
@@ -583,35 +586,4 @@ struct Encoded {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::hash::HashSeed;
-
-    /// Clears the second half of the payload.
-    fn lose(payload: &mut [u8]) {
-        let half = payload.len() / 2;
-        payload.iter_mut().skip(half).for_each(|byte| *byte = 0);
-    }
-
-    #[test]
-    fn a_filter_that_denies_its_keys_fails_the_self_check() {
-        let hashes: Vec<_> = (0..1_000u32).map(|i| KeyHash::of(&i.to_le_bytes(), HashSeed(1))).collect();
-        for kind in ["bloom:10", "blocked-bloom:10", "split-block:10", "ribbon:8", "bumped-ribbon:8", "binary-fuse:8"] {
-            let builder = FilterBuilder::new(kind.parse().unwrap(), HashSeed(1));
-            let mut full = builder.clone();
-            hashes.iter().for_each(|&hash| full.add_hash(hash));
-            for (builder, given) in [(full, &[][..]), (builder, &hashes[..])] {
-                let check = |spoil, self_check| {
-                    let mut builder = builder.clone().with_self_check(self_check);
-                    builder.encode_spoilt(given, Rounding::Words, spoil).map(|encoded| encoded.payload)
-                };
-                let sound = check(|_| (), SelfCheck::On).unwrap();
-                assert!(sound == check(|_| (), SelfCheck::Off).unwrap(), "{kind}");
-                let error = check(lose, SelfCheck::On).unwrap_err();
-                let Error::SelfCheckFailed { denied } = error else { panic!("{kind}: {error}") };
-                assert!((400..=1_000).contains(&denied), "{kind}: {denied}");
-                assert_eq!(check(lose, SelfCheck::Off).unwrap().len(), sound.len(), "{kind}");
-            }
-        }
-    }
-}
+mod tests;

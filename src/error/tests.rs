@@ -7,7 +7,8 @@ use super::*;
 
 type ErrorAndMessage = (Error, &'static str);
 
-/// Errors of bytes that are damaged, newer, or not the expected ones.
+/// Returns the errors of bytes that are damaged, newer or not the expected ones, with their
+/// messages.
 fn of_bytes() -> Vec<ErrorAndMessage> {
     let mismatch = |field, offset| Error::ChecksumMismatch { field, offset, stored: 1, computed: 0xdead_beef };
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
@@ -30,7 +31,7 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
         ),
         (
             mismatch(Field::CompactFilter, 0),
-            "wrong checksum of compact filter at offset 0 (stored 0x00000001, computed 0xdeadbeef): the bytes are \
+            "wrong checksum of filter in compact form at offset 0 (stored 0x00000001, computed 0xdeadbeef): the bytes are \
              damaged, or another hasher hashed the keys; answer without the filter, and build it again from its keys",
         ),
         (
@@ -60,7 +61,8 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
     ]
 }
 
-/// Errors whose advice differs from the advice for the other fields.
+/// Returns errors of fields whose advice differs from the advice for the other fields, with their
+/// messages.
 fn of_special_fields() -> Vec<ErrorAndMessage> {
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
     vec![
@@ -87,7 +89,7 @@ fn of_special_fields() -> Vec<ErrorAndMessage> {
     ]
 }
 
-/// Errors of callers and of the machine.
+/// Returns the errors that callers and the machine cause, with their messages.
 fn of_callers() -> Vec<ErrorAndMessage> {
     let hash = HashKind::SipHash13;
     let (stored, given) = (Fingerprint::from_bytes([1; 8]), Fingerprint::from_bytes([2; 8]));

@@ -1,19 +1,21 @@
-//! The key/value block format that LevelDB and RocksDB share.
+//! Reads and builds blocks in the key/value format that LevelDB and RocksDB share.
 //!
 //! ```text
 //! block = entry*  restart offset (u32)*  number of restarts (u32)
 //! entry = shared (varint)  unshared (varint)  value length (varint)  key suffix  value
 //! ```
-//! A key consists of the first `shared` bytes of the previous key and of the suffix. At a restart
-//! point `shared` is 0.
+//! The key of an entry is the first `shared` bytes of the previous key, followed by the key suffix
+//! of `unshared` bytes. At a restart point, `shared` is 0.
 //!
-//! From format version 4 on, RocksDB's index blocks store no value length, and each value is a
-//! handle. If the key shares bytes with the previous key, the entry stores only the difference in
-//! length to the previous handle. The new handle's block begins where the previous block ends.
+//! A handle is the offset and the length of a block in the file. The values of an index block are
+//! handles. From format version 4 on, RocksDB's index blocks can store the handles without a value
+//! length. If `shared` is not 0, the entry then stores only the handle's length minus the length of
+//! the previous handle. The block of the handle begins after the trailer of the previous handle's
+//! block.
 //!
 //! RocksDB keeps flags in the high bits of the number of restarts. This reader skips a hash index,
-//! which lies between the restart offsets and their number. It refuses blocks that store values
-//! apart from keys.
+//! which lies between the restart offsets and their number, and ignores the flag for uniform keys.
+//! It refuses any other flag, for example the flag of blocks that store values apart from keys.
 
 use std::ops::Range;
 
@@ -26,12 +28,12 @@ const HASH_INDEX: u32 = 1 << 31;
 const UNIFORM_KEYS: u32 = 1 << 29;
 const MAX_RESTARTS: u32 = (1 << 28) - 1;
 
-/// The kind of values in a block. It decides where a value ends.
+/// The form of the values in a block. It decides where a value ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Any bytes, after their length.
+    /// Values of any bytes. Each entry stores the length of its value.
     WithLength,
-    /// Handles without a length.
+    /// Handles. The entries store no value length.
     Handles {
         /// Whether each handle is followed by the length and bytes of its block's first key.
         first_key: bool,
@@ -127,7 +129,7 @@ impl<'a> Block<'a> {
         usize::try_from(u32_at(self.restarts, 4 * number)?).ok()
     }
 
-    /// Returns the key at a restart point, where the block stores it in full.
+    /// Returns the key at a restart point. The block stores this key whole.
     fn restart_key(&self, number: usize) -> Result<&'a [u8]> {
         let corrupt = || self.corrupt(Field::Restarts);
         let start = self.restart(number).ok_or_else(corrupt)?;
@@ -139,8 +141,8 @@ impl<'a> Block<'a> {
         if shared == 0 { Ok(cursor.take(unshared, Field::Key)?) } else { Err(corrupt()) }
     }
 
-    /// Checks every entry and restart point of the block, and calls `each` at every entry. If it
-    /// succeeds, no later search finds an invalid entry.
+    /// Checks every entry and restart point of the block, and calls `each` at every entry. After a
+    /// successful check, no search finds an invalid entry.
     ///
     /// # Errors
     /// Returns `Corrupt` for the first invalid entry or restart point, and any error that `each`
@@ -174,7 +176,7 @@ pub(crate) struct BlockCursor<'a> {
     block: Block<'a>,
     /// The offset of the next entry within the entries.
     next: usize,
-    /// The key, if the block stores it in one piece.
+    /// The key, if the entry stores it whole.
     stored: Option<&'a [u8]>,
     /// The key assembled from several entries, if `stored` is `None`.
     spelled: Vec<u8>,
@@ -218,8 +220,8 @@ impl<'a> BlockCursor<'a> {
         Ok(())
     }
 
-    /// Decodes the handle of the block after the current one. The entry stores only the difference
-    /// in length.
+    /// Decodes the handle of an entry that stores only the difference between its handle's length
+    /// and the previous handle's length.
     fn following(&self, cursor: &mut Cursor<'_>) -> Result<BlockHandle> {
         let coded = cursor.take_varint(Field::Handle)?;
         let (half, is_negative) = (coded >> 1, coded & 1 == 1);
@@ -276,7 +278,7 @@ impl<'a> BlockCursor<'a> {
     }
 }
 
-/// Builds one block from entries in ascending order.
+/// Builds a block from entries in ascending order of their keys.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     restart_interval: usize,

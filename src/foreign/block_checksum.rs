@@ -1,12 +1,11 @@
-//! The checksums of blocks: CRC-32C, XXH32, XXH64, XXH3 or none, combined with the offset of the
-//! block in the file.
+//! Computes the checksums of LevelDB's and RocksDB's blocks: CRC-32C, XXH32, XXH64, XXH3 or none.
 //!
 //! CRC-32C has the polynomial of Castagnoli. This crate's own files use another polynomial. The
 //! stored CRC-32C is masked: rotated right by 15 bits, plus a constant. The mask avoids a weakness
 //! of CRCs over data that itself contains CRCs. XXH3 is the released XXH3 here, while RocksDB's
 //! filters hash keys with a preview of XXH3.
 //!
-//! From format version 6 on RocksDB adds a number to every checksum, so that a sound block at the
+//! From format version 6 on, RocksDB adds a number to every checksum, so that a sound block at the
 //! wrong offset is detected. The number depends on the block's offset and on a random number of the
 //! file.
 

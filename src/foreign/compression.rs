@@ -1,4 +1,4 @@
-//! Decompresses blocks of other engines: Snappy, LZ4, Zstd.
+//! Decompresses the blocks of other engines, which are compressed by Snappy, LZ4 or Zstd.
 //!
 //! A stored length is accepted only if the compressed bytes can expand to that length. No block
 //! becomes longer than [`MAX_BLOCK_LEN_BYTES`].
@@ -14,17 +14,20 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::foreign::error::{Error, Field, Result};
 
-/// The largest accepted length of an uncompressed block in bytes: 256 MiB. The engines' data blocks
+/// The maximum accepted length of an uncompressed block in bytes: 256 MiB. The engines' data blocks
 /// have a few KiB, and the index of a large file has some MiB.
 pub const MAX_BLOCK_LEN_BYTES: usize = 256 << 20;
 
-/// A Snappy copy element of 3 bytes expands to at most 64 bytes, and one of 2 bytes to at most 11.
+/// An upper limit for the factor by which Snappy expands its input: a copy element of 3 bytes
+/// expands to at most 64 bytes, and one of 2 bytes to at most 11.
 const MAX_SNAPPY_EXPANSION: usize = 24;
 
-/// One byte of an LZ4 length adds at most 255 bytes.
+/// An upper limit for the factor by which LZ4 expands its input: one byte of a length adds at most
+/// 255 bytes.
 const MAX_LZ4_EXPANSION: usize = 255;
 
-/// A Zstd block of 4 bytes repeats one byte up to 128 KiB.
+/// An upper limit for the factor by which Zstd expands its input: a block of 4 bytes repeats one
+/// byte up to 128 KiB.
 const MAX_ZSTD_EXPANSION: usize = 32 << 10;
 
 /// The window size that every Zstd frame may request, even if its block is shorter.
@@ -33,7 +36,7 @@ const MIN_ZSTD_WINDOW_BYTES: usize = 128 << 10;
 /// The compression format of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Codec {
-    /// Snappy without its frame format.
+    /// Raw Snappy, without its frame format.
     Snappy,
     /// LZ4 blocks. RocksDB's LZ4HC has the same format.
     Lz4,
@@ -47,8 +50,9 @@ impl Codec {
     /// and Snappy ignores it. `offset` is the block's offset in the file, for errors.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the bytes cannot be decompressed, if the result does not have the
-    /// stored length, or if the length exceeds [`MAX_BLOCK_LEN_BYTES`].
+    /// Returns `Corrupt` if the bytes cannot be decompressed, or if the result does not have the
+    /// stored length. Returns the same error if the length exceeds [`MAX_BLOCK_LEN_BYTES`] or the
+    /// length to which the compressed bytes can expand.
     pub(crate) fn unpack(self, packed: &[u8], len_bytes: Option<u64>, offset: u64) -> Result<Vec<u8>> {
         let corrupt = || Error::Corrupt { field: Field::Compression, offset };
         let (stated, expansion) = match self {
@@ -83,8 +87,8 @@ fn lz4(packed: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(unpacked)
 }
 
-/// Decompresses Zstd, and allocates memory as data arrives. Returns `None` if the bytes are invalid
-/// or the result exceeds `limit` bytes.
+/// Decompresses Zstd, and allocates memory only as data arrives. Returns `None` if the bytes are
+/// invalid or the result exceeds `limit` bytes.
 fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(limit.max(MIN_ZSTD_WINDOW_BYTES) as u64);

@@ -9,7 +9,7 @@ pub enum FileKind {
     LevelDbTable,
     /// A block-based table of RocksDB.
     RocksDbTable,
-    /// A Parquet file, with encrypted metadata or not.
+    /// A Parquet file. Its metadata may be encrypted.
     ParquetFile,
 }
 

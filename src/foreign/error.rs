@@ -1,5 +1,5 @@
-//! The errors of other engines' files and filters. Each message says what is wrong, where, and what
-//! to do.
+//! Defines the errors of other engines' files and filters. Each message says what is wrong, where,
+//! and what to do next.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation.
+    /// An operation on a file, a memory map or an output failed.
     Io(std::io::Error),
     /// An error that concerns the file at `path`.
     InFile {
@@ -24,7 +24,7 @@ pub enum Error {
         /// The error.
         source: Box<Error>,
     },
-    /// Invalid bytes. The file is damaged, or the engine did not write it.
+    /// The bytes are invalid: the file is damaged, or the engine did not write it.
     Corrupt {
         /// The field that is not valid.
         field: Field,
@@ -43,7 +43,7 @@ pub enum Error {
         /// The checksum computed over the bytes.
         computed: u32,
     },
-    /// Valid bytes of a newer version, or with a feature that this build cannot read.
+    /// The bytes are of a newer version, or use a feature that this build cannot read.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
@@ -53,11 +53,11 @@ pub enum Error {
     /// The caller gave a value that is out of its documented range, or a file or table does not
     /// allow the call. Nothing was changed, unless the function documents an exception.
     Invalid {
-        /// The argument, or the file or table.
+        /// The name of the argument, or the kind of file.
         what: &'static str,
         /// The value as given, or the part of it that may be shown.
         given: String,
-        /// The reason why the value is refused, and a value that works.
+        /// The reason why the value is refused and, after a semicolon, what to do next.
         reason: Cow<'static, str>,
     },
     /// Keys were added to the writer of a table out of order. Nothing was changed.
@@ -68,11 +68,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns an [`Error::Invalid`].
+    /// Returns an [`Error::Invalid`]. `reason` says why the value is refused and, after a
+    /// semicolon, what to do next.
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
-        assert!(reason.contains("; "), "the reason does not say what to do next: {what}: {reason}");
+        assert!(reason.contains("; "), "the reason must say after a semicolon what to do next: {what}: {reason}");
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
@@ -121,7 +122,7 @@ impl Error {
 
     /// Returns whether the bytes are damaged, or the engine did not write them.
     ///
-    /// It is false for bytes of a newer version ([`Error::is_unsupported`]).
+    /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]).
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
@@ -223,7 +224,7 @@ impl From<crate::Error> for Error {
 }
 
 fields! {
-    /// The fields of other engines' files and filters, under the names that errors use.
+    /// The fields of other engines' files and filters. Error messages use these names.
     Length = "length",
     Magic = "magic",
     Version = "format version",

@@ -1,4 +1,4 @@
-//! The 32-bit hashes of LevelDB's filters and of RocksDB's older filters.
+//! Computes the 32-bit hashes of LevelDB's filters and of RocksDB's older filters.
 //!
 //! Both hashes read a key in words of four bytes. They differ only if one to three bytes are left
 //! at the end and one of these bytes is 0x80 or more: LevelDB takes the byte as unsigned, RocksDB
@@ -11,7 +11,7 @@ const FILTER_SEED: u32 = 0xbc9f_1d34;
 
 const MULTIPLIER: u32 = 0xc6a4_a793;
 
-/// The rotation of a key's hash that gives the step from one probe to the next, in bits.
+/// The number of bits by which a key's hash is rotated to get the step from one probe to the next.
 const STEP_ROTATION: u32 = 17;
 
 /// Returns the hash of LevelDB's filters.
@@ -26,8 +26,8 @@ pub(super) fn rocksdb(key: &[u8]) -> u32 {
     hash(key, FILTER_SEED, |byte| i32::from(byte.cast_signed()).cast_unsigned())
 }
 
-/// Hashes `bytes`. `widen` extends each of the last one to three bytes to 32 bits. The length
-/// counts modulo 2^32, as in the engines.
+/// Hashes `bytes`. `widen` extends each of the last one to three bytes to 32 bits. The engines take
+/// the length modulo 2^32, and so does this function.
 #[inline(always)]
 fn hash(bytes: &[u8], seed: u32, widen: impl Fn(u8) -> u32) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the length counts modulo 2^32")]

@@ -1,5 +1,5 @@
-//! The shared parts of LevelDB's and RocksDB's index blocks: the two forms of keys, the check of an
-//! index before any search, and a filter for repeated keys.
+//! Contains the code that the readers of LevelDB's and RocksDB's index blocks share: the two forms
+//! of keys, the check of an index before any search, and a callback that skips repeated keys.
 
 use std::cmp::Ordering;
 
@@ -8,10 +8,10 @@ use crate::foreign::error::{Error, Field, Result};
 
 use super::block::{Block, BlockCursor};
 
-/// The limit for the total length of an index's keys, without prefix compression. If the keys
-/// exceed this limit and [`SPELLED_SHARE_MAX`] times the length of the index, no engine wrote the
-/// index. Keys of 1 MiB that each repeat half of the previous key would otherwise expand to
-/// hundreds of gigabytes.
+/// An upper limit for the total length of an index's keys, without prefix compression. An index
+/// whose keys exceed both this limit and [`SPELLED_SHARE_MAX`] times its own length was not written
+/// by an engine. Without a limit, keys of 1 MiB that each repeat half of the previous key would
+/// expand to hundreds of gigabytes.
 const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
 const SPELLED_SHARE_MAX: usize = 4;
 
@@ -24,7 +24,8 @@ const TAG_LEN_BYTES: usize = 8;
 pub enum KeyForm {
     /// The user's keys without a suffix: tables that were written without a database.
     User,
-    /// The user's key, then eight bytes of sequence number and type: tables of a database.
+    /// The user's keys, each followed by eight bytes of sequence number and type: tables of a
+    /// database.
     Internal,
 }
 
@@ -64,8 +65,8 @@ pub(crate) struct IndexCheck {
     pub(crate) is_ascending: bool,
     /// The file offset of the last block, or 0 if there is none.
     pub(crate) last_offset: u64,
-    /// The file offset after the last block and its trailer. If the index lists no block, this is
-    /// the `start` of [`check_index`].
+    /// The file offset after the last block and its trailer. If the index lists no block, it is the
+    /// `start` of [`check_index`].
     pub(crate) end: u64,
 }
 

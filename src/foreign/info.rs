@@ -1,4 +1,4 @@
-//! The properties of a filter of another engine, read from its bytes.
+//! Reads the properties of a filter of another engine from its bytes.
 
 use crate::block::{LockedBlock, Verify, compact};
 use crate::kinds::FilterKind;
@@ -10,37 +10,38 @@ const LINE_LEN_BYTES: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ForeignFilterInfo {
-    /// The engine and the layout, under the names that the command uses.
+    /// The name of the layout, as the command prints it, for example `rocksdb-ribbon`.
     pub kind: &'static str,
     /// The length of the filter in bytes, with its trailer or header.
     pub len_bytes: u64,
     /// The length of the filter in bytes, without its trailer or header. It is 0 if every key has
     /// the same answer.
     pub payload_len_bytes: u64,
-    /// The number of bits that a query tests. It is the length of a fingerprint for binary fuse filters,
-    /// and 0 for range filters. It is `None` for ribbon filters, and for filters that give every key the
-    /// same answer.
+    /// The number of bits that a query tests. It is the length of a fingerprint in bits for binary
+    /// fuse filters, and 0 for range filters. It is `None` for ribbon filters, and for filters that
+    /// give every key the same answer.
     pub probes: Option<u32>,
     /// The number of lines or blocks. In a blocked Bloom filter, all bits of a key lie in one
     /// block. In a ribbon filter, a block has 128 slots. It is `None` if the bits of a key lie
-    /// anywhere in the filter, or if every key has the same answer.
+    /// anywhere in the filter, if every key has the same answer, or for a filter block of this
+    /// crate.
     pub blocks: Option<u64>,
     /// The length in bytes of a line or block of a blocked Bloom filter, or `None` for other
-    /// filters.
+    /// filters and for filter blocks of this crate.
     pub block_len_bytes: Option<u64>,
-    /// The mean number of columns of a block, or `None` if the layout has no columns.
+    /// The mean number of columns of a ribbon filter's blocks, or `None` for other filters.
     pub columns: Option<f64>,
-    /// The number of the seed, or `None` if the layout has no seed.
+    /// The seed number in the trailer of a RocksDB ribbon filter, or `None` for other filters.
     pub seed: Option<u32>,
     /// The fill ratio: the share of bits that are set. It is `None` for ribbon filters, and for
     /// filters that give every key the same answer.
     pub fill: Option<f64>,
-    /// The estimated number of distinct keys: from the set bits, or for a ribbon filter from its
-    /// size. A filter block of this crate stores the number. It is infinite if all bits are set, and
-    /// `None` for an always-maybe filter of an engine.
+    /// The estimated number of distinct keys. It follows from the set bits or, for a RocksDB ribbon
+    /// filter, from the size; a filter block of this crate stores it. It is infinite if all bits
+    /// are set. It is `None` for an always-maybe filter that is not a filter block.
     pub estimated_keys: Option<f64>,
-    /// The false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes are not
-    /// random for keys that differ in few places.
+    /// The expected false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes
+    /// are not random for keys that differ in few places.
     pub expected_fpr: f64,
 }
 
@@ -63,8 +64,9 @@ impl ForeignFilterInfo {
         }
     }
 
-    /// Returns the properties of a filter block of this crate. The block records its keys, and its
-    /// FPR follows from its shape. Invalid bytes answer "maybe".
+    /// Returns the properties of a filter block of this crate. The block records the number of its
+    /// keys, and its FPR follows from its shape. For invalid bytes, the properties are those of an
+    /// always-maybe filter.
     pub(super) fn native(bytes: &[u8]) -> Self {
         let Ok(block) = LockedBlock::open(bytes, Verify::OnFirstTouch) else {
             return Self::constant("filterblock", bytes.len(), 1.0);
@@ -83,8 +85,9 @@ impl ForeignFilterInfo {
         }
     }
 
-    /// Returns the properties of a compact filter of this crate, by its shape and the bits that are
-    /// set. Invalid bytes answer "maybe".
+    /// Returns the properties of a filter of this crate in the compact form. They follow from its
+    /// shape and its set bits. For invalid bytes, the properties are those of an always-maybe
+    /// filter.
     pub(super) fn compact(bytes: &[u8]) -> Self {
         let maybe = |kind| Self::constant(kind, bytes.len(), 1.0);
         match compact::shape(bytes) {

@@ -1,4 +1,5 @@
-//! The filters of other engines, read and written bit for bit, and the files that contain them.
+//! Reads and writes the filters of other engines bit for bit, and reads the files that contain the
+//! filters.
 //!
 //! * [`leveldb`]: LevelDB's Bloom filter, and LevelDB's tables, which this crate also writes.
 //! * [`rocksdb`]: RocksDB's full filters (both Bloom formats and Ribbon), and its block-based
@@ -6,9 +7,9 @@
 //! * [`parquet`]: the split-block Bloom filter of a Parquet column chunk, and Parquet files.
 //!
 //! A filter is read in place from any bytes. Odd, truncated and reserved bytes get the answer that
-//! the engine gives. If the engine's rules leave a case open, the answer is "maybe". Opening a file
-//! checks every part that an answer depends on. docs/FOREIGN.md lists the supported versions and
-//! options.
+//! the engine gives. If the engine's rules leave a case open, the answer is "maybe". Opening a
+//! table verifies the checksum of every part that an answer depends on. A Parquet file has no
+//! checksums of these parts. docs/FOREIGN.md lists the supported versions and options.
 
 mod block;
 mod block_checksum;

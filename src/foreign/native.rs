@@ -1,4 +1,4 @@
-//! Filter blocks of this crate in the tables of another engine, where an adapter stored them.
+//! Asks filter blocks of this crate that an adapter stored in the tables of another engine.
 
 use crate::block::{Expected, LockedBlock, VerifiedFilter, Verify};
 use crate::hash::{HashIdentity, KeyHasher, Secret};
@@ -39,8 +39,8 @@ impl NativeFilters {
         Ok(())
     }
 
-    /// Returns whether the filter block in `bytes` may contain `entry`, a key or a prefix. Answers
-    /// "maybe" without the secret, and for a block of another hasher.
+    /// Returns whether the filter block in `bytes` may contain `entry`, a key or a prefix. The
+    /// answer is "maybe" if the secret is not known, or if the block has another hasher.
     ///
     /// [`NativeFilters::check`] has verified the bytes of all filter blocks of the table.
     pub(super) fn may_contain(&self, bytes: &[u8], entry: &[u8]) -> bool {

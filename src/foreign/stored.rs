@@ -1,5 +1,5 @@
-//! The stored form of blocks in LevelDB and RocksDB. A handle locates a block, and a trailer of
-//! five bytes follows the content.
+//! Reads blocks in the form in which LevelDB and RocksDB store them. A handle locates a block, and
+//! a trailer of five bytes follows the content.
 //!
 //! ```text
 //! handle  = offset (varint)  length (varint)
@@ -15,7 +15,7 @@ use crate::foreign::error::{Error, Field, Result};
 
 use super::block_checksum::BlockChecksum;
 
-/// The length of a block's trailer: the compression byte and the checksum.
+/// The length of a block's trailer, which is the compression byte and the checksum.
 pub(crate) const TRAILER_LEN_BYTES: u64 = 5;
 
 /// The location of a block.
@@ -64,8 +64,8 @@ impl StoredBlock<'_> {
     ///
     /// # Errors
     /// Returns `Unsupported` if the block is compressed: the engines never compress filters, and
-    /// RocksDB never compresses partition indexes, the metaindex or properties. Returns `Corrupt` if
-    /// the offset exceeds the address space.
+    /// RocksDB never compresses partition indexes, the metaindex or properties. Returns `Corrupt`
+    /// if the offset exceeds the address space.
     pub(crate) fn plain_range(&self) -> Result<Range<usize>> {
         if self.compression != 0 {
             return Err(Error::Unsupported { field: Field::Compression, found: u64::from(self.compression) });

@@ -1,4 +1,5 @@
-//! XXPH3, the 64-bit key hash of RocksDB's filters: a preview of XXH3 from xxHash 0.7.2.
+//! Computes XXPH3, the 64-bit key hash of RocksDB's filters. It is a preview of XXH3 from xxHash
+//! 0.7.2.
 //!
 //! The released XXH3 gives other values for every length. Its final mixing multiplies by another
 //! constant, it mixes short inputs differently, and for long inputs it adds each word to the
@@ -74,13 +75,13 @@ fn short(input: &[u8], seed: u64) -> u64 {
     if let (Some(first), Some(last)) = (input.first_chunk(), input.last_chunk()) {
         let low = u64_from(first) ^ word(&SECRET, 0).wrapping_add(seed);
         if len == 8 {
-            return five_to_eight(u64_from(first), len, seed);
+            return four_to_eight(u64_from(first), len, seed);
         }
         let high = u64_from(last) ^ word(&SECRET, 8).wrapping_sub(seed);
         return avalanche(len.wrapping_add(low).wrapping_add(high).wrapping_add(fold(low, high)));
     }
     if let (Some(first), Some(last)) = (input.first_chunk(), input.last_chunk()) {
-        return five_to_eight(u64::from(u32_from(first)) | u64::from(u32_from(last)) << 32, len, seed);
+        return four_to_eight(u64::from(u32_from(first)) | u64::from(u32_from(last)) << 32, len, seed);
     }
     match input {
         // RocksDB's own rule for empty input. The preview of XXH3 returned 0.
@@ -103,7 +104,7 @@ fn up_to_three(bytes: [u8; 3], len: u64, seed: u64) -> u64 {
 
 /// Hashes 4 to 8 bytes. `ends` holds the first four and the last four bytes, which may overlap.
 #[inline(always)]
-fn five_to_eight(ends: u64, len: u64, seed: u64) -> u64 {
+fn four_to_eight(ends: u64, len: u64, seed: u64) -> u64 {
     let keyed = ends ^ word(&SECRET, 0).wrapping_add(seed);
     let mixed = len.wrapping_add((keyed ^ keyed >> 51).wrapping_mul(PRIME32_1));
     avalanche((mixed ^ mixed >> 47).wrapping_mul(PRIME64_2))

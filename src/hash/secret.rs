@@ -1,11 +1,11 @@
-//! Derives the fingerprint and the keys of hash functions from the user's secret. docs/FORMAT.md,
-//! section 6, specifies the derivation.
+//! Derives the fingerprint and the inputs of the hash functions from the user's secret.
+//! docs/FORMAT.md, section 6, specifies the derivation.
 //!
 //! ```text
 //! secret, 16 bytes ------------------------------> root, 16 bytes
 //! secret, 32 bytes --SipHash-2-4 of the 2nd half, under the 1st half--> root, 16 bytes
 //! root --SipHash-2-4 of (label, hash function, number of the word, seed), under the root--> words of 8 bytes
-//!                                    word 0: fingerprint; words 1 and up: the hash function's own key
+//!                                    word 0: fingerprint; words 1 and up: input of the hash function
 //! ```
 //! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom
 //! function. Without the root, its words look random and independent, even to a reader who knows

@@ -9,8 +9,9 @@ const MOST_AT_ONCE: usize = 1 << 15;
 /// The minimum number of hashes of a bucket sort. For fewer hashes, the general sort is as fast.
 const FEW: usize = 64;
 /// The maximum number of hashes in a bucket. If a bucket has more, the general sort takes over.
-/// Evenly spread hashes put at most about 9 into a bucket. A larger bucket means repeated hashes,
-/// or numbers from no hash function. The time to sort a bucket grows with the square of its size.
+/// Evenly spread hashes put at most about 9 into a bucket. A larger bucket means that hashes are
+/// repeated or not random ([`KeyHash::from_raw`]). The time to sort a bucket grows with the square
+/// of its size.
 const CROWD: u16 = 24;
 
 /// Sorts hashes. The sort takes 5 ns per hash for 10,000 hashes (`sort_unstable`: 8.5 ns), and 8 ns

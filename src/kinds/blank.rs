@@ -1,4 +1,5 @@
-//! Builds the kinds that only set bits. Their hashes may come in any order and repeatedly.
+//! Builds filters by setting bits, for the kinds that need no other step. The hashes may come in
+//! any order and with repetitions.
 //!
 //! The order in which bits are set does not matter, so the hashes are not sorted. But the size of a
 //! filter follows from the number of *distinct* hashes. Sorting the hashes only to count them would
@@ -13,9 +14,9 @@ use crate::bits::{try_push, try_zeros};
 use crate::hash::KeyHash;
 use crate::simd::{Isa, RESIDENT_LEN_BYTES, Simd, kernels};
 
-/// The method by which a kind sets the bits of a hash.
+/// A kind that is built by setting bits.
 pub(super) trait SetBits {
-    /// Sets the bits of a hash in the whole payload. Returns whether all of them were set before.
+    /// Sets the bits of a hash in the whole payload. Returns whether all of them were already set.
     fn set(simd: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool;
 
     /// Prefetches the cache lines that have the bits of a hash.
@@ -26,12 +27,13 @@ pub(super) trait SetBits {
 const DISTANCE: usize = 16;
 
 kernels! {
-    /// Sets the bits of hashes, compiled for this processor.
+    /// The function that sets the bits of many hashes, compiled for this processor.
     struct Fill[K: SetBits];
     |simd|
 
     /// Sets the bits of all hashes and adds to `suspects` the hashes whose bits were all set
-    /// before. Returns `false` as soon as there are too many suspects.
+    /// before. Returns `false` as soon as there are too many suspects, or if there is no memory for
+    /// one.
     fn fill(probes: u32, payload: &mut [u8], hashes: &[KeyHash], suspects: &mut Suspects) -> bool {
         let is_large = payload.len() > RESIDENT_LEN_BYTES;
         for (i, &hash) in hashes.iter().enumerate() {
@@ -46,7 +48,7 @@ kernels! {
     }
 }
 
-/// A filter without keys of a kind that only sets bits.
+/// A filter without keys, of a kind that is built by setting bits.
 #[derive(Debug)]
 pub(crate) struct Blank {
     kind: FilterKind,
@@ -56,12 +58,14 @@ pub(crate) struct Blank {
 }
 
 impl Blank {
-    /// `payload` has the length that the kind plans, and is all zero.
+    /// Makes a filter without keys. `payload` must have the length that the kind plans, and must be
+    /// all zero.
     pub(super) fn new<K: SetBits>(kind: FilterKind, probes: u32, payload: Vec<u8>) -> Self {
         Self { kind, probes, payload, fill: Fill::new::<K>(Isa::detect()) }
     }
 
-    /// Sets the bits of all hashes. Returns `None` if there are too many suspects.
+    /// Sets the bits of all hashes. Returns `None` if there are too many suspects, or if there is
+    /// no memory for them.
     pub(super) fn filled(mut self, hashes: &[KeyHash], suspects: &mut Suspects) -> Option<(Shape, Vec<u8>)> {
         #[expect(clippy::cast_possible_truncation, reason = "at most MAX_BLOOM_PROBES")]
         let probes = self.probes as u8;
@@ -69,7 +73,7 @@ impl Blank {
         is_filled.then(|| (Shape::plain(self.kind, probes), self.payload))
     }
 
-    /// Sets the bits of distinct hashes.
+    /// Sets the bits of all hashes and notes no suspects. The result is never `None`.
     pub(super) fn filled_by_distinct(self, hashes: &[KeyHash]) -> Option<(Shape, Vec<u8>)> {
         self.filled(hashes, &mut Suspects::ignored())
     }
@@ -79,15 +83,15 @@ impl Blank {
 #[derive(Debug)]
 pub(super) struct Suspects {
     found: Vec<KeyHash>,
-    /// The maximum number of suspects to note. `None`: no suspects are noted.
+    /// The maximum number of suspects, or `None` if no suspects are noted.
     most: Option<usize>,
 }
 
 impl Suspects {
-    /// With more than one suspect per this number of hashes, the hashes repeat often or most bits
-    /// are set. Then a sort takes hardly more time than the second pass.
+    /// The minimum number of hashes per suspect. With more suspects, the hashes repeat often or
+    /// most bits are set. Then a sort takes hardly more time than the second pass.
     const HASHES_PER_SUSPECT: usize = 16;
-    /// The second pass looks up each hash in a table with this number of bits per suspect.
+    /// The number of bits per suspect in the table in which the second pass looks up each hash.
     const TABLE_BITS: usize = 128;
 
     pub(super) fn of(hashes: usize) -> Self {
@@ -147,7 +151,7 @@ impl Table {
         (hash.raw() >> 6 & self.mask) as usize
     }
 
-    /// Returns whether the set may have the hash.
+    /// Returns whether the bitmap may contain the hash.
     #[inline(always)]
     fn has(&self, hash: KeyHash) -> bool {
         self.words.get(self.word_of(hash)).is_none_or(|word| word >> (hash.raw() % 64) & 1 == 1)

@@ -1,5 +1,5 @@
-//! The blocked Bloom filter (Putze, Sanders, Singler 2007). All bits of a key lie in one 512-bit
-//! line, so a query has at most one cache miss.
+//! Implements the blocked Bloom filter (Putze, Sanders, Singler 2007). All bits of a key lie in one
+//! 512-bit line, so a query has at most one cache miss.
 //!
 //! ```text
 //! hash ──reduce──▶ line               (high bits, in the order of the hashes: a sorted build writes front to back)
@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{Simd, prefetch};
 
-/// The length of a line.
+/// The length of a line, which fills one cache line.
 pub(crate) const LINE_LEN_BYTES: usize = 64;
 
 /// The kind [`FilterKind::BlockedBloom`].
@@ -68,7 +68,7 @@ fn blank(budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> 
     Ok(Blank::new::<BlockedBloom>(FilterKind::BlockedBloom, math::line_probes(size.millibits), payload))
 }
 
-/// The keys of one prefetching pass. The number is large enough to hide a cache miss, and small
+/// The number of keys in one prefetching pass. It is large enough to hide a cache miss, and small
 /// enough for the line-fill buffers and the first-level cache.
 pub(super) const BATCH: usize = 32;
 
@@ -151,7 +151,7 @@ pub(super) fn fold(hash: KeyHash) -> u32 {
     (hash.raw().wrapping_mul(FOLD) >> 32) as u32
 }
 
-/// Returns the number of the line of a key, out of `lines`.
+/// Returns which of `lines` lines has the bits of a key. The first line is line 0.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the result is below the number of lines, which is a usize")]
 pub(super) fn line_number(lines: usize, hash: KeyHash) -> usize {

@@ -1,6 +1,6 @@
-//! Tests that pin the bytes of ribbon and binary fuse filters by checksums. The numbers of keys lie
-//! on both sides of every threshold at which a builder decides differently. A failure means that
-//! the built bytes changed, even if readers accept them.
+//! Pins the bytes of ribbon and binary fuse filters by checksums. The numbers of keys lie on both
+//! sides of every threshold at which a builder decides differently. A failure means that the built
+//! bytes changed, even if readers still accept them.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 
 use std::num::NonZeroUsize;
@@ -61,7 +61,7 @@ fn binary_fuse_bytes_stay_the_same() {
     for (text, wanted) in
         [("binary-fuse:8", 0x4bbd_1802), ("binary-fuse:12", 0xfe4b_e288), ("binary-fuse:16", 0x40e0_67f1)]
     {
-        // With few keys, the first seeds often fail.
+        // The test has every small number of keys, because the first seeds often fail there.
         let sizes = (1..200).chain([999, 1_000, 1_001, 5_000, 11_500, 40_000]);
         assert_written(text, sizes.map(|n| random_hashes(n, n as u64)), wanted);
     }
@@ -88,7 +88,7 @@ fn bumped_ribbon_bytes_stay_the_same() {
     }
 }
 
-/// With these sizes, most key sets try every possible number of blocks.
+/// With these sizes, the build tries every possible number of blocks for most of the key sets.
 #[test]
 fn bumped_ribbon_bytes_of_a_few_thousand_keys_stay_the_same() {
     let sets = (2_561..4_096).step_by(47).map(|n| random_hashes(n, n as u64));
@@ -97,6 +97,7 @@ fn bumped_ribbon_bytes_of_a_few_thousand_keys_stay_the_same() {
 
 #[test]
 fn bumped_ribbon_bytes_of_crowded_hashes_stay_the_same() {
+    // Returns random hashes, and a crowd of hashes below `at` that are `distance` apart.
     let crowded = |n: usize, crowd: u64, at: u64, distance: u64| {
         let crowd = (1..=crowd).map(move |i| KeyHash::from_raw(at - i * distance));
         random_hashes(n, 5).into_iter().chain(crowd).collect::<Vec<_>>()
@@ -118,8 +119,8 @@ fn bumped_ribbon_bytes_of_crowded_hashes_stay_the_same() {
 
 #[test]
 fn the_last_4096_keys_are_one_system() {
-    // With these numbers the first layer bumps exactly 4,096 keys: one more key would need another
-    // layer.
+    // With these numbers of keys, the first layer bumps exactly 4,096 keys. One more bumped key
+    // would need another layer.
     for (text, n, slots) in [
         ("bumped-ribbon:8", 99_365, 4_137),
         ("bumped-ribbon:8", 99_813, 4_137),

@@ -1,5 +1,5 @@
-//! The filters without bits: `empty` always answers "absent", and `always-maybe` always answers
-//! "maybe".
+//! Implements the filters without bits: `empty` always answers "absent", and `always-maybe` always
+//! answers "maybe".
 
 use super::Columns;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
@@ -18,7 +18,7 @@ pub(super) struct Empty;
 pub(super) struct AlwaysMaybe;
 
 /// The reason why no FPR can be requested.
-const NO_BUDGET: &str = "the kind takes no budget; leave out the bits per key or the rate";
+const NO_BUDGET: &str = "the kind takes no budget; leave out the bits per key or the FPR";
 
 fn check_shape(shape: &Shape, len_bytes: u64) -> Result<()> {
     let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });

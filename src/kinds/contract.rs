@@ -1,4 +1,5 @@
-//! The contract of a kind: the facts and functions that every entry of the list of kinds provides.
+//! Defines the contract of a kind: the facts and functions that every entry of the list of kinds
+//! provides.
 
 use std::ops::RangeInclusive;
 
@@ -9,18 +10,17 @@ use crate::error::Result;
 use crate::hash::KeyHash;
 
 /// The valid budgets, in thousandths of a bit per key. Below 1 bit per key, a filter answers
-/// "maybe" to nearly everything. Above 100 bits per key, no kind gains anything that can be
-/// measured.
+/// "maybe" for most absent keys. Above 100 bits per key, no kind has a measurably lower FPR.
 pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 
-/// The number of keys of [`Kind::rate_of_many`]. With this number, rounding to granules is
-/// negligible. The lowest FPR of a standard Bloom filter depends on this number, because of equal
-/// hashes.
+/// The number of keys for which [`Kind::rate_of_many`] computes the FPR. At this number, rounding
+/// to granules is negligible. The lowest FPR of a standard Bloom filter depends on this number,
+/// because an absent key may have the hash of a present key.
 pub(super) const MANY_KEYS: u64 = 512_000_000;
 
-/// The reason why [`Kind::plan`] finds no plan if the size overflows 64 bits.
+/// The reason why [`Kind::plan`] finds no plan if the size does not fit 64 bits.
 pub(crate) const TOO_LARGE: &str = "its size does not fit 64 bits; plan for fewer keys";
-/// The reason why [`Kind::plan`] finds no plan if the size overflows the address space.
+/// The reason why [`Kind::plan`] finds no plan for a bumped ribbon of about 2^62 bytes or more.
 pub(crate) const TOO_LARGE_FOR_MEMORY: &str = "too large for this machine's memory; plan for fewer keys";
 
 /// The budget of a filter.
@@ -33,7 +33,7 @@ pub(crate) struct Budget {
     /// Whether to build the smallest filter, at the cost of a slower build: see
     /// [`Kind::HAS_COMPACT`].
     pub(crate) compact: bool,
-    /// The length of the ranges that a range filter is meant for; 0 for scans.
+    /// The number of integers in the ranges that a range filter is sized for, or 0 for scans.
     pub(crate) range_len: u64,
 }
 
@@ -44,10 +44,10 @@ impl Budget {
     }
 }
 
-/// The budgets that a kind takes.
+/// The budgets that a kind accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Budgets {
-    /// The kind takes no budget, because its filter takes no space.
+    /// The kind accepts no budget, because its filter has no payload.
     None,
     /// From the minimum of [`MILLIBITS`] up to this many thousandths of a bit per key.
     UpTo(u32),
@@ -59,7 +59,7 @@ impl Budgets {
     /// Every budget of [`MILLIBITS`].
     pub(super) const ALL: Self = Self::UpTo(*MILLIBITS.end());
 
-    /// Returns whether the kind takes this many thousandths of a bit per key. Returns `false` for
+    /// Returns whether the kind accepts this many thousandths of a bit per key. Returns `false` for
     /// NaN.
     pub(crate) fn take(self, millibits: f64) -> bool {
         match self {
@@ -74,10 +74,10 @@ impl Budgets {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Planned {
     pub(crate) len_bytes: u64,
-    /// The length of the record in the trailer's extension.
+    /// The length of the kind's record in the extension.
     pub(crate) record_len_bytes: usize,
     pub(crate) rate: f64,
-    /// The number of bits that a query tests, as [`Geometry::probes`](super::Geometry::probes).
+    /// The number of bits that a query tests: see [`Geometry::probes`](super::Geometry::probes).
     pub(crate) probes: u32,
     /// The mean number of cache lines that a query of an absent key reads.
     pub(crate) lines_if_absent: f64,
@@ -86,7 +86,7 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// Returns the plan of a filter without a record whose queries read one cache line, or none if
+    /// Returns the plan of a filter that has no record. A query reads one cache line, or none if
     /// the payload is empty.
     pub(super) fn in_one_line(len_bytes: u64, rate: f64, probes: u32) -> Self {
         let lines = if len_bytes == 0 { 0.0 } else { 1.0 };
@@ -94,44 +94,43 @@ impl Planned {
     }
 }
 
-/// A shape and its payload.
+/// A built filter: its shape and its payload.
 pub(crate) type Built = (Shape, Vec<u8>);
 
-/// A kind of filter, as a type that the list of kinds names. Queries are functions of the kind
-/// itself and do not go through this trait.
+/// A kind of filter, as a type that the list of kinds names. Queries go through
+/// [`Query`](super::query::Query), not through this trait.
 pub(super) trait Kind {
     /// The parsed shape, after it was found to fit its payload.
     type Geometry;
 
-    /// The budgets that the kind takes.
+    /// The budgets that the kind accepts.
     const BUDGETS: Budgets;
-    /// The reason to refuse an FPR that is too low: the lowest FPR of the kind, its cause, and an
-    /// alternative. A test compares the FPR with the formulas.
+    /// The reason in the error for a requested FPR that is too low. It states the lowest FPR of the
+    /// kind, its cause and an alternative. A test compares this FPR with the formulas.
     const LOWEST_RATE: &'static str;
     /// Whether the kind has a slower build that takes less space.
     const HAS_COMPACT: bool;
 
-    /// Returns the FPR of a filter of many keys with `millibits` thousandths of a bit per key. A
-    /// ribbon counts only the space of its fingerprints.
+    /// Returns the FPR of a filter of [`MANY_KEYS`] keys with `millibits` thousandths of a bit per
+    /// key. For the two ribbons, `millibits` is the space of the fingerprints alone.
     fn rate_of_many(millibits: u32) -> f64;
 
-    /// Plans the filter that `budget` gives to `num_keys` keys, at least one.
+    /// Plans the filter that `budget` gives to `num_keys` keys. There is at least one key.
     ///
     /// # Errors
     /// Returns the reason why there is no such filter.
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str>;
 
     /// Builds the filter over `hashes`. The hashes are distinct and sorted, and there is at least
-    /// one. The same set gives the same bytes. The function leaves the hashes in any order. It
-    /// returns `None` if the kind has no filter for these hashes; the caller then builds the
-    /// fallback.
+    /// one. The same set gives the same bytes. The function may reorder the hashes. It returns
+    /// `None` if the kind has no filter for these hashes; the caller then builds the fallback.
     ///
     /// # Errors
     /// Returns [`NoMemory`] if the payload does not fit in memory.
     fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory>;
 
     /// Returns the filter without keys into which [`super::fill`] sets the bits of `num_keys` keys.
-    /// `None` if the kind does not only set bits.
+    /// Returns `None` for a kind that is not built by setting bits.
     ///
     /// # Errors
     /// Returns [`NoMemory`] if the payload does not fit in memory.
@@ -140,12 +139,14 @@ pub(super) trait Kind {
     }
 
     /// Returns the FPR of the fallback, which the caller builds if this kind finds no solution.
-    /// `None` means the requested FPR or, if the budget is in bits, the same bits per key.
+    /// Returns `None` if the fallback gets the requested FPR or, for a budget in bits, the same
+    /// bits per key.
     fn fallback_rate(budget: Budget) -> Option<f64>;
 
     /// Reads a shape and checks that a payload of `len_bytes` with `num_keys` keys can have it.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`](crate::Error::Corrupt) with the wrong field, at offset 0.
+    /// Returns [`Error::Corrupt`](crate::Error::Corrupt) that names the invalid field. The offset
+    /// is 0 or, for the record of a ribbon, the offset in the record.
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self::Geometry>;
 }

@@ -1,4 +1,5 @@
-//! Access to the facts of each kind through its [`FilterKind`], generated from the list of kinds.
+//! Gives access to the facts of each kind through its [`FilterKind`]. The list of kinds generates
+//! the functions.
 
 use super::blank::Blank;
 use super::contract::{Budget, Budgets, Built, Kind, Planned};
@@ -7,7 +8,8 @@ use super::shape::{Effort, Rounding};
 use crate::bits::NoMemory;
 use crate::hash::KeyHash;
 
-/// Generates a function for each item of [`Kind`]. It returns or calls the item of the kind.
+/// Generates one function of [`FilterKind`] for each constant and each function of [`Kind`], except
+/// for [`Kind::parse`].
 macro_rules! facts {
     ($($(#[$doc:meta])* $tag:literal $kind:ident $name:literal $module:ident::$type:ident, $description:literal;)+) => {
         impl FilterKind {
@@ -82,7 +84,7 @@ macro_rules! facts {
 kinds!(facts);
 
 impl FilterKind {
-    /// Returns whether the kind takes a budget.
+    /// Returns whether the kind accepts a budget.
     pub(crate) fn takes_budget(self) -> bool {
         self.budgets() != Budgets::None
     }

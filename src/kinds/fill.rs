@@ -1,4 +1,4 @@
-//! Builds the kinds that only set bits, from hashes in any order and with repetitions: see
+//! Builds filters by setting bits, from hashes in any order and with repetitions: see
 //! [`super::blank`].
 
 use super::blank::Suspects;
@@ -8,7 +8,7 @@ use super::shape::{Rounding, Shape};
 use crate::bits::NoMemory;
 use crate::hash::KeyHash;
 
-/// The filter of hashes that came in any order.
+/// A filter that was built from hashes in any order.
 #[derive(Debug)]
 pub(crate) struct Filled {
     pub(crate) shape: Shape,
@@ -17,9 +17,12 @@ pub(crate) struct Filled {
     pub(crate) num_keys: u64,
 }
 
-/// Builds the filter of at least one hash. The hashes may come in any order and repeatedly. Returns
-/// `None` if the kind needs distinct, sorted hashes, or if a sort is the better way to count the
-/// distinct hashes.
+/// Builds the filter of at least one hash. The hashes may come in any order and with repetitions.
+/// Returns `None` if the kind needs distinct, sorted hashes, or if a sort is the better way to
+/// count the distinct hashes. Also returns `None` if there is no memory for the count.
+///
+/// # Errors
+/// Returns [`NoMemory`] if the payload does not fit in memory.
 pub(crate) fn fill(
     kind: FilterKind,
     budget: Budget,
@@ -51,8 +54,8 @@ mod tests {
 
     const KINDS: [&str; 4] = ["bloom", "blocked-bloom", "split-block", "split-block-512"];
 
-    /// Compares the filter of `hashes` with that of the distinct hashes in order. Returns whether
-    /// the filter was built without a sort.
+    /// Asserts that [`fill`] gives `hashes` the filter of the distinct, sorted hashes. Returns
+    /// `false` if [`fill`] leaves the hashes to a sort.
     fn agrees(spec: &str, hashes: &[KeyHash]) -> bool {
         let spec: FilterSpec = spec.parse().unwrap();
         let mut distinct = hashes.to_vec();
@@ -108,8 +111,8 @@ mod tests {
         );
     }
 
-    /// Consecutive or shifted numbers, used as hashes, all fall into one cache line, or all suspects
-    /// set one bit of the table.
+    /// Uses consecutive or shifted numbers as hashes. All of them fall into one cache line, or all
+    /// suspects set one bit of the table.
     #[test]
     fn numbers_that_are_no_hashes_are_counted_exactly() {
         for kind in KINDS {

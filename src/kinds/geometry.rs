@@ -1,4 +1,4 @@
-//! The geometry of a filter: its parsed shape, checked against the payload.
+//! Defines the geometry of a filter: its parsed shape, checked against the payload's length.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::error::Result;
 /// A parsed shape that fits its payload. No query of a valid geometry can fail.
 ///
 /// The enum is small, because every partition of an open filter has one. The geometries of the two
-/// ribbons and of the range filter are larger, so they lie behind an `Arc`, which clones share.
+/// ribbons and of the range filter are larger, so they lie behind an `Arc`. Clones share them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Geometry {
     Empty,
@@ -34,15 +34,16 @@ pub(crate) enum Geometry {
     Range(Arc<range::Geometry>),
 }
 
-/// Bounds the memory of an open partition: it must stay below the partition's minimum on disk,
-/// which is 64 bytes and an index entry.
+/// Bounds the memory of an open partition. The memory must stay below the minimum size of a
+/// partition on disk: 64 bytes and an index entry.
 const _: () = assert!(size_of::<Geometry>() <= 24);
 
 impl Geometry {
     /// Reads a shape and checks that a payload of `len_bytes` with `num_keys` keys can have it.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`](crate::Error::Corrupt) with the wrong field, at offset 0.
+    /// Returns [`Error::Corrupt`](crate::Error::Corrupt) that names the invalid field. The offset
+    /// is 0 or, for the record of a ribbon, the offset in the record.
     pub(crate) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Ok(match shape.kind {
             FilterKind::Empty => {
@@ -74,7 +75,8 @@ impl Geometry {
             Self::Empty => 0.0,
             Self::AlwaysMaybe => 1.0,
             Self::Bloom { probes } => bloom::expected_fpr(num_keys, payload_len_bytes, probes),
-            // Keys with equal hashes are among the keys with equal line and fold.
+            // The formula counts keys with equal line and fold. Keys with equal hashes are among
+            // them.
             Self::BlockedBloom { probes } => blocked_bloom::expected_fpr(num_keys, payload_len_bytes, probes),
             Self::SplitBlock { lanes } => split_block::expected_fpr(lanes, num_keys, payload_len_bytes),
             Self::BumpedRibbon(_, ref ribbon) => math::with_equal_hashes(ribbon.expected_fpr(), num_keys),
@@ -99,7 +101,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the number of bits that a query tests.
+    /// Returns the number of bits that a query tests, or 0 for a range filter.
     pub(crate) fn probes(&self) -> u32 {
         match *self {
             Self::Empty | Self::AlwaysMaybe | Self::Range(_) => 0,
@@ -111,7 +113,7 @@ impl Geometry {
         }
     }
 
-    /// Returns whether the trailer's extension holds a part of the geometry.
+    /// Returns whether a part of the geometry is in the extension.
     pub(crate) fn has_layers(&self) -> bool {
         match self {
             Self::Ribbon(_) | Self::Range(_) => true,

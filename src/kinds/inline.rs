@@ -1,4 +1,4 @@
-//! The geometry of a filter that is opened for one query. It takes no heap memory.
+//! Defines the geometry of a filter that is opened for one query. It takes no heap memory.
 
 use std::ops::Bound;
 
@@ -20,8 +20,8 @@ pub(crate) enum InlineGeometry<'a> {
     /// A kind whose geometry is a few numbers.
     Plain(Geometry, Kernel),
     Ribbon(ribbon::Geometry),
-    /// Each query parses the record of the layers, because the parsed layers would take a kilobyte.
-    /// A query answers "maybe" if the record is invalid.
+    /// A bumped ribbon. Each query parses the record of the layers, because the parsed layers would
+    /// take a kilobyte. A query answers "maybe" if the record is invalid.
     BumpedRibbon(Unread<'a>),
     Range(range::Geometry),
 }
@@ -30,8 +30,8 @@ impl<'a> InlineGeometry<'a> {
     /// Reads the parts of a shape: see [`Geometry::new`].
     ///
     /// # Errors
-    /// Returns the errors of [`Geometry::new`], except for bumped ribbons, whose record is read by
-    /// each query.
+    /// Returns the errors of [`Geometry::new`]. A bumped ribbon gives no error here, because each
+    /// query reads its record.
     #[inline]
     pub(crate) fn new(
         kind: FilterKind,
@@ -62,8 +62,9 @@ impl<'a> InlineGeometry<'a> {
         }
     }
 
-    /// Returns `false` if no added key lies between the bounds, and `true` if one may. `padded` begins
-    /// with the payload of `len` bytes.
+    /// Returns `false` if no added key lies between the bounds, and `true` if one may. `padded`
+    /// begins with the payload of `len` bytes. For a filter of keys, the answer is `true`, unless
+    /// the bounds alone exclude every key.
     pub(crate) fn may_contain_range(
         &self,
         hasher: &KeyHasher,

@@ -1,4 +1,5 @@
-//! Kernels: pointers to the queries of a kind, compiled for an instruction set of this processor.
+//! Defines kernels: pointers to the queries of a kind, compiled for an instruction set of this
+//! processor.
 
 use super::binary_fuse::{Slots, Width};
 use super::blocked_bloom::BlockedBloom;
@@ -14,12 +15,13 @@ use crate::hash::KeyHash;
 use crate::simd::{Isa, kernels};
 
 kernels! {
-    /// The single query of a filter, as a function pointer. A query is one call, and it repeats no
-    /// decision that was made when the filter was opened. The call takes the payload and the
-    /// geometry from which the kernel was chosen; see [`Query`].
+    /// The single query of a filter, as a function pointer. A query is one call. The kind and the
+    /// instruction set are chosen when the filter is opened, not again for each query. The call
+    /// takes the payload and the geometry from which the kernel was chosen; see [`Query`].
     ///
-    /// The batch query is in another table. Every filter and every partition keeps a copy of this
-    /// table, in the same cache line as the geometry, so the table has only one pointer.
+    /// Every filter and every partition keeps a copy of this table, in the same cache line as the
+    /// geometry. So the table has only one pointer, and the batch query is in another table:
+    /// [`BatchKernel`].
     pub(crate) struct Kernel[K: Asked];
     |simd|
 
@@ -126,7 +128,8 @@ asked! {
     [] AlwaysMaybe: Geometry::AlwaysMaybe => ();
     [] Bloom: &Geometry::Bloom { probes } => probes;
     [] BlockedBloom: &Geometry::BlockedBloom { probes } => probes;
-    // The kind is not compared here: the comparison would take two of some twenty instructions.
+    // The geometry's kind is not compared here: the comparison would take two of some twenty
+    // instructions.
     [] SplitBlock: _ => ();
     [] SplitBlock512: _ => ();
     [] Ribbon: Geometry::Ribbon(ribbon) => ribbon;

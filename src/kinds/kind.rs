@@ -1,4 +1,4 @@
-//! The enum of filter kinds, generated from the list of kinds.
+//! Defines the enum of filter kinds, which the list of kinds generates.
 
 use std::fmt;
 

@@ -1,16 +1,16 @@
-//! The mean number of cache lines that a query reads.
+//! Computes the mean number of cache lines that a query reads.
 
 /// The length of a cache line.
 const LINE_LEN_BYTES: u64 = 64;
 
-/// Returns the number of cache lines of a payload, which is the most that a query can read.
+/// Returns the number of cache lines of a payload. A query reads at most this number.
 pub(super) fn lines_of(len_bytes: u64) -> f64 {
     len_bytes.div_ceil(LINE_LEN_BYTES) as f64
 }
 
-/// Returns the mean number of cache lines that scattered probes read in a payload of `len_bytes`,
-/// for an absent and for a present key. A query of an absent key stops at the first zero bit.
-/// `fill` is the fill ratio, the share of bits that are set.
+/// Returns the mean number of cache lines that scattered probes read in a payload of `len_bytes`.
+/// The first element is for an absent key, the second for a present key. A query of an absent key
+/// stops at the first zero bit. `fill` is the fill ratio, the share of bits that are set.
 pub(crate) fn scattered_lines(fill: f64, len_bytes: u64, probes: u32) -> [f64; 2] {
     // Probe i reads a new line with probability other_line^i: none of the i probes before it read
     // that line.
@@ -36,8 +36,8 @@ pub(super) fn pair_lines(columns: f64, word_len_bytes: u64) -> f64 {
 /// Returns the mean number of cache lines that a query of a bumped ribbon loads from two
 /// neighbouring blocks of one group of columns. Without columns, the number is 0.
 ///
-/// A block has one word of 8 bytes per column, at most eight. The query loads 64 bytes from the
-/// start of each block, also if the block is shorter.
+/// A block has one word of 8 bytes per column, and a group has at most eight columns. The query
+/// loads 64 bytes from the start of each block, even if the block is shorter.
 pub(super) fn loaded_pair_lines(columns: f64) -> f64 {
     if columns <= 0.0 {
         return 0.0;

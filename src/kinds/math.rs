@@ -1,12 +1,12 @@
-//! Sizes, probe counts and expected false-positive rates (FPRs). Builders, plans and metadata use
-//! them; queries do not.
+//! Computes sizes, probe counts and expected false-positive rates (FPRs). Builders, plans and
+//! metadata use these functions; queries do not.
 //!
 //! The textbook FPR of a Bloom filter, `(1 - (1 - 1/m)^(kn))^k`, treats the `k` bits of a query as
 //! independent. The result is too low by a relative `O(k²/m)` (Bose et al., "On the false-positive
 //! rate of Bloom filters", 2008). The error is negligible in a megabit, but several per cent in one
-//! cache line. So lines and small filters use the exact expectation ([`Coverage`]). A blocked
-//! filter is the average of that expectation over the number of keys in a line (Putze, Sanders,
-//! Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, eq. 3).
+//! cache line. So lines and small filters use the exact expectation ([`Coverage`]). The FPR of a
+//! blocked filter is the average of this expectation over the number of keys in a line (Putze,
+//! Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, eq. 3).
 //!
 //! A line cannot distinguish two hashes whose 32-bit folds agree ([`equal_fold`]). No filter can
 //! distinguish two keys with the same 64-bit hash ([`equal_hash`]). Both effects are negligible at
@@ -15,7 +15,7 @@
 //! Sizes and probe counts use integer arithmetic on thousandths of a bit, so that every platform
 //! builds the same bytes.
 
-/// Bits in a line of a blocked Bloom filter, which is one cache line.
+/// The number of bits in a line of a blocked Bloom filter. A line fills one cache line.
 pub(crate) const LINE_BITS: u64 = 512;
 /// The maximum number of probes of a standard Bloom filter: an FPR of 2^-30 cannot be distinguished
 /// from zero in practice.
@@ -26,12 +26,13 @@ pub(crate) const MAX_LINE_PROBES: u32 = 16;
 /// The number of lanes of a split block, which is also the number of bits that a key sets.
 pub(crate) const LANES: u32 = 8;
 
-/// Above this number of throws (bits set, with repetitions), the textbook formula is within 0.5 %
-/// of the exact formula at the best number of probes: 0.02 % with 7 probes, 0.46 % with 30.
+/// The maximum number of throws (bits set, with repetitions) for the exact formula. Above it, the
+/// textbook formula is within 0.5 % of the exact formula at the best number of probes: 0.02 % with
+/// 7 probes, 0.46 % with 30.
 const EXACT_BELOW_THROWS: u64 = 20_000;
 
-/// `BLOOM_PROBE_STEPS[i]`: from this many thousandths of a bit per key on, `i + 2` probes are
-/// better than `i + 1`.
+/// The budgets at which the best number of probes rises. From `BLOOM_PROBE_STEPS[i]` thousandths of
+/// a bit per key on, `i + 2` probes have a lower FPR than `i + 1`.
 ///
 /// With `x = m/n`, `k` and `k + 1` probes have the same FPR where `k ln(1 - e^(-k/x)) = (k + 1)
 /// ln(1 - e^(-(k+1)/x))`.
@@ -40,7 +41,8 @@ const BLOOM_PROBE_STEPS: [u32; 29] = [
     26684, 28127, 29570, 31013, 32456, 33899, 35341, 36784, 38227, 39670, 41113, 42556,
 ];
 
-/// Like [`BLOOM_PROBE_STEPS`], for a line of 512 bits, by the exact formula.
+/// The budgets at which the best number of probes in a line of 512 bits rises, by the exact
+/// formula: see [`BLOOM_PROBE_STEPS`].
 const LINE_PROBE_STEPS: [u32; 15] =
     [2082, 3585, 5104, 6674, 8318, 10058, 11921, 13933, 16124, 18528, 21185, 24140, 27445, 31162, 35361];
 
@@ -59,8 +61,8 @@ fn probes_by(steps: &[u32], millibits: u64) -> u32 {
     1 + steps.iter().map(|&step| u32::from(u64::from(step) <= millibits)).sum::<u32>()
 }
 
-/// Returns the number of granules of `granule_bits` for `num_keys` keys at `millibits` thousandths
-/// of a bit each, at least one.
+/// Returns how many granules of `granule_bits` bits hold `num_keys` keys at `millibits` thousandths
+/// of a bit per key. The result is at least 1.
 ///
 /// Returns `None` if the result does not fit 64 bits.
 pub(crate) fn granules(num_keys: u64, millibits: u64, granule_bits: u64) -> Option<u64> {
@@ -69,7 +71,7 @@ pub(crate) fn granules(num_keys: u64, millibits: u64, granule_bits: u64) -> Opti
 }
 
 /// Returns the thousandths of a bit per key that `bits` bits give to `num_keys` keys, rounded down.
-/// No keys count as one key.
+/// Zero keys count as one key.
 pub(crate) fn millibits_per_key(bits: u64, num_keys: u64) -> u64 {
     u64::try_from(u128::from(bits) * 1000 / u128::from(num_keys.max(1))).unwrap_or(u64::MAX)
 }
@@ -108,7 +110,7 @@ pub(crate) fn blocked_bloom_rate(num_keys: u64, lines: u64, probes: u32) -> f64 
 }
 
 /// Returns the FPR of a filter of `num_keys` keys that answers "maybe" for a share `rate` of the
-/// other hashes.
+/// hashes that no present key has.
 ///
 /// No filter can distinguish keys with the same 64-bit hash. One absent key in `2^64 / num_keys`
 /// has the hash of a present key.
@@ -123,10 +125,10 @@ pub(crate) fn equal_hash(num_keys: u64) -> f64 {
 }
 
 /// Returns the probability that an absent key has the same fold as one of the `keys` keys in its
-/// line, out of `lines`.
+/// line. The filter has `lines` lines.
 ///
-/// A line and a fold use at most 64 bits of the hash. With `2^32` lines or more, equal folds in a
-/// line are equal hashes.
+/// The line number and the fold together use at most 64 bits of the hash. With `2^32` lines or
+/// more, equal folds in a line are equal hashes.
 fn equal_fold(keys: u64, lines: u64) -> f64 {
     at_least_one(keys, (-32f64).exp2().max(lines as f64 * (-64f64).exp2()))
 }
@@ -166,12 +168,13 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
     }
     // The number of keys in a line is binomially distributed. The weights follow the recurrence
     // p(i+1) / p(i), starting from 1 for the first number, and are normalised at the end. The
-    // weight of the mode is at most 10^120.
+    // weight of the mode is at most 10^120, so no weight overflows.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 <= first <= n")]
     let mut rate = |keys: f64| rate(keys as u64);
     let (n, odds) = (num_keys as f64, 1.0 / (lines as f64 - 1.0));
     let mean = n / lines as f64;
-    // The range is twelve standard deviations and a little more. The rest has a weight below 1e-20.
+    // The range reaches twelve standard deviations plus 24 keys on both sides of the mean. The rest
+    // has a weight below 1e-20.
     let reach = 12.0 * mean.sqrt() + 24.0;
     let first = (mean - reach).max(0.0).floor();
     let last = (mean + reach).min(n).floor();
@@ -187,8 +190,8 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
 }
 
 /// Returns the most likely number of distinct keys that set `set_bits` of `bits` bits with `probes`
-/// probes each, or 0 without bits or probes (Swamidass and Baldi, "Mathematical correction for
-/// fingerprint similarity measures", 2007).
+/// probes each. The result is 0 without bits or probes. (Swamidass and Baldi, "Mathematical
+/// correction for fingerprint similarity measures", 2007).
 pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     if bits == 0 || probes == 0 {
         return 0.0;
@@ -200,7 +203,8 @@ pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     -m / f64::from(probes) * (-fill).ln_1p()
 }
 
-/// Returns [`estimated_keys`] rounded up to a whole number. The result is 0 only if no bit is set.
+/// Returns [`estimated_keys`] rounded up to a whole number. With at least one probe, the result is
+/// 0 only if no bit is set.
 #[cfg(feature = "variants")]
 pub(crate) fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
@@ -208,8 +212,9 @@ pub(crate) fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
     keys
 }
 
-/// Returns the fewest thousandths of a bit per key in `range` at which `rate_at` is at most `rate`,
-/// or `None` if there are none. `rate_at` must not rise with the number of bits.
+/// Returns the smallest number of thousandths of a bit per key in `range` at which `rate_at` is at
+/// most `rate`. Returns `None` if `range` has no such number. `rate_at` must not rise with the
+/// number of bits.
 pub(crate) fn least_millibits(
     rate: f64,
     range: std::ops::RangeInclusive<u32>,
@@ -237,21 +242,21 @@ pub(crate) fn least_millibits(
 #[must_use]
 pub fn exact_fpr(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
-    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m. The maximum treats no bits
-    // as one bit.
+    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m. `max(-1.0)` treats zero
+    // bits as one bit.
     raised(throws, (-1.0 / num_bits as f64).max(-1.0).ln_1p(), probes)
 }
 
-/// Returns `(1 - e^(throws * ln_other))^k`, where `ln_other` is the logarithm of the probability
-/// that a throw hits another bit.
+/// Returns `(1 - e^(throws * ln_other))^probes`, where `ln_other` is the logarithm of the
+/// probability that a throw does not hit a given bit.
 pub(crate) fn raised(throws: f64, ln_other: f64, probes: u32) -> f64 {
     // Without keys no bit is set, even if `ln_other` is infinite.
     let set_share = if throws == 0.0 { 0.0 } else { -(throws * ln_other).exp_m1() };
     set_share.powi(probes.cast_signed())
 }
 
-/// Returns the fewest columns of a ribbon whose FPR is at most `wanted`, but at most `most`
-/// columns, and the FPR of these columns. Each column halves the FPR.
+/// Returns the smallest number of ribbon columns whose FPR is at most `wanted`, and the FPR of
+/// these columns. The number is limited to `most`. Each column halves the FPR.
 pub(super) fn columns_of_rate(wanted: f64, most: u32) -> (u32, f64) {
     // Halving is exact, so every platform chooses the same number; a logarithm is not exact.
     let (mut columns, mut rate) = (1, 0.5);
@@ -264,7 +269,7 @@ pub(super) fn columns_of_rate(wanted: f64, most: u32) -> (u32, f64) {
     (columns, rate)
 }
 
-/// The probability that random bits thrown into a field cover all the bits that a query tests.
+/// Computes the probability that random throws set all the bits that a query tests.
 ///
 /// `covered[r]` is the probability that `r` given bits are all set after the throws so far. One
 /// more throw hits one of the `r` bits with probability `r / bits`, which leaves `r - 1` bits to
@@ -342,7 +347,8 @@ mod tests {
 
     #[test]
     fn formulas_reproduce_published_fprs() {
-        // The optimal-k table of Broder and Mitzenmacher's survey: bits per key, probes, FPR.
+        // Bits per key, probes and FPR come from the optimal-k table in Broder and Mitzenmacher's
+        // survey.
         for (bits, probes, rate) in
             [(2, 1, 0.3935), (4, 3, 0.1469), (6, 4, 0.0561), (8, 6, 0.02158), (10, 7, 0.008194), (16, 11, 4.587e-4)]
         {
@@ -353,7 +359,7 @@ mod tests {
         // A prototype with the same geometry measured 0.967 % over twenty million queries.
         let line = blocked_bloom_rate(1_000_000, 19_532, 6);
         assert!((line - 0.00967).abs() < 0.00001, "{line}");
-        // Split blocks of 8 lanes, by the formula of Putze et al. with a Poisson load.
+        // The FPRs of split blocks come from the formula of Putze et al. with a Poisson load.
         for (lane_bits, rates) in [
             (32, [(8, 0.03321), (10, 0.01265), (12, 0.00542), (16, 0.001316)]),
             (64, [(8, 0.02931), (10, 0.01049), (12, 0.004222), (16, 0.000909)]),
@@ -395,8 +401,9 @@ mod tests {
 
     #[test]
     fn equal_folds_count_in_the_fpr_of_a_large_split_block() {
-        // 100 bits per key and 2.56 keys per block: eight random lanes, or one of 2^32 folds for
-        // each key of the block.
+        // At 100 bits per key, a block has 2.56 keys on average. An absent key is a false positive
+        // if all eight lanes match by chance, or if its fold equals the fold of a key of the block.
+        // Equal folds have a probability of 2^-32 per key.
         let poisson = |rate: &dyn Fn(f64) -> f64| {
             let (mut weight, mut sum) = ((-2.56f64).exp(), 0.0);
             for keys in 0..60 {
@@ -462,7 +469,7 @@ mod tests {
 
     #[test]
     fn the_number_of_keys_is_estimated_from_the_fill_ratio() {
-        // 1 - e^-0.7 of a million bits.
+        // 503,415 is 1 - e^-0.7 of a million bits.
         assert!((estimated_keys(503_415, 1_000_000, 7) / 100_000.0 - 1.0).abs() < 1e-4);
         assert!(estimated_keys(64, 64, 3).is_finite());
     }

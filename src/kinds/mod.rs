@@ -1,50 +1,51 @@
-//! The filter kinds. They work on bytes and [`KeyHash`](crate::KeyHash)es, without I/O and without
+//! Implements the filter kinds. The code works on payload bytes and on
+//! [`KeyHash`](crate::KeyHash)es or, for range filters, on keys. It does no I/O and computes no
 //! checksums.
 //!
 //! The kinds are a closed set, because they are tags on disk. One list in this file generates
 //! [`FilterKind`] and the dispatch to the facts of each kind ([`Kind`](contract::Kind)). No `match`
-//! over kinds or geometries has a wildcard, so the compiler points at every place that a new kind
-//! needs. docs/ARCHITECTURE.md lists these places.
+//! over kinds or geometries has a wildcard, so the compiler reports every `match` that a new kind
+//! must extend. docs/ARCHITECTURE.md lists this code.
 //!
 //! A kind builds a payload and its [`Shape`] from distinct hashes. A [`FilterView`] answers queries
-//! from the two.
+//! from the payload and the parsed shape.
 
-/// The list of kinds. Each entry has the tag on disk, the name in the code, the name in a
-/// [`FilterSpec`](crate::FilterSpec), the type that implements [`Kind`](contract::Kind), and how
-/// the kind stores a key.
+/// Lists the kinds. Each entry has the tag on disk, the name in the code, the name in a
+/// [`FilterSpec`](crate::FilterSpec), the type that implements [`Kind`](contract::Kind), and a
+/// phrase that says how the kind stores a key.
 ///
 /// A generator macro takes the list and writes the items that need every kind.
 macro_rules! kinds {
     ($generate:ident) => {
         $generate! {
-            /// The filter of no keys. Every query is answered "absent".
+            /// A filter without keys. It answers "absent" to every query.
             1 Empty "empty" constant::Empty, "no keys: always absent";
-            /// The always-maybe filter. Every query is answered "maybe".
+            /// The always-maybe filter. It answers "maybe" to every query.
             2 AlwaysMaybe "always-maybe" constant::AlwaysMaybe, "always maybe";
-            /// A standard Bloom filter. It has the lowest FPR of the Bloom filters, at one cache
-            /// miss per probe.
+            /// A standard Bloom filter. It has the lowest FPR of the Bloom filters, but a query has
+            /// up to one cache miss per probe.
             3 Bloom "bloom" bloom::Bloom, "bits anywhere in the filter";
             /// A Bloom filter of 512-bit lines, with one cache miss per query.
             4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one 512-bit cache line";
             /// A Bloom filter of 256-bit blocks, with one bit of a key in each of eight lanes. It
             /// has the cheapest query, but needs more space than [`FilterKind::BlockedBloom`].
             5 SplitBlock "split-block" split_block::SplitBlock, "one bit of a key in each 32-bit lane of a 256-bit block";
-            /// A standard ribbon filter with rows of 128 bits. It is a baseline. Up to a million
-            /// keys, it takes 2 to 5 % more space than the FPR lower bound.
+            /// A standard ribbon filter with rows of 128 bits. It is a baseline. From 5,000 to a
+            /// million keys, it takes 2 to 5 % more space than the FPR lower bound.
             6 Ribbon "ribbon" ribbon::Ribbon, "one linear equation of 128 coefficients per key";
             /// A bumped ribbon filter. It takes about 1 % more space than the FPR lower bound.
             7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
                 "one linear equation per key; bumped keys are in further layers";
-            /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query has three cache
-            /// misses. A filter of a million keys takes 13 % more bits than its fingerprints. This
-            /// overhead is at most 35 % from ten thousand keys on, and larger for fewer keys.
+            /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query has up to three
+            /// cache misses. A filter of a million keys takes 13 % more bits than its fingerprints.
+            /// This overhead is at most 35 % from ten thousand keys on, and larger for fewer keys.
             8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
             /// A Bloom filter of 512-bit blocks with eight lanes. Compared with
             /// [`FilterKind::BlockedBloom`], its FPR is at most 3 % higher from 12 to 14 bits per
             /// key, 9 % higher at 10 bits and 31 % higher at 20 bits.
             10 SplitBlock512 "split-block-512" split_block::SplitBlock512, "one bit of a key in each 64-bit lane of a 512-bit cache line";
-            /// A range filter. It answers whether a key lies between two bounds, with an upper bound
-            /// of its FPR for any data and queries. It takes about 12.7 bits per key at an FPR of
+            /// A range filter. It answers whether a key lies between two bounds. Its FPR has an
+            /// upper limit for any data and queries. It takes about 12.7 bits per key at an FPR of
             /// 1 %, if a range spans 16 cells.
             11 Grafite "grafite" range::Grafite, "a code that keeps the order of neighbouring keys";
         }

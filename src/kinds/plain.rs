@@ -1,4 +1,4 @@
-//! Common code of the kinds whose payload is a plain array of bits, in whole granules.
+//! Provides the common code of the kinds whose payload is a plain array of bits in whole granules.
 
 use std::ops::RangeInclusive;
 
@@ -16,16 +16,19 @@ pub(super) struct Size {
     pub(super) millibits: u64,
 }
 
-/// Returns the size that a budget gives to `num_keys` keys, or `None` if the number of bits
-/// overflows 64 bits.
+/// Returns the size that a budget gives to `num_keys` keys. Returns `None` if the number of bits
+/// does not fit 64 bits.
 pub(super) fn size(budget: Budget, num_keys: u64, granule_len_bytes: u64) -> Option<Size> {
     let granules = math::granules(num_keys, budget.millibits.into(), granule_len_bytes * 8)?;
     let len_bytes = granules.checked_mul(granule_len_bytes)?;
     Some(Size { len_bytes, millibits: math::millibits_per_key(len_bytes.checked_mul(8)?, num_keys) })
 }
 
-/// Allocates a payload of `size`, all zeros. `None` is a size that overflows 64 bits, so it does
-/// not fit in memory.
+/// Allocates a payload of zeros with this size.
+///
+/// # Errors
+/// Returns [`NoMemory`] if the payload does not fit in memory. A `size` of `None` never fits: see
+/// [`size`](fn@size).
 pub(super) fn payload(size: Option<Size>) -> std::result::Result<(Size, Vec<u8>), NoMemory> {
     let size = size.ok_or(NoMemory)?;
     Ok((size, zeros(usize::try_from(size.len_bytes).map_err(|_| NoMemory)?)?))
@@ -34,7 +37,7 @@ pub(super) fn payload(size: Option<Size>) -> std::result::Result<(Size, Vec<u8>)
 /// Reads a shape whose only parameter is the number of probes.
 ///
 /// # Errors
-/// Returns [`Error::Corrupt`] with the wrong field, at offset 0.
+/// Returns [`Error::Corrupt`] that names the invalid field, with offset 0.
 pub(super) fn parse(
     shape: &Shape,
     num_keys: u64,

@@ -1,5 +1,4 @@
-//! The contract between a kind and its readers: the queries, each written once for all instruction
-//! sets.
+//! Defines the queries of a kind. Each query is written once for all instruction sets.
 
 use super::Columns;
 use super::guard::Guard;
@@ -9,7 +8,7 @@ use crate::simd::{RESIDENT_LEN_BYTES, Simd};
 /// The queries of a kind. [`super::kernels`] compiles them for every instruction set.
 ///
 /// `padded` always begins with the payload of `len` bytes. With 64 bytes behind the payload, every
-/// query takes the fast path. Missing bytes cannot prove a key absent.
+/// query takes the fast path. A query that needs bytes beyond `padded` answers "maybe".
 ///
 /// In every kind, the functions with a [`Simd`] are `#[inline(always)]`, so that they become part
 /// of a function that is compiled for the instruction set.
@@ -21,7 +20,7 @@ pub(super) trait Query {
     fn may_contain(simd: impl Simd, asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash) -> bool;
 
     /// Answers for many keys: `answers[i]` belongs to `hashes[i]`, up to the shorter of the two
-    /// slices. This default prefetches all keys before the first query.
+    /// slices. This default prefetches the cache lines of all keys before the first query.
     #[inline(always)]
     fn may_contain_batch(
         simd: impl Simd,
@@ -42,8 +41,8 @@ pub(super) trait Query {
     /// Prefetches the first cache lines that a query of `hash` will need.
     fn prefetch(asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash);
 
-    /// Answers for a payload that is not wholly verified. A byte for which `guard` returns `false`
-    /// cannot prove a key absent. `ask` is the compiled query of these columns.
+    /// Answers for a payload that is not completely verified. A byte for which `guard` returns
+    /// `false` cannot prove a key absent. `ask` runs the compiled query of `columns`.
     fn may_contain_guarded(
         ask: impl FnOnce() -> bool,
         asked: Self::Asked<'_>,
@@ -55,14 +54,15 @@ pub(super) trait Query {
     ) -> bool;
 }
 
-/// Returns the payload, or an empty slice if the payload is not complete.
+/// Returns the payload, or an empty slice if `padded` has fewer than `len` bytes.
 #[inline(always)]
 pub(super) fn payload_of(padded: &[u8], len: usize) -> &[u8] {
     padded.get(..len).unwrap_or_default()
 }
 
-/// Answers for many keys. If the payload has more than [`RESIDENT_LEN_BYTES`], prefetches `KEYS`
-/// keys before the query of the first of these keys.
+/// Answers for many keys. If the payload has more than [`RESIDENT_LEN_BYTES`], the function splits
+/// the keys into groups of `KEYS`. It prefetches a whole group before it queries the first key of
+/// the group.
 #[inline(always)]
 pub(super) fn in_batches<K: Query, const KEYS: usize>(
     simd: impl Simd,

@@ -1,18 +1,20 @@
-//! The data that kinds and block code exchange: shapes, build settings, and zeroed payloads.
+//! Defines the data that kinds and block code exchange: shapes, build settings, and zeroed
+//! payloads.
 
 use std::num::NonZeroUsize;
 
 use super::kind::FilterKind;
 use crate::bits::{NoMemory, try_zeros};
 
-/// The parameters of a filter that a reader needs besides the payload. The trailer stores them.
+/// The parameters of a filter that a reader needs besides the payload. The trailer and the
+/// extension store them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) kind: FilterKind,
     /// The parameters of the kind. For a Bloom filter, the first is the number of probes.
     pub(crate) params: [u8; 3],
     /// The record: the parameters that do not fit in `params`. It is empty for most kinds. The
-    /// trailer's extension stores it, and it has at most [`MAX_LAYERS_LEN_BYTES`].
+    /// extension stores it. It has at most [`MAX_LAYERS_LEN_BYTES`].
     pub(crate) layers: Vec<u8>,
 }
 
@@ -45,16 +47,16 @@ pub(crate) struct Effort {
     pub(crate) threads: NonZeroUsize,
 }
 
-/// Allocates a payload of zeros with room for the bytes that a block appends: 4 bytes for each 4
-/// KiB, a trailer and its extension. Without this room, appending would copy the payload and need
-/// twice the memory.
+/// Allocates a payload of zeros with room for the bytes that a filter block appends: a checksum of
+/// 4 bytes per page, the extension and the trailer. Without this room, appending would copy the
+/// payload and need twice the memory.
 pub(super) fn zeros(len: usize) -> Result<Vec<u8>, NoMemory> {
     let mut payload = try_zeros(len.checked_add(room_behind(len)).ok_or(NoMemory)?)?;
     payload.truncate(len);
     Ok(payload)
 }
 
-/// Returns the room that [`zeros`] reserves behind a payload of `len` bytes.
+/// Returns the number of bytes that [`zeros`] reserves behind a payload of `len` bytes.
 pub(super) fn room_behind(len: usize) -> usize {
     len / 1024 + 320
 }

@@ -1,5 +1,5 @@
-//! Filters that keep their queries with fewer bytes. Only bumped ribbons can: each column that is
-//! left out doubles the FPR.
+//! Shrinks filters: drops columns, so that queries read fewer bytes. Only bumped ribbons have
+//! columns that can be dropped. Each dropped column doubles the FPR.
 
 use super::bumped_ribbon;
 use super::geometry::Geometry;
@@ -21,7 +21,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the number of columns that can be dropped one by one until one is left. `None` for
+    /// Returns the number of columns. A filter can drop all of them but one. Returns `None` for
     /// kinds that cannot drop columns.
     pub(crate) fn columns(&self) -> Option<u32> {
         self.ribbon().map(bumped_ribbon::Geometry::columns)
@@ -36,17 +36,18 @@ impl Geometry {
     /// Returns the geometry of the first `columns` columns alone. Returns `None` if the kind cannot
     /// drop columns, if the filter has at most `columns` columns, or if `columns` is 0.
     ///
-    /// If `columns` is a multiple of eight, the geometry is also valid for the present payload.
+    /// If `columns` is a multiple of eight, the new geometry is also valid for the payload of this
+    /// geometry.
     pub(crate) fn with_columns(&self, columns: u32) -> Option<Self> {
         self.ribbon()?.with_columns(columns).map(Self::from_ribbon)
     }
 
-    /// Returns the shape and the payload of the first columns alone. `shape` and `payload` belong to
-    /// this geometry, and `to` is the result of [`Geometry::with_columns`].
+    /// Returns the shape and the payload of the first columns alone. `shape` and `payload` belong
+    /// to this geometry, and `to` is the result of [`Geometry::with_columns`].
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if there is no memory, and [`Error::Corrupt`] if the payload is
-    /// too short.
+    /// Returns [`Error::TooLarge`] if there is no memory. Returns [`Error::Corrupt`] if the payload
+    /// is too short, or if one of the two geometries is not a bumped ribbon.
     pub(crate) fn copy_columns(&self, shape: &Shape, payload: &[u8], to: &Self) -> Result<(Shape, Vec<u8>)> {
         let wrong = Error::Corrupt { field: Field::Params, offset: 0 };
         let (Some(from), Some(to)) = (self.ribbon(), to.ribbon()) else { return Err(wrong) };

@@ -1,14 +1,16 @@
-//! The split-block Bloom filter, whose blocks have eight lanes with one bit of a key in each.
+//! Implements the split-block Bloom filter. A block has eight lanes, and a key sets one bit in each
+//! lane.
 //!
 //! ```text
 //! hash ──reduce──▶ block
 //!      ──fold────▶ 32 bits f ──× MULTIPLIERS[i]──▶ the top 5 or 6 bits: a bit of lane i
 //! ```
 //! A block is half a cache line of eight 32-bit lanes, or a whole cache line of eight 64-bit lanes.
-//! Every lane holds exactly one bit of a key, so a probe needs no permutation and is the cheapest
-//! of all kinds. The FPR is higher than with the free choice of [`super::blocked_bloom`]: 1.265 %
-//! and 1.049 % against 0.966 % at 10 bits per key. With wide lanes, the difference is smallest from
-//! 12 to 14 bits per key: at most 3 %. We rejected sixteen lanes of 32 bits: 3.8 % at 10 bits per
+//! Every lane holds exactly one bit of a key, so a query needs no permutation and is the cheapest
+//! of all kinds. The FPR is higher than that of [`super::blocked_bloom`], which may set any bits of
+//! a line. At 10 bits per key, it is 1.265 % with narrow lanes and 1.049 % with wide lanes,
+//! compared with 0.966 %. With wide lanes, the difference is smallest from 12 to 14 bits per key:
+//! at most 3 %. We rejected sixteen lanes of 32 bits, which have an FPR of 3.8 % at 10 bits per
 //! key.
 //!
 //! Apache Parquet, Impala and Kudu use the form with 32-bit lanes (described by Jim Apple in
@@ -191,7 +193,7 @@ pub(super) fn expected_fpr(lanes: Lanes, num_keys: u64, len_bytes: u64) -> f64 {
 
 /// The number of lanes of a block, which is also the number of bits that a key sets.
 const LANES: usize = math::LANES as usize;
-/// The length of a block of narrow lanes.
+/// The length of a block of narrow lanes: half a cache line.
 const NARROW_LEN_BYTES: usize = LANES * 4;
 /// The length of a block of wide lanes: a cache line.
 const WIDE_LEN_BYTES: usize = LANES * 8;

@@ -1,17 +1,18 @@
-//! Statistics for tests of the filters' constants. They test whether values derived from a hash
-//! look random.
+//! Provides statistics for tests of the filters' constants. They test whether values derived from a
+//! hash look random.
 //!
-//! Unless a function says otherwise, it returns the largest deviation among many counts, in
-//! standard deviations of pure chance, in either direction. Samples are fixed.
+//! Unless a function says otherwise, it returns the largest absolute deviation among many counts.
+//! The unit is the standard deviation of random values. Samples are fixed, so the results do not
+//! vary.
 #![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "the statistics look at bits of numbers")]
 
 use crate::hash::{HashSeed, KeyHash};
 
-/// The largest deviation that the tests accept, in standard deviations. Among a thousand counts,
-/// chance exceeds it once in two thousand runs.
+/// The largest deviation that the tests accept, in standard deviations. A thousand counts of random
+/// values exceed it once in two thousand runs.
 pub(super) const MOST: f64 = 5.0;
-/// The limit for [`ranks`]. Chance exceeds it as seldom as it exceeds 5 standard deviations:
-/// exp(-28.7 / 2).
+/// The largest result of [`ranks`] that the tests accept. Random values exceed it as rarely as they
+/// exceed 5 standard deviations: with probability exp(-28.7 / 2).
 pub(super) const MOST_OF_RANKS: f64 = 28.7;
 /// The number of hashes in a family.
 pub(super) const SAMPLE: usize = 1 << 17;
@@ -64,8 +65,8 @@ pub(super) fn bits(values: impl Iterator<Item = u128>, width: usize) -> (f64, f6
     (balance, correlation)
 }
 
-/// Returns the deviation of chi-square for pairs of numbers below 16. It tests that pairs are
-/// uniform and independent.
+/// Returns the deviation of chi-square for the lowest four bits of both numbers of many pairs. It
+/// tests that the pairs are uniform and that the two numbers are independent.
 pub(super) fn independence(pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     let mut cells = [0u32; 256];
     pairs.for_each(|(a, b)| cells[(a & 15) as usize * 16 + (b & 15) as usize] += 1);
@@ -119,8 +120,9 @@ pub(super) fn ranks(values: impl Iterator<Item = u128>, size: usize) -> f64 {
     let matrices = values.chunks_exact(size);
     let count = matrices.len() as f64;
     matrices.for_each(|rows| found[(size - rank(rows.to_vec())).min(2)] += 1);
-    // Beside the fixed non-zero column, the rest is a random matrix with one column less. Its rank
-    // is full with probability (1 - 1/2)(1 - 1/4)..., and one less with twice that probability.
+    // Beside the fixed non-zero column, the rest is a random matrix with one column less. The rank
+    // of the whole matrix is full with probability (1 - 1/2)(1 - 1/4)..., and one less with twice
+    // that probability.
     let full: f64 = (1..size as i32).map(|i| 1.0 - 0.5f64.powi(i)).product();
     let expected = [full, 2.0 * full, 1.0 - 3.0 * full];
     let chi_square: f64 =

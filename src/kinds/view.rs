@@ -1,4 +1,4 @@
-//! The view of a filter, which answers queries from bytes and a geometry.
+//! Defines the view of a filter, which answers queries from a payload and a geometry.
 
 use super::Columns;
 use super::binary_fuse::{Slots, Width};
@@ -61,8 +61,8 @@ impl<'a> FilterView<'a> {
     /// every query takes the fast path. `kernel` must be the kernel of `geometry`.
     #[inline]
     pub(crate) fn new(geometry: &'a Geometry, kernel: Kernel, padded: &'a [u8], len: usize) -> Self {
-        // If the payload is cut, the view drops all of it. Every kind that has a payload answers
-        // "maybe" if the payload is empty.
+        // If the payload is incomplete, the view drops all of it. Every kind that has a payload
+        // answers "maybe" if the payload is empty.
         let (padded, len): (&[u8], _) = if padded.len() < len { (&[], 0) } else { (padded, len) };
         Self { geometry, kernel, len, padded }
     }
@@ -74,7 +74,7 @@ impl<'a> FilterView<'a> {
         self.kernel.may_contain(self.geometry, self.padded, self.len, hash)
     }
 
-    /// Answers like [`FilterView::may_contain_hash`], but tests only these columns of a bumped
+    /// Answers like [`FilterView::may_contain_hash`], but tests only the given columns of a bumped
     /// ribbon. For every other kind, `columns` changes nothing.
     #[must_use]
     #[inline]
@@ -98,7 +98,7 @@ impl<'a> FilterView<'a> {
         }
     }
 
-    /// Queries a payload that is not wholly verified. A byte for which `guard` returns `false`
+    /// Queries a payload that is not completely verified. A byte for which `guard` returns `false`
     /// cannot prove a key absent.
     ///
     /// This function is not inlined: inlining would take registers from the queries of verified
@@ -108,7 +108,7 @@ impl<'a> FilterView<'a> {
         self.guarded(hash, columns, guard)
     }
 
-    /// Queries all columns of a payload that is not wholly verified.
+    /// Queries all columns of a payload that is not completely verified.
     #[inline]
     pub(crate) fn may_contain_guarded(&self, hash: KeyHash, guard: &impl Guard) -> bool {
         self.guarded(hash, Columns::All, guard)

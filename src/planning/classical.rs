@@ -1,5 +1,5 @@
-//! Plans of the classical Bloom filter variants, by the formulas of their papers. These variants
-//! live in memory only.
+//! Plans the classical variants of the Bloom filter, by the formulas of their papers. Filter blocks
+//! do not store these variants.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use super::{EQUAL_HASHES, MAX_BITS, MAX_KEYS, TOO_LARGE, bits_for, check_keys_an
 use crate::error::{Error, Result};
 use crate::kinds::{math, scattered_lines};
 
-/// The largest number of probes that a plan tries.
+/// The maximum number of slices that a plan of a partitioned filter tries.
 const MAX_PROBES: u32 = 64;
-/// Bits per counter of a counting filter.
+/// The number of bits of a counter in a counting filter.
 const COUNTER_BITS: u64 = 4;
 /// The shape of a d-left filter: subtables, cells per bucket, mean keys per bucket, and counter
 /// bits per cell.
@@ -18,18 +18,19 @@ const D_LEFT_TABLES: u64 = 4;
 const D_LEFT_CELLS: u64 = 8;
 const D_LEFT_LOAD: u64 = 6;
 const D_LEFT_COUNTER_BITS: u64 = 2;
-/// The largest number of bits of a remainder.
+/// The maximum number of bits of a remainder.
 const D_LEFT_REMAINDER_BITS: u64 = 48;
-/// A compressed filter may take this many times the memory of the shortest Bloom filter before it
-/// is sent.
+/// An upper limit for the memory of a compressed filter before it is sent, as a multiple of the
+/// size of the shortest Bloom filter.
 const COMPRESSED_MEMORY: f64 = 4.0;
-/// The keys of the first filter of a scalable filter. Each later filter has twice the keys and 0.85
-/// times the FPR.
+/// The number of keys of the first stage of a scalable filter. Each later stage has twice the keys
+/// and 0.85 times the FPR of the previous stage.
 const SCALABLE_FIRST_KEYS: u64 = 1024;
 const SCALABLE_RATIO: f64 = 0.85;
-/// [`VariantPlan::largest`] searches FPRs from nearly 1 down to 2^-100.
+/// The binary logarithm of the inverse of the lowest FPR that [`VariantPlan::largest`] tries. It
+/// tries FPRs from nearly 1 down to 2^-100.
 const MAX_HALVINGS: f64 = 100.0;
-/// The number of bisection steps. After these, the range is smaller than a rounding error.
+/// The number of bisection steps. After the last step, the range is smaller than a rounding error.
 const STEPS: u32 = 60;
 
 /// A variant of the Bloom filter that a formula can plan.
@@ -48,9 +49,9 @@ pub enum Variant {
     /// A Bloom filter that is compressed before it is sent. It has more bits and fewer probes than
     /// the best filter in memory, but is smaller after compression (Mitzenmacher, 2002).
     Compressed,
-    /// A sequence of partitioned filters, each with twice the keys of the previous one (Almeida,
-    /// Baquero, Preguiça, Hutchison, 2007). Here the first filter has 1,024 keys, and the ratio of
-    /// FPRs is 0.85.
+    /// A sequence of partitioned filters, its stages, each with twice the keys of the previous
+    /// stage (Almeida, Baquero, Preguiça, Hutchison, 2007). Here the first stage has 1,024 keys,
+    /// and the ratio of FPRs is 0.85.
     Scalable,
 }
 
@@ -95,17 +96,17 @@ pub struct VariantPlan {
     pub variant: Variant,
     /// The number of distinct keys.
     pub num_keys: u64,
-    /// Bits in memory.
+    /// The number of bits in memory.
     pub memory_bits: u64,
-    /// The bits of a compressed filter when it is sent: its entropy. `None` for every other
-    /// variant.
+    /// The number of bits of a compressed filter when it is sent, which is its entropy. It is
+    /// `None` for every other variant.
     pub sent_bits: Option<u64>,
-    /// The expected FPR. For a d-left or a scalable filter it is an upper bound.
+    /// The expected FPR. For a d-left or a scalable filter, it is an upper bound on the FPR.
     pub expected_fpr: f64,
-    /// Cache lines that a query of an absent key reads on average, counted as in
+    /// The mean number of cache lines that a query of an absent key reads, counted as in
     /// [`Plan::lines_if_absent`](super::Plan::lines_if_absent).
     pub lines_if_absent: f64,
-    /// Cache lines that a query of a present key reads on average.
+    /// The mean number of cache lines that a query of a present key reads.
     pub lines_if_present: f64,
 }
 
@@ -141,9 +142,9 @@ impl VariantPlan {
         Ok(Self { expected_fpr: math::with_equal_hashes(plan.expected_fpr, num_keys), ..plan })
     }
 
-    /// Plans the filter of a variant with the lowest FPR that takes at most `max_bits`: see
-    /// [`VariantPlan::bits`]. Returns `None` if even an FPR of nearly one takes more bits, or if
-    /// there are more than [`MAX_KEYS`] keys.
+    /// Plans the filter of a variant with the lowest FPR whose [`bits`](VariantPlan::bits) are at
+    /// most `max_bits`. Returns `None` if even a filter with an FPR of nearly 1 takes more bits, or
+    /// if there are more than [`MAX_KEYS`] keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if there are no keys.
@@ -172,7 +173,7 @@ impl VariantPlan {
     }
 }
 
-/// Rounds up to a whole number of bits, at least 1. Returns `None` from 2^63 on.
+/// Rounds up to a whole number of bits, which is at least 1. Returns `None` for 2^63 bits or more.
 fn whole(bits: f64) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to MAX_BITS")]
     (bits < MAX_BITS).then(|| bits.ceil().max(1.0) as u64)
@@ -192,9 +193,9 @@ fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64,
     }
 }
 
-/// Returns the smallest partitioned filter with an FPR of at most `rate`: its total bits, its `k`
-/// slices, and the `s` bits of each slice. The FPR is `(1 - (1 - 1/s)^n)^k`. Returns `None` if the
-/// bits do not fit in 64 bits.
+/// Returns the total bits, the number of slices `k`, and the bits per slice `s` of the smallest
+/// partitioned filter with an FPR of at most `rate`. The FPR is `(1 - (1 - 1/s)^n)^k`. Returns
+/// `None` if the bits do not fit in 64 bits.
 pub(crate) fn slices(num_keys: u64, rate: f64) -> Option<(u64, u32, u64)> {
     let of = |probes: u32| {
         let set_share = rate.powf(1.0 / f64::from(probes));
@@ -220,8 +221,8 @@ fn counting(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     Ok(Some(scattered(Variant::Counting, num_keys, (memory_bits, shortest.probes, fill), rate)))
 }
 
-/// Plans a d-left filter. A query compares the key with the remainders in four buckets: 24 on
-/// average, or fewer if there are few keys.
+/// Plans a d-left filter. A query compares the key with the remainders in four buckets. On average,
+/// four buckets hold 24 remainders, or fewer if there are few keys.
 fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let buckets = num_keys.div_ceil(D_LEFT_TABLES * D_LEFT_LOAD);
     let compared = num_keys as f64 / buckets as f64;
@@ -231,7 +232,8 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let memory_bits = buckets.checked_mul(D_LEFT_TABLES * bucket_bits)?;
     // A bucket may begin at any byte of a cache line.
     let lines = 1.0 + (bucket_bits as f64 / 8.0 - 1.0) / 64.0;
-    // A key is equally likely to be in each of the four buckets.
+    // A present key is equally likely to be in each of the four buckets, so its query reads 2.5 on
+    // average.
     let [lines_if_absent, lines_if_present] = [4.0 * lines, 2.5 * lines];
     let expected_fpr = rate_of(remainder_bits);
     let variant = Variant::DLeft;
@@ -246,9 +248,9 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     })
 }
 
-/// Returns the filter with the least entropy. The function tries all numbers of probes up to the
-/// best number in memory, and skips filters that exceed the memory limit. More probes give a filter
-/// of mostly ones, which compresses equally well, but costs more per query.
+/// Plans the filter with the least entropy. The function tries all numbers of probes up to the best
+/// number in memory, and skips filters that exceed the memory limit. More probes give a filter of
+/// mostly ones, which compresses equally well, but costs more per query.
 fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let most = COMPRESSED_MEMORY * shortest.bits as f64;
@@ -271,7 +273,7 @@ fn entropy(p: f64) -> f64 {
     -(p * p.ln() + (1.0 - p) * (-p).ln_1p()) / std::f64::consts::LN_2
 }
 
-/// Plans a scalable filter. Each of its filters has `k` slices, and is full when half of its bits
+/// Plans a scalable filter. Each of its stages has `k` slices, and is full when half of its bits
 /// are set.
 fn scalable(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let (mut rate_of, mut capacity, mut before) = (rate * (1.0 - SCALABLE_RATIO), SCALABLE_FIRST_KEYS, 0u64);
@@ -279,7 +281,7 @@ fn scalable(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     loop {
         let probes = (-rate_of.log2()).ceil().max(1.0);
         memory_bits = memory_bits.checked_add(whole(capacity as f64 * probes / std::f64::consts::LN_2)?)?;
-        // A query asks the newest filter first. For all newer filters, a key of this filter is an
+        // A query asks the newest stage first. For all newer stages, a key of this stage is an
         // absent key.
         let keys = capacity.min(num_keys - before);
         lines_if_present += before as f64 / num_keys as f64 * 2.0 + keys as f64 / num_keys as f64 * probes;

@@ -1,9 +1,9 @@
-//! Planning: the size, the false-positive rate (FPR) and the query cost of a filter before it is
-//! built.
+//! Plans the size, the false-positive rate (FPR) and the query cost of a filter before the filter
+//! is built.
 //!
 //! This module has the textbook formulas for a standard Bloom filter of `m` bits with `n` keys and
-//! `k` probes. [`Plan`] covers the filters that this crate builds, [`VariantPlan`] the classical
-//! variants.
+//! `k` probes. [`Plan`] covers the filters that this crate builds, and [`VariantPlan`] covers the
+//! classical variants.
 //!
 //! ```text
 //! share of bits that stay 0   p = (1 - 1/m)^(kn)  ~  e^(-kn/m)
@@ -43,13 +43,14 @@ pub use crate::kinds::math::exact_fpr;
 use crate::kinds::{TOO_LARGE, math};
 use crate::spec::EQUAL_HASHES;
 
-/// The largest number of probes that [`shortest`] tries. It is the best number for an FPR of
+/// The maximum number of probes that [`shortest`] tries. It is the best number for an FPR of
 /// 2^-100.
 const MAX_TRIED_PROBES: u32 = 100;
 
 /// Returns `(1 - e^(-kn/m))^k`, the limit of [`exact_fpr`] for many bits.
 ///
-/// Without probes, the result is 1. Otherwise it is 0 without keys, and 1 without bits.
+/// With 0 probes, the result is 1. With 0 keys and some probes, it is 0. With 0 bits, some keys and
+/// some probes, it is 1.
 #[must_use]
 pub fn simplified_fpr(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
@@ -57,8 +58,8 @@ pub fn simplified_fpr(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
 }
 
 /// Returns `g(p) = -(m/n) ln p ln(1 - p)`, the natural logarithm of the FPR of a standard Bloom
-/// filter with `bits_per_key` bits per key in which a share `p` of the bits, `empty_share`, stays
-/// 0. Returns NaN unless `p` is above 0 and below 1.
+/// filter. `m/n` is `bits_per_key`, and `p` is `empty_share`, the share of bits that stay 0.
+/// Returns NaN unless `p` is above 0 and below 1.
 ///
 /// The number of probes that leaves this share is `-(m/n) ln p`. The function is symmetric about
 /// its minimum at `p = 1/2` (Mitzenmacher 2002).
@@ -81,7 +82,7 @@ pub fn ideal_probes(bits_per_key: f64) -> f64 {
 }
 
 /// Returns the number of probes with the lowest [`simplified_fpr`], from 1 to 10,001. It is one of
-/// the two whole numbers around [`ideal_probes`]. No keys count as one key.
+/// the two whole numbers around [`ideal_probes`]. Zero keys count as one key.
 #[must_use]
 pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     let ideal = ideal_probes(num_bits as f64 / num_keys.max(1) as f64);
@@ -91,8 +92,8 @@ pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     below + u32::from(is_better)
 }
 
-/// Returns `-kn / ln(1 - c^(1/k))`, the bits that `num_keys` keys need for an FPR of `rate` with
-/// `probes` probes. Returns infinity if the denominator rounds to zero.
+/// Returns `-kn / ln(1 - c^(1/k))`, the bits that `n` keys need for an FPR of `c` with `k` probes.
+/// Returns infinity if the denominator rounds to zero.
 #[must_use]
 pub fn bits_for(num_keys: u64, rate: f64, probes: u32) -> f64 {
     // A probe hits a set bit with probability c^(1/k).
@@ -100,17 +101,17 @@ pub fn bits_for(num_keys: u64, rate: f64, probes: u32) -> f64 {
     -f64::from(probes) * num_keys as f64 / (-set_share).ln_1p()
 }
 
-/// The size of a standard Bloom filter, found by [`shortest`].
+/// The size of a standard Bloom filter, as [`shortest`] returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortest {
     /// The total number of bits.
     pub bits: u64,
-    /// The number of bits that a query asks.
+    /// The number of probes of a key.
     pub probes: u32,
 }
 
-/// Returns the shortest standard Bloom filter with an FPR of `rate`: the minimum of [`bits_for`]
-/// over 1 to 100 probes, rounded up.
+/// Returns the size of the shortest standard Bloom filter with an FPR of `rate`: the minimum of
+/// [`bits_for`] over 1 to 100 probes, rounded up.
 ///
 /// # Errors
 /// Returns [`Error::Invalid`] if there are no keys, if `rate` is not above 0 and below 1, or if the
@@ -147,7 +148,7 @@ mod tests {
             assert_eq!(rate(0, 0, 3), 0.0, "no keys");
             assert_eq!(rate(0, 64, 3), 0.0, "no keys");
             assert_eq!(rate(9, 0, 3), 1.0, "no bits");
-            assert_eq!(rate(9, 64, 0), 1.0, "nothing asked");
+            assert_eq!(rate(9, 64, 0), 1.0, "no probes");
         }
         assert_eq!(exact_fpr(1, 1, 1), 1.0);
         assert!((exact_fpr(1, 64, 1) - 1.0 / 64.0).abs() < 1e-15);

@@ -1,14 +1,14 @@
-//! Plans of the filters that this crate builds, by the formulas that the builders use.
+//! Plans the filters that this crate builds, by the formulas that the builders use.
 
 use super::check_keys_and_rate;
 use crate::error::{Error, Result};
 use crate::kinds::{Budgets, FilterKind, MILLIBITS, Planned};
 use crate::spec::FilterSpec;
 
-/// The largest number of keys of a plan. With a hundred bits per key, sizes still fit in 64 bits.
+/// The maximum number of keys of a plan. Even with 100 bits per key, sizes then fit in 64 bits.
 pub const MAX_KEYS: u64 = 1 << 56;
 
-/// The reason to refuse a plan of more keys.
+/// The reason for refusing a plan of more than [`MAX_KEYS`] keys.
 pub(super) const TOO_MANY_KEYS: &str = "a plan takes at most 2^56 keys; plan for fewer keys";
 
 /// The planned size, FPR and query cost of a filter.
@@ -104,9 +104,9 @@ impl Plan {
         self.planned.len_bytes
     }
 
-    /// Returns the length in bytes of the record of layers in the extension of the trailer. Only
-    /// ribbons have a record; a bumped ribbon of few keys has none. The number is as exact as
-    /// [`payload_len_bytes`](Self::payload_len_bytes).
+    /// Returns the length in bytes of the kind's own record in the extension of the filter block.
+    /// Only ribbons and range filters have such a record; a bumped ribbon of few keys has none. The
+    /// number is as exact as [`payload_len_bytes`](Self::payload_len_bytes).
     #[must_use]
     pub fn record_len_bytes(&self) -> usize {
         self.planned.record_len_bytes

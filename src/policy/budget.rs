@@ -1,4 +1,4 @@
-//! A policy that limits the memory of all filters of a store, for any size of the store.
+//! Limits the memory of all filters of a store, whatever the size of the store is.
 
 use super::monkey::Kinds;
 use super::{FilterPolicy, TableShape};
@@ -6,8 +6,9 @@ use crate::error::Result;
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
-/// An upper estimate of the bytes of a filter block besides the filter's bits: 64 for the trailer
-/// and one page checksum, 32 on average for rounding to a cache line, and 32 for the extension.
+/// An estimate, on the high side, of the bytes of a filter block besides the filter's bits: 64 for
+/// the trailer and one page checksum, 32 on average for rounding to a cache line, and 32 for the
+/// extension.
 const TABLE_OVERHEAD_BYTES: f64 = 128.0;
 /// The share of the budget for filter bits. Page checksums take a thousandth, and a kind may take
 /// slightly more than its bits per key.
@@ -17,25 +18,25 @@ const SHARE_OF_BITS: f64 = 0.98;
 /// maximum is at 11,417 keys: their slots need slightly more than 14 segments, so the filter has
 /// 15. The rare third seed takes 2 % more.
 const SHARE_OF_FUSE_BITS: f64 = 0.72;
-/// The largest mean of bits per key. More bits save no noticeable reads, and take memory that new
-/// SSTs need when the store grows.
+/// The maximum mean number of bits per key. More bits do not save a noticeable number of reads, and
+/// they take memory that new SSTs need when the store grows.
 const MAX_BITS_PER_KEY: f64 = 20.0;
 
-/// Limits the total size of all filters of the store, and spreads the bytes over the levels as
-/// [`Monkey`](super::Monkey) does.
+/// A policy that limits the total size of all filters of the store, and spreads the bytes over the
+/// levels as [`Monkey`](super::Monkey) does.
 ///
 /// The more keys the store has, the fewer bits each key gets. The average is never more than 20
 /// bits per key. The policy computes the share of a new SST from the size of the store at that
-/// time. An SST keeps its filter until a compaction rewrites the SST. So an SST that was
-/// written into a smaller store holds more than its share. It follows that:
+/// time. An SST keeps its filter until a compaction rewrites the SST. So the filter of an SST that
+/// was written into a smaller store takes more than its present share. The consequences are:
 ///
-/// - after a full compaction of the store, the filters take no more than the budget. For binary
-///   fuse filters, this holds if SSTs have ten thousand keys or more; with three thousand keys,
-///   the filters take up to 5 % more.
-/// - while the store grows, the filters may exceed the budget (measured with keys in random order:
-///   by at most 10 %). They never exceed twice the budget, except for one SST that is being
-///   flushed. Bytes above the budget reduce the share of new SSTs. At twice the budget, a new
-///   SST gets an always-maybe filter.
+/// - After a full compaction of the store, the filters take no more than the budget. For binary
+///   fuse filters, this holds if SSTs have ten thousand keys or more. With three thousand keys per
+///   SST, the filters take up to 5 % more.
+/// - While the store grows, the filters may exceed the budget. With keys in random order, they
+///   exceeded it by at most 10 % in measurements. They never exceed twice the budget, except for
+///   one SST that is being flushed. Bytes above the budget reduce the share of new SSTs. At twice
+///   the budget, a new SST gets an always-maybe filter.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterPolicy, LevelShape, MemoryBudget, TableShape};
@@ -59,15 +60,18 @@ impl MemoryBudget {
     /// every SST gets an always-maybe filter.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget.
+    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget or is a range
+    /// filter.
     pub fn new(kind: FilterKind, total_bytes: u64) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(kind, kind)?, total_bytes })
     }
 
-    /// Sets another kind for the deepest level, for example a small kind below fast ones.
+    /// Sets another kind for the deepest level, for example a small kind where all other levels
+    /// have a fast kind.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget.
+    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget or is a range
+    /// filter.
     pub fn with_bottom(self, kind: FilterKind) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(self.kinds.upper, kind)?, ..self })
     }

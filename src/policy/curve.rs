@@ -1,27 +1,29 @@
-//! Bits per key that a kind of filter needs for an FPR: the inverse of the formula of the kind.
+//! Computes the bits per key that a kind of filter needs for an FPR: the inverse of the formula of
+//! the kind.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
-/// Bits per key between two samples.
+/// The distance between two samples in bits per key.
 const STEP: f64 = 0.25;
 /// The number of samples, from 1 to 100 bits per key.
 const SAMPLES: u32 = 397;
-/// The natural logarithm of the lowest FPR considered, 2^-30: one block read in a billion queries
-/// of absent keys. A lower FPR makes no measurable difference.
+/// The natural logarithm of the lowest FPR considered. This FPR is 2^-30: one block read in a
+/// billion queries of absent keys. A lower FPR makes no measurable difference.
 pub(super) const LEAST_LN_RATE: f64 = -30.0 * std::f64::consts::LN_2;
 
-/// The FPR of a kind, sampled at each quarter of a bit per key.
+/// The FPR of a kind as a function of its bits per key, sampled at each quarter of a bit.
 ///
 /// Between two samples the logarithm of the FPR is interpolated linearly. For Bloom filters the
-/// error is less than a thousandth of the FPR. One closed formula would be wrong for all kinds but
-/// one: a blocked Bloom filter needs more bits for each further halving of its FPR, and a kind with
-/// whole bits has steps.
+/// error is less than a thousandth of the FPR. No closed formula is right for all kinds: a blocked
+/// Bloom filter needs more bits for each further halving of its FPR, and the FPR of a kind that
+/// takes only whole numbers of bits falls in steps.
 #[derive(Debug)]
 pub(super) struct Curve {
-    /// Bits per key and the natural logarithm of the FPR. The logarithms do not increase.
+    /// Pairs of the bits per key and the natural logarithm of the FPR. The bits ascend, and the
+    /// logarithms do not increase.
     samples: Vec<(f64, f64)>,
 }
 
@@ -43,20 +45,21 @@ impl Curve {
         let mut least = 0.0_f64;
         let mut at = |i| {
             let bits = 1.0 + f64::from(i) * STEP;
-            // If a kind has fixed widths, bits between two widths do not lower the FPR.
+            // If a kind takes only certain numbers of bits, bits between two of them do not lower
+            // the FPR.
             let spec = FilterSpec::at_most(kind, bits)?;
             least = least.min(spec.expected_fpr().ln()).max(LEAST_LN_RATE);
             Some((bits, least))
         };
         let mut samples: Vec<_> = (0..SAMPLES).filter_map(&mut at).collect();
-        // Removes samples beyond the largest filter of the kind.
+        // Removes samples with more bits than the largest filter of the kind.
         while samples.pop_if(|&mut (bits, _)| FilterSpec::bits_per_key(kind, bits).is_err()).is_some() {}
         Self { samples }
     }
 
-    /// Returns the fewest bits per key with an FPR logarithm of at most `ln_rate`. Returns 0 if the
-    /// smallest filter has a lower FPR, and the bits of the largest filter if no filter reaches the
-    /// FPR.
+    /// Returns the fewest bits per key for an FPR whose natural logarithm is at most `ln_rate`.
+    /// Returns 0 if even the smallest filter has a lower FPR. Returns the bits per key of the
+    /// largest filter if no filter reaches the FPR.
     pub(super) fn bits(&self, ln_rate: f64) -> f64 {
         let index = self.samples.partition_point(|&(_, sample)| sample > ln_rate);
         let Some(&(bits_above, above)) = self.samples.get(index) else {
@@ -65,8 +68,8 @@ impl Curve {
         let Some(&(bits_below, below)) = index.checked_sub(1).and_then(|before| self.samples.get(before)) else {
             return if ln_rate > above { 0.0 } else { bits_above };
         };
-        // No kind halves its FPR with less than one bit, so a larger drop between two samples is a
-        // step.
+        // No kind halves its FPR with less than one bit. So a drop of more than twice that rate
+        // between two samples is a step.
         let is_step = below - above > 2.0 * std::f64::consts::LN_2 * (bits_above - bits_below);
         if is_step {
             return bits_above;
@@ -74,8 +77,8 @@ impl Curve {
         bits_above - (bits_above - bits_below) * (ln_rate - above) / (below - above)
     }
 
-    /// Returns the natural logarithm of the FPR of a filter with `bits` bits per key. Returns 0
-    /// (FPR 1) if no filter is so small.
+    /// Returns the natural logarithm of the FPR of a filter with `bits` bits per key. Returns 0,
+    /// which is an FPR of 1, if the smallest filter has more bits.
     pub(super) fn ln_rate(&self, bits: f64) -> f64 {
         let index = self.samples.partition_point(|&(sample, _)| sample <= bits);
         let Some(&(bits_below, below)) = index.checked_sub(1).and_then(|before| self.samples.get(before)) else {

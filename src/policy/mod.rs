@@ -1,13 +1,13 @@
-//! Policies that choose the filter of an SST. A [`FilterPolicy`] maps the shape of an SST and of
-//! its store to a [`FilterSpec`].
+//! Chooses the filter of each SST. A [`FilterPolicy`] maps the [`TableShape`] of an SST to a
+//! [`FilterSpec`].
 //!
 //! | Policy | Input | Use |
 //! |---|---|---|
 //! | a [`FilterSpec`] | none | the same filter for every SST |
-//! | [`ByLevel`] | the SST's level | a fast kind above, a small kind at the bottom |
+//! | [`ByLevel`] | the SST's level, and whether a deeper level holds keys of its range | a fast kind above, a small kind at the bottom |
 //! | [`AboveBottom`] | whether a deeper level holds keys of the SST's range | range filters for short scans |
-//! | [`Monkey`] | the keys of each level | the fewest block reads for a number of bits per key |
-//! | [`MemoryBudget`] | the keys and the filter bytes of each level | the fewest block reads for a number of bytes |
+//! | [`Monkey`] | the keys and SSTs of each level | the fewest block reads for a number of bits per key |
+//! | [`MemoryBudget`] | the keys, SSTs and filter bytes of each level | the fewest block reads for a number of bytes |
 
 mod budget;
 mod curve;
@@ -24,17 +24,18 @@ use crate::spec::FilterSpec;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableShape {
-    /// The largest number of keys that the SST may have. If one compaction writes several SSTs,
-    /// the number is their total.
+    /// An upper bound on the number of keys of the SST. If one compaction writes several SSTs, it
+    /// is an upper bound on the number of keys of all of them.
     pub num_keys: u64,
     /// The level that the SST is written to. Memtables are flushed to level 0.
     pub level: usize,
     /// Whether no deeper level holds keys in the range of this SST.
     pub bottommost: bool,
-    /// The levels of the store after the new SST has replaced its inputs. Empty if the levels are
-    /// not known.
+    /// The levels of the store after the new SST has replaced its inputs, from level 0 on. The list
+    /// is empty if the levels are not known.
     pub levels: Vec<LevelShape>,
-    /// The size limit of a level divided by the size limit of the level above it.
+    /// The size limit of a level divided by the size limit of the level above it. The policies of
+    /// this crate do not use it.
     pub size_ratio: u64,
 }
 
@@ -51,18 +52,18 @@ impl TableShape {
         Self { levels, ..self }
     }
 
-    /// Sets the factor by which the levels of the store grow.
+    /// Sets the size ratio of the levels of the store.
     #[must_use]
     pub fn with_size_ratio(self, size_ratio: u64) -> Self {
         Self { size_ratio, ..self }
     }
 
-    /// Returns the levels of the store. If the SST's own level is missing or has no keys, it gets
-    /// the keys of this SST.
+    /// Returns the levels of the store. If the SST's own level is missing or has no keys, the level
+    /// gets the keys of this SST.
     fn known_levels(&self) -> Vec<LevelShape> {
         let mut levels = self.levels.clone();
-        // A caller may give any number. No store has a thousand levels, so a larger number
-        // allocates no memory.
+        // The level may be any number. No store has a thousand levels, so a higher number must not
+        // allocate memory.
         if levels.len() <= self.level && self.level < 1_000 {
             levels.resize(self.level + 1, LevelShape::default());
         }
@@ -81,13 +82,13 @@ impl TableShape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LevelShape {
-    /// Entries in the SSTs of the level, including tombstones. An SST that is being written
-    /// counts with its largest possible number.
+    /// The number of entries in the SSTs of the level, including tombstones. An SST that is being
+    /// written counts with the upper bound on its number of entries.
     pub num_keys: u64,
-    /// Number of SSTs. In level 0 SSTs may overlap, so each SST is a run. Every other level
+    /// The number of SSTs. SSTs of level 0 may overlap, so each of them is a run. Every other level
     /// is one run.
     pub num_tables: u64,
-    /// Bytes of the filters that the level already has and keeps.
+    /// The number of bytes of the filters that the level already has and keeps.
     pub filter_bytes: u64,
 }
 
@@ -98,22 +99,23 @@ impl LevelShape {
         Self { num_keys, num_tables, filter_bytes: 0 }
     }
 
-    /// Sets the bytes of the level's filters.
+    /// Sets the number of bytes of the level's filters.
     #[must_use]
     pub fn with_filter_bytes(self, filter_bytes: u64) -> Self {
         Self { filter_bytes, ..self }
     }
 }
 
-/// Chooses the filter of each SST that a store writes. `None` means an SST without a filter.
+/// A rule that chooses the filter of each SST that a store writes.
 ///
-/// A [`FilterSpec`] is a policy that always chooses itself. Any function of a [`TableShape`] is a
-/// policy, too. An SST written under another policy stays readable, because its filter block
-/// describes itself. An SST keeps its filter until a compaction rewrites the SST.
+/// A [`FilterSpec`] is a policy that always chooses itself. Any function from a [`TableShape`] to
+/// an `Option<FilterSpec>` is a policy, too. An SST written under another policy stays readable,
+/// because its filter block describes itself. An SST keeps its filter until a compaction rewrites
+/// the SST.
 ///
-/// In `filterblock-store`, the threads that write SSTs call the policy, and `Db::compact_range`
-/// also rebuilds SSTs for which the policy now chooses a clearly different filter. If a policy
-/// panics, the store refuses writes until it is opened again; it loses no acknowledged write.
+/// In `filterblock-store`, the threads that write SSTs call the policy. `Db::compact_range` also
+/// rebuilds SSTs for which the policy would now choose another filter. If a policy panics, the
+/// store refuses writes until it is opened again. It loses no acknowledged write.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};
@@ -125,7 +127,7 @@ impl LevelShape {
 /// assert!(by_level.choose(&TableShape::new(1000, 0, false)).is_some());
 /// ```
 pub trait FilterPolicy: Send + Sync {
-    /// Chooses the filter of an SST of this shape.
+    /// Chooses the filter of an SST of this shape. `None` means that the SST gets no filter.
     fn choose(&self, table: &TableShape) -> Option<FilterSpec>;
 }
 
@@ -141,29 +143,31 @@ impl<F: Fn(&TableShape) -> Option<FilterSpec> + Send + Sync> FilterPolicy for F 
     }
 }
 
-/// The default policy: one filter for level 0, one for the bottom, and one for the levels between.
+/// The default policy. It has one filter for level 0, one for the bottommost SSTs, and one for all
+/// other SSTs.
 ///
 /// A read may have to ask every SST of level 0, but only one SST of each deeper level. Level 0
 /// is small, so 16 bits per key there take only a few per cent of all filter memory. With 16 bits,
 /// level 0 causes the fewest false positives of all levels; with 10 bits, it would cause the most.
 /// This is the idea of [`Monkey`] in its simplest form.
 ///
-/// At a size ratio of ten, the bottom holds nine tenths of the keys, and its SSTs live longest. So
-/// a kind that takes less space, but more time to build, is worthwhile there: a bumped ribbon of
-/// eight columns denies more absent keys than blocked Bloom with ten bits, in a fifth less memory.
-/// Use [`ByLevel::fast_and_small`] for other kinds.
+/// At a size ratio of ten, the deepest level holds nine tenths of the keys, and its SSTs live
+/// longest. So a kind that takes less space, but more time to build, is worthwhile there. A bumped
+/// ribbon of eight columns denies more absent keys than a blocked Bloom filter with ten bits per
+/// key, and takes a fifth less memory. Use [`ByLevel::fast_and_small`] for other kinds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ByLevel {
     /// The filter of SSTs in level 0.
     pub level_0: FilterSpec,
-    /// The filter of SSTs below level 0, if a deeper level holds keys of their range.
+    /// The filter of an SST of level 1 or deeper, if a still deeper level holds keys of its range.
     pub middle: FilterSpec,
-    /// The filter of SSTs below level 0, if no deeper level holds keys of their range.
+    /// The filter of an SST of level 1 or deeper, if no deeper level holds keys of its range.
     pub bottom: FilterSpec,
 }
 
 impl ByLevel {
-    /// Uses `small` at the bottom, and `fast` above the bottom and in level 0.
+    /// Creates a policy that uses `small` for bottommost SSTs of level 1 or deeper, and `fast` for
+    /// all other SSTs.
     ///
     /// ```
     /// use filterblock::{ByLevel, FilterPolicy, TableShape};
@@ -179,8 +183,8 @@ impl ByLevel {
 }
 
 impl Default for ByLevel {
-    /// Uses `blocked-bloom:16` (FPR 0.08 %) in level 0, `bumped-ribbon:8` (0.39 %) at the bottom and
-    /// `blocked-bloom:10` (0.97 %) between them.
+    /// Returns a policy with `blocked-bloom:16` (FPR 0.08 %) in level 0, `bumped-ribbon:8` (0.39 %)
+    /// for bottommost SSTs, and `blocked-bloom:10` (0.97 %) for all other SSTs.
     fn default() -> Self {
         Self { level_0: FilterSpec::LARGE, middle: FilterSpec::default(), bottom: FilterSpec::SMALL }
     }
@@ -196,12 +200,12 @@ impl FilterPolicy for ByLevel {
     }
 }
 
-/// The same filter for every SST above the bottom, and none for the bottommost SSTs. It is meant
-/// for range filters.
+/// A policy with one filter for all SSTs that are not bottommost, and without a filter for
+/// bottommost SSTs. It is meant for range filters.
 ///
-/// At a size ratio of ten, the bottom holds nine tenths of the keys. So a short scan that finds keys
-/// finds them mostly there, and nothing in the SSTs above: these are the reads to save, and their
-/// filters take a tenth of the memory.
+/// At a size ratio of ten, the deepest level holds nine tenths of the keys. So a short scan usually
+/// finds its keys there and nothing in the SSTs above. A range filter can only save the reads of
+/// the SSTs above, and the filters of these SSTs take a tenth of the memory.
 ///
 /// ```
 /// use filterblock::{AboveBottom, FilterPolicy, TableShape};

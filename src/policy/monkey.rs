@@ -1,17 +1,17 @@
-//! Spreads filter memory over the levels of a tree, so that a read of an absent key costs the
+//! Spreads filter memory over the levels of an LSM tree, so that a read of an absent key costs the
 //! fewest block reads.
 //!
 //! A read of an absent key asks one filter in each run, and reads a block for each false positive.
 //! With false-positive rates (FPRs) `p_i` the expected number of block reads is `sum(p_i)`, and the
-//! filters take `sum(n_i * bits(p_i))`. For all good filters `bits(p)` is nearly linear in
-//! `ln(1/p)`. Then Lagrange's condition for the fewest reads at a given memory is
-//! `p_i = lambda * n_i`: the FPRs are proportional to the sizes of the runs. A level ten times
-//! smaller has a tenth of the FPR. That costs 4.8 bits per key more, for a tenth of the keys
-//! (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable key-value store", 2017).
+//! filters take `sum(n_i * bits(p_i))`. For most kinds `bits(p)` is nearly linear in `ln(1/p)`.
+//! Then Lagrange's condition for the fewest reads at a given memory is `p_i = lambda * n_i`: the
+//! FPRs are proportional to the sizes of the runs. A level ten times smaller has a tenth of the
+//! FPR. With Bloom filters this level takes 4.8 bits per key more, but it has only a tenth of the
+//! keys (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable key-value store", 2017).
 //!
 //! The code finds `lambda` for the given memory by bisection, with the `bits(p)` of the kind. If
-//! `p_i` would exceed one, the run gets no filter. Its memory goes to the other runs, which are
-//! smaller and need it more.
+//! `p_i` would exceed one, the run gets an always-maybe filter, which takes no memory. So there is
+//! more memory for the other runs, which are smaller.
 
 use super::curve::{Curve, LEAST_LN_RATE};
 use super::{FilterPolicy, LevelShape, TableShape};
@@ -19,11 +19,11 @@ use crate::error::{Error, Result};
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
-/// Bisection steps. They shrink an interval of about seventy nats to less than a thousandth of a
-/// bit per key.
+/// The number of bisection steps. They shrink an interval of about seventy nats to less than a
+/// thousandth of a bit per key.
 const BISECTIONS: u32 = 50;
 
-/// The kind of filter at the bottom, and the kind of all levels above the bottom.
+/// The kind of the deepest level that has keys, and the kind of all levels above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds {
     pub(super) upper: FilterKind,
@@ -37,14 +37,14 @@ impl Kinds {
                 let reason = "a policy spreads memory for point reads, and a range filter answers no query by hash; try bumped-ribbon";
                 return Err(Error::invalid("filter kind", kind, reason));
             }
-            // This only checks that the kind takes a budget. Any rate would do.
+            // This only checks that the kind takes a budget, so any FPR is good enough.
             FilterSpec::false_positive_rate(kind, 0.01)?;
         }
         Ok(Self { upper, bottom })
     }
 
-    /// Returns one filter for each level. With at most `budget_bits` bits in all, these filters
-    /// cause the fewest block reads.
+    /// Returns one specification for each level. Together, the filters take at most `budget_bits`
+    /// bits. Within this budget, they cause the fewest block reads.
     pub(super) fn spread(self, levels: &[LevelShape], budget_bits: f64) -> Vec<FilterSpec> {
         let deepest = levels.iter().rposition(|level| level.num_keys > 0);
         let kind = |number| if Some(number) == deepest { self.bottom } else { self.upper };
@@ -54,11 +54,11 @@ impl Kinds {
     }
 }
 
-/// Returns the largest filter with at most `bits` bits per key, or the always-maybe filter if the
-/// smallest filter is larger.
+/// Returns the specification of the largest filter with at most `bits` bits per key. Returns
+/// [`FilterSpec::ALWAYS_MAYBE`] if the smallest filter is larger.
 fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
-    // Rounds down to the thousandths that a specification keeps, but forgives an arithmetic error
-    // of a billionth.
+    // A specification keeps thousandths of a bit, so this rounds down to thousandths. The addition
+    // of a billionth makes up for rounding errors.
     let bits = ((bits + 1e-9) * 1000.0).floor() / 1000.0;
     FilterSpec::at_most(kind, bits).unwrap_or(FilterSpec::ALWAYS_MAYBE)
 }
@@ -66,7 +66,7 @@ fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
 /// The runs of a level.
 struct Runs {
     count: f64,
-    /// Keys of each run.
+    /// The number of keys of each run.
     keys: f64,
     curve: std::sync::Arc<Curve>,
 }
@@ -81,9 +81,9 @@ impl Runs {
         Self { count, keys: level.num_keys as f64 / f64::max(count, 1.0), curve: Curve::of(kind) }
     }
 
-    /// Returns the bits per key at the multiplier `lambda`, given its natural logarithm. For an
-    /// empty level, returns the bits of the best filter, because the filter of no keys takes no
-    /// memory.
+    /// Returns the bits per key at the multiplier `lambda`. `ln_lambda` is its natural logarithm.
+    /// For a level without keys, returns the bits per key of the lowest FPR, because a filter
+    /// without keys takes no memory.
     fn bits(&self, ln_lambda: f64) -> f64 {
         if self.count == 0.0 {
             return self.curve.bits(LEAST_LN_RATE);
@@ -92,7 +92,7 @@ impl Runs {
     }
 }
 
-/// Returns the expected number of block reads of a read of an absent key.
+/// Returns the expected number of block reads for one read of an absent key.
 fn reads(runs: &[Runs], bits: &[f64]) -> f64 {
     runs.iter().zip(bits).map(|(run, &bits)| run.count * run.curve.ln_rate(bits).exp()).sum()
 }
@@ -106,7 +106,7 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
     let at = |ln_lambda: f64| -> Vec<f64> { runs.iter().map(|run| run.bits(ln_lambda)).collect() };
     let sizes = || runs.iter().map(|run| run.keys).filter(|&keys| keys > 0.0);
     let (least_keys, most_keys) = (sizes().fold(1.0, f64::min), sizes().fold(1.0, f64::max));
-    // The interval reaches from the best filters on all levels to no filters.
+    // At `low`, all levels have their largest filters. At `high`, no level has a filter.
     let (mut low, mut high) = (LEAST_LN_RATE - most_keys.ln(), -least_keys.ln());
     if total(runs, &at(low)) <= budget_bits {
         return at(low);
@@ -120,20 +120,21 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
         }
     }
     let proportional = at(high);
-    // If the kind has steps, or the budget is too small for a filter at the bottom, much of the
-    // budget may stay unused. Then the same bits per key on all levels may cause fewer reads.
+    // If the FPR of the kind falls in steps, or if the budget is too small for a filter of the
+    // deepest level, much of the budget may stay unused. Then the same bits per key on all levels
+    // may cause fewer reads.
     let keys: f64 = runs.iter().map(|run| run.count * run.keys).sum();
     let uniform = vec![budget_bits / keys; runs.len()];
     if reads(runs, &uniform) < reads(runs, &proportional) { uniform } else { proportional }
 }
 
-/// Makes the FPRs proportional to the sizes of the runs, with `bits_per_key` bits per key on
-/// average over the whole store.
+/// A policy that makes the FPRs proportional to the sizes of the runs, with `bits_per_key` bits per
+/// key on average over the whole store.
 ///
-/// Each SST gets the best FPR for the store at the time when the SST is written. The levels
-/// change later, but SSTs above the last level are rewritten long before the levels grow by much.
-/// The average counts the bits of the filters alone, without checksums and trailers (about 70 bytes
-/// per SST, plus a thousandth). Filters that an earlier policy chose do not count.
+/// Each SST gets the best FPR for the store at the time when the SST is written. The levels change
+/// later, but SSTs above the deepest level are rewritten long before the levels grow by much. The
+/// average counts the bits of the filters alone, without checksums and trailers (about 70 bytes per
+/// SST, plus a thousandth). Filters that an earlier policy chose do not count.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};
@@ -156,22 +157,24 @@ impl Monkey {
     ///
     /// # Errors
     /// Returns the errors of [`FilterSpec::bits_per_key`]: the kind must accept `bits_per_key` as a
-    /// budget.
+    /// budget. Returns [`Error::Invalid`](crate::Error::Invalid) if the kind is a range filter.
     pub fn new(kind: FilterKind, bits_per_key: f64) -> Result<Self> {
         FilterSpec::bits_per_key(kind, bits_per_key)?;
         Ok(Self { kinds: Kinds::new(kind, kind)?, bits_per_key })
     }
 
-    /// Sets another kind for the deepest level, for example a small kind below fast ones.
+    /// Sets another kind for the deepest level, for example a small kind where all other levels
+    /// have a fast kind.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget.
+    /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget or is a range
+    /// filter.
     pub fn with_bottom(self, kind: FilterKind) -> Result<Self> {
         Ok(Self { kinds: Kinds::new(self.kinds.upper, kind)?, ..self })
     }
 
-    /// Returns the filter of each level of a store. A level that would get less than the smallest
-    /// filter gets [`FilterSpec::ALWAYS_MAYBE`].
+    /// Returns the specification of each level of a store. If the share of a level is too small for
+    /// the smallest filter of its kind, the level gets [`FilterSpec::ALWAYS_MAYBE`].
     #[must_use]
     pub fn specs(&self, levels: &[LevelShape]) -> Vec<FilterSpec> {
         let keys: f64 = levels.iter().map(|level| level.num_keys as f64).sum();

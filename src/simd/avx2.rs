@@ -1,4 +1,4 @@
-//! The primitives for AVX2.
+//! Implements the primitives for AVX2.
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
@@ -83,7 +83,7 @@ impl Simd for Avx2 {
         unsafe { parities_of_64(a, b, low, high) }
     }
 
-    /// Calls the portable code, compiled to count ones with one instruction.
+    /// Calls the portable code, in which the compiler counts ones with one instruction.
     #[inline(always)]
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
         Portable.parities_of_128(a, b, masks)
@@ -104,7 +104,7 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     all_set
 }
 
-/// Returns whether the first `count` of eight bits are set; with a `count` above 8, all eight. The
+/// Returns whether the first `count` of eight bits are set, or all eight if `count` is above 8. The
 /// top four bits of each product select one of the line's sixteen words, and the next five bits
 /// select a bit of that word. One instruction tests all eight bits.
 #[inline]
@@ -189,14 +189,14 @@ fn set_in_lanes_of_64(block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8])
     are_all_set(before, wanted)
 }
 
-/// Returns the bit of each 32-bit lane.
+/// Returns a vector with the bit of each 32-bit lane.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn wanted_of_32(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(products(factor, multipliers)))
 }
 
-/// Returns the bit of each 64-bit lane, four lanes in each vector.
+/// Returns two vectors with the bit of each 64-bit lane. Each vector has four lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn wanted_of_64(factor: u32, multipliers: &[u32; 8]) -> [__m256i; 2] {
@@ -207,8 +207,8 @@ fn wanted_of_64(factor: u32, multipliers: &[u32; 8]) -> [__m256i; 2] {
     [low, high]
 }
 
-/// Returns whether all wanted bits are set, with one branch for both halves: which half misses a
-/// bit is as good as random.
+/// Returns whether all wanted bits are set. One branch covers both halves, because the processor
+/// cannot predict which half misses a bit.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn are_all_set(lanes: [__m256i; 2], wanted: [__m256i; 2]) -> bool {
@@ -232,9 +232,9 @@ fn products(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_mullo_epi32(_mm256_set1_epi32(factor.cast_signed()), load(multipliers))
 }
 
-/// Folds each word to 32 bits, with all words in one vector, folds each word to four bits, and
-/// looks up the parity of these bits in a table. Adding up table counts per word would take four
-/// more instructions.
+/// Returns the parity of each of eight words. The function folds each word to 32 bits, so that one
+/// vector has all words. It then folds each word to four bits, and looks up the parity of these
+/// bits in a table. Adding up table counts per word would take four more instructions.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
@@ -260,7 +260,8 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     _mm256_movemask_ps(_mm256_castsi256_ps(in_order)).cast_unsigned()
 }
 
-/// Deposits a 1 at the bit with `rank` ones below it.
+/// Returns the position of the 1 bit that has `rank` 1 bits below it, or 64 if there is no such
+/// bit.
 #[inline]
 #[target_feature(enable = "bmi1,bmi2")]
 pub(super) fn select(word: u64, rank: u32) -> u32 {

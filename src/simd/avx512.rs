@@ -1,4 +1,4 @@
-//! The primitives for AVX-512.
+//! Implements the primitives for AVX-512.
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::x86_64::{
@@ -103,8 +103,9 @@ impl Simd for Avx512 {
     }
 }
 
-/// Tests up to sixteen bits at once. A permutation selects a word of the line by the top four bits
-/// of each product. A rotation counts modulo 32, so the bits above the bit number need no mask.
+/// Tests up to sixteen bits of a line at once. A permutation selects a word of the line by the top
+/// four bits of each product. A rotation counts modulo 32, so the bits above the bit number need no
+/// mask.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
@@ -138,7 +139,8 @@ fn set_in_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count:
     _mm512_test_epi64_mask(missing, missing) == 0
 }
 
-/// Adds eight bits to `line`, from number `FIRST` on: each bit to the word of its number.
+/// Sets eight bits in `line`. For each `i` from `FIRST` on, it sets the bit `bits[i]` in word
+/// `words[i]`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn eight_bits<const FIRST: i32>(mut line: __m512i, words: __m512i, bits: __m512i) -> __m512i {
@@ -152,12 +154,12 @@ fn eight_bits<const FIRST: i32>(mut line: __m512i, words: __m512i, bits: __m512i
 }
 
 /// Returns a vector with `value` in all words. The compiler must not know the value: it would
-/// replace a permutation by a known vector with three shuffles.
+/// replace a permutation with known indices by three shuffles.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn everywhere(value: i32) -> __m512i {
     let mut vector = _mm512_set1_epi32(value);
-    // SAFETY: there is no instruction.
+    // SAFETY: the assembly is a comment and contains no instruction.
     unsafe { std::arch::asm!("/* {0} */", inlateout(zmm_reg) vector, options(pure, nomem, nostack, preserves_flags)) };
     vector
 }
@@ -201,14 +203,14 @@ fn set_in_lanes_of_64(block: &mut [u8; 64], factor: u32, multipliers: &[u32; 8])
     _mm512_testn_epi64_mask(before, wanted) == 0
 }
 
-/// Returns the bit of each 32-bit lane.
+/// Returns a vector with the bit of each 32-bit lane.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn wanted_of_32(factor: u32, multipliers: &[u32; 8]) -> __m256i {
     _mm256_sllv_epi32(_mm256_set1_epi32(1), _mm256_srli_epi32::<27>(products(factor, multipliers)))
 }
 
-/// Returns the bit of each 64-bit lane.
+/// Returns a vector with the bit of each 64-bit lane.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi2")]
 fn wanted_of_64(factor: u32, multipliers: &[u32; 8]) -> __m512i {
@@ -231,7 +233,7 @@ fn load_half<T: Copy, const N: usize>(values: &[T; N]) -> __m256i {
     unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
 }
 
-/// Returns the lowest bit of each population count, which is the parity.
+/// Returns the parity of each of eight words, which is the lowest bit of its population count.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
@@ -241,16 +243,16 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
     _mm512_test_epi64_mask(_mm512_popcnt_epi64(mixed), _mm512_set1_epi64(1)).into()
 }
 
-/// Keeps the words in a register. Each step waits for the step before it, so only three
-/// instructions depend on its result.
+/// Takes the steps with the words in a register. Each step waits for the result of the step before
+/// it. Only three instructions of a step depend on that result.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn substitute(state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {
     let (one, top) = (_mm512_set1_epi64(1), _mm512_set1_epi64(i64::MIN));
     let mut words = load(state);
     for (coefficients, bits) in steps {
-        // The lowest coefficient belongs to the new bit, which is 0 so far. Without it, the highest
-        // place is free for the bit to add.
+        // The lowest coefficient belongs to the new bit, which is 0 so far. Without the lowest
+        // coefficient, the highest bit is free, and the bit to add goes there.
         let others = _mm512_set1_epi64((coefficients >> 1).cast_signed());
         let added = _mm512_maskz_mov_epi64(bits, top);
         // This computes (words & others) | added.
@@ -262,8 +264,8 @@ fn substitute(state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {
     unsafe { _mm512_storeu_si512(state.as_mut_ptr().cast(), words) };
 }
 
-/// Computes four words at a time: one mask holds the parities of eight halves, and each word's
-/// parity is the XOR of its two halves.
+/// Computes the parities of four words at a time. One mask has the parities of eight halves, and
+/// the parity of a word is the XOR of the parities of its halves.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vpopcntdq,bmi2")]
 fn parities_of_128(a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {

@@ -1,4 +1,4 @@
-//! The choice of the instruction set.
+//! Chooses the instruction set.
 
 use std::sync::OnceLock;
 
@@ -8,8 +8,8 @@ use super::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::{Avx2, Avx512};
 
-/// An instruction set that this processor has. The value inside a variant proves that the processor
-/// has it.
+/// An instruction set of this processor. The value inside a variant proves that the processor has
+/// the instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isa {
     /// Plain code, which runs on every processor.
@@ -27,7 +27,8 @@ impl Isa {
     pub(crate) const PORTABLE: Self = Self::Portable(Portable);
 
     /// Returns the best instruction set of this processor. The environment variable
-    /// `FILTERBLOCK_ISA` can select a lower one. The choice is made once per process.
+    /// `FILTERBLOCK_ISA` can select another one of this processor. The choice is made once per
+    /// process.
     ///
     /// A name that is unknown or not available here is ignored. Every instruction set gives the
     /// same answers.

@@ -1,4 +1,4 @@
-//! A macro that compiles functions for every instruction set.
+//! Defines a macro that compiles functions for every instruction set.
 
 /// Generates a table of function pointers, and compiles the functions for every instruction set.
 ///
@@ -10,9 +10,10 @@
 ///     fn may_contain(line: &[u8; 64], hash: u64) -> bool { K::may_contain(simd, line, hash) }
 /// }
 /// ```
-/// - `Kernels::new::<K>(isa)`, a private function, returns the table of an instruction set. After that, no call
-///   checks the instruction set again. A match over instruction sets in front of each query took 29 % of the
-///   samples of a blocked Bloom query, including the loop around the match (10,000 keys, AVX-512).
+/// - `Kernels::new::<K>(isa)`, a private function, returns the table of an instruction set. After
+///   that, no call checks the instruction set again. A match over instruction sets in front of each
+///   query took 29 % of the samples of a blocked Bloom query, including the loop around the match
+///   (10,000 keys, AVX-512).
 /// - `kernels.may_contain(line, hash)` is one indirect call. Keep a table by value: behind a
 ///   reference, each call would load one pointer more.
 ///

@@ -1,8 +1,8 @@
-//! Vector primitives for each instruction set, and prefetching. This module knows no kind of
-//! filter.
+//! Provides vector primitives for each instruction set, and prefetching. Nothing in this module
+//! depends on a kind of filter.
 //!
 //! A query is written once, generic over [`Simd`]. The macro [`kernels!`] compiles the query for
-//! every instruction set and stores function pointers; an [`Isa`] selects among them.
+//! every instruction set and stores function pointers. An [`Isa`] selects among the pointers.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -40,9 +40,9 @@ use crate::codec::u64_from;
 /// `#[inline(always)]` too, so that the vector code is inlined into the function that [`kernels!`]
 /// compiles for the instruction set.
 pub(crate) trait Simd: Copy {
-    /// Returns whether all `count` bits (1 to 16) of a key are set in the line. Each bit is given
-    /// by the product of `factor` and one multiplier: the top four bits select one of sixteen
-    /// 32-bit words, and the next five bits select a bit of that word.
+    /// Returns whether all `count` bits (1 to 16) of a key are set in the line. The product of
+    /// `factor` and one multiplier selects each bit: the top four bits select one of sixteen 32-bit
+    /// words, and the next five bits select a bit of that word.
     fn all_set_in_line(self, line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool;
 
     /// Returns whether one bit is set in each of eight 32-bit lanes. The top five bits of the
@@ -69,8 +69,8 @@ pub(crate) trait Simd: Copy {
     /// and `b` are arrays of 64-bit words.
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32;
 
-    /// Takes one step for each pair of coefficients and bits. A step moves the words of `state` up by
-    /// one bit. Then it sets bit 0 of word `j` to the parity of the word's bits that the
+    /// Takes one step for each pair of coefficients and bits. A step moves the words of `state` up
+    /// by one bit. Then it sets bit 0 of word `j` to the parity of the word's bits that the
     /// coefficients select, XOR bit `j` of the bits.
     #[inline(always)]
     fn substitute(self, state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {
@@ -85,7 +85,7 @@ pub(crate) trait Simd: Copy {
         }
     }
 
-    /// Returns the position of the bit that is 1 with `rank` such bits below it, or 64 if `word` has
+    /// Returns the position of the 1 bit that has `rank` 1 bits below it. Returns 64 if `word` has
     /// no such bit.
     #[inline(always)]
     fn select(self, word: u64, rank: u32) -> u32 {
@@ -98,7 +98,7 @@ pub(crate) trait Simd: Copy {
     fn select_zero_in_line(self, line: &[u8; 64], rank: u32) -> u32 {
         let (words, _) = line.as_chunks::<8>();
         let (mut sum, mut index, mut before) = (0, 0u32, 0);
-        // Without branches: half of them would be mispredicted.
+        // The loop has no branch on a word: half of these branches would be mispredicted.
         for word in words {
             sum += u64_from(word).count_zeros();
             let is_before = sum <= rank;

@@ -1,4 +1,4 @@
-//! The primitives for NEON.
+//! Implements the primitives for NEON.
 #![expect(unsafe_code, reason = "vector loads and calls of functions that need a processor feature; see each block")]
 
 use std::arch::aarch64::{
@@ -72,15 +72,16 @@ impl Simd for Neon {
         unsafe { parities_of_64(a, b, low, high) }
     }
 
-    /// Calls the portable code, compiled to count ones with vector instructions.
+    /// Calls the portable code, in which the compiler counts ones with vector instructions.
     #[inline(always)]
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], masks: [u128; 2]) -> u32 {
         Portable.parities_of_128(a, b, masks)
     }
 }
 
-/// Uses the line as a table of 64 bytes. The top six bits of a product select a byte: four select
-/// the word, two the byte of the word. The next three bits select the bit of the byte.
+/// Tests the bits of a line, which is used as a table of 64 bytes. The top six bits of a product
+/// select a byte: four bits select the word, and two bits select the byte in the word. The next
+/// three bits select the bit of the byte.
 #[inline]
 #[target_feature(enable = "neon")]
 fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
@@ -93,7 +94,8 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     missing == 0
 }
 
-/// Returns a non-zero value if one of the first `count` bits of eight is not set.
+/// Returns 0 if the first `count` of eight bits are set, or all eight if `count` is above 8.
+/// Otherwise, returns another value.
 #[inline]
 #[target_feature(enable = "neon")]
 fn missing_of_eight(line: uint8x16x4_t, factor: u32, multipliers: &[u32], count: u32) -> u8 {
@@ -109,7 +111,7 @@ fn missing_of_eight(line: uint8x16x4_t, factor: u32, multipliers: &[u32], count:
     vmaxv_u8(missing)
 }
 
-/// Returns eight byte lanes. The first `count` lanes have all bits set.
+/// Returns eight byte lanes. All bits are 1 in the first `count` lanes, and 0 in the others.
 #[inline]
 #[target_feature(enable = "neon")]
 fn active(count: u32) -> uint8x8_t {
@@ -185,8 +187,8 @@ fn load_bytes(lanes: &[u8]) -> uint8x16_t {
     unsafe { vld1q_u8(lanes.as_ptr()) }
 }
 
-/// Returns the lowest bit of each population count, which is the parity. The counts of bytes are
-/// added in pairs up to 64 bits.
+/// Returns the parity of each of eight words, which is the lowest bit of its population count. The
+/// counts of bytes are added in pairs up to 64 bits.
 #[inline]
 #[target_feature(enable = "neon")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {

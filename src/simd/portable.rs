@@ -1,4 +1,4 @@
-//! The primitives in plain code, which are the reference for every instruction set.
+//! Implements the primitives in plain code, which is the reference for every instruction set.
 
 use super::Simd;
 use crate::codec::{u32_from, u64_from, u128_from};
@@ -86,8 +86,8 @@ impl Simd for Portable {
         parities(&words)
     }
 
-    /// The loop has no branch. Whether a word matches is as good as random, so an early exit would
-    /// cost one mispredicted branch per absent key.
+    /// Computes the parities in a loop without a branch on a word. The processor cannot predict
+    /// whether a word matches, so an early exit would cost one mispredicted branch per absent key.
     #[inline(always)]
     fn parities_of_128(self, a: &[[u8; 16]], b: &[[u8; 16]], [first, second]: [u128; 2]) -> u32 {
         let mut bits = 0;
@@ -128,8 +128,8 @@ pub(crate) fn parities(words: &[u64; 8]) -> u32 {
     ((bytes & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
 }
 
-/// Returns the position of the bit that is 1 with `rank` such bits below it, or 64 if there is no
-/// such bit. (Vigna, "Broadword implementation of rank/select queries", 2008.)
+/// Returns the position of the 1 bit that has `rank` 1 bits below it, or 64 if there is no such
+/// bit. (Vigna, "Broadword implementation of rank/select queries", 2008.)
 #[inline(always)]
 pub(super) fn select(word: u64, rank: u32) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;

@@ -1,12 +1,12 @@
-//! Prefetching of cache lines.
+//! Prefetches cache lines.
 #![cfg_attr(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     expect(unsafe_code, reason = "prefetch instructions; see each block")
 )]
 
-/// Up to this payload length, batch queries skip the pass that only prefetches. In a shorter
-/// payload the pass costs more than it saves, because out-of-order execution hides the latency of
-/// the second- and third-level caches.
+/// The maximum payload length for which batch queries skip the pass that only prefetches. In a
+/// shorter payload the pass costs more than it saves, because out-of-order execution hides the
+/// latency of the second- and third-level caches.
 ///
 /// Measured per key in batches of 32 (AVX-512, second-level cache of 1 MiB), without and with the
 /// pass: 2.2 and 2.6 ns in 1.25 MB, 2.5 and 2.8 ns in 2.5 MB, 6.5 and 5.2 ns in 6.25 MB.

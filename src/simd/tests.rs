@@ -1,4 +1,4 @@
-//! Tests that compare every instruction set of this processor with the portable code.
+//! Compares every instruction set of this processor with the portable code.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -65,7 +65,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Makes payloads from nearly empty to full: AND or OR of random words shifts the density.
+/// Makes six payloads, from full to empty. OR and AND of random words change the density.
 fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
     let mut payload = |byte: fn(&mut u64) -> u64| (0..len).map(|_| byte(state) as u8).collect();
     vec![
@@ -106,8 +106,8 @@ fn bit_tests_agree_on_every_instruction_set() {
     assert!(both_answers_occur, "{positives:?} of 28,800 each");
 }
 
-/// The bit tests are the reference: exactly the tested bits are set, and the returned answer equals
-/// a bit test before the change.
+/// Asserts that exactly the tested bits are set, and that the returned answer equals a bit test
+/// before the change. The bit tests are the reference.
 #[test]
 fn set_bits_are_the_tested_bits_on_every_instruction_set() {
     let (mut state, mut positives) = (13, [0; 3]);

@@ -1,4 +1,4 @@
-//! Specifications of range filters.
+//! Specifies range filters.
 
 use super::FilterSpec;
 use crate::error::{Error, Result};
@@ -7,17 +7,17 @@ use crate::kinds::{Budget, FilterKind, MAX_RANGE_LEN, MILLIBITS, math, max_keys_
 const ONLY_GRAFITE: &str = "only range filters take a range length; try grafite:L=1024:fpr=0.01";
 pub(super) const RANGE_LEN_EXPECTED: &str =
     "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
-/// The reason why a range filter of this number of keys cannot have the FPR.
+/// The reason for refusing an FPR that a range filter of this number of keys cannot have.
 const TOO_MANY_CODES: &str = "the codes of a range filter have 56 bits, so the number of keys times the range length \
                               is at most 2^56 times the FPR; use a higher FPR, shorter ranges or filters of fewer keys";
 
 impl FilterSpec {
-    /// Returns the specification of a range filter for ranges of at most `range_len` integers: keys
-    /// of a fixed length count as big-endian integers. The budget, bits per key or an FPR, is then
-    /// meant for ranges of this length. In text: `grafite:L=1024:fpr=0.01`.
+    /// Returns the specification of a range filter for ranges of at most `range_len` integers. Keys
+    /// of a fixed length count as big-endian integers. The budget (bits per key or an FPR) then
+    /// applies to ranges of this length. The text form is `grafite:L=1024:fpr=0.01`.
     ///
-    /// Without a range length, a range filter is for short scans, such as from one key of the store to
-    /// the next: it adapts to the distances of the keys.
+    /// Without a range length, a range filter suits short scans, such as a scan from one key of the
+    /// store to the next. It adapts to the distances between the keys.
     ///
     /// ```
     /// use filterblock::FilterSpec;
@@ -50,7 +50,11 @@ impl FilterSpec {
         self.kind == FilterKind::Grafite
     }
 
-    /// Checks that the codes of `num_keys` keys can have the requested FPR.
+    /// Checks that a range filter of `num_keys` keys can have the requested FPR with codes of 56
+    /// bits.
+    ///
+    /// # Errors
+    /// Returns [`Error::Invalid`] if it cannot.
     pub(super) fn check_codes(&self, num_keys: u64) -> Result<()> {
         if num_keys as f64 <= max_keys_of_rate(self.budget) {
             return Ok(());

@@ -193,7 +193,7 @@ pub(super) fn sum(counts: impl Iterator<Item = [u64; 3]>) -> [u64; 3] {
 }
 
 impl Bloom {
-    /// Adds the keys of `other`. Other threads may insert meanwhile.
+    /// Adds the keys of `other`. Other threads may insert keys at the same time.
     ///
     /// # Errors
     /// Returns [`Error::Unlike`](crate::variants::Error::Unlike) if the size, the number of probes

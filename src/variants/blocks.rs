@@ -1,9 +1,10 @@
 //! Merges and compares filter blocks without their keys, with the algebra of [`super::algebra`].
 //!
-//! A bit at one position means the same in two blocks if the kind, the number of bits, the probes
-//! and the hashing of keys are equal. This is true for SSTs of one size class under one seed, for
-//! example in the shards of a store. It is false for blocks that were each sized for their own
-//! number of keys. Such blocks are refused with an error that names the difference.
+//! Two blocks match if [`differences`] finds no difference, for example in their kind, number of
+//! bits, number of probes or hash identity. A bit at one position then means the same in both.
+//! Whole filters match, for example, if they were built with the same specification, hasher and
+//! extractor for the same number of keys. Filters of different numbers of keys usually differ in
+//! the number of bits. They are refused with an error that names the difference.
 
 use std::fmt::Display;
 
@@ -31,7 +32,7 @@ impl Difference {
     }
 }
 
-/// Turns a difference into an error.
+/// Checks that there is no difference.
 ///
 /// # Errors
 /// Returns [`Error::Unlike`] if there is a difference.
@@ -42,10 +43,10 @@ fn refuse(difference: &Option<Difference>) -> Result<()> {
     }
 }
 
-/// Returns all differences that prevent two blocks from being merged or compared bit by bit.
+/// Returns all differences that prevent a merge or a bit-by-bit comparison of two blocks.
 ///
 /// It compares the hash function, the seed, the secret's fingerprint, the kind of added keys and
-/// the prefix function. It also compares the partition number, the filter kind, the number of bits
+/// the prefix extractor. It also compares the partition number, the filter kind, the number of bits
 /// and the parameters. The number of keys and the table id do not matter.
 #[must_use]
 pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
@@ -73,7 +74,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
             format!("{:?}", right.metadata().added),
         ),
         Difference::between(
-            "prefix function",
+            "prefix extractor",
             extractor(left.metadata().extractor),
             extractor(right.metadata().extractor),
         ),
@@ -85,8 +86,8 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     found.into_iter().flatten().collect()
 }
 
-/// Returns a block of the keys of all `blocks`. Its bits are the same as if all keys were added to
-/// one filter of that shape. Empty blocks of any shape add nothing.
+/// Returns a block with the keys of all `blocks`. Its bits are the same as if all keys were added
+/// to one filter of that shape. Empty blocks may have any shape, and add nothing.
 ///
 /// The block's number of keys is the sum over all blocks, capped at the number of bits as the
 /// format requires. The sum is an upper bound, because a key may be in several blocks. The FPR that
@@ -98,8 +99,8 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 ///
 /// # Errors
 /// * [`Error::Unlike`]: the blocks differ; the error names the first difference.
-/// * [`Error::Invalid`]: there are no blocks, one of them is a partitioned filter, or their kind is
-///   not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `always-maybe` or `empty`.
+/// * [`Error::Invalid`]: there are no blocks, or the blocks are partitioned filters, or their kind
+///   is not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `always-maybe` or `empty`.
 /// * [`Error::Filter`]: a block was opened without verifying its pages, and a page is damaged.
 /// * [`Error::TooLarge`]: there is no memory for the result.
 pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>> {
@@ -132,15 +133,15 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     Ok(first.with_payload(shape, num_keys, payload)?)
 }
 
-/// The properties in which an empty filter may differ from the filters it is merged with.
+/// The properties in which an empty filter may differ from the filters with which it is merged.
 const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 
-/// Compares the bits of two blocks and estimates how similar their key sets are. For a
-/// blocked filter, each estimate is the sum over its blocks.
+/// Compares the bits of two blocks and estimates how similar their key sets are. For a blocked
+/// filter, each estimate is the sum over its blocks.
 ///
 /// # Errors
-/// Returns the errors of [`merge_blocks`]. Returns [`Error::Invalid`] for the kinds `always-maybe` and
-/// `empty` too, because they have no bits to compare.
+/// Returns the errors of [`merge_blocks`]. Also returns [`Error::Invalid`] for the kinds
+/// `always-maybe` and `empty`, because they have no bits to compare.
 pub fn compare_blocks<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     left: &LockedBlock<A>,
     right: &LockedBlock<B>,

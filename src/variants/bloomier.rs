@@ -44,7 +44,7 @@ const FINGERPRINT: u64 = 0xe2d3_d19e_fb49_25bb;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Bloomier {
-    /// The values and fingerprints, in groups of up to 32 bit columns.
+    /// The values and fingerprints, in groups of up to 32 columns.
     columns: Vec<Retrieval>,
     widths: Widths,
     len: u64,

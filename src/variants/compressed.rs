@@ -77,8 +77,8 @@ impl Bloom {
             (rate, bits, probes)
         };
         // With more probes than this limit, most bits would be ones, and the entropy would fall
-        // again. At 14 bits in memory, 28 probes would be a little better than 2, at 14 times the
-        // cost of a query.
+        // again. At 14 bits in memory, 28 probes would have a slightly lower FPR than 2 probes, at
+        // 14 times the cost of a query.
         let all = (1..=MAX_BLOOM_PROBES).map(of_probes).filter(|(_, bits, k)| f64::from(*k) <= (bits * LN_2).ceil());
         let best = all.min_by(|a, b| a.0.total_cmp(&b.0));
         let (_, bits, probes) = best.ok_or(Error::TooLarge { what: "a Bloom filter" })?;
@@ -97,8 +97,8 @@ impl Bloom {
     /// Aborts the process if there is no memory for a copy of the filter and for the bytes.
     #[must_use]
     pub fn compress(&self) -> Vec<u8> {
-        // Copy the bits first: other threads may insert meanwhile, and the number of ones in the
-        // header must match the encoded bits.
+        // Copy the bits first: other threads may insert keys at the same time, and the number of
+        // ones in the header must match the encoded bits.
         let words: Vec<u64> = self.words().collect();
         let ones: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
         let Shape { cells, probes } = self.shape();

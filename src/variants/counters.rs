@@ -6,8 +6,8 @@ use crate::bits::PackedArray;
 use crate::hash::{HashSeed, KeyHash};
 use crate::variants::error::{Error, Result};
 
-/// Saturating counters. A full counter stays full after removals, because it may have missed
-/// insertions.
+/// Saturating counters. A removal does not change a saturated counter, because the counter may have
+/// missed insertions.
 #[derive(Debug, Clone)]
 pub(super) struct Counters {
     cells: PackedArray,
@@ -31,19 +31,20 @@ impl Counters {
         self.shape.distinct(hash)
     }
 
-    /// Returns the least counter of a key. It counts all insertions of the key, and perhaps
-    /// insertions of other keys.
+    /// Returns the value of the least counter of a key. Unless it is saturated, it counts all
+    /// occurrences of the key, and perhaps occurrences of other keys.
     pub(super) fn least(&self, places: &Places) -> u64 {
         places.iter().map(|&cell| self.cells.get(cell)).min().unwrap_or(0)
     }
 
-    /// Returns the least counter as an upper bound, or `u64::MAX` if that counter is full.
+    /// Returns an upper bound on the count of a key: the value of its least counter, or `u64::MAX`
+    /// if that counter is saturated.
     pub(super) fn bound(&self, places: &Places) -> u64 {
         let least = self.least(places);
         if least == self.cells.max() { u64::MAX } else { least }
     }
 
-    /// Counts a key in all of its counters.
+    /// Increments all counters of a key.
     pub(super) fn add(&mut self, places: &Places) {
         for &cell in places.iter() {
             let count = self.cells.get(cell);
@@ -51,7 +52,7 @@ impl Counters {
         }
     }
 
-    /// Counts a key in its least counters only. The other counters already count it.
+    /// Increments only the least counters of a key. Its other counters are already high enough.
     pub(super) fn add_to_least(&mut self, places: &Places) {
         let wanted = self.least(places).saturating_add(1).min(self.cells.max());
         for &cell in places.iter() {
@@ -59,7 +60,7 @@ impl Counters {
         }
     }
 
-    /// Reverts one [`Counters::add`], except in full counters.
+    /// Decrements all counters of a key, except saturated ones.
     ///
     /// # Errors
     /// Returns [`Error::KeyAbsent`] if a counter is zero. The counters are then unchanged.

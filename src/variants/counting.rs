@@ -4,7 +4,7 @@
 //! ```text
 //! key -> k = 3 counters of m, 4 bits each
 //!         0 0 1 0 2 0 0 1 0 1 0 0 15 1 0 0 ...   insert: +1 each; remove: -1 each
-//!                                 ^^ a full counter stays 15
+//!                                 ^^ a saturated counter stays 15
 //! ```
 //!
 //! * When: a set changes, and others receive a plain Bloom filter of it from time to time
@@ -12,11 +12,11 @@
 //! * When not: if the plain filter is not needed, `DLeft` takes half the memory. For a set that is
 //!   only read, use a filter block. For counts of a multiset, use `Spectral` or `DynamicCounting`.
 //! * Numbers: the bits of a Bloom filter times the counter width, which is 38 bits per key at 1 %
-//!   with 4 bits. A counter of 4 bits is full at 15 and misses the 16th insertion. With `m`
-//!   counters and optimal probes, a set raises any counter 16 times with a probability of at most
-//!   `1.37e-15 m`, from `m (e ln 2 / j)^j` with j = 16.
-//! * A full counter is never decremented, so no present key is ever denied. The price: a key whose
-//!   counters are all full can no longer be removed.
+//!   with 4 bits. A counter of 4 bits saturates at 15 and misses the 16th insertion. With `m`
+//!   counters and the best number of probes, the probability that a set raises any counter 16 times
+//!   is at most `1.37e-15 m`. This is `m (e ln 2 / j)^j` with j = 16.
+//! * A saturated counter is never decremented, so no present key is ever denied. The price: if all
+//!   counters of a key are saturated, the key can no longer be removed.
 
 use super::counters::{Counters, rate_of};
 use super::shape::Shape;
@@ -27,11 +27,11 @@ use crate::variants::error::Result;
 /// The width of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CounterBits {
-    /// Full at 3. Suits sets that seldom change.
+    /// A counter has 2 bits and saturates at 3. Use it for sets that seldom change.
     Two = 2,
-    /// Full at 15. The usual choice.
+    /// A counter has 4 bits and saturates at 15. This is the usual choice.
     Four = 4,
-    /// Full at 255. Suits keys that are added many times.
+    /// A counter has 8 bits and saturates at 255. Use it for keys that are added many times.
     Eight = 8,
 }
 
@@ -86,7 +86,7 @@ impl Counting {
         Ok(Self { counters: Counters::new(shape, counter_bits as u32)?, counter_bits, seed })
     }
 
-    /// Adds one occurrence of a key.
+    /// Adds one occurrence of a key. Saturated counters do not change.
     pub fn insert(&mut self, key: &[u8]) {
         self.insert_hash(KeyHash::of(key, self.seed));
     }
@@ -97,7 +97,7 @@ impl Counting {
         self.counters.add(&places);
     }
 
-    /// Removes all keys and resets full counters.
+    /// Removes all keys and resets all counters, even saturated ones.
     pub fn clear(&mut self) {
         self.counters.clear();
     }
@@ -126,11 +126,12 @@ impl Counting {
         self.counters.cells().len_bytes()
     }
 
-    /// Returns the number of full counters. A full counter stays full until [`clear`](Self::clear).
+    /// Returns the number of saturated counters. A saturated counter does not change until
+    /// [`clear`](Self::clear).
     #[must_use]
-    pub fn num_full_counters(&self) -> u64 {
-        let full = self.counters.cells().max();
-        self.counters.cells().iter().filter(|&count| count == full).count() as u64
+    pub fn num_saturated_counters(&self) -> u64 {
+        let max = self.counters.cells().max();
+        self.counters.cells().iter().filter(|&count| count == max).count() as u64
     }
 
     /// Returns the FPR at the current fill ratio.
@@ -139,10 +140,10 @@ impl Counting {
         rate_of(self.counters.cells().iter(), self.counters.shape())
     }
 
-    /// Returns an upper bound of the probability that `keys` distinct keys raise any counter
-    /// `count` times: `m (e n k / (j m))^j` for `m` counters, `n` keys, `k` probes and `j = count`.
-    /// The bound is at most 1. A counter of `b` bits misses an insertion when it is raised for the
-    /// `2^b`-th time.
+    /// Returns an upper bound on the probability that `keys` distinct keys raise any counter
+    /// `count` times. The bound is `m (e n k / (j m))^j` for `m` counters, `n` keys, `k` probes and
+    /// `j = count`. It is at most 1. A counter of `b` bits misses an insertion when it is raised
+    /// for the `2^b`-th time.
     #[must_use]
     pub fn bound_of_reaching(&self, count: u32, keys: u64) -> f64 {
         let Shape { cells, probes } = self.counters.shape();
@@ -193,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_counter_stays_full_and_denies_no_key() {
-        for (width, full) in [(CounterBits::Two, 3), (CounterBits::Four, 15), (CounterBits::Eight, 255)] {
+    fn a_saturated_counter_stays_and_its_keys_stay_present() {
+        for (width, max) in [(CounterBits::Two, 3), (CounterBits::Four, 15), (CounterBits::Eight, 255)] {
             let mut filter = Counting::with_shape(8, 1, width, HashSeed(1)).unwrap();
-            for count in 1..=full + 2 {
+            for count in 1..=max + 2 {
                 filter.insert(b"a");
-                assert_eq!(filter.estimate(b"a"), if count < full { count } else { u64::MAX });
+                assert_eq!(filter.estimate(b"a"), if count < max { count } else { u64::MAX });
             }
-            assert_eq!(filter.num_full_counters(), 1);
-            (0..2 * full).for_each(|_| filter.remove(b"a").unwrap());
+            assert_eq!(filter.num_saturated_counters(), 1);
+            (0..2 * max).for_each(|_| filter.remove(b"a").unwrap());
             assert!(filter.may_contain(b"a"));
             filter.clear();
             assert!(!filter.may_contain(b"a"));

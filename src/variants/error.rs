@@ -1,5 +1,5 @@
 //! Errors of the filters that accept changes. Each message says what is wrong, where, and what to
-//! do.
+//! do next.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation.
+    /// An operation of the operating system failed.
     Io(std::io::Error),
     /// An error that occurred while working on `path`.
     InFile {
@@ -24,26 +24,25 @@ pub enum Error {
         /// The error itself.
         source: Box<Error>,
     },
-    /// Bytes that no writer of this crate produces.
+    /// Bytes that are damaged, or that this crate did not write.
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// Where the field begins, in bytes from the start of the file or of the received data.
+        /// The offset of the field in bytes, from the start of the file or of the received data.
         offset: u64,
     },
-    /// A stored checksum differs from the one computed over the bytes.
+    /// A stored checksum differs from the checksum computed over the bytes.
     ChecksumMismatch {
         /// The field that the checksum covers.
         field: Field,
-        /// Where the covered bytes begin, counted from the start of the file or of the received
-        /// data.
+        /// The offset of the covered bytes, from the start of the file or of the received data.
         offset: u64,
         /// The checksum that is stored with the bytes.
         stored: u32,
         /// The checksum computed over the bytes.
         computed: u32,
     },
-    /// Valid bytes of a newer version, or with a feature that this build cannot read.
+    /// Bytes of a newer version, or with a feature that this build cannot read.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,
@@ -60,7 +59,7 @@ pub enum Error {
         reason: Cow<'static, str>,
     },
     /// The requested object does not fit in this machine's memory, its size does not fit in 64
-    /// bits, or it exceeds a limit of the caller.
+    /// bits, or it exceeds a limit that the caller set.
     TooLarge {
         /// The requested object. If the limit is not the memory, this is the whole message.
         what: &'static str,
@@ -72,7 +71,7 @@ pub enum Error {
         /// The number of keys that the filter was created for.
         capacity: u64,
     },
-    /// Two filters differ in more than their keys. They can be neither combined nor compared bit by
+    /// Two filters differ in more than their keys. They can be neither merged nor compared bit by
     /// bit.
     Unlike {
         /// The property in which they differ.
@@ -89,7 +88,7 @@ pub enum Error {
     /// The file of a filter that is open for writing was moved, removed, replaced, truncated or
     /// overwritten. Keys inserted since the filter was opened may be in memory only.
     Displaced {
-        /// The change to the file, as the message names it.
+        /// The change to the file, in the words of the message.
         reason: &'static str,
     },
     /// The filter refuses writes after an earlier failure. To write again, drop the filter and open
@@ -103,7 +102,7 @@ pub enum Error {
         /// The reason.
         reason: &'static str,
     },
-    /// An error of a filter block that is merged, compared or written.
+    /// An error of a filter block that was merged, compared or written.
     Filter(crate::Error),
 }
 
@@ -116,7 +115,7 @@ impl Error {
         Self::Invalid { what, given: given.to_string(), reason }
     }
 
-    /// Adds the name of the file to the error. An error that already names its file is unchanged.
+    /// Adds the path of the file to the error. An error that already has a path is unchanged.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         match self {
@@ -125,7 +124,7 @@ impl Error {
         }
     }
 
-    /// Returns the error without the file names around it.
+    /// Returns the error without the paths around it.
     #[must_use]
     pub fn root(&self) -> &Self {
         match self {
@@ -158,7 +157,7 @@ impl Error {
     }
 }
 
-/// Compares one property of two filters.
+/// Checks that one property of two filters is equal.
 ///
 /// # Errors
 /// Returns [`Error::Unlike`] if `left` and `right` differ.

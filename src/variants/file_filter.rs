@@ -4,22 +4,23 @@
 //! insert ─▶ bits in memory ── sync ─▶ | header | state | page | page | ...   512 bytes each, each with a checksum
 //!                                       once     last    pages with new bits
 //! ```
-//! No fault may make the filter deny a key that was synced:
+//! No crash, damage or failure makes the filter deny a key that was synced:
 //!
 //! * A page is a disk sector with its own checksum. A write that is torn between sectors leaves old
-//!   and new pages, and all of them are valid. Bits are only ever set, so an old page lacks nothing
-//!   that was synced before.
+//!   and new pages, and all of them are valid. A sync only adds bits, so an old page has all keys
+//!   that were synced before.
 //! * If a page of bits fails its checksum (torn, corrupted or lost), all of its 4,032 bits are set
 //!   when the file is opened. This adds false positives and no false negatives.
-//!   [`FileFilter::damaged_pages`] counts such pages.
+//!   [`FileFilter::damaged_pages`] returns the number of damaged pages.
 //! * Operations that clear bits ([`clear`](FileFilter::clear),
 //!   [`intersect_with`](FileFilter::intersect_with)) write a new file beside the old one, sync it
-//!   and rename it. The result is the old filter or the new one, never a mix. The new file has a
-//!   random name, `.filterblock-*.tmp`, and is removed if anything fails. A crash may leave it
-//!   behind; remove it while no process writes to a filter in that directory.
-//! * A sync that fails loses nothing. The next sync writes the same pages again, and new ones.
-//! * After a failed sync, the operating system may return bits from its cache that are missing on
-//!   the disk. A writer that opens the file may read such bits. Therefore the first key that is
+//!   and rename it. After a crash, the file is the old filter or the new one, never a mix. The new
+//!   file has a random name, `.filterblock-*.tmp`, and is removed if anything fails. A crash may
+//!   leave it behind. Remove it while no process writes to a filter in that directory.
+//! * A sync that fails loses no key. The next sync writes the same pages again, together with newly
+//!   changed pages.
+//! * After a failed sync, the operating system may return bits from its page cache that are missing
+//!   on the disk. A writer that opens the file may read such bits. Therefore the first key that is
 //!   added to a page after the open makes the next sync write the page, even if the key sets no new
 //!   bit.
 //! * Two writers would lose each other's bits. A writer locks `PATH.lock`, a permanent file, and on
@@ -27,27 +28,28 @@
 //!   files is renamed or removed. A replacement file is locked before it gets the filter's name.
 //!   `PATH` is the path without symbolic links. If the file has a hard link, `clear` and
 //!   `intersect_with` leave the old filter under the other name.
-//! * A sync checks that the file is still the writer's own. It compares the length, the header and
-//!   the state that this writer last read or wrote, and on Unix the device and inode under the
-//!   file's name. The state contains a random number, so an older copy of the file does not pass.
-//!   If the check fails, the sync fails with [`Error::Displaced`], and `clear` and `intersect_with`
-//!   change nothing. If the file was only moved, the sync writes the keys to the moved file before
-//!   it fails.
-//! * Readers take no lock. If a reader reads a page during a write, the page may fail its checksum
-//!   and count as damaged for this reader.
-//! * The header is 512 bytes that are written once. If the header is damaged, opening fails.
+//! * A sync checks that the path still leads to the writer's own file. It compares the length, the
+//!   header and the state with those that the writer last read or wrote. On Unix it also compares
+//!   the device and inode of the path with those of the open file. The state contains a random
+//!   number, so an older copy of the file does not pass. If the check fails, the sync fails with
+//!   [`Error::Displaced`], and `clear` and `intersect_with` change nothing. If the file was only
+//!   moved, the sync writes the keys to the moved file before it fails.
+//! * Readers take no lock. If a reader reads a page during a write, the page may fail its checksum.
+//!   It then counts as damaged for this reader.
+//! * The header has 512 bytes and is written once. If it is damaged, the file cannot be opened.
 //!
-//! The filter keeps its bits in memory and does not map the file. The kernel would write mapped
-//! pages at any time, half changed and with old checksums, and a truncated file would kill the
-//! process.
+//! The filter keeps its bits in memory and does not map the file. The kernel could write a mapped
+//! page at any time, for example before its checksum is updated. If a mapped file were truncated,
+//! an access would kill the process.
 //!
 //! * When: a set grows slowly, several processes ask it, and rebuilding it costs more than the
 //!   1.6 % of space for checksums.
 //! * When not: if all keys are known at once, build a filter block. If keys are removed, use a
 //!   store.
-//! * Numbers: the FPR and the bits are those of a [`Bloom`], plus 8 bytes in 512 for checksums. A
-//!   sync with new keys writes 512 bytes for each page with new bits and 512 bytes of state. It
-//!   syncs the file once after the pages and once after the state.
+//! * Numbers: FPR and bits are those of a [`Bloom`]. The file has 8 bytes of checksum in each 512
+//!   bytes, and 1,024 bytes of header and state. A sync with new keys writes 512 bytes for each
+//!   page with new bits and 512 bytes of state. It calls `File::sync_data` once after the pages and
+//!   once after the state.
 
 mod base64;
 mod buffered;
@@ -93,9 +95,10 @@ pub struct FileFilter {
     bloom: Bloom,
     /// One mark for each page: [`CLEAN`], [`CHANGED`] or [`FOUND`].
     marks: Vec<AtomicU8>,
-    /// An insertion holds the gate shared while it sets bits and marks their pages. A sync holds it
-    /// exclusively while it takes the marks. A sync thus takes the marks of every insertion that
-    /// completed before it, even for bits that another thread has just set.
+    /// An insertion holds this lock shared while it sets bits and marks their pages. A sync holds
+    /// it exclusively while it takes the marks. Without the lock, a sync could miss a page: one
+    /// thread has set a bit but not yet marked the page. Another thread adds a key with the same
+    /// bit, finds it set, marks nothing, and syncs.
     gate: RwLock<()>,
     added: AtomicU64,
     /// [`LENGTH_KNOWN`], or the reason why the length is unknown.
@@ -105,11 +108,12 @@ pub struct FileFilter {
     writer: Option<Mutex<Writer>>,
 }
 
-/// The page in the file equals the page in memory.
+/// The next sync need not write the page.
 const CLEAN: u8 = 0;
-/// The page has bits that the file may lack.
+/// The next sync must write the page, because the file may lack some of its bits.
 const CHANGED: u8 = 1;
-/// The page was read from the file and may have bits that the disk lacks.
+/// The page was read from the file and may have bits that the disk lacks. The next key with a bit
+/// in it changes the mark to [`CHANGED`].
 const FOUND: u8 = 2;
 
 const LENGTH_KNOWN: u8 = 0;
@@ -118,14 +122,15 @@ const LENGTH_DAMAGED: u8 = 2;
 
 impl FileFilter {
     /// Creates a file whose filter has an FPR of at most `false_positive_rate` while it holds at
-    /// most `capacity` keys. The filter takes more keys too, at a higher FPR.
+    /// most `capacity` keys. The filter also takes more keys, at a higher FPR.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
     /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::Locked`]
-    /// if another writer holds the name, and [`Error::TooLarge`] if the filter does not fit in
-    /// memory. Returns an I/O error if the file exists or cannot be created. A call that fails
-    /// leaves no new filter and changes no file.
+    /// if another writer holds the lock of `path`, and [`Error::TooLarge`] if the filter does not
+    /// fit in memory. Returns an I/O error if the file exists or cannot be created. A call that
+    /// fails leaves no new filter and changes no file. On systems other than Unix, it may leave a
+    /// new `PATH.lock`.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
@@ -149,8 +154,8 @@ impl FileFilter {
         Self::of_image(path, image, Some(writer), FOUND)
     }
 
-    /// Opens a file for reading only, even while a writer has it open. The handle sees the keys
-    /// that the file holds now, and no keys that are synced later.
+    /// Opens a file for reading only, even while a writer has it open. The filter has the keys that
+    /// the file holds at this moment, and no keys that are synced later.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::open`], except [`Error::Locked`].
@@ -193,7 +198,7 @@ impl FileFilter {
         })
     }
 
-    /// Adds a key. Returns `true` if the key was certainly absent before. The key is in memory
+    /// Adds a key. Returns `true` if the key was certainly absent before. The key is only in memory
     /// until [`sync`](Self::sync) writes it to the file.
     ///
     /// # Errors
@@ -230,7 +235,7 @@ impl FileFilter {
         keys.into_iter().try_fold(0, |new, key| Ok(new + u64::from(self.insert(key.as_ref())?)))
     }
 
-    /// Makes all keys durable whose insertion completed before this call.
+    /// Makes every key durable whose insertion completed before this call.
     ///
     /// # Errors
     /// * [`Error::ReadOnly`]: the filter was opened for reading only.
@@ -239,8 +244,8 @@ impl FileFilter {
     /// * An I/O error: some of the keys may be in the file. The next call writes all of them again.
     /// * [`Error::Poisoned`]: the rename of an earlier [`clear`](Self::clear) or
     ///   [`intersect_with`](Self::intersect_with) failed. Drop the filter and open the file again.
-    /// * [`Error::TooLarge`]: there is no memory for the list of pages or for a buffer. Nothing is
-    ///   lost.
+    /// * [`Error::TooLarge`]: there is no memory for the list of pages or for a buffer. No key is
+    ///   lost, and the next call writes all of them.
     pub fn sync(&self) -> Result<()> {
         let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
         let (pages, length) = {
@@ -255,7 +260,7 @@ impl FileFilter {
     }
 
     /// Returns the list of pages to write, and marks these pages as clean. If there is no memory
-    /// for the list, it returns an error and all marks stay.
+    /// for the list, it returns an error and changes no mark.
     fn take_marks(&self) -> Result<Vec<usize>> {
         let is_changed = |(_, mark): &(usize, &AtomicU8)| mark.load(Ordering::Relaxed) == CHANGED;
         let changed = || self.marks.iter().enumerate().filter(is_changed);
@@ -268,8 +273,8 @@ impl FileFilter {
         Ok(pages)
     }
 
-    /// Syncs and closes the filter. A filter that was opened for reading only is just closed.
-    /// Dropping a filter syncs it too, but cannot report a failure.
+    /// Syncs and closes the filter. If the filter was opened for reading only, there is nothing to
+    /// sync. Dropping a filter syncs it too, but cannot report a failure.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::sync`]. The filter is closed even then, so keys that
@@ -282,8 +287,8 @@ impl FileFilter {
         self.writer.as_ref().ok_or_else(|| Error::ReadOnly.in_file(&self.path))
     }
 
-    /// Marks a page for the next sync. If the bits of the change were set before, it marks the page
-    /// only if the disk may lack these bits.
+    /// Marks a page for the next sync. If the bits were set before (`were_set`), it marks the page
+    /// only if the disk may lack them.
     fn mark(&self, page: usize, were_set: bool) {
         if let Some(mark) = self.marks.get(page)
             && (!were_set || mark.load(Ordering::Relaxed) == FOUND)
@@ -300,7 +305,8 @@ impl FileFilter {
         }
     }
 
-    /// Returns a copy of the bits, made by `copy`, and the length at the same moment.
+    /// Calls `copy` on the bits while no insertion runs. Returns its result and the length at that
+    /// moment.
     fn snapshot<T>(&self, copy: impl FnOnce(&Bloom) -> T) -> (T, Length) {
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         (copy(&self.bloom), self.length())
@@ -320,7 +326,7 @@ impl Membership for FileFilter {
 impl Drop for FileFilter {
     fn drop(&mut self) {
         if self.writer.is_some() {
-            // A drop cannot report the error. Callers that need it use close().
+            // A drop cannot report an error. Callers that need the error call `close`.
             let _ = self.sync();
         }
     }

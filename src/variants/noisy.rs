@@ -1,19 +1,19 @@
-//! Several filters of one set, each with an FPR of one half, to disclose the set in steps. For
-//! example, two people find out how many contacts they share, and neither list is sent.
+//! Discloses a set of keys in steps, by several filters that each have an FPR of one half. For
+//! example, two people find out how many contacts they share, and neither sends a list.
 //!
 //! ```text
 //! seed 1  [ 0 1 1 0 1 0 .. ]  1.44 bits per key  half of all absent keys pass
 //! seed 2  [ 1 1 0 0 1 0 .. ]                     half of the remaining ones
 //! seed 3  [ 0 0 1 1 0 1 .. ]                     half of the remaining ones: 12.5 %
 //! ```
-//! The more filters a party has received, the more certain its answers are. A present key is never
-//! denied, and an absent key passes `i` filters with probability `0.5^i`. Both sides can stop as
-//! soon as they know enough. For any single key, each side can still plausibly claim that the
-//! answer "maybe" was a false positive.
+//! The more filters a party has received, the more certain its answers are. The filters never deny
+//! a present key. An absent key passes `i` filters with probability `0.5^i`. Both sides can stop as
+//! soon as they know enough. The owner of the set can still claim of any single key that the answer
+//! "maybe" is a false positive.
 //!
 //! * When: parties compare sets and trust each other step by step.
 //! * When not: to keep the set secret. A party that can guess keys can ask for all of them. All
-//!   filters together tell as much as one Bloom filter with the combined FPR. If only space
+//!   filters together disclose as much as one Bloom filter with the combined FPR. If only space
 //!   matters, use one [`Bloom`].
 //! * Numbers: five filters together have an FPR of 3.1 %.
 
@@ -26,7 +26,8 @@ const RATE: f64 = 0.5;
 /// The difference between consecutive seeds. It is odd, so all seeds differ.
 const NEXT_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Filters of one set with an FPR of 50 % each, under different seeds; see the [module](self).
+/// Several filters of one set, with different seeds and an FPR of 50 % each; see the
+/// [module](self).
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::Noisy};
@@ -93,9 +94,9 @@ mod tests {
     use super::*;
     use crate::codec::u64_bytes;
 
-    /// Tested two-sided, at five standard deviations.
+    /// The measured share may differ from the formula by five standard deviations, up or down.
     #[test]
-    fn each_further_filter_halves_the_fpr_and_denies_no_key() {
+    fn each_further_filter_halves_the_fpr_and_keeps_all_keys() {
         const ASKED: u64 = 200_000;
         let noisy = Noisy::new((0..50_000u64).map(u64_bytes), 8, HashSeed(9)).unwrap();
         for shown in 0..=8u32 {
@@ -103,7 +104,7 @@ mod tests {
             assert!((0..50_000).all(with));
             let found = (50_000..50_000 + ASKED).filter(|&i| with(i)).count() as f64;
             let rate = 0.5f64.powi(shown.cast_signed());
-            // The fill ratio of each filter deviates too, by 0.1 % of one half.
+            // The fill ratio of each filter also deviates from one half, by 0.1 %.
             let slack = ASKED as f64 * rate * 0.003 * f64::from(shown);
             let deviation = (ASKED as f64 * rate * (1.0 - rate)).sqrt();
             assert!((found - ASKED as f64 * rate).abs() <= 5.0 * deviation + slack, "{shown}: {found}");

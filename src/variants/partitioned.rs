@@ -7,11 +7,11 @@
 //!         0 0 1 0 0 1 0 0 | 1 0 0 0 0 0 1 0 | 0 1 0 0 0 0 1 0
 //! ```
 //!
-//! * When: the FPR must follow from the number of keys exactly. The stages of `Scalable` are such
-//!   filters, because its FPR bound is the FPR of half-full slices.
-//! * When not: `Bloom` has a slightly lower FPR, because a key sets up to `k` arbitrary bits there.
-//!   Only `Bloom` takes keys from many threads at once, and only `Bloom` can be frozen to a block.
-//!   For one cache miss per query use a `blocked-bloom` block.
+//! * When: the FPR must be computed exactly from the number of keys. The stages of `Scalable` are
+//!   such filters, because its FPR bound is computed from slices in which half of the bits are 1.
+//! * When not: `Bloom` has a slightly lower FPR: two probes of a key may hit the same bit there, so
+//!   fewer bits are set. Only `Bloom` takes keys from many threads at once, and only `Bloom` can be
+//!   frozen to a block. For at most one cache miss per query, use a `blocked-bloom` block.
 //! * Numbers: the FPR is exactly `(1 - (1 - k/m)^n)^k`, because bits of different slices are
 //!   independent.
 
@@ -23,7 +23,7 @@ use crate::kinds::{bloom, math};
 use crate::planning;
 use crate::variants::error::{Error, Result};
 
-/// The maximum number of slices. A hash of 64 bits supports no more.
+/// The maximum number of slices. A 64-bit hash supports no FPR below 2^-64.
 const MAX_SLICES: u32 = 64;
 
 /// A partitioned Bloom filter; see the [module](self).
@@ -106,7 +106,8 @@ impl Partitioned {
     }
 
     /// Returns an upper bound of the FPR at the current fill ratio. The FPR is the product of the
-    /// slices' fill ratios, which is largest if all are equal.
+    /// slices' fill ratios. For a given number of ones, this product is largest if all fill ratios
+    /// are equal.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         let by_chance = (self.ones as f64 / self.bits.len() as f64).powi(self.slices.cast_signed());
@@ -116,7 +117,7 @@ impl Partitioned {
 
 const TOO_LARGE: Error = Error::TooLarge { what: "a filter" };
 
-/// Returns the bits of a key, one in each slice.
+/// Returns the positions of the bits of a key, one in each slice.
 fn positions(hash: KeyHash, slice_bits: u64, slices: u32) -> impl Iterator<Item = u64> {
     (0..u64::from(slices)).zip(bloom::mixed(hash)).map(move |(slice, x)| slice * slice_bits + reduce(x, slice_bits))
 }

@@ -2,18 +2,18 @@
 //! Hutchison, "Scalable Bloom filters", 2007).
 //!
 //! ```text
-//! stage 0  [k0 slices]                    rate P0        c keys
-//! stage 1  [k1 slices      ]              rate P0 r      c s keys
-//! stage 2  [k2 slices               ]     rate P0 r^2    c s^2 keys     new keys go here; asked first
+//! stage 0  [k0 slices]                    FPR P0         c keys
+//! stage 1  [k1 slices      ]              FPR P0 r       c s keys
+//! stage 2  [k2 slices               ]     FPR P0 r^2     c s^2 keys     new keys go here; asked first
 //! ```
 //!
-//! A stage takes keys until half of its bits are set, and has `ceil(log2(1/FPR))` slices for the
-//! FPR of this stage. A half-full slice lets half of the absent keys through. The FPRs are a
+//! A stage takes keys until half of its bits are set. At that fill ratio, half of the absent keys
+//! pass a slice, so a stage has `ceil(log2(1/FPR))` slices for the FPR of the stage. The FPRs are a
 //! geometric series, so all stages together stay below `P0 / (1 - r)`, which is the requested FPR.
 //!
 //! * When: a set grows in memory without a known limit, such as the URLs that a crawler has seen.
 //! * When not: if the number of keys is known within a factor of two, `Bloom` is smaller and needs
-//!   one look-up. For an SST file, the number is known exactly; build a filter block.
+//!   one lookup. For an SST file, the number is known exactly; build a filter block.
 //! * Numbers: an absent key is looked up in every stage, newest first. There are about
 //!   `log_s(n / c)` stages. At 1 % with s = 2 and r = 0.85, a filter whose last stage is full takes
 //!   1.5 to 1.7 times the bits of a `Bloom` for the same keys. It takes 3.3 to 4.5 times the bits
@@ -27,11 +27,11 @@ use crate::variants::error::{Error, Result};
 /// The growth of the stages of a [`Scalable`] filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Growth {
-    /// `s`: the capacity of each stage as a multiple of the previous stage, 1 to 1024. Usual values
-    /// are 2 and 4.
+    /// `s`: the capacity of a stage divided by the capacity of the previous stage, 1 to 1024. Usual
+    /// values are 2 and 4.
     pub factor: u32,
-    /// `r`: the FPR of each stage as a multiple of the previous stage, above 0 and below 1. 0.8 to
-    /// 0.9 needs the least memory.
+    /// `r`: the FPR of a stage divided by the FPR of the previous stage, above 0 and below 1.
+    /// Values from 0.8 to 0.9 need the least memory.
     pub tightening: f64,
 }
 
@@ -44,7 +44,7 @@ impl Default for Growth {
 /// A scalable Bloom filter; see the [module](self).
 #[derive(Debug, Clone)]
 pub struct Scalable {
-    /// Holds at least one stage.
+    /// The stages, oldest first. There is at least one.
     stages: Vec<Partitioned>,
     initial_capacity: u64,
     /// `P0`: the FPR of the first stage.
@@ -106,11 +106,11 @@ impl Scalable {
             return Err(too_large);
         };
         let rate = self.first_rate * self.growth.tightening.powi(number.cast_signed());
-        // More than 64 slices do not help, because a hash has 64 bits. The FPR of so late a stage
-        // is negligible compared with the FPR of the first.
+        // More than 64 slices do not help, because a hash has 64 bits. If the requested FPR is far
+        // above 2^-64, the FPR of such a stage is negligible.
         let slices = (-rate.log2()).ceil().clamp(1.0, 64.0);
-        // `b ln 2` keys set half of the bits of a slice of `b` bits. The two extra bits leave space
-        // for one more key.
+        // `b ln 2` keys set half of the bits of a slice of `b` bits. The two extra bits of each
+        // slice leave space for one more key.
         let slice_bits = (capacity as f64 / std::f64::consts::LN_2).ceil() + 2.0;
         if slice_bits >= 56f64.exp2() {
             return Err(too_large);
@@ -127,7 +127,7 @@ impl Scalable {
         self.stages.iter_mut().for_each(Partitioned::clear);
     }
 
-    /// Returns the number of stages. A look-up of an absent key asks all of them.
+    /// Returns the number of stages. A lookup of an absent key asks all stages.
     #[must_use]
     pub fn num_stages(&self) -> usize {
         self.stages.len()
@@ -139,14 +139,15 @@ impl Scalable {
         self.stages.iter().map(Partitioned::num_bits).sum()
     }
 
-    /// Returns the number of bits of a key in each stage, oldest first.
+    /// Returns the number of slices of each stage, oldest stage first. A key has one bit in each
+    /// slice.
     pub fn num_slices(&self) -> impl Iterator<Item = u32> {
         self.stages.iter().map(Partitioned::num_slices)
     }
 
     /// Returns the requested FPR. [`expected_fpr`](Self::expected_fpr) does not exceed it up to
-    /// about `rate * 2^64` keys. With more keys, no number of stages reaches it, because hashes
-    /// have 64 bits.
+    /// about `fpr_bound * 2^64` keys. With more keys, no filter reaches the requested FPR, because
+    /// hashes have 64 bits.
     #[must_use]
     pub fn fpr_bound(&self) -> f64 {
         self.first_rate / (1.0 - self.growth.tightening)
@@ -159,7 +160,7 @@ impl Scalable {
     }
 }
 
-/// Returns whether the next key might make more than half of the bits set.
+/// Returns whether one more key could set more than half of the bits.
 fn is_full(stage: &Partitioned) -> bool {
     stage.count_ones() + u64::from(stage.num_slices()) > stage.num_bits() / 2
 }

@@ -5,12 +5,13 @@ use crate::kinds::{bloom, math};
 use crate::planning;
 use crate::variants::error::{Error, Result};
 
-/// A number of cells. Each key uses `probes` of them. A cell is a bit or a counter.
+/// The number of cells of a filter, and the number of cells that a key uses. A cell is a bit or a
+/// counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// A multiple of 8, so that the cells can become the bits of a filter block.
     pub(super) cells: u64,
-    /// The number of cells of a key, 1 to 30.
+    /// The number of cells that a key uses, 1 to 30.
     pub(super) probes: u32,
 }
 
@@ -40,8 +41,8 @@ impl Shape {
     /// smallest such shape.
     ///
     /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`, with `c`
-    /// for `rate` and `n` for `capacity`. Small filters get a little more, because the formula is
-    /// too optimistic for them.
+    /// for `rate` and `n` for `capacity`. Small filters get more cells, because the formula gives
+    /// too low an FPR for them.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
@@ -63,8 +64,8 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Returns the FPR if `used` cells are not zero. It adds two parts: absent keys whose cells are
-    /// all used by chance, and absent keys with the same 64-bit hash as a present key.
+    /// Returns the FPR if `used` cells are not zero. It includes absent keys whose cells are all
+    /// used by chance, and absent keys with the same 64-bit hash as a present key.
     pub(super) fn rate_of(self, used: u64) -> f64 {
         let by_chance = (used as f64 / self.cells as f64).powi(self.probes.cast_signed());
         math::with_equal_hashes(by_chance, math::whole_keys(used, self.cells, self.probes))
@@ -103,7 +104,7 @@ pub(super) fn check_capacity(capacity: u64) -> Result<()> {
 /// # Errors
 /// Returns [`Error::Invalid`] unless `0 < rate < 1`.
 pub(super) fn check_rate(rate: f64) -> Result<()> {
-    // This form of the condition also refuses NaN.
+    // This condition also refuses NaN.
     if rate > 0.0 && rate < 1.0 {
         return Ok(());
     }
@@ -120,7 +121,7 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     check_capacity(capacity)?;
     check_rate(rate)?;
-    // No machine holds more than 2^60 keys, so the lowest FPR would not be a useful hint.
+    // No machine holds more than 2^60 keys, so an error that names the lowest FPR would not help.
     if capacity > 1 << 60 {
         return Err(TOO_LARGE);
     }
@@ -128,7 +129,7 @@ pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     if rate >= lowest {
         return Ok(());
     }
-    let reason = format!("the lowest FPR for {capacity} keys with 64-bit hashes is {lowest:e}; try that");
+    let reason = format!("the lowest FPR for {capacity} keys with 64-bit hashes is {lowest:e}; try {lowest:e}");
     Err(Error::invalid("false-positive rate", rate, reason))
 }
 

@@ -2,7 +2,7 @@
 //! filters", 2003).
 //!
 //! ```text
-//! key -> counters  [3] [7] [3]         the least counter counts the key, and perhaps others: never too few
+//! key -> counters  [3] [7] [3]         the least counter counts the key, and perhaps others: it is never too low
 //!
 //! insert, minimum selection  [4] [8] [4]   raises all counters
 //!         minimum increase   [4] [7] [4]   raises only the least, as the others already count the key
@@ -15,13 +15,15 @@
 //! * When not: for small exact counts use `DLeft`. For counts that are mostly small and seldom huge
 //!   use `DynamicCounting`. To find the most frequent keys use another structure.
 //! * Numbers: with `gamma = n k / m`, minimum selection is wrong for a share `(1 - e^-gamma)^k` of
-//!   the keys. Measured at gamma 0.7 and k = 5, with 1,000 keys added ten times each on average:
-//!   3.2 % wrong for uniform counts and 2.2 % for Zipf counts. Minimum increase: 1.6 % and 0.8 %.
-//!   Recurring minimum: 1.7 % and 1.2 %.
+//!   the keys. The shares of wrong counts were measured at gamma 0.7 and k = 5, with 1,000 keys
+//!   that were added ten times each on average. For uniform counts, they are 3.2 % with minimum
+//!   selection, 1.6 % with minimum increase and 1.7 % with recurring minimum. For Zipf counts, they
+//!   are 2.2 %, 0.8 % and 1.2 %.
 //! * Recurring minimum differs from the paper. The paper's second filter (of m/2 counters) also
-//!   answers for keys that were never added to it, and these answers are too low. Here a hash table
-//!   counts the keys with a single least counter, a fifth of all keys at gamma 0.7. The table takes
-//!   20 to 40 bytes for each of these keys, and its counts are never too low.
+//!   answers for keys that were never added to it, and these answers may be too low. Here a hash
+//!   table counts the keys with a single least counter. At gamma 0.7 and uniform counts, it has a
+//!   fifth of all keys. The table takes 20 to 40 bytes for each of these keys, and its counts are
+//!   never too low.
 
 use std::collections::HashMap;
 
@@ -36,8 +38,8 @@ use crate::variants::error::{Error, Result};
 pub enum SpectralMode {
     /// Raises all counters of a key. Keys can be removed.
     MinimumSelection,
-    /// Raises only the least counters of a key. In our measurements it makes at most half the
-    /// errors of `MinimumSelection`. Keys cannot be removed.
+    /// Raises only the least counters of a key. In our measurements it makes about half the errors
+    /// of `MinimumSelection`, or fewer. Keys cannot be removed.
     MinimumIncrease,
     /// Raises all counters of a key, and also counts a key with a single least counter in a table.
     /// Keys can be removed.
@@ -60,23 +62,24 @@ pub struct Spectral {
     counters: Counters,
     mode: SpectralMode,
     /// The keys that had a single least counter when they were added, each with a count. The count
-    /// starts with the value of that counter and includes all later insertions. The table is empty
-    /// in the other modes.
+    /// starts with the value of that counter. Later insertions and removals of the key change it.
+    /// Only [`SpectralMode::RecurringMinimum`] fills this table.
     apart: HashMap<KeyHash, u64>,
     seed: HashSeed,
 }
 
-/// The width of a counter of [`Spectral::with_fpr`]. Such a counter is full at about 4.3 * 10^9.
+/// The width of a counter of [`Spectral::with_fpr`]. Such a counter saturates at about 4.3 * 10^9.
 const COUNTER_BITS: u32 = 32;
 
 impl Spectral {
-    /// Creates a filter with 32-bit counters. While it holds at most `capacity` distinct keys, at
-    /// most a share `error_rate` of its estimates is wrong, for present and absent keys.
+    /// Creates a filter with 32-bit counters. While it holds at most `capacity` distinct keys, the
+    /// expected share of wrong estimates is at most `error_rate`, for present keys and for absent
+    /// keys.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
-    /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] if the
-    /// filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < error_rate < 1`, and for an error
+    /// rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`]
+    /// if the filter does not fit in memory.
     pub fn with_fpr(capacity: u64, error_rate: f64, mode: SpectralMode, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::for_rate(capacity, error_rate)?, COUNTER_BITS, mode, seed)
     }
@@ -101,7 +104,7 @@ impl Spectral {
         Ok(Self { counters: Counters::new(shape, counter_bits)?, mode, apart: HashMap::new(), seed })
     }
 
-    /// Adds one occurrence of a key.
+    /// Adds one occurrence of a key. Saturated counters do not change.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] in the mode [`SpectralMode::RecurringMinimum`] if there is no
@@ -123,7 +126,8 @@ impl Spectral {
                 let too_large = |_| Error::TooLarge { what: "a table of separately counted keys" };
                 self.apart.try_reserve(1).map_err(too_large)?;
                 self.counters.add(&places);
-                // A key stays in the table: a count that misses insertions would be too low.
+                // A key stays in the table even if it no longer has a single least counter.
+                // Otherwise its count would miss insertions, and would be too low.
                 if let Some(count) = self.apart.get_mut(&hash) {
                     *count = count.saturating_add(1);
                 } else if self.is_alone(&places) {
@@ -205,7 +209,8 @@ impl Frequency for Spectral {
 }
 
 impl Removable for Spectral {
-    /// Takes back one insertion of a key.
+    /// Removes one occurrence of a key. A saturated counter keeps its value, so the key may stay
+    /// present.
     ///
     /// # Errors
     /// Returns [`Error::KeyAbsent`] if the key is certainly absent, and [`Error::Invalid`] in the
@@ -220,7 +225,8 @@ impl Removable for Spectral {
         self.counters.remove(&places)?;
         let is_gone = self.counters.least(&places) == 0;
         if let Some(count) = self.apart.get_mut(&hash) {
-            // A full counter gives no bound, and removals do not change that.
+            // `u64::MAX` means that a counter was saturated, so the count is unknown. It stays
+            // unknown after removals.
             *count -= u64::from(*count < u64::MAX);
             if is_gone || *count == 0 {
                 self.apart.remove(&hash);
@@ -239,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn full_counters_bound_nothing_in_any_mode() {
+    fn saturated_counters_give_no_bound_in_any_mode() {
         for mode in [SpectralMode::MinimumSelection, SpectralMode::MinimumIncrease, SpectralMode::RecurringMinimum] {
             let mut filter = Spectral::with_shape(80, 3, 2, mode, HashSeed(1)).unwrap();
             for expected in [1, 2, u64::MAX, u64::MAX] {

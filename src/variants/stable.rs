@@ -11,12 +11,12 @@
 //! ask                  "seen" if no cell of the key is 0
 //! ```
 //!
-//! In the long run, decrements clear as many cells as insertions fill, on average. So the share of
-//! zeros settles at `(1 / (1 + 1 / (P (1/K - 1/m))))^Max`. The FPR settles at `(1 - zeros)^K`,
-//! however long the stream is.
+//! In the long run, decrements clear on average as many cells as insertions set. So the share of
+//! zeros settles at `(1 / (1 + 1 / (P (1/K - 1/m))))^Max`. The FPR settles at `(1 - zeros)^K`, even
+//! if the stream never ends.
 //!
-//! * When: detect recent duplicates of an endless stream (clicks, packets, crawled links) in fixed
-//!   memory, if it does no harm to miss a duplicate now and then.
+//! * When: you detect recent duplicates in an endless stream (clicks, packets, crawled links) with
+//!   fixed memory, and a missed duplicate does no harm.
 //! * When not: for everything else. If the set must not forget, it must grow (`Scalable`) or be
 //!   bounded (`Bloom`).
 //! * Numbers: 100,000 cells of one bit, K = 3 and P = 10 give 76.9 % zeros and an FPR of 1.23 %.
@@ -31,9 +31,9 @@ use crate::variants::error::{Error, Result};
 /// The number and width of the cells, and how keys use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StableShape {
-    /// `m`: the number of cells, rounded up to a multiple of 8.
+    /// `m`: the number of cells. [`Stable::with_shape`] rounds it up to a multiple of 8.
     pub cells: u64,
-    /// `d`: the width of a cell, 1 to 16.
+    /// `d`: the width of a cell in bits, 1 to 16.
     pub cell_bits: u32,
     /// `K`: the number of cells of a key, 1 to 30.
     pub probes: u32,
@@ -53,7 +53,7 @@ pub struct Stable {
 
 impl Stable {
     /// Creates a filter of `cells` cells of `cell_bits` bits, 1 to 16, whose FPR settles at
-    /// `false_positive_rate` or a little below it.
+    /// `false_positive_rate` or slightly below it.
     ///
     /// A key uses 1 to 30 cells: half as many as the probes of a Bloom filter with the same FPR. If
     /// a key used more cells, the filter would forget the key sooner.
@@ -65,7 +65,8 @@ impl Stable {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
         let probes = (-false_positive_rate.log2() / 2.0).round().clamp(1.0, 30.0) as u32;
-        // Round the cells up first. The formula holds only if there are more cells than a key uses.
+        // Round the number of cells up first. The formula holds only if there are more cells than a
+        // key uses.
         let Shape { cells, .. } = Shape::new(cells, probes)?;
         if cells <= u64::from(probes) {
             let reason = format!("expected more cells than the {probes} that a key uses; try 1000000");
@@ -82,7 +83,7 @@ impl Stable {
             reason = "the cast saturates, and with_shape checks the result"
         )]
         let decrements = decrements.ceil().max(1.0) as u64;
-        // with_shape refuses other widths, and the formula does not hold for them.
+        // The formula does not hold for other widths. `with_shape` reports an invalid width below.
         if (1..=16).contains(&cell_bits) && decrements > cells {
             let given = format!("{cells} cells of {cell_bits} bits for an FPR of {false_positive_rate}");
             let reason = "these cells are too few for this FPR; give more cells, or a higher FPR";
@@ -109,8 +110,9 @@ impl Stable {
         Ok(Self { cells: PackedArray::new(cells, cell_bits)?, shape, random: seed.0, seed })
     }
 
-    /// Adds a key and forgets a little of the other keys. Returns `true` if the key was certainly
-    /// never added or was forgotten, and `false` if the key may be a duplicate.
+    /// Adds a key. First decrements [`StableShape::decrements`] cells, so that old keys are
+    /// forgotten in time. Returns `true` if the key was never added or was forgotten, and `false`
+    /// if it may be a duplicate.
     pub fn insert(&mut self, key: &[u8]) -> bool {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -147,7 +149,7 @@ impl Stable {
         self.shape
     }
 
-    /// Returns the current share of zero cells. It falls from 1 to about
+    /// Returns the current share of zero cells. As keys are added, it falls from 1 to about
     /// [`StableShape::stable_zeros`].
     #[must_use]
     pub fn zeros(&self) -> f64 {
@@ -175,7 +177,8 @@ impl StableShape {
     }
 
     /// Returns the FPR that the filter reaches in the long run, for keys that were never added. The
-    /// mean FPR never exceeds this value; the FPR of one filter varies a little around the mean.
+    /// mean FPR of many filters never exceeds this value. The FPR of one filter may exceed it by
+    /// chance.
     #[must_use]
     pub fn stable_fpr(&self) -> f64 {
         (1.0 - self.stable_zeros()).powi(self.probes.cast_signed())
@@ -206,7 +209,7 @@ mod tests {
             (0..64).for_each(|cell| filter.cells.set(cell, 2));
             filter.insert(&crate::codec::u64_bytes(i));
             let lower: Vec<u64> = (0..64).filter(|&cell| filter.cells.get(cell) == 1).collect();
-            // One of them may be the key's own cell, which is full.
+            // One of the decremented cells may be the key's own cell, whose value is then 3.
             assert!([4, 5].contains(&lower.len()), "{lower:?}");
             let start = (0..64).find(|start| lower.iter().all(|cell| (cell + 64 - start) % 64 < 5)).unwrap();
             starts.insert(start);
@@ -242,8 +245,8 @@ mod tests {
         ] {
             assert!(matches!(Stable::with_shape(shape, HashSeed(1)), Err(Error::Invalid { .. })), "{shape:?}");
         }
-        // Too few cells for the decrements that the rate needs, or an invalid width, number or
-        // rate.
+        // Too few cells for the decrements that the rate needs, or an invalid width, number of
+        // cells or rate.
         for (cells, bits, rate) in [(8, 16, 1e-6), (9, 1, 1e-6), (64, 0, 0.1), (0, 1, 0.1), (64, 1, f64::NAN)] {
             let filter = Stable::with_fpr(cells, bits, rate, HashSeed(1));
             let error = filter.map(drop).unwrap_err();

@@ -1,9 +1,9 @@
-//! An attack: the attacker knows the seed of a store, chooses keys offline, and asks filters with
-//! and without a secret. docs/DESIGN.md, section "Threat model", states the purpose of each hash
-//! function.
+//! Tests filters against an attacker who knows the seed of a store and chooses keys offline. The
+//! filters are built with and without a secret. docs/DESIGN.md, section "Threat model", states the
+//! purpose of each hash function.
 //!
-//! If an FPR must not change, the test is two-sided at five standard deviations. All seeds are
-//! fixed, so a failure repeats.
+//! An FPR that must not change may differ from the expected FPR by five standard deviations in
+//! either direction. All seeds are fixed, so a failure repeats.
 
 use crate::support::{SplitMix, spec};
 use filterblock::{
@@ -11,7 +11,7 @@ use filterblock::{
     Verify,
 };
 
-/// Every block contains the seed, so the attacker knows it.
+/// The seed of all hashers. The attacker knows the seed, because every block contains it.
 const SEED: HashSeed = HashSeed(0x0bad_5eed_0bad_5eed);
 const SPECS: [&str; 6] =
     ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "bumped-ribbon:7", "binary-fuse:8"];
@@ -29,8 +29,8 @@ fn build(spec_text: &str, hasher: &KeyHasher, keys: impl IntoIterator<Item = Vec
     LockedBlock::open(builder.finish().unwrap(), Verify::AtOpen).unwrap().unlock_with(hasher).unwrap()
 }
 
-/// Returns keys that look like honest keys, were never added, and pass the attacker's own copy of
-/// the filter.
+/// Returns keys that look like honest keys and were never added. The attacker's own copy of the
+/// filter answers "maybe" for them.
 fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
     let candidates = (HONEST_KEYS..).map(|i| format!("user{i:012}").into_bytes());
     candidates.filter(|key| copy.may_contain_hash(KeyHash::of(key, SEED))).take(count).collect()
@@ -50,7 +50,8 @@ fn share_let_through(block: &FilterBlock<Vec<u8>>, keys: &[Vec<u8>]) -> f64 {
     keys.iter().filter(|key| block.may_contain(key)).count() as f64 / keys.len() as f64
 }
 
-/// Asserts that filters under secrets have their normal FPR for chosen keys.
+/// Asserts that filters whose hashers have secrets keep their expected FPR for the chosen keys
+/// `asked`. The filters hold the honest keys and `added`.
 fn assert_keyed_filters_keep_their_rate(spec_text: &str, added: &[Vec<u8>], asked: &[Vec<u8>]) {
     for hashers in keyed_hashers() {
         let (mut rates, mut announced) = (Vec::new(), 0.0);
@@ -72,7 +73,7 @@ fn assert_keyed_filters_keep_their_rate(spec_text: &str, added: &[Vec<u8>], aske
 #[test]
 fn forged_absent_keys_pass_only_without_a_secret() {
     for spec_text in SPECS {
-        // The attacker needs the seed, the keys and this program. The attacker's copy equals the
+        // With the seed, the keys and this program, the attacker builds a copy that equals the
         // filter byte by byte.
         let victim = build(spec_text, &SEED.into(), honest_keys());
         let copy = build(spec_text, &SEED.into(), honest_keys());
@@ -91,8 +92,8 @@ fn forged_absent_keys_pass_only_without_a_secret() {
 /// XXH3-64 multiplies the two halves of its input. This function chooses the first half so that the
 /// product is zero. Then only a sum is left, and the later steps are a bijection of this sum.
 fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
-    // The constants are bytes 24 to 31 of XXH3's default secret, XORed with bytes 32 to 39, and bytes
-    // 40 to 47, XORed with bytes 48 to 55.
+    // The constants are bytes 24 to 31 of XXH3's default secret, XORed with bytes 32 to 39, and
+    // bytes 40 to 47, XORed with bytes 48 to 55.
     let low_flip = 0x6782_737b_ea42_39b9_u64.wrapping_add(seed.0);
     let high_flip = 0xaf56_bc3b_0996_523a_u64.wrapping_sub(seed.0);
     // The inverse of the multiplier 0x165667919e3779f9.
@@ -116,8 +117,8 @@ fn a_key_for_any_hash_follows_from_a_known_seed() {
 
 #[test]
 fn keys_chosen_for_few_lines_have_no_effect_under_a_secret() {
-    // The attacker adds one key for ten honest keys. All added keys fall into the first four of 430
-    // cache lines.
+    // The attacker adds one key for every ten honest keys. All added keys fall into the first four
+    // of 430 cache lines.
     let chosen = |from: u64, count: u64| -> Vec<Vec<u8>> {
         let mut random = SplitMix(from);
         (0..count).map(|_| key_with_hash(SEED, random.next() / 128)).collect()
@@ -164,7 +165,7 @@ fn keys_with_patterned_hashes_do_not_stop_a_build() {
 }
 
 #[test]
-fn a_filter_with_a_fallback_partition_denies_no_key() {
+fn a_filter_with_a_fallback_partition_finds_every_key() {
     let keys_of = |hashes: std::ops::Range<u64>| {
         let mut keys: Vec<_> = hashes.map(|hash| key_with_hash(SEED, hash)).collect();
         keys.sort_unstable();
@@ -195,11 +196,11 @@ fn a_filter_with_a_fallback_partition_denies_no_key() {
 }
 
 #[test]
-fn a_false_positive_stays_one_under_every_hash_function() {
+fn a_false_positive_repeats_under_every_hash_function() {
     let candidates: Vec<Vec<u8>> = (0..20_000).map(|i| format!("tried{i}").into_bytes()).collect();
     for hasher in keyed_hashers().iter().map(|hashers| &hashers[0]).chain([&SEED.into()]) {
         let block = build("blocked-bloom:10", hasher, honest_keys());
-        // The time of an answer shows the attacker which keys passed.
+        // The attacker measures how long each read takes, and so learns which keys passed.
         let passed: Vec<Vec<u8>> = candidates.iter().filter(|key| block.may_contain(key)).cloned().collect();
         assert!((100..400).contains(&passed.len()), "{}", passed.len());
         assert!(share_let_through(&block, &passed) == 1.0);
@@ -216,7 +217,7 @@ fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
     x = x.wrapping_mul(inverse);
     x ^= (x >> 35) + 8;
     x = x.wrapping_mul(inverse);
-    // As a linear map, the first step has order 64, so 63 more steps invert it.
+    // As a linear map, the first step has order 64, so applying it 63 more times inverts it.
     x = (0..63).fold(x, |x, _| x ^ x.rotate_left(49) ^ x.rotate_left(24));
     x ^ u64::from_le_bytes(key).rotate_left(32)
 }

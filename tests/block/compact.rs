@@ -1,4 +1,5 @@
-//! The compact form: few bytes, any bytes at any alignment, and damage that never denies a key.
+//! Tests the compact form: its length, queries of any bytes at any alignment, and damage, which
+//! never denies a present key.
 
 use crate::support::{SEED, SplitMix, hash, key, spec};
 use filterblock::{Answer, Error, Field, FilterBuilder, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck, compact};
@@ -6,10 +7,12 @@ use proptest::prelude::*;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
-/// The number that the checksum of a filter under [`HASHER`] is XORed with, from docs/FORMAT.md.
+/// The number that is XORed with the CRC-32 of a filter under [`HASHER`], as docs/FORMAT.md
+/// describes.
 const BOUND: u32 = (SEED.0.wrapping_mul(0xe2d3_d19e_fb49_25bb) >> 32) as u32 ^ 1;
 
-/// Filters of every compact kind, with their numbers of keys. A filter of 33 keys is the usual one.
+/// Specifications of every kind that has a compact form, with numbers of keys. For 2 KiB of data, a
+/// filter usually has about 33 keys.
 const FILTERS: [(&str, usize); 7] = [
     ("bloom:fpr=0.01", 33),
     ("bloom:10", 1),
@@ -34,13 +37,13 @@ fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
     ask(bytes, hash).may_contain()
 }
 
-/// Returns payload and shape with a right checksum.
+/// Returns `covered`, which is a payload and a shape, with a valid checksum behind it.
 fn sealed(covered: &[u8]) -> Vec<u8> {
     [covered, &(crc32fast::hash(covered) ^ BOUND).to_le_bytes()].concat()
 }
 
-/// Panics unless every query of the damaged filter is answered "unfiltered", and the reason is
-/// damage.
+/// Panics unless every query of the damaged filter answers [`Answer::Unfiltered`] and the check
+/// reports damage.
 fn expect_damage(bytes: &[u8], what: &str) {
     assert!((0..150).all(|i| ask(bytes, hash(i)) == Answer::Unfiltered), "{what}");
     let error = compact::check(bytes, &HASHER).unwrap_err();
@@ -101,8 +104,9 @@ fn every_flipped_bit_is_detected() {
 
 #[test]
 fn every_error_of_two_or_three_bits_in_33_keys_is_detected() {
-    // The CRC-32 is linear: an error is missed only if the CRC-32 of its bytes, without initial
-    // value and final XOR, is 0. So the sum of two or three single-bit syndromes must not be 0.
+    // The CRC-32 is linear: an error is missed only if the CRC-32 of the error's bytes, without
+    // initial value and final XOR, is 0. So the XOR of two or three single-bit syndromes must not
+    // be 0.
     let bits = compact_of("bloom:fpr=0.01", 33).len() * 8;
     let zeros = vec![0; bits / 8];
     let crc =
@@ -135,7 +139,7 @@ fn every_changed_zeroed_and_overwritten_part_is_detected() {
                     expect_damage(&damaged, &format!("{spec}, {n} keys, byte {at} is {byte}"));
                 }
             }
-            // An error of up to four bytes is always detected. A longer one is missed with a
+            // An error of up to four bytes is always detected. A longer error is missed with a
             // probability of 2^-32.
             for end in at + 1..=bytes.len() {
                 for fill in [0, 0xff, 0xa5] {
@@ -172,7 +176,7 @@ fn every_cut_and_every_added_byte_is_detected() {
 
 #[test]
 fn zeros_and_ones_are_never_a_filter() {
-    // Even a right checksum does not make them one.
+    // Such bytes are no filter even with a valid checksum.
     for len in 0..500 {
         for fill in [0, 0xff] {
             for bytes in [vec![fill; len], sealed(&vec![fill; len + 1])] {
@@ -211,7 +215,7 @@ fn another_hasher_answers_unfiltered() {
 }
 
 #[test]
-fn impossible_shapes_with_a_right_checksum_answer_unfiltered() {
+fn impossible_shapes_with_a_valid_checksum_are_unfiltered() {
     let bytes = compact_of("bloom:20", 100);
     let payload = &bytes[..bytes.len() - compact::TRAILER_LEN_BYTES];
     let shaped = |payload: &[u8], shape: u8| sealed(&[payload, &[shape]].concat());
@@ -271,7 +275,7 @@ fn kinds_without_a_compact_form_are_refused() {
 
 #[test]
 fn filters_of_prefixes_are_refused() {
-    // The form cannot say that the filter lacks whole keys, so it would deny them.
+    // The compact form cannot record that a filter lacks whole keys, so a reader would deny them.
     for whole_keys_too in [false, true] {
         let builder = FilterBuilder::new(spec("bloom:10"), SEED).with_prefixes("first-4", whole_keys_too).unwrap();
         let error = builder.finish_compact().unwrap_err();
@@ -284,7 +288,7 @@ fn filters_of_prefixes_are_refused() {
 
 #[test]
 fn a_block_and_the_compact_form_have_the_same_payload() {
-    // Blocked filters have the same size in both forms.
+    // A blocked Bloom filter has the same size in a block and in the compact form.
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), SEED);
     (0..1_000).for_each(|i| builder.add_hash(hash(i)));
     let compact = builder.clone().finish_compact().unwrap();

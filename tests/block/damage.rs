@@ -1,4 +1,5 @@
-//! Damage of a filter block gives an error at open, or the answer "maybe" for every present key.
+//! Tests that damage of a filter block gives an error at open, or the answer "maybe" for every
+//! present key.
 
 use crate::support::{
     SplitMix, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
@@ -21,14 +22,14 @@ fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     blocks
 }
 
-/// Returns the step between cases that checksum a whole block. A sparse run takes every 997th case
-/// (a prime number).
+/// Returns the step between cases that checksum a whole block. It is 1, or 997 (a prime number) if
+/// [`sparse`] is not 1.
 fn stride() -> usize {
     if sparse() == 1 { 1 } else { 997 }
 }
 
-/// Asserts that opening with `AtOpen` fails, and that opening with `OnFirstTouch` fails or the
-/// block denies no key.
+/// Asserts that opening with `AtOpen` fails. If opening with `OnFirstTouch` succeeds, asserts that
+/// the block answers "maybe" for all `keys`, and that verifying its pages fails.
 ///
 /// Returns the number of damaged pages that queries of all `keys` found, or `None` if opening with
 /// `OnFirstTouch` failed.
@@ -52,7 +53,8 @@ fn every_flipped_bit_of_small_blocks_is_detected() {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let bad_pages = is_detected(&bytes, 0..n, || format!("bit {bit} of {} bytes", original.len()));
             if is_filter {
-                // If a key had set the bit, a query of that key finds the page damaged.
+                // If the bit was 1, a key had set it, and a query of that key finds the page
+                // damaged.
                 let was_set = original[bit / 8] >> (bit % 8) & 1 == 1;
                 match bad_pages {
                     Some(count) => assert!(bit / 8 < payload && count <= 1 && (count == 1 || !was_set), "bit {bit}"),
@@ -77,7 +79,7 @@ fn every_flipped_bit_of_64_kib_blocks_is_detected() {
             is_detected(&bytes, (bit % 9973..n).step_by(9973), || format!("bit {bit} of {spec}"));
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        // Asks all keys, for some of the bits.
+        // For some of the bits, asks for all keys.
         for bit in (0..bytes.len() * 8).step_by(7919) {
             bytes[bit / 8] ^= 1 << (bit % 8);
             is_detected(&bytes, 0..n, || format!("bit {bit} of {spec}"));
@@ -88,7 +90,7 @@ fn every_flipped_bit_of_64_kib_blocks_is_detected() {
 
 /// Before a filter answers "absent", it verifies all pages that the answer depends on.
 #[test]
-fn damage_of_any_page_denies_no_key_of_any_kind() {
+fn damage_of_any_page_never_denies_a_key_of_any_kind() {
     let n = 12_000;
     let mut random = SplitMix(11);
     for spec in
@@ -127,7 +129,7 @@ fn every_flipped_pair_of_bits_of_1_kib_is_detected() {
         bytes[a / 8] ^= 1 << (a % 8);
     }
     assert!(bytes == original);
-    // Verification on first touch, for some of the 30 million pairs.
+    // Tests verification on first touch with some of the pairs: there are about 30 million.
     let mut random = SplitMix(1);
     for spec in KINDS {
         let mut bytes = block(spec, 800);
@@ -236,8 +238,8 @@ fn zeroed_swapped_stale_and_foreign_pages_are_detected() {
         bytes[checksums + 8..checksums + 12].copy_from_slice(&original[checksums..checksums + 4]);
         repair_trailer(&mut bytes);
         assert_eq!(is_detected(&bytes, 0..n, || "swapped pages and checksums".into()), Some(2));
-        // Page 1 comes from a block of other keys: of the same table or of another one, without or
-        // with its checksum.
+        // Page 1 comes from a block of other keys, of the same SST or of another SST. The page
+        // checksum comes from the same block, or stays as it was.
         let older = block_of(spec, n..2 * n, TABLE);
         let foreign = block_of(spec, n..2 * n, *b"some other table");
         for (other, with_checksum, what) in [
@@ -253,8 +255,8 @@ fn zeroed_swapped_stale_and_foreign_pages_are_detected() {
             }
             assert_eq!(is_detected(&bytes, 0..n, || what.into()), Some(1), "{what}");
         }
-        // The trailer gets the id of another SST. All page checksums fail then, but no key is
-        // denied.
+        // The trailer gets the id of another SST. Then no page matches its checksum, and every
+        // query answers "maybe".
         let mut bytes = original.clone();
         put_number(&mut bytes, Field::TableId, 7);
         repair_trailer(&mut bytes);
@@ -311,7 +313,7 @@ fn contradicting_fields_with_valid_checksums_are_corrupt() {
     let end = (named.len() - TRAILER_LEN_BYTES) as u64;
     let error = FilterBlock::open_any(named, Verify::AtOpen).unwrap_err();
     assert!(matches!(error, Error::Corrupt { offset, .. } if offset == end), "{error:?}, wanted {end}");
-    // Invalid: two records of layers, or one record without bytes.
+    // Two records of layers, or one record without bytes, are invalid.
     let ribbon = block("ribbon:8", 100);
     let layers = &ribbon[ribbon.len() - TRAILER_LEN_BYTES - 3..ribbon.len() - TRAILER_LEN_BYTES];
     assert_eq!(layers[..2], [3, 1]);
@@ -349,8 +351,8 @@ fn first_touch_answers_like_verification_at_open() {
                 damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
                 let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
                 let more = maybes(&block).saturating_sub(maybes(&at_open));
-                // A query reads at most about eight places. One page of a bumped ribbon holds the
-                // information on all bumped keys.
+                // A query reads about eight places or fewer. But one page of a bumped ribbon holds
+                // the thresholds, which every query needs.
                 let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
                 assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
                 assert!((0..n).step_by(7).all(|i| block.may_contain_hash(hash(i))), "{text}, page {page}");
@@ -374,7 +376,7 @@ fn blocks_of_a_newer_writer_are_unsupported_not_corrupt() {
         (Field::Flags, 5),
     ] {
         let mut bytes = block("bloom:10", 100);
-        // A later kind may use all of its parameters.
+        // A kind of a later version may use all parameters.
         if name == Field::Kind {
             put_number(&mut bytes, Field::Params, 0x03_0201);
         }

@@ -1,5 +1,5 @@
-//! Tests of prefix extractors with filters in partitions: no scan may miss a key, for any
-//! partitions that its prefix spans.
+//! Tests prefix extractors with partitioned filters: no scan misses a key, even if several
+//! partitions hold keys with the same prefix.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -15,7 +15,8 @@ fn hasher() -> KeyHasher {
     KeyHasher::xxh3(SEED)
 }
 
-/// Keys of three parts; the rows have 1 to 40 keys, and some keys are out of every domain.
+/// Returns keys of a row, a column and a number. Each row has 1 to 40 such keys, and one key
+/// without a slash, which is outside the domain of some extractors.
 fn keys() -> BTreeSet<Vec<u8>> {
     let mut keys = BTreeSet::new();
     for row in 0..60u32 {
@@ -63,21 +64,21 @@ fn prefixes_of_neighbouring_partitions_are_found() {
                 let may_contain = block.may_contain_prefix(name, asked);
                 assert!(may_contain || !is_there, "{name}: {prefix:?} with {partition_keys} keys a partition");
                 num_denied += u32::from(!may_contain);
-                // The only partition that can deny the prefix, opened alone.
+                // Opens the only partition that can deny the prefix, and asks it alone.
                 let Some(number) = index.find(&prefix) else { continue };
                 let range = index.get(number).unwrap().byte_range;
                 let bytes = &bytes[range.start as usize..range.end as usize];
                 let partition = index.open_partition(number, bytes, Verify::AtOpen).unwrap();
                 assert!(partition.may_contain_prefix(name, asked) || !is_there, "{name}: {prefix:?} alone");
             }
-            // A prefix that begins keys of two partitions cannot be denied.
+            // A prefix is never denied if keys of two partitions begin with it.
             assert!(num_denied >= if name == "fixed:2" { 0 } else { 50 }, "{name}: {num_denied}");
         }
     }
 }
 
 #[test]
-fn a_filter_of_another_extractor_denies_no_prefix() {
+fn a_filter_of_another_extractor_never_denies_prefixes() {
     let (hasher, extractor): (_, PrefixExtractor) = (hasher(), "fixed:2".parse().unwrap());
     let builder = FilterBuilder::new("blocked-bloom:16".parse().unwrap(), &hasher).with_table_id(TABLE);
     let mut builder = builder.with_prefixes(extractor.name(), true).unwrap();
@@ -90,8 +91,8 @@ fn a_filter_of_another_extractor_denies_no_prefix() {
     assert!(!block.may_contain_prefix("fixed:2", b"zz") && block.may_contain_prefix("fixed:3", b"zzz"));
 }
 
-/// Returns an empty builder without and with an extractor, for every extractor that is built in and
-/// for one of the host.
+/// Returns each built-in extractor and one of the host, each with two builders without keys. The
+/// first builder expects prefixes from the host, and the second takes the prefixes itself.
 fn builders(whole_keys_too: bool) -> Vec<(PrefixExtractor, FilterBuilder, FilterBuilder)> {
     let named = PrefixExtractor::named("half", |key| Some(key.len() / 2)).unwrap();
     let built_in = ["fixed:2", "capped:4", "delimiter:/", "row-column:/"].map(|name| name.parse().unwrap());
@@ -148,7 +149,8 @@ fn partitions_take_the_prefixes_of_every_key() {
                 // A repetition of the last key changes nothing.
                 taking.add(keys.last().unwrap()).unwrap();
                 let (taken, by_hand) = (taking.finish().unwrap(), by_hand.finish().unwrap());
-                // A row between two columns counts again by hand, so the partitions are smaller.
+                // If the host adds the prefixes, a row that follows a row with column counts again,
+                // so the partitions are smaller.
                 assert!(taken == by_hand || extractor.name() == "row-column:/" && taken.len() <= by_hand.len());
                 let expected = Expected::of_table(TABLE, &hasher).with_prefixes(extractor.name());
                 let block = FilterBlock::open(taken, &expected, Verify::AtOpen).unwrap();
@@ -173,7 +175,7 @@ fn extractors_need_the_bytes_of_keys() {
         assert!(is_refused(alone.finish()) && is_refused(among.finish()));
         assert!(is_refused(taking.clone().finish_with(&[hash])));
         assert!(taking.clone().finish_with(&[]).is_ok() && by_hand.clone().finish_with(&[hash]).is_ok());
-        // A later declaration of the same name takes over, and the host adds the prefixes.
+        // A later declaration replaces the extractor, and then the host adds the prefixes.
         assert!(taking.with_prefixes("mine", true).unwrap().finish_with(&[hash]).is_ok());
         let mut late = by_hand;
         late.add(key);

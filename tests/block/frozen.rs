@@ -1,16 +1,18 @@
-//! Checks that format version 1 stays frozen: the golden files that were made at the freeze never change.
+//! Checks that format version 1 stays frozen: the golden files that were made at the freeze never
+//! change.
 //!
-//! A change that turns this test red breaks every filter block that users have stored. Give it a new
-//! version of the format, with a reader for version 1. New golden files are appended to the list.
+//! A change that makes this test fail breaks every filter block that users have stored. Such a
+//! change needs a new format version, and a reader that still reads version 1. New golden files are
+//! appended to the list.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The list of files at the freeze: these lines of `v1-frozen.txt` stay as they are.
+/// The number of lines that `v1-frozen.txt` had at the freeze. These lines never change.
 const NUM_FROZEN: usize = 50;
-/// XXH3 of these lines.
+/// The XXH3 hash of the first [`NUM_FROZEN`] lines.
 const FROZEN: u64 = 0x5474_4ee6_116a_d4a6;
 
 fn folder() -> PathBuf {
@@ -21,7 +23,7 @@ fn recorded() -> String {
     std::fs::read_to_string(folder().join("v1-frozen.txt")).unwrap()
 }
 
-/// The names of all golden files of blocks and of the compact form, in order.
+/// Returns the names of all golden files of blocks and of the compact form, in alphabetical order.
 fn names() -> Vec<String> {
     let entries = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = entries.filter(|name| name.ends_with(".fb") || name.ends_with(".compact")).collect();
@@ -29,7 +31,8 @@ fn names() -> Vec<String> {
     names
 }
 
-/// The name of a golden file, its length in bytes, and the XXH3 of its bytes.
+/// Returns the line of `v1-frozen.txt` for a golden file: its name, its length in bytes, and the
+/// XXH3 hash of its bytes.
 fn line(name: &str) -> String {
     let bytes = std::fs::read(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     format!("{name} {} {:016x}", bytes.len(), xxh3_64(&bytes))
@@ -56,7 +59,8 @@ fn the_list_of_frozen_files_only_grows() {
     assert_eq!(xxh3_64(frozen.as_bytes()), FROZEN, "the first {NUM_FROZEN} lines of v1-frozen.txt have changed");
 }
 
-/// Appends files that are not listed: `cargo test --test block frozen -- --ignored`.
+/// Appends the golden files that are not listed. Run it with
+/// `cargo test --test block frozen -- --ignored`.
 #[test]
 #[ignore = "appends new golden files to tests/golden/v1-frozen.txt"]
 fn append_new_golden_files() {

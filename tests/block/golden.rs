@@ -1,7 +1,7 @@
-//! Golden files: the builders must write these bytes, and the readers must read them.
+//! Tests the golden files: the builders must write these bytes, and the readers must read them.
 //!
-//! Version 1 is frozen: if this test fails, the code is wrong, or a version 2 is needed. New files
-//! may be added. docs/TESTING.md has the commands.
+//! Version 1 is frozen: if one of these tests fails, the code is wrong, or a version 2 is needed.
+//! New files may be added. docs/TESTING.md has the commands.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ const KEYED: [&str; 4] = [
     "v1-siphash-partitioned-blocked-bloom.fb",
 ];
 
-/// Files of all other kinds.
+/// Files of the kinds that [`BLOCKS`] does not contain.
 const OTHER_KINDS: [&str; 17] = [
     "v1-split-block-3.fb",
     "v1-split-block-1000.fb",
@@ -119,7 +119,7 @@ fn written(name: &str) -> Vec<u8> {
         "v1-bloom-33.compact" | "v1-siphash-bloom-33.compact" => "bloom:fpr=0.01",
         _ if name.contains("split-block-512") => "split-block-512:10",
         _ if name.contains("split-block") => "split-block:10",
-        // 12.3 columns: two groups of columns, and blocks with one column less.
+        // The filter has two groups of columns, and some of its blocks have one column less.
         _ if name.contains("bumped-ribbon-parts") => "bumped-ribbon:12.3",
         _ if name.contains("bumped-ribbon-compact") => "bumped-ribbon:fpr=0.01:compact",
         _ if name.contains("bumped-ribbon") => "bumped-ribbon:fpr=0.00390625",
@@ -156,7 +156,8 @@ fn compact_may_contain(name: &str, bytes: &[u8], key: &[u8]) -> bool {
     compact::ask(bytes, &hasher, hasher.of(key)).may_contain()
 }
 
-/// Returns the number of 10,000 fixed absent keys that get "maybe", and the first eight of them.
+/// Asks for 10,000 fixed absent keys. Returns the number of keys that get "maybe", and the first
+/// eight of these keys.
 fn answers(name: &str, bytes: &[u8]) -> String {
     let absent = |i: u32| format!("absent-{i}").into_bytes();
     let let_through: Vec<u32> = if name.ends_with(".compact") {
@@ -185,7 +186,7 @@ fn blocks_of_version_1_open_and_hold_their_keys() {
                 Added::WholeKeys | Added::Ranges => assert_eq!(block.metadata().extractor, None),
                 Added::Prefixes | Added::Both => assert_eq!(block.metadata().extractor, Some("first-10-bytes")),
             }
-            // A block of prefixes only answers "maybe" for every key.
+            // A block that holds only prefixes answers "maybe" for every key.
             assert!(keys.clone().all(|key| block.may_contain(&key)), "{name}: a key is denied");
             let prefixes = block.metadata().added != Added::WholeKeys;
             assert!(
@@ -227,7 +228,7 @@ fn answers_about_absent_keys_do_not_change() {
     assert_eq!(found, recorded.lines().collect::<Vec<_>>());
 }
 
-/// Returns the metadata and statistics of a block. Floating-point values have seven digits.
+/// Returns the metadata and statistics of a block as text. Floating-point values have seven digits.
 fn described(name: &str, bytes: &[u8]) -> String {
     let block = open(name, bytes, Verify::AtOpen);
     let (info, found) = (block.metadata(), block.statistics());
@@ -263,7 +264,7 @@ fn builders_write_the_bytes_of_the_golden_files() {
 }
 
 /// Numbers of keys on both sides of each threshold at which a builder changes its choice, and some
-/// between them.
+/// numbers between the thresholds.
 const NUMBERS_OF_KEYS: [usize; 34] = [
     1, 2, 3, 8, 9, 27, 64, 65, 66, 128, 300, 304, 999, 1_000, 1_009, 1_010, 1_200, 1_500, 1_501, 2_047, 2_560, 2_561,
     3_000, 4_096, 4_097, 4_500, 9_727, 9_728, 20_479, 20_480, 30_000, 59_999, 60_000, 140_000,
@@ -287,8 +288,8 @@ const SPECS: [&str; 16] = [
     "bumped-ribbon:20",
 ];
 
-/// Returns the length and the XXH3 of the block that the builder writes for each number of keys. A
-/// CRC-32 would be blind to parts of a block that end in their own CRC-32.
+/// Returns the length and the XXH3 hash of the block that the builder writes for each number of
+/// keys. A CRC-32 would not notice a change in a part of a block that ends in its own CRC-32.
 fn fingerprints(spec_text: &str) -> String {
     let mut line = spec_text.to_owned();
     for n in NUMBERS_OF_KEYS {
@@ -301,8 +302,8 @@ fn fingerprints(spec_text: &str) -> String {
     line
 }
 
-/// A builder that chooses better may change these lines even after version 1 is frozen. Readers
-/// still read the blocks.
+/// These lines may change even though version 1 is frozen: a builder may make better choices, and
+/// readers still read its blocks.
 #[test]
 fn equal_keys_give_equal_bytes_at_every_builder_threshold() {
     let recorded = String::from_utf8(golden("v1-checksums.txt")).unwrap();
@@ -347,7 +348,7 @@ fn hashes_under_a_secret_match_other_implementations() {
     assert!(count > 400);
 }
 
-/// Writes the missing files: `cargo test --test block golden -- --ignored`.
+/// Writes the missing files. Run it with `cargo test --test block golden -- --ignored`.
 #[test]
 #[ignore = "writes missing files to tests/golden"]
 fn make_missing_golden_files() {

@@ -1,4 +1,4 @@
-//! Tests of filter blocks: damage, misuse, secrets, partitions, the compact form, memory maps,
+//! Tests filter blocks: damage, misuse, secrets, partitions, the compact form, memory maps, use of
 //! memory, and golden files.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

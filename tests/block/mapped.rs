@@ -1,5 +1,5 @@
-//! Filter blocks in memory maps. A file that is too short is an error at open, never a signal
-//! later.
+//! Tests filter blocks in memory maps. A file that is too short is an error at open, and never a
+//! signal in a later query.
 
 use std::fs::{self, File};
 

@@ -1,5 +1,5 @@
-//! A mistake of the caller gives an error or "maybe", never "absent": the filter of another SST,
-//! prefixes instead of whole keys, another hasher.
+//! Tests mistakes of the caller, such as the filter of another SST, prefixes instead of whole keys,
+//! or another hasher. A mistake gives an error or "maybe", but never "absent".
 
 use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
@@ -61,7 +61,7 @@ fn prefixes_are_declared_before_the_first_key() {
 }
 
 #[test]
-fn blocks_of_prefixes_deny_no_whole_key() {
+fn blocks_of_prefixes_never_deny_whole_keys() {
     let bytes = of_prefixes(false);
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {
         let block = FilterBlock::open_any(bytes.as_slice(), verify).unwrap();
@@ -83,7 +83,7 @@ fn blocks_of_prefixes_deny_no_whole_key() {
 }
 
 #[test]
-fn blocks_without_the_prefixes_deny_no_prefix() {
+fn blocks_without_the_prefixes_never_deny_prefixes() {
     let whole = FilterBlock::open_any(of_keys(), Verify::AtOpen).unwrap();
     let both = FilterBlock::open_any(of_prefixes(true), Verify::AtOpen).unwrap();
     for i in 0..N {
@@ -117,10 +117,10 @@ fn blocks_of_another_table_do_not_open() {
         assert_eq!(refused(&bytes, &of_table(other)), Field::TableId);
         other[byte] ^= 1;
     }
-    // A block without a table id belongs to no table.
+    // A block without a table id belongs to no SST.
     let without_table = FilterBuilder::new(spec("bloom:10"), SEED).finish().unwrap();
     assert_eq!(refused(&without_table, &of_table(TABLE)), Field::TableId);
-    // For a partitioned filter, the index names the table.
+    // For a partitioned filter, the index names the SST.
     let parts = support::partitioned("bloom:10", N, 100);
     assert!(FilterBlock::open(parts.as_slice(), &of_table(TABLE), Verify::AtOpen).is_ok());
     assert_eq!(refused(&parts, &of_table(other.map(|byte| byte ^ 1))), Field::TableId);
@@ -198,11 +198,11 @@ fn stale_blocks_do_not_open() {
     let expected = of_table(TABLE).with_checksum(checksum_of(&new).unwrap());
     assert!(FilterBlock::open(new.as_slice(), &expected, Verify::OnFirstTouch).is_ok());
     assert_eq!(refused(&old, &expected), Field::Checksum);
-    // A later write with another budget and the same keys has another checksum, too.
+    // A block of the same keys with another budget has another checksum, too.
     assert_eq!(refused(&support::block("bloom:11", N + 1), &expected), Field::Checksum);
 }
 
-/// Returns the filters of an older and a newer state of a table. Their partitions have equal
+/// Returns the filters of an older and a newer state of an SST. Their partitions have equal
 /// lengths, numbers of keys and last keys.
 fn two_states() -> [Vec<u8>; 2] {
     [["a1", "b1", "c1", "d", "e1", "f1", "g1", "h"], ["a2", "b2", "c2", "d", "e2", "f2", "g2", "h"]].map(|keys| {
@@ -252,7 +252,7 @@ fn blocks_with_too_many_keys_or_none_do_not_open() {
     let entries = |num_entries| of_table(TABLE).with_num_entries(num_entries);
     let opens = |bytes: &[u8], num_entries| FilterBlock::open(bytes, &entries(num_entries), Verify::AtOpen).is_ok();
     let n = N as u64;
-    // Entries may be versions of one key or share a hash, so fewer keys are allowed.
+    // Entries may be versions of one key, and keys may share a hash, so fewer keys are allowed.
     assert!(opens(&keys, n) && opens(&keys, n + 1) && opens(&keys, u64::MAX) && opens(&none, 0));
     for (bytes, num_entries) in [(&keys, n - 1), (&keys, 0), (&none, 1), (&none, u64::MAX)] {
         assert_eq!(refused(bytes, &entries(num_entries)), Field::NumKeys, "{num_entries}");
@@ -324,7 +324,7 @@ fn unusable_filters_answer_maybe_and_say_why() {
     }
 }
 
-/// In debug builds a hash records its hasher.
+/// In debug builds, each hash records the hasher that made it.
 #[cfg(debug_assertions)]
 #[test]
 fn hashes_of_another_hasher_panic_in_debug_builds() {
@@ -359,7 +359,7 @@ fn hashes_of_another_hasher_panic_in_debug_builds() {
             assert!(message.contains("another hasher"), "{number}: {message}");
         }
     }
-    // A host appends a suffix to the user's key but passes the hash of the key without it. The
+    // This host appends a suffix to the key, but passes the hash of the key without the suffix. The
     // longer key belongs to another partition.
     let parts = FilterBlock::open(support::partitioned("bloom:10", N, 100), &of_table(TABLE), Verify::AtOpen).unwrap();
     let (made, hash) = ([&key(99)[..], b"@7"].concat(), HASHER.of(&key(99)));

@@ -1,5 +1,5 @@
-//! A partition index opens alone, lists its partitions and opens them one by one. No misuse loses a
-//! key.
+//! Tests that a partition index opens alone, lists its partitions and opens them one by one, and
+//! that misuse never denies a present key.
 
 use std::sync::{Arc, Mutex};
 
@@ -60,8 +60,8 @@ fn an_index_lists_and_finds_the_partitions_of_the_block() {
             assert!(end <= index_start(&bytes) as u64, "{what}");
             let found: Vec<_> = (0..n).map(|i| index.find(&key(i)).map(|number| number as usize)).collect();
             assert!(found.iter().enumerate().all(|(i, number)| *number == Some(i / partition_keys)), "{what}");
-            // The first partition covers keys before its first key, and the last one keys after its
-            // last key.
+            // The first partition also covers keys before its first key. The last partition also
+            // covers keys after its last key.
             assert_eq!(
                 (index.find(b"a"), index.find(b"z")),
                 match n {
@@ -94,7 +94,7 @@ fn partitions_opened_one_by_one_answer_like_the_whole_block() {
 }
 
 #[test]
-fn a_partition_denies_no_key_outside_its_range() {
+fn a_partition_never_denies_keys_outside_its_range() {
     let bytes = partitioned("blocked-bloom:12", 1_000, 100);
     for verify in BOTH {
         let mut denied = 0;
@@ -110,8 +110,8 @@ fn a_partition_denies_no_key_outside_its_range() {
                 assert!(belongs || part.may_contain(&between));
                 denied += u32::from(!part.may_contain(&between));
             }
-            // The first partition covers keys before its first key, and the last one keys after its
-            // last key.
+            // The first partition also covers keys before its first key. The last partition also
+            // covers keys after its last key.
             assert_eq!((part.covers(b"a"), part.covers(b"z")), (number == 0, number == 9));
         }
         assert!(denied > 980, "{denied} of 1,000");
@@ -119,7 +119,7 @@ fn a_partition_denies_no_key_outside_its_range() {
 }
 
 #[test]
-fn a_partition_opened_without_its_index_denies_nothing() {
+fn a_partition_without_its_index_always_answers_maybe() {
     let bytes = partitioned("blocked-bloom:12", 1_000, 100);
     let index = open(&bytes);
     for verify in BOTH {
@@ -167,7 +167,7 @@ fn foreign_bytes_do_not_open_as_a_partition() {
         // Truncated, extended and empty bytes are refused.
         assert!(open(1, &part[1..]).is_err() && open(1, &part[..part.len() - 1]).is_err() && open(1, &[]).is_err());
         assert!(open(1, &[part, &[0]].concat()).is_err() && open(1, &[&[0; 64], part].concat()).is_err());
-        // This stale partition is sound and has the right table and number, but another number of
+        // This stale partition is sound, and has the right SST and partition number, but fewer
         // keys.
         let other = partitioned("blocked-bloom:10", 400, 30);
         let stale = part_of(&other, &self::open(&other), 1);
@@ -322,8 +322,8 @@ fn an_index_opens_with_half_its_bytes_of_memory() {
         (usize::try_from(peak).unwrap(), len)
     };
     let sound = partitioned("blocked-bloom:10", 20_000, 20);
-    // The shortest entries have six bytes: a partition of 60 bytes, its checksum, and the empty
-    // key.
+    // The shortest entries have six bytes: the length of a partition of 60 bytes, its checksum, and
+    // an empty key.
     let hostile = |entry: &[u8]| {
         let mut bytes = entry.repeat(500_000);
         bytes.resize(bytes.len() + bytes.len().div_ceil(4096) * 4, 0);

@@ -1,4 +1,4 @@
-//! A partitioned filter is built like one filter: with prefixes, threads, precomputed hashes, and
+//! Tests the builder of partitioned filters: prefixes, threads, precomputed hashes, and partition
 //! sizes in keys or in bytes.
 
 use std::num::NonZeroUsize;
@@ -16,7 +16,7 @@ fn builder(partition_keys: usize) -> PartitionedBuilder {
     PartitionedBuilder::new(spec("blocked-bloom:14"), SEED, partition_keys).with_table_id(TABLE)
 }
 
-/// Returns the first 0 to 7 bytes of a key. Many keys and partitions share such prefixes.
+/// Returns the prefixes of a key with 0 to 7 bytes. Many keys and partitions share these prefixes.
 fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..=7).map(move |len| &key[..len])
 }
@@ -136,7 +136,7 @@ fn absent_prefixes_are_denied_by_one_partition() {
 }
 
 #[test]
-fn partitions_of_prefixes_deny_no_whole_key() {
+fn partitions_of_prefixes_never_deny_whole_keys() {
     let bytes = with_prefixes(300, 20, false);
     let block = FilterBlock::open_any(bytes.as_slice(), Verify::AtOpen).unwrap();
     let index = index_of(&bytes, Some("first-7"));
@@ -153,7 +153,7 @@ fn prefixes_without_their_key_are_refused() {
     plain.add(b"key").unwrap();
     assert!(matches!(plain.add_prefix(b"ke"), Err(Error::Invalid { what: "prefix", .. })));
     let mut builder = builder(10).with_prefixes("first-2", true).unwrap();
-    // Before the first key there is no partition, even for the empty prefix.
+    // Before the first key, no prefix is accepted, not even the empty prefix.
     assert!(matches!(builder.add_prefix(b""), Err(Error::Invalid { what: "prefix", .. })));
     builder.add(b"apple").unwrap();
     builder.add_prefix(b"ap").unwrap();
@@ -249,15 +249,14 @@ fn partitions_sized_in_bytes_use_their_size_fully() {
                 assert_eq!(all, 50_000, "{text}: each partition must have one key and its prefix");
                 continue;
             }
-            // A partition closes at a key, so the prefix of the last key may exceed the limit
-            // slightly.
+            // A partition takes all prefixes of its last key, so it may exceed the limit slightly.
             let (least, most) = (full.iter().min().unwrap(), full.iter().max().unwrap());
             let what = format!("{text}, {max_len_bytes} bytes: {all} partitions of {least} to {most}");
             assert!(*most <= max_len_bytes + 64 && *least + slack >= max_len_bytes, "{what}");
             assert_eq!(index.num_keys(), 50_000 + all as u64, "{what}: each partition must have the prefix");
         }
     }
-    // A filter without payload has room for all keys.
+    // An always-maybe filter has no payload, so one partition takes all keys.
     let mut full = PartitionedBuilder::new(spec("always-maybe"), SEED, 3).with_partition_len_bytes(256);
     (0..1_000).for_each(|i| full.add(&key(i)).unwrap());
     assert_eq!(full.num_partitions(), 1);
@@ -277,8 +276,8 @@ fn partitions_take_every_hasher() {
     }
 }
 
-/// In debug builds, the given hash must be that of the given key. The hash of another key would go
-/// to the wrong partition.
+/// In debug builds, the given hash must be the hash of the given key. The hash of another key would
+/// go to the wrong partition.
 #[cfg(debug_assertions)]
 #[test]
 fn hashes_of_another_key_panic_in_debug_builds() {

@@ -83,8 +83,8 @@ fn partitions_of_different_kinds_answer_together() {
     let [mut bytes, other] = ["bloom:10", "blocked-bloom:10"].map(|text| partitioned(text, 102, 51));
     let second = ranges(&bytes)[1].clone();
     assert_eq!(ranges(&other)[1], second);
-    // The index has the checksum of the old partition. The test writes the checksum of the new
-    // partition instead.
+    // The index has the checksum of the old partition. The test replaces it with the checksum of
+    // the new partition.
     let [old, new] = [&bytes, &other].map(|filter| checksum_of(&filter[second.clone()]).unwrap().to_le_bytes());
     let at = (second.end..bytes.len()).find(|&at| bytes[at..].starts_with(&old)).unwrap();
     bytes[at..at + 4].copy_from_slice(&new);
@@ -102,8 +102,8 @@ fn partitions_of_different_kinds_answer_together() {
 #[test]
 fn the_last_partition_answers_for_keys_beyond_its_range() {
     let block = FilterBlock::open_any(partitioned("blocked-bloom:12", 1_000, 100), Verify::AtOpen).unwrap();
-    // Only the last partition holds this hash. The partitions of the keys 899 and 0 deny it, unless
-    // both happen to give a false positive.
+    // Only the last partition holds this hash. The partitions of the keys 899 and 0 deny the hash,
+    // unless both give a false positive.
     let hash = KeyHash::from_raw(support::hash(999).raw());
     assert!(block.may_contain_hashed_key(b"z", hash));
     assert!(block.may_contain_hashed_key(&key(999), hash));

@@ -1,5 +1,5 @@
-//! A set of filters answers like each of its filters. In doubt it answers "maybe" and counts the
-//! answer.
+//! Tests that a set of filters answers like each of its filters. If no usable filter can be asked,
+//! the set answers `Unfiltered` and counts the answer.
 
 use crate::support::{SEED, SplitMix, TABLE, block, key, partitioned, spec};
 use filterblock::{
@@ -134,7 +134,7 @@ fn slots_pass_through_integers() {
         let slot = set.insert(filter.clone());
         assert_eq!(FilterSlot::from_raw(slot.to_raw()), slot);
         let [number, index] = slot.to_raw();
-        // No other integers are a slot of a filter.
+        // No other pair of integers is a slot of this set.
         for raw in [[0, 0], [0, index], [number + 1, index], [number, index + 1], [number, u64::MAX]] {
             let other = FilterSlot::from_raw(raw);
             assert!(set.filter(other).is_none(), "{raw:?}");
@@ -146,7 +146,7 @@ fn slots_pass_through_integers() {
 
 #[test]
 fn slots_of_another_set_are_unfiltered() {
-    // At the same index, the other set has an empty filter, which denies the key.
+    // At the same index, the other set has an empty filter, which would deny the key.
     let [mut first, mut second] = [FilterSet::new(&HASHER), FilterSet::new(&HASHER)];
     let slot = first.insert(opened(block("blocked-bloom:10", N), Verify::AtOpen));
     second.insert(opened(block("blocked-bloom:10", 0), Verify::AtOpen));
@@ -181,8 +181,8 @@ fn sets_answer_for_prefixes_like_their_filters() {
         (Answer::Maybe, Answer::No)
     );
     assert_eq!(set.counts().unfiltered_answers, 0);
-    // Another extractor, a filter of whole keys, and whole keys asked of a filter of prefixes: all
-    // unfiltered.
+    // These queries are unfiltered: a prefix of another extractor, a prefix asked of a filter of
+    // whole keys, and a whole key asked of a filter of prefixes.
     let hash = HASHER.of(b"no such");
     let mut of_batch = [false];
     assert!(!set.ask_batch(of_prefixes, &[hash], &mut of_batch) && of_batch[0]);
@@ -195,7 +195,7 @@ fn sets_answer_for_prefixes_like_their_filters() {
         set.filter(of_prefixes).unwrap().ask(b"no such"),
     ];
     assert_eq!(unknown, [Answer::Unfiltered; 6]);
-    // The query of the filter itself is not counted.
+    // The set does not count the last query, which asks the filter itself.
     assert_eq!(set.counts().unfiltered_answers, 6);
     assert_eq!((set.ask_key(of_keys, &key(1)), set.ask_key(of_keys, b"no such")), (Answer::Maybe, Answer::No));
 }
@@ -245,7 +245,7 @@ fn shared_bytes_keep_their_address_in_every_holder() {
     for (i, shared) in holders.into_iter().enumerate() {
         let address = shared.as_ref().as_ptr();
         let clone = shared.clone();
-        // A clone refers to the bytes, so `freed_by` must not replace their owner.
+        // A clone still refers to the bytes, so `freed_by` must have no effect.
         let boxed = Box::new(shared.freed_by(&reclaimer));
         assert_eq!((boxed.as_ref().as_ref().as_ptr(), clone.as_ref().as_ptr()), (address, address), "{i}");
         assert!(i == 5 || clone.as_ref() == bytes);

@@ -1,5 +1,5 @@
-//! A set under a budget drops columns of the filters that are asked least, and denies no present
-//! key.
+//! Tests that a set under a budget drops columns of the filters that are asked least, and never
+//! denies a present key.
 
 use crate::support::{SEED, TABLE, block_of, hash, partitioned};
 use filterblock::{
@@ -35,7 +35,8 @@ fn assert_finds(set: &FilterSet, slot: FilterSlot, keys: Range<usize>) {
 fn queries_are_counted_by_filter() {
     let filter = heap("bumped-ribbon:8", 0..1_000);
     let (mut silent, mut set) = (FilterSet::new(&HASHER), FilterSet::new(&HASHER).counting_queries());
-    // A fixed distance between counted queries would always count the same of 64 filters.
+    // With 64 filters asked in turn, a fixed distance between counted queries would always count
+    // the same filter.
     let slots: Vec<_> = (0..64).map(|_| set.insert(filter.clone())).collect();
     let silent_slot = silent.insert(filter.clone());
     for i in 0..400_000 {
@@ -157,7 +158,8 @@ fn mapped_filters_keep_whole_groups_and_their_map() {
     for wanted in [16, 8, 8] {
         let done = set.shrink_to(set.len_bytes() - 1, IfMapped::InPlace);
         assert_eq!((columns(&set, slot), columns(&set, lazy)), (wanted, 20));
-        // The first step of both filters costs the same, and the first filter is the first in order.
+        // The first steps of both filters cost the same, so the index decides, and the filter at
+        // `slot` shrinks first.
         assert_eq!(done.num_failed, usize::from(wanted == 8));
         assert_eq!(start(&set), at);
         assert_finds(&set, slot, 0..10_000);

@@ -1,4 +1,5 @@
-//! A shrunk filter finds every present key, obeys its limit and tells the truth about itself.
+//! Tests that a shrunk filter finds every present key, stays within its limit, and reports its own
+//! size and FPR correctly.
 
 use filterblock::{
     Error, Expected, Field, FilterBlock, FilterBuilder, FilterKind, KeyHasher, LockedBlock, Secret, SharedBytes,
@@ -29,7 +30,7 @@ fn seven_of_ten_columns_take_at_most_seven_point_one_bits() {
     for n in [10_000, 30_000, 100_000] {
         let bytes = block("bumped-ribbon:10", n);
         let whole = opened(&bytes, Verify::AtOpen);
-        // The trailer has a fixed length, which is 0.05 bits per key of 10,000 keys.
+        // The trailer has a fixed length. With 10,000 keys, it takes 0.05 bits per key.
         let fixed = 100;
         let max_len_bytes = (n as f64 * 7.1 / 8.0) as u64 + fixed;
         let seven = whole.shrunk_to(max_len_bytes).unwrap().smaller().unwrap();
@@ -141,10 +142,11 @@ fn opening_within_a_limit_reads_no_dropped_page() {
         assert_eq!(filter.damaged_pages(), 0);
         assert_eq!(filter.view().is_some(), verify == Verify::AtOpen);
     }
-    // A copy of kept columns can be taken from a filter whose other pages are damaged, too.
+    // Columns in sound pages can be copied even if other pages are damaged.
     let copy = opened(&bytes, Verify::OnFirstTouch).shrunk_to(max_len_bytes / 2).unwrap().smaller().unwrap();
     assert!((1..8).contains(&copy.metadata().probes) && finds(&copy, n));
-    // Damage of a kept page is an error, or "maybe" if it is found on first touch.
+    // With `AtOpen`, damage of a kept page is an error. With `OnFirstTouch`, queries answer
+    // "maybe".
     bytes[5_000] ^= 1;
     let opened_within = FilterBlock::open_within(bytes.as_slice(), &expected(), Verify::AtOpen, max_len_bytes);
     assert!(matches!(opened_within, Err(Error::ChecksumMismatch { field: Field::Page, offset: 4096, .. })));
@@ -174,7 +176,7 @@ fn other_kinds_and_partitions_stay_whole_and_say_why() {
     let mut damaged = bytes.clone();
     damaged[100] ^= 1;
     assert!(FilterBlock::open_within(damaged.as_slice(), &expected(), Verify::AtOpen, 10).unwrap_err().is_damage());
-    // A partition that was opened alone denies no key, and it does not shrink.
+    // A partition that was opened alone answers "maybe" for every key, so it does not shrink.
     let len = filterblock::layout::stated_len_bytes(&bytes[..]).map(|_| {
         let index = filterblock::PartitionIndex::open(&bytes[index_start(&bytes)..], &expected()).unwrap();
         index.get(0).unwrap().byte_range.end as usize
@@ -242,7 +244,7 @@ fn hostile_blocks_do_not_panic_when_shrunk() {
     assert!(shrunk > 50, "{shrunk}");
 }
 
-/// A copy has checksums of its own, which would hide the damage.
+/// A copy has its own checksums, which would hide the damage.
 #[cfg(all(feature = "mmap", target_os = "linux"))]
 #[test]
 fn a_page_of_a_map_that_changes_after_open_is_not_copied() {
@@ -260,7 +262,8 @@ fn a_page_of_a_map_that_changes_after_open_is_not_copied() {
     assert!(matches!(copied, Err(Error::ChecksumMismatch { .. })), "{copied:?}");
 }
 
-/// Reading a page of a map beyond the end of its file raises a signal, which would end this test.
+/// The test truncates the file behind the kept columns. Reading a page of the map beyond the end of
+/// the file raises a signal, which would end the test.
 #[cfg(all(feature = "mmap", target_os = "linux"))]
 #[test]
 fn queries_of_a_mapped_filter_touch_no_dropped_page() {
@@ -277,7 +280,8 @@ fn queries_of_a_mapped_filter_touch_no_dropped_page() {
     assert_eq!(filter.metadata().probes, 8);
     let kept = filter.metadata().payload_len_bytes;
     let pages_len = kept.next_multiple_of(4096);
-    // A query may read 64 bytes behind the kept columns. They must not reach the next page here.
+    // A query may read 64 bytes behind the kept columns. In this test, these bytes must not reach
+    // the next page.
     assert!(pages_len - kept > 64 && pages_len + 3 * 4096 < bytes.len() as u64);
     file.set_len(pages_len).unwrap();
     assert!(finds(&filter, n));

@@ -1,6 +1,5 @@
-//! Helpers for the tests of filter blocks: blocks to damage, and functions that repair checksums
-//! after an edit.
-#![allow(dead_code, reason = "every test file uses its own part")]
+//! Builds blocks for the tests, damages them, and repairs checksums after an edit.
+#![allow(dead_code, reason = "each test binary uses only some of the helpers")]
 
 use filterblock::layout::{FIELDS, PAGE_LEN_BYTES, TRAILER_LEN_BYTES, offset_of};
 use filterblock::{Field, FilterBuilder, FilterSpec, HashSeed, KeyHash, PartitionedBuilder};
@@ -8,7 +7,7 @@ use filterblock::{Field, FilterBuilder, FilterSpec, HashSeed, KeyHash, Partition
 pub const SEED: HashSeed = HashSeed(0x5eed);
 pub const TABLE: [u8; 16] = *b"the tested table";
 
-/// SplitMix64 (Steele, Lea, Flood 2014), by its published description.
+/// The random number generator SplitMix64 (Steele, Lea, Flood 2014).
 pub struct SplitMix(pub u64);
 
 impl SplitMix {
@@ -74,16 +73,16 @@ pub fn put_number(block: &mut [u8], name: Field, number: u64) {
     bytes[..len].copy_from_slice(&number[..len]);
 }
 
-/// Returns the payload length that the trailer states, or `None` if such a payload, its page
-/// checksums and the extension do not fit before the trailer.
+/// Returns the payload length that the trailer states. Returns `None` if such a payload, its page
+/// checksums and the extension do not fit in front of the trailer.
 pub fn payload_len(block: &[u8]) -> Option<usize> {
     let payload = usize::try_from(get_number(block, Field::PayloadLen)).ok()?;
     let tail = payload.div_ceil(PAGE_LEN_BYTES).checked_mul(4)? + get_number(block, Field::ExtensionLen) as usize;
     (payload.checked_add(tail)? <= block.len() - TRAILER_LEN_BYTES).then_some(payload)
 }
 
-/// Recomputes the checksum of the page checksums if [`payload_len`] is not `None`, and the
-/// trailer's checksum if the extension fits.
+/// Recomputes the checksum of the page checksums and the trailer's checksum. If [`payload_len`]
+/// returns `None`, it leaves the former as it is. If the extension does not fit, it does nothing.
 pub fn repair_trailer(block: &mut [u8]) {
     let end = block.len() - TRAILER_LEN_BYTES;
     let Some(extension) = end.checked_sub(get_number(block, Field::ExtensionLen) as usize) else { return };
@@ -128,8 +127,8 @@ pub fn with_extension(mut block: Vec<u8>, flags: u8, extension: &[u8]) -> Vec<u8
 }
 
 /// Makes one to four edits of the trailer, the lengths or the bytes, often with boundary values.
-/// Usually repairs the checksums afterwards. The results resemble blocks of a hostile or defective
-/// writer whose checksums are valid.
+/// Usually repairs the checksums after an edit. The results resemble blocks of a hostile or
+/// defective writer that writes valid checksums.
 pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
     const BOUNDARY_VALUES: [u64; 16] = [
         0,
@@ -165,8 +164,8 @@ pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {
                 put_number(block, name, number);
             }
             4 if end > 0 => block[random.below(end)] = random.next() as u8,
-            // These three arms remove bytes before the trailer, insert bytes, or make the stated
-            // payload length fit.
+            // The next three arms remove bytes from the front, insert bytes in front of the
+            // trailer, or make the stated payload length fit.
             5 if end > 0 => drop(block.splice(..random.below(end), [])),
             6 => {
                 let extra = vec![random.next() as u8; random.below(300)];
@@ -211,8 +210,9 @@ pub fn corpus() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Returns `n` of `FILTERBLOCK_SPARSE=n`, which runs one case in `n` on slow machines, for example
-/// under emulation. The default is 1.
+/// Returns the value of the environment variable `FILTERBLOCK_SPARSE`, or 1 if it is not set. With
+/// a value of `n`, some tests run only one case in `n`. This is for slow machines, for example
+/// under emulation.
 pub fn sparse() -> u64 {
     static SPARSE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *SPARSE.get_or_init(|| std::env::var("FILTERBLOCK_SPARSE").map_or(1, |text| text.parse().unwrap()))

@@ -1,4 +1,4 @@
-//! Public types may move between threads and be shared by them. The compiler checks it.
+//! Checks at compile time that public types are `Send` and `Sync`.
 
 use filterblock::{
     AlignedBytes, ByLevel, DamageHandler, Error, Expected, FilterBlock, FilterBuilder, FilterSet, FilterSlot,

@@ -1,5 +1,5 @@
-//! A filter in bytes that the host has verified answers as its block does, at any alignment and
-//! without the heap.
+//! Tests that a filter in bytes that the host has verified answers like its block. It does so at
+//! any alignment, and without allocating memory.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::{
@@ -23,7 +23,8 @@ fn of_table() -> Expected<'static> {
     Expected::of_table(TABLE, &HASHER)
 }
 
-/// Every kind, with and without a record of layers, with one and with several groups of columns.
+/// Specifications of every kind: with and without a record of layers, and with one and with several
+/// groups of columns.
 const SPECS: [&str; 17] = [
     "always-maybe",
     "bloom:10",
@@ -57,8 +58,8 @@ fn every_kind_answers_as_its_block_at_any_alignment() {
             let base = buffer.as_ptr().align_offset(64);
             let offsets = if n > 3_000 { vec![0, 1, 31, 32, 63] } else { (0..64).collect() };
             for offset in offsets {
-                // The bytes after the block are 0xa5. A query that read them would often answer
-                // wrongly.
+                // The bytes after the block are 0xa5. If a query used these bytes, its answer would
+                // often be wrong.
                 let place = base + offset..base + offset + bytes.len();
                 buffer[place.clone()].copy_from_slice(&bytes);
                 for expected in [of_table(), of_any_table()] {
@@ -73,7 +74,7 @@ fn every_kind_answers_as_its_block_at_any_alignment() {
 }
 
 #[test]
-fn every_added_key_is_found_whatever_the_kind() {
+fn every_added_key_is_found_in_every_kind() {
     let several_layers = ["bumped-ribbon:8", "bumped-ribbon:12.3"].map(|text| (text, 300_000));
     for (text, n) in SPECS.map(|text| (text, 30_000)).into_iter().chain(several_layers) {
         let bytes = block(text, n);
@@ -148,7 +149,7 @@ fn every_flipped_bit_of_extension_and_trailer_is_noticed() {
 }
 
 #[test]
-fn damaged_pages_are_the_hosts_to_notice() {
+fn damaged_pages_of_a_verified_filter_go_unnoticed() {
     let mut bytes = block("blocked-bloom:10", 3_000);
     bytes[..64].fill(0);
     assert!(FilterBlock::open(&bytes, &of_table(), Verify::AtOpen).is_err());
@@ -184,7 +185,7 @@ fn expectations_of_a_host_are_compared() {
     let keyed = KeyHasher::sip13(SEED, &Secret::new(&[7; 16]).unwrap());
     assert_eq!(refused(&bytes, &Expected::of_any_table(&other)), Field::Seed);
     assert_eq!(refused(&bytes, &Expected::of_any_table(&keyed)), Field::HashId);
-    // Errors count from the start of the host's file.
+    // Offsets in errors count from the start of the host's file.
     let moved = VerifiedFilter::open(&bytes[1..], &of_any_table().at_offset(1 << 40));
     assert!(matches!(moved, Err(Error::Corrupt { offset, .. }) if offset > 1 << 40), "{moved:?}");
 }
@@ -237,13 +238,13 @@ fn whole_keys_are_not_denied_by_verified_prefixes() {
     assert!((0..100).all(|i| keys.may_contain_prefix("first-7", format!("no-{i}").as_bytes())));
 }
 
-/// Checks that a verified filter opens if a block with unverified pages opens, and that both give
-/// the same answers. Returns whether both opened.
+/// Checks that a [`VerifiedFilter`] opens if the block opens with [`Verify::OnFirstTouch`], and
+/// that it answers like a block with verified pages. Returns whether both opened.
 fn agrees_with_its_block(bytes: &[u8]) -> bool {
     let block = match FilterBlock::open_any(bytes, Verify::OnFirstTouch) {
         Ok(block) => block,
         Err(Error::Secret { given: None, .. }) => return false,
-        // A filter in verified bytes does not read the page checksums.
+        // A `VerifiedFilter` does not read the page checksums, so it may open.
         Err(Error::ChecksumMismatch { field: Field::PageChecksums, .. }) => return false,
         Err(error) => {
             // Opening a bumped ribbon does not check its layers; each query reads them.
@@ -308,8 +309,9 @@ fn hostile_records_of_layers_agree_with_the_block() {
         repair_trailer(&mut bytes);
         opened += u32::from(agrees_with_its_block(&bytes));
     }
-    // Filters of 1 to 12 layers are valid, and 13 layers are not. Each layer has one block of 16
-    // columns and one byte of bumps, because the payload must have 128 bytes per layer.
+    // Filters of 1 to 12 layers are valid, and filters of 13 layers are not. A reader requires at
+    // least 128 bytes of payload per layer. So each layer has one block of 16 columns, which takes
+    // 128 bytes, and one byte of thresholds.
     for layers in 1..=13u8 {
         let payload = usize::from(layers) * (16 * 8 + 1);
         let mut bytes: Vec<u8> = (0..payload).map(|_| random.next() as u8).collect();
@@ -337,7 +339,7 @@ proptest! {
     }
 
     #[test]
-    fn any_damage_of_the_trailer_denies_no_key(
+    fn any_damage_of_the_trailer_never_denies_a_key(
         which in 0..SPECS.len(),
         edits in prop::collection::vec(
             (0..FIELDS.len(), any::<prop::sample::Index>(), prop_oneof![0..33u8, any::<u8>()]),

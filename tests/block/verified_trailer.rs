@@ -1,4 +1,5 @@
-//! A trailer that was read once answers for the bytes of its filter, and for no others.
+//! Tests that a trailer that was read once answers for the bytes of its filter, and for no other
+//! bytes.
 
 use crate::support::{SEED, TABLE, block, hash, key, partitioned, payload_len, spec};
 use filterblock::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES};
@@ -9,7 +10,7 @@ use filterblock::{
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
-/// Every kind, with and without a record of layers.
+/// Specifications of every kind, with and without a record of layers.
 const SPECS: [&str; 12] = [
     "always-maybe",
     "bloom:10",
@@ -41,7 +42,7 @@ fn every_kind_answers_as_its_block_at_any_place() {
         let whole = FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, &HASHER), Verify::AtOpen).unwrap();
         let asked: Vec<KeyHash> = (0..n).step_by(n / 300 + 1).chain(n..n + 500).map(hash).collect();
         for offset in [0, 1, 8, 31, 63] {
-            // Later reads of the host put the bytes into other buffers.
+            // The host reads the bytes again later, into a buffer with another alignment.
             let moved = [vec![0xa5; offset].as_slice(), &bytes, &[0x5a; 64]].concat();
             let filter = trailer.filter_in(&moved[offset..offset + bytes.len()]).unwrap();
             for &hash in &asked {
@@ -53,7 +54,7 @@ fn every_kind_answers_as_its_block_at_any_place() {
 }
 
 #[test]
-fn other_bytes_are_not_answered() {
+fn a_trailer_rejects_other_bytes() {
     for (text, n) in SPECS.into_iter().flat_map(|text| [1, 300, 9_000].map(|n| (text, n))) {
         let mut bytes = block(text, n);
         let trailer = read(&bytes);

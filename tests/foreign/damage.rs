@@ -1,5 +1,5 @@
-//! Damaged and hostile files of other engines. Each file gives an error or denies no key. No file
-//! causes a panic or an allocation for a false length.
+//! Tests damaged and hostile files of other engines. Each file gives an error or denies no key. No
+//! file causes a panic, or an allocation of a false length.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::forge::{self, Forge, Handle, block, internal, varint};
@@ -50,8 +50,9 @@ fn ask_rocksdb(bytes: &[u8], present: &[Vec<u8>]) -> Result<Outcome> {
     })
 }
 
-/// Changes each byte of a file in one of three ways. A file that still opens denies no key. A file
-/// that still verifies has the same keys. Returns the number of changed bytes that go unnoticed.
+/// Changes each byte of a file in one of three ways. Checks that a file that still opens denies no
+/// key, and that a file that still verifies has the same keys. Returns the number of changed bytes
+/// that go unnoticed.
 fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u8>]) -> Result<Outcome>) -> usize {
     let sound = ask(bytes, keys).unwrap();
     assert_eq!((sound.denied, sound.verified), (0, true));
@@ -75,8 +76,9 @@ fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u
 
 #[test]
 fn no_changed_byte_of_a_table_denies_a_key() {
-    // Only two parts have no checksum: the zeros in a footer behind its handles (at most 34 bytes),
-    // and the sequence number of 8 bytes that an ingestion writes into the properties.
+    // Changes may go unnoticed only in two parts: in the zeros after the handles of a footer (at
+    // most 34 bytes), and in the sequence number of 8 bytes that an ingestion writes into the
+    // properties.
     let most_missed = 34 + 8 + 1;
     for (folder, name) in [
         ("leveldb", "tbl-n1"),
@@ -103,7 +105,7 @@ fn no_changed_byte_of_a_table_denies_a_key() {
 #[test]
 fn no_changed_byte_of_parquet_metadata_panics() {
     // Parquet metadata and filters have no checksums here, so a change may go unnoticed. It must
-    // give an error or some answer, and never a panic.
+    // give an error or an answer, and never a panic.
     for name in ["rs.parquet", "pyarrow.parquet"] {
         let mut bytes = file("parquet", name);
         let metadata_len = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
@@ -208,7 +210,8 @@ fn keys_in_an_unknown_order_are_asked_of_all_filters() {
 
 #[test]
 fn an_unreadable_first_block_implies_no_key_order() {
-    // In this application's order `z` comes before `a`. Only the first block would show it.
+    // In this application's order, `z` comes before `a`. Only the first block would show this
+    // order.
     let bytes = table_in_an_order_of_its_own(9);
     for table in
         [leveldb::LevelDbTable::open(&bytes[..]), leveldb::LevelDbTable::open_as(&bytes[..], KeyForm::Internal)]
@@ -220,7 +223,7 @@ fn an_unreadable_first_block_implies_no_key_order() {
 }
 
 #[test]
-fn a_block_behind_the_last_filter_may_contain_any_key() {
+fn a_block_after_the_last_filter_may_contain_any_key() {
     let mut forge = Forge::default();
     let first = forge.block(&block(&[(internal(b"z", 1), vec![0; 3000])]), 0);
     let second = forge.block(&block(&[(internal(b"a", 1), b"")]), 0);
@@ -247,7 +250,7 @@ fn the_form_of_keys_is_never_guessed() {
     let bytes = forge.clone().leveldb(metaindex, index);
     let table = leveldb::LevelDbTable::open(&bytes[..]).unwrap();
     assert!(table.may_contain(b"k") && table.may_contain(&key) && table.policy().is_none());
-    // This filter has the key in neither form, so it cannot deny any key.
+    // This filter has the key in neither form, so the reader does not use it, and denies no key.
     let mut builder = leveldb::LevelDbFilterBlockBuilder::new(10);
     builder.add(b"other");
     let mut forge = Forge::default();
@@ -265,8 +268,8 @@ fn the_form_of_keys_is_never_guessed() {
 
 #[test]
 fn keys_of_two_possible_forms_are_not_returned() {
-    // Big-endian numbers look like the suffixes of tombstones. Without a filter the reader cannot
-    // rule that out.
+    // The big-endian numbers look like the suffixes of tombstones. Without a filter, the reader
+    // cannot rule out that they are suffixes.
     let keys: Vec<Vec<u8>> = (1..=3).map(|number| [&b"n\0\0\0\0\0\0\0"[..], &[number]].concat()).collect();
     let entries: Vec<(&Vec<u8>, &[u8])> = keys.iter().map(|key| (key, &b"value"[..])).collect();
     let mut forge = Forge::default();
@@ -304,8 +307,8 @@ fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
     assert!(matches!(opened, Err(Error::Unsupported { field: Field::Version, found: 0 })), "{opened:?}");
 }
 
-/// Returns a table of RocksDB with `data` as its data blocks, each for one key. `index` writes the
-/// index of these blocks.
+/// Returns a table of RocksDB with the index type `kind`. `data` are the contents and compression
+/// bytes of its data blocks, one block for each key. `index` writes the index of these blocks.
 fn rocksdb_table(kind: u32, data: &[(Vec<u8>, u8)], index: impl Fn(&mut Forge, &[Handle]) -> Handle) -> Vec<u8> {
     let mut forge = Forge::default();
     let handles: Vec<Handle> = data.iter().map(|(content, compression)| forge.block(content, *compression)).collect();
@@ -409,8 +412,8 @@ fn false_lengths_take_no_memory() {
 
 #[test]
 fn keys_that_share_prefixes_take_no_more_memory_than_a_block() {
-    // A key of 100 kB, and 30,000 entries of 5 bytes that each repeat it: 3 GB of keys, visited one
-    // at a time.
+    // The block has a key of 100 kB, and 30,000 entries of 5 bytes that each repeat it. The 3 GB of
+    // keys are visited one at a time.
     let key = vec![b'k'; 100_000];
     let mut content = [&varint(0)[..], &varint(key.len() as u64), &varint(0), &key].concat();
     for _ in 0..30_000 {

@@ -1,11 +1,12 @@
-//! Filters of other engines: every answer and every written byte equals the engine's own.
+//! Tests filters of other engines: every answer and every written byte equals the engine's own.
 
 use crate::support::{Case, cases, cases_of_type, from_hex, rows};
 use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
-/// Asks a filter for all keys of a case, one by one and in batches. Expects the engine's answers.
+/// Asks a filter for all keys of a case, one by one and in batches. Asserts that the answers are
+/// the engine's answers.
 fn answers_agree(
     case: &Case,
     [present, absent]: [Vec<Vec<u8>>; 2],

@@ -1,6 +1,6 @@
-//! Filters of other engines against their formulas. Filters of any bytes and any size give the
-//! formula's answers for random keys of eight bytes. Built filters hold their keys, and have the
-//! size and the false-positive rate of the formulas. Reading a filter allocates nothing.
+//! Compares the filters of other engines with their formulas. Filters of any bytes and any size
+//! give the formula's answers for random keys of eight bytes. Built filters hold their keys, and
+//! have the size and the false-positive rate of the formulas. Reading a filter allocates nothing.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::block_support::SplitMix;
@@ -9,8 +9,8 @@ use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
-/// Returns bytes in which one bit in 2 to 16 is set, or one bit in 2 to 16 is clear. Such bytes
-/// give both answers.
+/// Returns bytes in which one bit in 2, 4, 8 or 16 is set, or one bit in 2, 4, 8 or 16 is clear. A
+/// filter of these bytes gives both answers.
 fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     let (sparse, times) = (random.below(2) == 0, random.below(4));
     let byte = |random: &mut SplitMix| {
@@ -23,8 +23,8 @@ fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     (0..len).map(|_| byte(random)).collect()
 }
 
-/// Asks for many keys, one by one and as a batch, and compares the answers with the formula.
-/// Returns the number of "maybe".
+/// Asks for 70 keys, one by one and as a batch, and compares the answers with the formula. Returns
+/// the number of answers "maybe".
 fn compare(
     what: &str,
     random: &mut SplitMix,
@@ -80,7 +80,7 @@ fn trailer(random: &mut SplitMix, len: usize) -> [u8; 5] {
     match random.below(8) {
         0 => [word[0], word[1], word[2], word[3], word[4]],
         1 | 2 => {
-            // If the length allows it, lines have a power of two of bytes.
+            // If the length allows it, the length of a line in bytes is a power of two.
             let lines = (len >> random.below(10)) as u32 + u32::from(random.below(8) == 0);
             let [a, b, c, d] = lines.to_le_bytes();
             [1 + word[0] % 127, a, b, c, d]
@@ -142,7 +142,7 @@ fn any_bytes_are_a_filter_and_reading_it_allocates_nothing() {
     for len in (0..600).chain((600..20_000).step_by(997)) {
         let mut data = bytes(&mut random, len);
         for at in 0..len.min(6) {
-            // The last six bytes become bytes with which trailers and headers of some kind begin.
+            // Trailers and headers of the engines begin with these bytes.
             data[len - 1 - at] = [0xff, 0xfe, 0, 1, 0x15, 0x1c][random.below(6)];
         }
         let before = LIVE.get();
@@ -173,7 +173,7 @@ fn keys(random: &mut SplitMix, n: usize) -> Vec<[u8; 8]> {
 }
 
 #[test]
-fn built_filters_hold_their_keys_and_have_the_formulas_size() {
+fn built_filters_hold_their_keys_and_have_the_right_size() {
     let mut random = SplitMix(5);
     for number in 0..400 {
         let n = [random.below(5), random.below(300), random.below(4_000)][number % 3];
@@ -199,11 +199,11 @@ fn built_filters_hold_their_keys_and_have_the_formulas_size() {
                 RocksDbFilterOptions { kind, bits_per_key, optimize_for_memory, ..RocksDbFilterOptions::default() };
             let mut builder = RocksDbFilterBuilder::new(options);
             keys.iter().chain(keys.last()).for_each(|key| builder.add(key));
-            assert_eq!(builder.num_entries(), n, "{what}: an adjacent equal key counts");
+            assert_eq!(builder.num_entries(), n, "{what}: an adjacent equal key must not count");
             let filter = builder.finish();
             let reader = RocksDbFilter::new(&filter);
             assert!(keys.iter().all(|key| reader.may_contain(key)), "{what}");
-            assert!(builder.finish().is_empty(), "{what}: a finished builder is not empty");
+            assert!(builder.finish().is_empty(), "{what}: a finished builder must be empty");
             match reader.kind() {
                 None => assert_eq!((n, filter.len()), (0, 0), "{what}"),
                 Some(RocksDbFilterKind::LegacyBloom) => {
@@ -259,7 +259,7 @@ fn estimates_of_keys_and_rate_match_the_filter() {
     let check = |info: filterblock::foreign::ForeignFilterInfo, may_contain: &dyn Fn(&[u8]) -> bool| {
         let found = absent.iter().filter(|key| may_contain(*key)).count() as f64;
         let expected = info.expected_fpr * ABSENT as f64;
-        // Probes by steps of 32 bits are a little worse than random probes.
+        // Probes at steps of a 32-bit hash give a slightly higher FPR than random probes.
         let slack = if info.kind.contains("leveldb") || info.kind.contains("legacy") { 0.1 } else { 0.0 };
         let allowed = 5.0 * expected.sqrt() + slack * expected;
         println!("{}: {found} positives, {expected:.0} expected, {:?} keys", info.kind, info.estimated_keys);
@@ -337,6 +337,6 @@ fn invalid_options_give_a_filter_that_denies_nothing() {
         assert!(ParquetBloomBuilder::for_values(100, rate).is_err(), "{rate}");
     }
     assert!(ParquetBloomBuilder::with_blocks(0).is_err() && ParquetBloomBuilder::with_blocks(1 << 26).is_err());
-    // A filter for no values has the smallest size.
+    // A filter for no values has one block, the minimum.
     assert_eq!(ParquetBloomBuilder::for_values(0, 0.01).unwrap().num_blocks(), 1);
 }

@@ -1,4 +1,4 @@
-//! Tables of RocksDB with every layout of index and data blocks, and tables of databases with
+//! Tests tables of RocksDB with every layout of index and data blocks, and tables of databases with
 //! versions and tombstones.
 
 use crate::support::file;
@@ -15,8 +15,8 @@ fn partitions(table: &RocksDbTable<Vec<u8>>) -> u64 {
     if let RocksDbFilterLayout::Partitioned(partitions) = table.filter_layout() { partitions } else { 0 }
 }
 
-/// Opens a table with the keys below `n`. Checks that it denies none of them, and that it denies
-/// most other keys if it has a filter, and none otherwise.
+/// Opens a table with keys 0 to `n - 1`, and checks that it denies none of them. Then asks for
+/// absent keys: a table with a filter must deny most of them, and a table without a filter none.
 fn open(name: &str, n: u64) -> RocksDbTable<Vec<u8>> {
     let table = RocksDbTable::open(file(FOLDER, name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for i in 0..n {
@@ -24,7 +24,7 @@ fn open(name: &str, n: u64) -> RocksDbTable<Vec<u8>> {
     }
     let passing = (n..n + 10_000).filter(|&i| table.may_contain(&key(i))).count();
     let has_filter = table.filter_layout() == RocksDbFilterLayout::Full || partitions(&table) > 0;
-    // In a table of reverse order a query asks all partitions.
+    // In a table with reverse key order, a query asks all partitions, so more absent keys pass.
     let most = if name.contains("reverse") { 1_500 } else { 200 };
     assert!(
         if has_filter { passing < most } else { passing == 10_000 },
@@ -115,7 +115,8 @@ fn unsupported_data_blocks_are_errors_and_filters_still_answer() {
 fn an_ingested_table_is_sound_with_its_sequence_number() {
     let name = "fv5-lz4hc.sst";
     let mut bytes = file(FOLDER, name);
-    // The entry's key shares a prefix with the previous key. Its value is eight zeros.
+    // The entry's key shares a prefix with the previous key, so the block stores only its end. The
+    // value is eight zeros.
     let wanted = b"external_sst_file.global_seqno";
     let place = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap() + wanted.len();
     assert_eq!(bytes[place..place + 8], [0; 8]);

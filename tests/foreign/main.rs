@@ -1,4 +1,4 @@
-//! The filters and files of LevelDB, RocksDB and Parquet.
+//! Tests the readers and writers of the filters and files of LevelDB, RocksDB and Parquet.
 #![cfg(feature = "foreign")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

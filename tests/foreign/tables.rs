@@ -1,13 +1,13 @@
-//! Files of other engines: every answer equals the engine's own, and LevelDB's tables are written
-//! byte for byte.
+//! Tests files of other engines: every answer equals the engine's own, and LevelDB's tables are
+//! written byte for byte.
 
 use crate::support::{self, Case, cases, cases_of_type, value};
 use filterblock::foreign::Result;
 use filterblock::foreign::{FileKind, KeyForm};
 use filterblock::foreign::{leveldb, parquet, rocksdb};
 
-/// Expects "maybe" for every key of a case, and the engine's answer for every absent key for which
-/// the engine asked a filter.
+/// Asserts that the answer is "maybe" for every key of a case. For every absent key for which the
+/// engine asked a filter, asserts that the answer is the engine's answer.
 fn answers_agree(case: &Case, may_contain: impl Fn(&[u8]) -> bool) {
     for key in case.keys() {
         assert!(may_contain(&key), "{} denies {key:?}", case.name());
@@ -43,7 +43,7 @@ fn leveldb_cases() -> Vec<Case> {
     cases
 }
 
-/// Returns the length of the value of key `i`.
+/// Returns the length in bytes of the value of key `i`.
 fn value_len(case: &Case, i: u64) -> usize {
     let of = |field: &str| case.fields["values"][field].as_u64().unwrap();
     let is_long = case.fields["values"]["kind"] == "mix" && i.is_multiple_of(of("m"));
@@ -137,7 +137,7 @@ fn batches_answer_as_single_queries() {
 fn seeks_under_a_prefix_answer_as_in_rocksdb() {
     let mut asked = 0;
     for case in cases_of_type("rocksdb-7.8.3", "table") {
-        // One case has only answers for reads of single keys.
+        // One case has only answers for gets.
         if !case.text("prefix_extractor").is_empty() && case.text("name") != "fv5-prefix-outofdomain" {
             let table = rocksdb::RocksDbTable::open(case.bytes()).unwrap();
             answers_of_absent_keys_agree(&case, &case.prefix_answers(), |key| table.prefix_may_match(key));
@@ -147,7 +147,7 @@ fn seeks_under_a_prefix_answer_as_in_rocksdb() {
     assert_eq!(asked, 8);
 }
 
-/// A filter, and the last key that it covers.
+/// A filter, its location, and the key up to which it answers.
 struct Part<'a> {
     offset: u64,
     len_bytes: u64,
@@ -167,7 +167,7 @@ fn filters_of(table: &rocksdb::RocksDbTable<Vec<u8>>) -> Vec<Part<'_>> {
 }
 
 #[test]
-fn the_last_partition_answers_for_keys_behind_it() {
+fn the_last_partition_answers_for_keys_after_it() {
     let mut asked = 0;
     for case in ["rocksdb-7.8.3", "rocksdb-9.8.4", "rocksdb-11.8.1"].into_iter().flat_map(|f| cases_of_type(f, "table"))
     {
@@ -203,7 +203,8 @@ fn rocksdb_filters_have_the_locations_that_the_table_lists() {
         let kinds = [filters[0].filter.kind().unwrap()];
         let expected = match (case.text("kind"), case.number("n")) {
             ("legacy", _) => rocksdb::RocksDbFilterKind::LegacyBloom,
-            // For few keys, here up to 200, RocksDB writes a Bloom filter, which is then smaller.
+            // For few keys, here up to 200, RocksDB writes a Bloom filter, because it is smaller
+            // than a ribbon filter.
             ("ribbon", n) if n > 200 => rocksdb::RocksDbFilterKind::Ribbon128,
             _ => rocksdb::RocksDbFilterKind::FastLocalBloom,
         };

@@ -1,10 +1,10 @@
-//! Tests that no filter announces an FPR below the limit of its hashes: tiny filters, 100 bits per
-//! key, FPRs near 2^-32 and 2^-64.
+//! Tests that no filter announces an FPR below the limit of its hashes. The filters are tiny, have
+//! 100 bits per key, or have FPRs near 2^-32 and 2^-64.
 //!
 //! An FPR of one in a billion cannot be measured with random queries. So the tests choose hashes
 //! that have the same fold as a key. The fold is a 32-bit number, computed from the hash, that
 //! chooses the bits in a line (docs/FORMAT.md, section 7.2). One in 2^32 of all hashes has the fold
-//! of the key, and the tests count how many of the chosen hashes pass.
+//! of the key, and the tests count for how many of the chosen hashes the answer is "maybe".
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
@@ -34,7 +34,8 @@ const UNFOLD: u64 = {
 };
 const _: () = assert!(FOLD.wrapping_mul(UNFOLD) == 1);
 
-/// Returns the length of the unit that holds all bits of a key, if the kind has one.
+/// Returns the length of the line or block that has all bits of a key. Returns `None` for other
+/// kinds.
 fn line_len_bytes(kind: FilterKind) -> Option<u64> {
     match kind {
         FilterKind::BlockedBloom | FilterKind::SplitBlock512 => Some(64),
@@ -58,7 +59,7 @@ fn floor(kind: FilterKind, keys: u64, payload_len_bytes: u64) -> f64 {
     of_hash.max(of_fold).max(of_columns)
 }
 
-/// Returns a random hash with the same fold.
+/// Returns a random hash that has the same fold as `hash`.
 fn of_equal_fold(hash: KeyHash, random: &mut SplitMix) -> KeyHash {
     let folded = hash.raw().wrapping_mul(FOLD) >> 32 << 32;
     KeyHash::from_raw((folded | random.next() >> 32).wrapping_mul(UNFOLD))
@@ -212,9 +213,9 @@ fn requested_fprs_are_reached_or_rejected_with_the_limit() {
             };
             for keys in [1, 2, 5, 6, 41, 300, 1_000, 50_000, 1_000_000, 500_000_000] {
                 let plan = Plan::new(spec, keys).unwrap();
-                // The expected FPR may exceed the requested FPR. The bits of a small standard filter
-                // are not independent. In a ribbon, only whole blocks can have one column less.
-                // Equal hashes add to the FPR of every kind.
+                // The expected FPR may exceed the requested FPR. The bits of a small standard
+                // filter are not independent. In a ribbon, only whole blocks can have one column
+                // less. Equal hashes add to the FPR of every kind.
                 let slack = match kind {
                     FilterKind::Bloom if keys < 1_000 => 2.5,
                     _ if keys < 10_000 => 1.06,
@@ -285,7 +286,7 @@ mod variants {
             d_left.insert(&key).unwrap();
             assert!(bloom.may_contain(&key) && spectral.estimate(&key) > 0);
         }
-        // The expected rate uses a number of keys that is estimated from the set bits.
+        // The expected FPR uses a number of keys that is estimated from the set bits.
         let floor = KEYS as f64 * 0.9 * 2f64.powi(-64);
         for (what, announced) in [
             ("bloom", bloom.expected_fpr()),

@@ -1,5 +1,4 @@
-//! Tests of every filter kind: no false negatives, FPRs as announced, plans that follow the
-//! formulas.
+//! Tests every filter kind: no false negatives, FPRs as announced, plans that follow the formulas.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod extremes;

@@ -1,5 +1,5 @@
-//! Tests of plans: they agree with published numbers to the printed digits, and with the filters
-//! that are then built.
+//! Tests that plans agree with published numbers to the printed digits, and with the filters that
+//! are then built.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ fn agrees(value: f64, printed: &str) -> bool {
 }
 
 /// Compares both formulas with a row of a published table. `row` has the printed FPRs at `bits`
-/// bits per key, for `first_probes` probes and more.
+/// bits per key, for `first_probes` probes and for each following number of probes.
 fn assert_row(bits: u64, first_probes: u32, row: &str) {
     for (probes, printed) in (first_probes..).zip(row.split_whitespace()) {
         for rate in [simplified_fpr, exact_fpr] {
@@ -99,8 +99,8 @@ fn the_rate_exponent_is_lowest_at_a_fill_ratio_of_one_half() {
     }
 }
 
-/// Returns the least number of bits over 1 to 100 probes (rounded down, plus one), and that number
-/// of probes.
+/// Searches 1 to 100 probes for the shortest filter. Returns its number of bits (rounded down, plus
+/// one) and its number of probes.
 fn search(num_keys: f64, rate: f64) -> (u64, u32) {
     let (mut lowest, mut best) = (f64::INFINITY, 1);
     for k in 1..=100 {
@@ -123,7 +123,7 @@ fn shortest_filters_are_those_of_a_search_over_all_probes() {
             assert!(found.bits as f64 >= ideal && (found.bits as f64) < 1.01 * ideal + 1.0, "{keys} keys, {rate}");
         }
     }
-    // Bytes per key with whole numbers of probes, and with any number.
+    // The table has the bytes per key with a whole number of probes, and with any number of probes.
     for (rate, bytes, bytes_of_any) in [(0.01, "1.199", "1.198"), (0.001, "1.797", "1.797")] {
         let found = shortest(KEYS, rate).unwrap().bits as f64 / 8.0 / KEYS as f64;
         let any = (1.0 / rate).log2() / std::f64::consts::LN_2 / 8.0;
@@ -250,8 +250,8 @@ fn plans_give_the_cache_lines_of_a_query() {
 fn variant_plans_agree_with_their_papers() {
     let plan = |variant, rate| VariantPlan::new(variant, 24 * KEYS, rate).unwrap();
     let per_key = |bits: u64| bits as f64 / (24 * KEYS) as f64;
-    // d-left: bits of the remainder, FPR in per cent, bits per element, and bits per element of a
-    // filter of 4-bit counters.
+    // d-left: each row has the bits of the remainder, the FPR in per cent, the bits per element,
+    // and the bits per element of a filter of 4-bit counters.
     for (bits, percent, per_element, counters) in [
         (10, "2.34", 16.0, 31.2),
         (11, "1.17", 17.333, 37.0),
@@ -263,11 +263,12 @@ fn variant_plans_agree_with_their_papers() {
         let d_left = plan(Variant::DLeft, rate);
         assert!(agrees(d_left.expected_fpr * 100.0, percent), "{bits}: {}", d_left.expected_fpr);
         assert!((per_key(d_left.memory_bits) - per_element).abs() < 0.001, "{bits}");
-        // The paper's figure allows any number of probes. The plan uses whole numbers.
+        // The number in the paper allows a fractional number of probes. The plan uses whole
+        // numbers.
         let counting = per_key(plan(Variant::Counting, rate).memory_bits);
         assert!((counting / counters - 1.0).abs() < 0.01, "{bits}: {counting} for {counters}");
     }
-    // Partitioned: the same as a standard filter with seven probes.
+    // Partitioned: the plan takes the same space as a standard filter with seven probes.
     let found = plan(Variant::Partitioned, 0.01);
     assert!((per_key(found.memory_bits) - 9.593).abs() < 0.001, "{found:?}");
     assert!((found.expected_fpr / 0.01 - 1.0).abs() < 1e-6, "{found:?}");
@@ -276,12 +277,12 @@ fn variant_plans_agree_with_their_papers() {
     let found = plan(Variant::Compressed, 0.0216);
     assert!((per_key(found.memory_bits) - 12.6).abs() < 0.05, "{found:?}");
     assert!((per_key(found.sent_bits.unwrap()) - 7.582).abs() < 0.01 && found.lines_if_present > 1.99, "{found:?}");
-    // 37.5 bits with three probes, and 14.666 bits sent instead of 16.
+    // The paper has 37.5 bits in memory with three probes, and 14.666 bits sent instead of 16.
     let found = plan(Variant::Compressed, 4.54e-4);
     assert!((per_key(found.memory_bits) - 37.5).abs() < 0.05, "{found:?}");
     assert!((per_key(found.sent_bits.unwrap()) - 14.666).abs() < 0.01, "{found:?}");
-    // Scalable: the FPRs of the stages add up to at most the requested FPR. This takes more memory
-    // than a partitioned filter of a tenth of the FPR.
+    // Scalable: the FPRs of the stages add up to at most the requested FPR. So a scalable filter
+    // takes more memory than a partitioned filter of a tenth of the FPR.
     let found = plan(Variant::Scalable, 0.01);
     assert!(per_key(found.memory_bits) > per_key(plan(Variant::Partitioned, 0.001).memory_bits), "{found:?}");
     assert!(per_key(found.memory_bits) < 40.0, "{found:?}");
@@ -306,8 +307,9 @@ fn the_best_variant_plan_stays_within_its_budget() {
     }
 }
 
-/// Returns one line of text for each of many plans, with nine digits for each number. The numbers
-/// of keys lie on both sides of the thresholds of each kind and each variant.
+/// Returns one line of text for each of many plans, with nine digits for each FPR and each number
+/// of cache lines. The numbers of keys lie on both sides of the thresholds of each kind and each
+/// variant.
 fn plans() -> String {
     let mut text = String::new();
     let mut line = |what: &dyn std::fmt::Display, keys: u64, whole: String, real: [f64; 3]| {

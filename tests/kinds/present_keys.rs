@@ -1,4 +1,4 @@
-//! Tests of the main guarantee: a key that was added is never answered "absent".
+//! Tests the main guarantee: a filter never answers "absent" for a key that was added.
 
 use std::num::NonZeroUsize;
 
@@ -70,8 +70,8 @@ fn builder(spec: &str, keys: impl IntoIterator<Item = Vec<u8>>) -> FilterBuilder
     builder
 }
 
-/// A batch writes as many answers as the shorter slice has elements, and leaves further answers
-/// unchanged.
+/// Asserts that a batch writes as many answers as the shorter slice has elements, and leaves
+/// further answers unchanged.
 #[test]
 fn batches_write_only_the_requested_answers() {
     for spec in SPECS {
@@ -103,7 +103,7 @@ fn batches_write_only_the_requested_answers() {
     }
 }
 
-/// Returns `n` random hashes. Each number `filter` gives other hashes.
+/// Returns `n` random hashes. Each value of `filter` gives different hashes.
 fn hashes(n: u64, filter: u64) -> Vec<KeyHash> {
     let mut state = (filter + 1).wrapping_mul(0xd134_2543_de82_ef95);
     let mut next = || {
@@ -115,7 +115,7 @@ fn hashes(n: u64, filter: u64) -> Vec<KeyHash> {
 }
 
 fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
-    // The self-check would detect false negatives before this test does.
+    // The self check is off, because it would detect false negatives before this test does.
     let mut builder = FilterBuilder::new(spec, HashSeed(0))
         .with_self_check(SelfCheck::Off)
         .with_threads(NonZeroUsize::new(threads).unwrap());
@@ -171,15 +171,17 @@ fn steps() -> impl Iterator<Item = u64> {
     (6..=16).map(|log2| 1 << log2).chain([1_500, 2_560, 9_728, 20_480, 11_480, 11_521, 60_000])
 }
 
-/// Returns the numbers of keys from which on the first layer of a bumped ribbon needs a second and
-/// a third shard of 65,536 slots. The layer has `per_mille` slots per thousand keys.
+/// Returns two numbers of keys. From the first on, the first layer of a bumped ribbon needs a
+/// second shard of 65,536 slots. From the second on, it needs a third shard. The layer has
+/// `per_mille` slots per thousand keys.
 fn borders(per_mille: u64) -> impl Iterator<Item = u64> {
     [65_536, 131_072].into_iter().map(move |slots| slots * 1_000 / per_mille)
 }
 
-/// Builds twenty filters of different sizes around each step. From 30,000 keys on, builds only five
-/// filters, except for bumped ribbons. Binary fuse filters are also built with each size from
-/// 11,480 to 11,521, where the published construction often fails.
+/// Tests twenty filters of different sizes around each step. From 30,000 keys on, the test builds
+/// only five filters, except for bumped ribbons. It also builds binary fuse filters of each size
+/// from 11,480 to 11,521, where the published construction often fails. `FILTERBLOCK_SPARSE`
+/// reduces these numbers of filters.
 #[test]
 fn present_keys_are_found_around_every_step_of_size() {
     for spec in USUAL.into_iter().chain(["bumped-ribbon:fpr=0.00390625:compact", "bumped-ribbon:12.3"]) {
@@ -189,7 +191,8 @@ fn present_keys_are_found_around_every_step_of_size() {
         for step in steps().chain(borders) {
             let seeds = if has_borders || step < 30_000 { 20 } else { 5 };
             for seed in 0..(seeds / sparse()).max(1) {
-                // The sizes run from -64 to +64 around the step, without repetition.
+                // The sizes run from 64 keys below the step to 64 keys above it, without
+                // repetition.
                 let n = (step + 64).saturating_sub(seed * 27 % 128 + seed % 2).max(1);
                 let hashes = hashes(n, step << 32 | seed);
                 holds_all(&build(parsed, &hashes, 1), &hashes, spec);
@@ -229,8 +232,8 @@ fn equal_hashes_count_once_and_are_found() {
     }
 }
 
-/// The keys of an SST, in order, with repeated neighbours: every way to add them gives the same
-/// bytes, and so does any other order of them.
+/// Adds the keys of an SST in several ways: in order, backwards, with repeated neighbours, and with
+/// late repetitions. Asserts that every way gives the same bytes.
 #[test]
 fn the_way_of_adding_keys_changes_no_byte() {
     for spec in SPECS {
@@ -251,7 +254,7 @@ fn the_way_of_adding_keys_changes_no_byte() {
             };
             let versions: Vec<_> = hashes.iter().flat_map(|&hash| [hash; 3]).collect();
             let backwards: Vec<_> = hashes.iter().rev().copied().collect();
-            // A few keys come again much later.
+            // One key in 70 comes again much later.
             let late: Vec<_> = hashes.iter().chain(hashes.iter().step_by(70)).copied().collect();
             let (front, back) = hashes.split_at(hashes.len() / 2);
             for (what, bytes) in [

@@ -11,7 +11,7 @@ use filterblock::{Columns, FilterBlock, FilterBuilder, HashSeed, KeyHash, Verify
 const SIGMAS: f64 = 5.0;
 const BATCH: u64 = 1_000;
 
-/// The measured FPRs, the announced FPR, and the number of queries per filter.
+/// The measured FPR of each filter, the mean announced FPR, and the number of queries per filter.
 struct Measured {
     rates: Vec<f64>,
     announced: f64,
@@ -134,8 +134,8 @@ fn bumped_ribbons_with_partial_columns_have_their_announced_fpr() {
     }
 }
 
-/// The sizes cover a single system of one block and of several blocks, one layer with a system
-/// behind it, several layers, and several shards.
+/// Tests bumped ribbons of many sizes. They have a single system of one block or of several blocks,
+/// one layer with a system behind it, several layers, or several shards.
 fn check_ribbon_sizes(spec_text: &str) {
     check_each_size(spec_text, &[1, 2, 3, 10, 33, 64, 65, 100, 1_000, 2_000, 2_561, 4_096, 10_000, 60_000, 100_000]);
 }
@@ -214,7 +214,7 @@ fn requested_fprs_are_reached_without_wasted_space() {
 #[test]
 fn a_larger_budget_never_has_a_higher_fpr() {
     // This tests the purpose of the tables of probe steps: a larger budget never announces a higher
-    // FPR, and 0.2 bits per key more lower the FPR by at most 15 %.
+    // FPR, and 0.2 additional bits per key lower the FPR by at most 15 %.
     for kind in ["bloom", "blocked-bloom"] {
         let announced = |tenths: u64| {
             let spec = spec(&format!("{kind}:{}", tenths as f64 / 10.0));

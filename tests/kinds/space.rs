@@ -1,5 +1,5 @@
-//! Tests of space: how many bits per key a bumped ribbon of whole columns takes above the FPR lower
-//! bound `log2(1/FPR)`.
+//! Tests how many bits per key a bumped ribbon of whole columns takes above the FPR lower bound
+//! `log2(1/FPR)`.
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
@@ -10,7 +10,7 @@ use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, SelfCheck, Veri
 struct Overhead {
     payload: f64,
     block: f64,
-    /// The planned payload.
+    /// The space of the planned payload.
     planned: f64,
 }
 

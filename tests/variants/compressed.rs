@@ -1,5 +1,5 @@
-//! Compares compressed Bloom filters with Mitzenmacher's published points: bits in memory, probes,
-//! FPR and bits sent. Real filters and the coder must reach them.
+//! Compares compressed Bloom filters with the numbers that Mitzenmacher published: bits in memory,
+//! probes, FPR and bits sent. Real filters and the coder must reach these numbers.
 
 use filterblock::HashSeed;
 use filterblock::variants::{Bloom, Membership};
@@ -68,8 +68,8 @@ fn real_filters_and_the_coder_reach_the_published_points() {
     }
 }
 
-/// At 14 bits per key in memory, the published curve for 8 bits sent has two probes. Four probes
-/// would send 11.33 bits.
+/// At 14 bits per key in memory and 8 bits per key sent, the published filter has two probes. With
+/// four probes, it would send 11.33 bits per key.
 #[test]
 fn four_probes_at_fourteen_bits_exceed_eight_bits_sent() {
     let sent = |probes| filled(14.0, probes).compress().len() as f64 * 8.0 / f64::from(KEYS);

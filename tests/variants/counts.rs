@@ -1,12 +1,13 @@
-//! Compares filters with simpler designs that fail as their papers and simulations say. The designs
-//! are a d-left filter without permutations and the recurring minimum exactly as in its paper.
+//! Compares filters with simpler designs, and measures how often the simpler designs fail. These
+//! designs are a d-left filter without permutations and the recurring minimum exactly as in its
+//! paper.
 
 use crate::support::{Random, assert_agrees, hash, mean, seeds};
 use filterblock::variants::{DLeft, Frequency, Membership, Removable, Spectral, SpectralMode};
 use filterblock::{HashSeed, KeyHash};
 
-/// A d-left filter with four independent bucket hashes and one remainder. Keys that share the
-/// remainder and a bucket are confused.
+/// A d-left filter with four independent bucket hashes and one remainder. It confuses keys that
+/// share the remainder and a bucket.
 struct Naive {
     /// Four subtables of buckets with 16 cells. A cell has a remainder and a count. The filter has
     /// twice the usual cells and unlimited counters, so that nothing else fails.
@@ -27,7 +28,8 @@ impl Naive {
         )
     }
 
-    /// Returns the cells with a key's remainder. Without confusion there is at most one.
+    /// Returns the cells in a key's buckets that have the key's remainder. If there are several,
+    /// the filter confuses keys.
     fn found(&self, key: u64) -> Vec<usize> {
         let (remainder, buckets) = self.places(key);
         let cells = buckets.into_iter().flat_map(|bucket| bucket..bucket + 16);
@@ -74,8 +76,9 @@ fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
 
 #[test]
 fn independent_buckets_lose_keys_and_permutations_lose_none() {
-    // At 8, 10 and 14 bits, another simulation found 12,075, 2,932 and 188 ambiguous removals;
-    // 4,714, 1,246 and 85 removals that found nothing; and 476, 151 and 5 keys denied at the end.
+    // With remainders of 8, 10 and 14 bits, another simulation found 12,075, 2,932 and 188
+    // ambiguous removals; 4,714, 1,246 and 85 removals that found nothing; and 476, 151 and 5 keys
+    // denied at the end.
     for (remainder_bits, ambiguous, denied) in
         [(8, 4_000..40_000, 100..2_000), (10, 1_000..9_000, 30..600), (14, 60..600, 1..60)]
     {
@@ -100,8 +103,8 @@ fn independent_buckets_lose_keys_and_permutations_lose_none() {
         });
         assert_eq!((refused, left.clone().filter(|&key| !ours.may_contain_hash(hash(key, seed))).count()), (0, 0));
         // There are n keys, and M pairs of a bucket and a remainder. If three present keys have the
-        // same pair, a cell may stay in use after their removal. Fewer than (n/M)^2 / 2 of all
-        // insertions cause this.
+        // same pair, their counter saturates, and their cell stays in use after their removal.
+        // Fewer than (n/M)^2 / 2 of all insertions cause this.
         left.for_each(|key| ours.remove_hash(hash(key, seed)).unwrap());
         let chance = (KEYS as f64 / (buckets << remainder_bits) as f64).powi(2) / 2.0;
         println!("{} cells are stuck, {:.1} at most expected", ours.num_distinct(), chance * (KEYS + CHURN) as f64);
@@ -121,7 +124,7 @@ fn permutations_of_a_badly_mixed_hash_double_the_fpr() {
         (0..filter.capacity()).for_each(|i| filter.insert_hash(of(i)).unwrap());
         (100_000..300_000).filter(|&i| filter.may_contain_hash(of(i))).count() as f64 / 200_000.0
     };
-    // Keys with equal values count once: n keys use M (1 - e^(-n/M)) of M values.
+    // Keys with equal values share a cell: n keys use about M (1 - e^(-n/M)) of M values.
     let expected = |values: f64| 1.0 - (-24_576.0 / values).exp();
     for (mask, values) in [(u64::MAX, 20f64.exp2()), (!(1 << 44), 19f64.exp2())] {
         let (rate, expected) = (rate(mask), expected(values));
@@ -130,8 +133,8 @@ fn permutations_of_a_badly_mixed_hash_double_the_fpr() {
     }
 }
 
-/// The recurring minimum exactly as in the paper. A second filter, with half as many counters,
-/// holds the keys whose minimum occurs in only one counter.
+/// The recurring minimum exactly as in the paper. A second filter, with half as many counters, also
+/// counts the keys whose minimum occurs in only one counter.
 struct SimpleRecurring {
     first: Vec<u64>,
     second: Vec<u64>,
@@ -170,8 +173,8 @@ impl SimpleRecurring {
 
 const DISTINCT: u64 = 1_000;
 
-/// Returns 10,000 insertions of 1,000 random keys. All keys are equally likely, or with `zipf` the
-/// i-th key has a probability proportional to 1/i.
+/// Returns 10,000 random insertions of 1,000 keys. With `zipf`, the probability of the i-th key is
+/// proportional to 1/i. Otherwise, all keys are equally likely.
 fn stream(random: &mut Random, zipf: bool) -> Vec<u64> {
     let harmonic: f64 = (1..=DISTINCT).map(|i| 1.0 / i as f64).sum();
     let mut sums = Vec::new();
@@ -187,8 +190,9 @@ fn stream(random: &mut Random, zipf: bool) -> Vec<u64> {
         .collect()
 }
 
-/// Shares of the keys, with one value per seed: keys with a wrong estimate in each design, keys
-/// whose estimate is too low, and keys with a single least counter.
+/// Shares of the keys. Each vector has one share per seed. The first four are the shares of wrong
+/// estimates in each design. `simple_too_low` is the share of estimates that are too low, and
+/// `alone` the share of keys with a single least counter.
 #[derive(Default)]
 struct Errors {
     selection: Vec<f64>,
@@ -226,7 +230,7 @@ fn spectral_errors(zipf: bool) -> Errors {
         errors.simple.push(share(&|key, count| simple.estimate(key) != count));
         errors.simple_too_low.push(share(&|key, count| simple.estimate(key) < count));
         errors.alone.push(share(&|key, _| SimpleRecurring::least(key, &simple.first).1));
-        // No estimate is too low, and a mode that raises fewer counters never estimates higher.
+        // No estimate is too low, and no mode estimates higher than minimum selection.
         assert_eq!(
             share(&|key, count| {
                 let (most, less) = (selection.estimate_hash(key), increase.estimate_hash(key));
@@ -260,8 +264,8 @@ fn spectral_filters_have_the_published_error_rates() {
     assert_agrees("simple recurring minimum, Zipf", &zipf.simple, 0.0166, 0.001);
 
     for errors in [&uniform, &zipf] {
-        // The paper's version is too low for some keys. This crate's version never is, and errs
-        // less often.
+        // The paper's version estimates too low for some keys. This crate's version never does, and
+        // makes fewer errors.
         println!(
             "recurring {:.4}, paper's version too low {:.4}",
             mean(&errors.recurring),

@@ -1,5 +1,5 @@
-//! Tests of a filter in a file: its operations, and that no crash, damage or failure makes it deny
-//! a synced key.
+//! Tests the operations of a filter in a file. No crash, damage or failure may make it deny a
+//! synced key.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -86,8 +86,8 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
     assert!(FileFilter::open(path.with_extension("none")).is_err());
 }
 
-/// Two writers of one file would lose each other's bits, under any names by which they open the
-/// file.
+/// Two writers of one file would lose each other's bits, even if they open the file by different
+/// names.
 #[cfg(unix)]
 #[test]
 fn a_file_behind_a_link_is_locked_as_the_same_file() {
@@ -104,7 +104,7 @@ fn a_file_behind_a_link_is_locked_as_the_same_file() {
     for (number, link) in (0..).zip(&linked) {
         let mut filter = FileFilter::open(link).unwrap();
         assert!(matches!(FileFilter::open(&path).unwrap_err().root(), Error::Locked));
-        // A replacement replaces the file, not the link.
+        // `clear` replaces the file and keeps the link.
         filter.clear().unwrap();
         filter.insert(&key(number)).unwrap();
         filter.close().unwrap();
@@ -164,7 +164,7 @@ fn a_damaged_page_of_a_text_is_reported_at_its_offset() {
 }
 
 #[test]
-fn unions_and_intersections_keep_their_keys_and_end_the_count() {
+fn unions_and_intersections_keep_keys_and_make_len_unknown() {
     let (dir, path) = dir();
     let mut a = FileFilter::create(&path, 1_000, 0.01, HashSeed(7)).unwrap();
     let b = a.copy_template(dir.path().join("b")).unwrap();
@@ -212,7 +212,7 @@ fn opened(dir: &Path, image: &[u8]) -> Result<FileFilter, Error> {
     FileFilter::open_read_only(path)
 }
 
-/// A crash leaves any mix of old and new sectors of a sync.
+/// A crash during a sync may leave any mix of old and new sectors.
 #[test]
 fn a_sync_torn_between_sectors_loses_and_damages_nothing() {
     let (dir, path) = dir();
@@ -345,8 +345,8 @@ fn every_truncation_and_flipped_bit_is_an_error_or_maybe() {
     }
 }
 
-/// The leftover of a crash during a replacement is not mistaken for the filter and does not disturb
-/// the next replacement.
+/// A temporary file that a crash left behind is not taken for the filter. It does not disturb the
+/// next replacement.
 #[test]
 fn an_incomplete_replacement_changes_nothing() {
     let (dir, path) = dir();
@@ -371,7 +371,7 @@ fn an_incomplete_replacement_changes_nothing() {
 #[test]
 fn threads_that_insert_and_sync_find_their_keys_in_the_file() {
     let (_dir, path) = dir();
-    // Few bits, so that keys share pages and bits.
+    // The filter has few bits, so keys share pages and bits.
     let filter = FileFilter::create(&path, 2_000, 0.1, HashSeed(7)).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {

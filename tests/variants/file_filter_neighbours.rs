@@ -1,5 +1,5 @@
-//! A filter in a file changes no other files, and a failed creation or replacement leaves nothing
-//! behind.
+//! Tests that a filter in a file changes no other files. A failed creation or replacement may not
+//! leave a new file behind.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const VICTIM: &[u8] = b"a file of someone else";
 
-/// Creates something at the first path. The second path is a file that it may need.
+/// Creates a file, link or directory at the first path. A link to a file leads to the second path.
 type Put = fn(&Path, &Path);
 
 fn dir() -> (TempDir, PathBuf) {
@@ -123,7 +123,7 @@ fn a_replacement_keeps_mode_and_owner() {
     );
     for mode in [0o600, 0o640, 0o666] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        // Without the permission to change the owner, the owner stays.
+        // Ignore an error: without the permission to change the owner, the owner stays.
         let _ = std::os::unix::fs::chown(&path, Some(12_345), Some(54_321));
         let before = fs::metadata(&path).unwrap();
         FileFilter::open(&path).unwrap().clear().unwrap();
@@ -134,11 +134,11 @@ fn a_replacement_keeps_mode_and_owner() {
 }
 
 const PLACE: &str = "FILTERBLOCK_TEST_PLACE";
-/// The exit code of a shell that could not prepare the environment.
+/// The exit code of the shell if it could not mount a file system.
 const NO_ENVIRONMENT: i32 = 77;
 
-/// Runs [`child_process_without_space`] in a process of its own, which finds its directory in the
-/// environment.
+/// Runs [`child_process_without_space`] in another process. The environment variable
+/// `FILTERBLOCK_TEST_PLACE` gives its directory.
 fn run_without_space(wrapper: &[&str], dir: &Path) -> std::process::Output {
     let mut command = Command::new(wrapper[0]);
     command.args(&wrapper[1..]).arg(std::env::current_exe().unwrap());

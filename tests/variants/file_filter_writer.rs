@@ -1,5 +1,5 @@
-//! A filter in a file has one writer, however its files are renamed, and a writer that loses its
-//! file gets an error.
+//! Tests that a filter in a file has one writer, even if its files are renamed. A writer that loses
+//! its file gets an error.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -11,7 +11,8 @@ use filterblock::variants::Error;
 use filterblock::variants::{FileFilter, Membership};
 use tempfile::TempDir;
 
-/// Creates something at the first path. The second path is a file that it may need.
+/// Creates a file, link or directory at the first path. A copy or a link to a file uses the second
+/// path.
 type Put = fn(&Path, &Path);
 
 /// Changes the content of the file at the path.
@@ -79,7 +80,7 @@ fn a_removed_lock_file_lets_no_second_writer_in() {
         filter.insert(key).unwrap();
         filter.sync().unwrap();
         assert!(has(&path, key));
-        // The lock moves to the file that replaces the first one.
+        // The file that replaces the first file is locked, too.
         filter.clear().unwrap();
         assert!(is_locked(&path));
         fs::write(lock_of(&path), b"").unwrap();
@@ -129,7 +130,8 @@ fn a_hard_link_lets_no_second_writer_in() {
     assert!(has(&path, b"a"));
 }
 
-/// Moves the file away, puts something else in its place, and later moves the file back.
+/// Moves the file away, puts another file, link or directory in its place, and later moves the file
+/// back.
 #[test]
 fn a_file_taken_from_its_writer_is_an_error_at_sync() {
     let taken: [(&str, Put); 6] = [
@@ -159,7 +161,7 @@ fn a_file_taken_from_its_writer_is_an_error_at_sync() {
         assert!(is_displaced(filter.sync()) && is_displaced(filter.sync()), "{what}");
         assert!(is_displaced(filter.clear()), "{what}");
         assert_eq!(seen(), before, "{what}");
-        // The keys are in memory, and in the file at its new place.
+        // The keys are in memory, and in the file at its new path.
         let copy = filter.copy(dir.path().join("copy")).unwrap();
         assert!(copy.may_contain(b"before") && copy.may_contain(b"after") && has(&kept, b"after"), "{what}");
         let _ = fs::remove_dir(&path).or_else(|_| fs::remove_file(&path));
@@ -220,8 +222,8 @@ fn a_file_truncated_under_its_writer_is_an_error_at_sync() {
     }
 }
 
-/// The writer notices the older copy even if the number of keys cannot show it, because it is
-/// unknown after a union or an intersection.
+/// The writer detects the older copy by its random number. The number of keys cannot show the
+/// difference, because it is unknown after a union or an intersection.
 #[test]
 fn an_older_copy_over_the_file_is_an_error_at_sync() {
     type Combine = fn(&mut FileFilter, &FileFilter);
@@ -256,7 +258,7 @@ fn an_older_copy_over_the_file_is_an_error_at_sync() {
     }
 }
 
-/// Until a new process runs its program, it shares all open files and their locks.
+/// Until a child process runs its program, it shares all open files of its parent and their locks.
 #[test]
 fn a_dropped_filter_is_unlocked_while_processes_start() {
     let (_dir, path) = dir();

@@ -1,7 +1,7 @@
-//! Compares the filters with the figures of their papers: FPRs, sizes, errors and overflows.
+//! Compares the filters with the numbers in their papers: FPRs, sizes, errors and overflows.
 //!
-//! Measured figures are means over at least twenty filters with fixed seeds. They are tested
-//! two-sided, at five standard deviations of the mean.
+//! Most measured numbers are means over at least twenty filters with fixed seeds. They may differ
+//! from the expected number by five standard deviations of the mean, up or down.
 
 use crate::support::{assert_agrees, assert_digits, hash, key, measured_rate, seeds};
 use filterblock::HashSeed;
@@ -66,7 +66,8 @@ fn a_hundred_proxies_send_4_7_useless_messages_per_100_misses() {
 
 #[test]
 fn a_standard_filter_estimates_its_number_of_keys() {
-    // The number of keys, the bits set of 10,000 with 7 probes, and the estimate.
+    // The number of keys, the number of bits that they set in 10,000 bits with 7 probes, and the
+    // estimated number of keys.
     for (keys, bits_set, estimate) in [(100, 670, 99.1), (500, 2911, 491.5), (1000, 5018, 995.4), (2000, 7535, 2000.6)]
     {
         let formula = |ones: f64| -(10_000.0 / 7.0) * (-ones / 10_000.0).ln_1p();
@@ -124,8 +125,8 @@ fn variants_have_their_planned_sizes() {
             assert_eq!(plan.memory_bits, cells * u64::from(made.remainder_bits() + 2), "{what}");
             // Equal 64-bit hashes add to the planned FPR.
             assert!(plan.expected_fpr <= rate + keys as f64 * 2f64.powi(-64), "{what}: {}", plan.expected_fpr);
-            // Counters fill whole bytes. Small filters take more, because the formula is too
-            // optimistic for them.
+            // The number of counters is a multiple of 8. Small filters take more counters, because
+            // the formula gives too low an FPR for them.
             let made = Counting::with_fpr(keys, rate, CounterBits::Four, HashSeed(1)).unwrap().num_counters() * 4;
             let plan = planned(Variant::Counting).memory_bits;
             let slack = if keys < 1_000 { plan } else { plan / 200 };
@@ -159,7 +160,8 @@ fn partitioned_filters_match_the_exact_formula() {
         let count = if slice_bits < 100 { 400 } else { 40 };
         assert_agrees(&format!("{slices} slices of {slice_bits}"), &rates(count, 5_000, filled), formula, 0.0);
     }
-    // The filter has about as few bits as the FPR needs.
+    // The FPR is at most 3 % below the requested FPR, so the filter has hardly more bits than it
+    // needs.
     for rate in [0.5, 0.01, 1e-5] {
         let filter = Partitioned::with_fpr(10_000, rate, HashSeed(1)).unwrap();
         let slice = filter.num_bits() as f64 / f64::from(filter.num_slices());
@@ -171,7 +173,8 @@ fn partitioned_filters_match_the_exact_formula() {
 #[test]
 fn counters_overflow_within_the_bound_and_match_the_tail() {
     let ln2 = std::f64::consts::LN_2;
-    // The nearest load to the optimum ln 2 that whole keys allow: 10 probes in a million counters.
+    // With 10 probes in a million counters, this number of keys comes closest to the best load,
+    // `ln 2`.
     let (cells, probes, keys) = (1_000_000u64, 10u32, 69_315u64);
     let filter = Counting::with_shape(cells, probes, CounterBits::Four, HashSeed(1)).unwrap();
     for (count, share) in [(8, 9.47e-6), (12, 2.25e-10), (16, 1.3677e-15)] {
@@ -179,7 +182,8 @@ fn counters_overflow_within_the_bound_and_match_the_tail() {
         assert_digits("bound", bound, (share * cells as f64).min(1.0), 0.003);
     }
     assert_eq!(filter.bound_of_reaching(1, u64::MAX), 1.0);
-    // Returns the share of counters of `count` and more: the tail of a Poisson distribution.
+    // Returns the share of counters with a value of at least `count`: the tail of a Poisson
+    // distribution.
     let tail = |count: i32| {
         let mut term = (-ln2).exp();
         (1..count + 60).fold(0.0, |sum, i| {
@@ -189,14 +193,14 @@ fn counters_overflow_within_the_bound_and_match_the_tail() {
     };
     assert_digits("tail at 8", tail(8), 7.15e-7, 0.002);
     assert_digits("tail at 12", tail(12), 1.36e-11, 0.005);
-    let full: Vec<f64> = seeds(20)
+    let saturated: Vec<f64> = seeds(20)
         .map(|seed| {
             let mut filter = Counting::with_shape(cells / 20, probes, CounterBits::Two, seed).unwrap();
             (0..keys / 20).for_each(|i| filter.insert_hash(hash(i, seed)));
-            filter.num_full_counters() as f64 / filter.num_counters() as f64
+            filter.num_saturated_counters() as f64 / filter.num_counters() as f64
         })
         .collect();
-    assert_agrees("counters of three and more", &full, tail(3), tail(3) * 1e-4);
+    assert_agrees("counters of three and more", &saturated, tail(3), tail(3) * 1e-4);
 }
 
 #[test]
@@ -222,7 +226,8 @@ fn d_left_filters_have_the_sizes_and_fprs_of_the_paper() {
             assert!(filter.expected_fpr() <= 24.0 / f64::from(remainder_bits).exp2());
             filter
         };
-        // Keys with equal values count once, so the FPR is a little below the bound of 24 / 2^r.
+        // Keys with equal values `f` share a cell, so the FPR is slightly below the bound of
+        // `24 / 2^r`.
         let announced = 1.0 - (-24.0 / f64::from(remainder_bits).exp2()).exp();
         assert_agrees(&format!("r = {remainder_bits}"), &rates(20, 20_000, filled), announced, 0.0);
         assert_digits("published", announced, rate, 0.013);
@@ -310,8 +315,8 @@ fn a_stable_filter_settles_at_the_formula() {
             })
             .collect();
         let zeros: Vec<f64> = filters.iter().map(Stable::zeros).collect();
-        // The formula assumes independently chosen cells. Consecutive cells are always distinct,
-        // and leave a few more zeros.
+        // The formula assumes that the decremented cells are chosen independently. In fact they are
+        // consecutive and thus distinct, which gives a few more zeros.
         assert_agrees(&format!("zeros of {shape:?}"), &zeros, shape.stable_zeros() + 0.002, 0.002);
         let measured: Vec<f64> = filters.iter().map(|filter| measured_rate(filter, 10_000)).collect();
         assert_agrees(&format!("rate of {shape:?}"), &measured, shape.stable_fpr(), 0.004);
@@ -327,6 +332,6 @@ fn a_stable_filter_forgets_old_keys() {
         range.filter(|&i| filter.may_contain(&key(i))).count() as f64 / len
     };
     assert!(filter.may_contain(&key(19_999)) && known(19_900..20_000) > 0.8);
-    // Old keys are found no more often than keys that were never added.
+    // Old keys get "maybe" about as often as keys that were never added.
     assert!(known(0..10_000) < 0.02);
 }

@@ -1,5 +1,5 @@
-//! Tests of the filters of the module `variants`: against a model, against the literature, and in
-//! files.
+//! Tests the filters of the module `variants`: compares them with a model and with published
+//! numbers, and tests filters in files.
 #![cfg(feature = "variants")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

@@ -2,7 +2,7 @@
 //! counted too low, no certainly absent key can be removed, and a refused operation changes
 //! nothing.
 //!
-//! The filters are small, so that keys share cells, counters fill up and buckets overflow.
+//! The filters are small, so that keys share cells, counters saturate and buckets overflow.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,11 @@ use filterblock::{FilterBlock, HashSeed, KeyHash, Verify};
 use proptest::prelude::*;
 
 const SEED: HashSeed = HashSeed(0x5eed_0000_0000_0011);
-/// The number of keys that are added. As many others are only asked for.
+/// The number of keys that may be added. The tests also ask for as many keys that are never added.
 const KEYS: u8 = 120;
 
-/// A filter and the operations that it supports.
+/// The operations of a filter under test. An operation that a filter does not support returns
+/// `None`.
 trait Subject: Membership {
     fn add(&mut self, hash: KeyHash) -> Result<()>;
     fn clear_all(&mut self);
@@ -130,7 +131,7 @@ fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
 #[derive(Debug, Clone)]
 enum Op {
     Add(u8),
-    /// Adds one key many times, so that counters overflow.
+    /// Adds one key many times, so that counters saturate or become wider.
     AddMany(u8, u8),
     Remove(u8),
     RemoveMany(u8, u8),
@@ -138,7 +139,7 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    // A few keys are chosen often, so that they are also removed.
+    // Eight keys are chosen often, so that many removals find a present key.
     let which = prop_oneof![0..8u8, 0..KEYS];
     let op = prop_oneof![
         12 => which.clone().prop_map(Op::Add),
@@ -240,7 +241,7 @@ proptest! {
         }
     }
 
-    /// The stable filter forgets keys, but never the last `2^cell_bits - 1`.
+    /// The stable filter forgets keys, but never the last `2^cell_bits - 1` keys.
     #[test]
     fn a_stable_filter_keeps_the_most_recent_keys(
         keys in prop::collection::vec(0..KEYS, 1..300),
@@ -253,7 +254,7 @@ proptest! {
             let was_there = filter.may_contain_hash(hash(key));
             assert_eq!(filter.insert_hash(hash(key)), !was_there);
             // A key sets its cells to their maximum, and each later key decrements a cell at most
-            // once. So the filter still knows as many of the last keys as a cell can count.
+            // once. So the filter still has the last `2^cell_bits - 1` keys.
             for &recent in keys[..=i].iter().rev().take((1 << cell_bits) - 1) {
                 assert!(filter.may_contain_hash(hash(recent)), "{shape:?} forgets the recent key {recent}");
             }

@@ -1,4 +1,5 @@
-//! Looks up typed keys in the opened file, as `query` does. Doubt answers "maybe" and says why.
+//! Looks up typed keys in the opened file, as `filterblock query` does. If a filter cannot be used,
+//! the answer is "maybe" with a reason.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,7 +7,7 @@ use std::rc::Rc;
 use filterblock::Added;
 use filterblock::foreign::leveldb::LevelDbBloom;
 use filterblock::foreign::parquet::{ParquetBloom, ParquetColumnChunk, PhysicalType};
-use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterLayout};
+use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterLayout, RocksDbTable};
 use filterblock_parquet::footer::Leaf;
 use filterblock_parquet::index::{Answer, IndexReader, KeyType, ReadAt, hash};
 use filterblock_parquet::written::{ColumnType, Encoding, ValueType};
@@ -16,19 +17,20 @@ use serde_json::{Value, json};
 use crate::file::{Block, Content, Opened, Parquet, Raw};
 use crate::text;
 
-/// The numbers of the logical types of fixed length, in the format's specification.
+/// The logical types of FIXED_LEN_BYTE_ARRAY columns, with their numbers in Parquet's
+/// specification.
 const LOGICAL: [(i16, &str); 3] = [(5, "decimal"), (14, "uuid"), (15, "float16")];
 
-/// Keys as a person has typed them.
+/// The keys that a person has typed, and how to look them up.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Question {
     keys: Vec<String>,
-    /// The keys are hexadecimal digits.
+    /// Whether the keys are written as hexadecimal digits.
     hex: bool,
-    /// The keys are prefixes, as the extractor of the filter takes them from whole keys.
+    /// Whether the keys are prefixes, as the filter's extractor takes them from whole keys.
     prefixes: bool,
-    /// The column of a Parquet file. It may be left out if only one has filters.
+    /// The column of a Parquet file, or `None` for the only column with filters.
     column: Option<String>,
     row_group: Option<usize>,
     /// The type of Parquet values.
@@ -53,11 +55,11 @@ impl Found {
 type Ask<'a> = Box<dyn Fn(&[u8]) -> Result<Found, String> + 'a>;
 
 /// Answers each key with `maybe` or `absent`, or with an error if the key is not a value of the
-/// column. `remark` says why every key may be present, if so.
+/// column. `remark` is a warning about all answers, for example that the file has no filter.
 pub(crate) fn answer(opened: &Opened, question: &Question) -> Result<Value, String> {
     if question.value_type.is_some() && question.hex {
         return Err(
-            "a type is for keys that are written in it; omit the type, or write no hexadecimal digits".to_owned()
+            "a type does not apply to keys in hexadecimal digits; omit the type, or write the keys as text".to_owned()
         );
     }
     let (ask, remark) = asker(opened, question)?;
@@ -86,11 +88,13 @@ const HOLDS_NONE: &str =
     "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to every key, so check the file";
 const NO_FILTER: &str = "the table has no known filter, so every key may be present";
 
-/// Returns how to ask the file, and a remark for the user.
+/// Returns a function that asks the file for a key, and a remark for the user.
 fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option<String>), String> {
     let prefixes = question.prefixes;
     let value_type = question.value_type.as_deref().map(|name| {
-        ValueType::from_name(name).ok_or_else(|| format!("unknown type {name:?}; expected int64, utf8 or another type"))
+        ValueType::from_name(name).ok_or_else(|| {
+            format!("unknown type {name:?}; expected int32, int64, uint32, uint64, float, double, utf8, bytes or uuid")
+        })
     });
     let value_type = value_type.transpose()?;
     let is_typed = matches!(opened.content, Content::Parquet(_) | Content::Index(_) | Content::Raw(Raw::Parquet, _));
@@ -112,23 +116,7 @@ fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option
             let remark = (!table.has_known_filters()).then(|| NO_FILTER.to_owned());
             (Box::new(|key| Ok(Found::new(table.may_contain(key)))), remark)
         }
-        Content::RocksDb(table) => {
-            let is_known =
-                matches!(table.filter_layout(), RocksDbFilterLayout::Full | RocksDbFilterLayout::Partitioned(1..));
-            let remark = match (is_known, table.properties().knows_no_entry(), table.native_hash()) {
-                (false, ..) => Some(NO_FILTER),
-                (_, true, _) => Some("the filters hold prefixes of an unknown extractor, so every key may be present"),
-                (_, _, Some(hash)) if hash.fingerprint.is_some() => Some(
-                    "the keys were hashed with a secret, which the page does not take, so every key may be present",
-                ),
-                _ => None,
-            };
-            let ask = move |key: &[u8]| match prefixes {
-                true => table.prefix_may_match(key),
-                false => table.may_contain(key),
-            };
-            (Box::new(move |key| Ok(Found::new(ask(key)))), remark.map(str::to_owned))
-        }
+        Content::RocksDb(table) => of_rocksdb(table, prefixes),
         Content::Raw(Raw::LevelDb, bytes) => {
             let filter = LevelDbBloom::new(bytes);
             let holds_none = filter.info().payload_len_bytes == 0 && !filter.may_contain(b"");
@@ -158,6 +146,23 @@ fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option
     })
 }
 
+fn of_rocksdb<'a>(table: &'a RocksDbTable<Vec<u8>>, prefixes: bool) -> (Ask<'a>, Option<String>) {
+    let is_known = matches!(table.filter_layout(), RocksDbFilterLayout::Full | RocksDbFilterLayout::Partitioned(1..));
+    let remark = match (is_known, table.properties().knows_no_entry(), table.native_hash()) {
+        (false, ..) => Some(NO_FILTER),
+        (_, true, _) => Some("the filters hold prefixes of an unknown extractor, so every key may be present"),
+        (_, _, Some(hash)) if hash.fingerprint.is_some() => {
+            Some("the keys were hashed with a secret, which the page does not take, so every key may be present")
+        }
+        _ => None,
+    };
+    let ask = move |key: &[u8]| match prefixes {
+        true => table.prefix_may_match(key),
+        false => table.may_contain(key),
+    };
+    (Box::new(move |key| Ok(Found::new(ask(key)))), remark.map(str::to_owned))
+}
+
 fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), String> {
     let filter = match &block.asked {
         Ok(filter) => filter,
@@ -176,8 +181,8 @@ fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), 
     }
     let extractor = found.extractor.unwrap_or_default().to_owned();
     let is_of_ranges = found.added == Added::Ranges;
-    // The page asks by hash, as the command does. It cannot choose a partition by the order of keys,
-    // because it does not know the order that the writer used.
+    // The page asks by hash, as the command does. It cannot choose a partition by the order of
+    // keys, because it does not know the order that the writer used.
     let ask = move |key: &[u8]| match prefixes {
         true => filter.may_contain_hashed_prefix(&extractor, filter.hasher().of(key)),
         // A range filter needs the bytes of a key.
@@ -187,8 +192,8 @@ fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), 
     Ok((Box::new(move |key| Ok(Found::new(ask(key)))), None))
 }
 
-/// A chunk of the asked column with the bytes of its filter. `Ok(None)` is a chunk without a filter,
-/// and an error is a filter that cannot be read; both answer "maybe".
+/// A chunk of the asked column: the number of its row group, and the bytes of its filter. A chunk
+/// without a filter (`Ok(None)`) and a chunk whose filter cannot be read (`Err`) answer "maybe".
 type Chunk = (usize, Result<Option<Rc<[u8]>>, String>);
 
 fn of_column<'a>(
@@ -228,7 +233,8 @@ fn of_column<'a>(
                     places.borrow_mut().push(*row_group);
                 }
             }
-            // Zero has two encodings. The page asks both, so that it skips no row group with zeros.
+            // Zero has two encodings. The answer false makes `ask` look up both, so that no row
+            // group with zeros is missing.
             false
         })?;
         let mut places = places.into_inner();
@@ -241,7 +247,8 @@ fn of_column<'a>(
     Ok((Box::new(ask), remark))
 }
 
-/// Returns the chunks of the asked column: the chosen one, or the only one with a filter.
+/// Returns the chunks of the chosen column, or of the only column with filters. If a row group is
+/// chosen, returns only its chunk.
 fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a ParquetColumnChunk>, String> {
     let groups = file.metadata.num_row_groups();
     if question.row_group.is_some_and(|number| number >= groups) {
@@ -324,7 +331,7 @@ fn of_index<'a, R: ReadAt>(
                 *doubt.borrow_mut() = Some(why.to_owned());
             }
             all.borrow_mut().extend(files);
-            // Every encoding of the value is asked.
+            // The answer false makes `ask` look up every encoding of the value.
             false
         })?;
         let mut files = all.into_inner();

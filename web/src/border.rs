@@ -1,6 +1,6 @@
-//! The functions that the scripts call, and the function that they provide. A script writes a
-//! request to the memory that `input` returns. `answer` returns the length of the answer at
-//! `output`.
+//! Defines the functions that the scripts call, and declares the function that the scripts provide.
+//! A script writes a request to the memory that `input` returns. `answer` returns the length of the
+//! answer at `output`.
 //!
 //! The exports are written by hand. Four functions with numbers need no generator of bindings, and
 //! the version of a generator would have to match the version of a crate.
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use crate::{Page, ReadAt};
 
-/// Input, output, and the file.
+/// The page, its input and output, and the length of the chosen file.
 #[derive(Default)]
 struct Border {
     page: Page,
@@ -65,14 +65,14 @@ extern "C" fn input(len: usize) -> *mut u8 {
     })
 }
 
-/// Tells the length of the chosen file in bytes.
+/// Sets the length of the chosen file in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn choose(len: f64) {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     BORDER.with_borrow_mut(|border| border.file_len_bytes = Some(len as u64));
 }
 
-/// Answers the request in the input. Returns the length of the answer.
+/// Answers the request in the input. Returns the length of the answer in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn answer() -> usize {
     BORDER.with_borrow_mut(|border| {

@@ -1,5 +1,5 @@
-//! The opened file. The page reads filter blocks, bare filters and tables whole. It reads only the
-//! footer and the filters of a Parquet file. It reads the header and the table of files of an
+//! Opens the chosen file. The page reads filter blocks, bare filters and tables whole. It reads
+//! only the footer and the filters of a Parquet file. It reads the header and the file table of an
 //! index, and one row for each key.
 
 use std::cell::RefCell;
@@ -18,16 +18,17 @@ use filterblock_parquet::Footer;
 use filterblock_parquet::index::{IndexReader, ReadAt};
 use serde::Deserialize;
 
-/// The longest file that is read whole. A tab has at most 4 GiB of memory.
+/// The maximum length of a file that is read whole. A tab has at most 4 GiB of memory.
 const WHOLE_LEN_BYTES_MAX: u64 = 1 << 30;
-/// The first bytes of a file, and the last ones, decide its kind.
+/// The number of first bytes and of last bytes that decide the type of a file.
 const END_LEN_BYTES: u64 = 8;
-/// The most bytes of a filter's header that are read to learn its length.
+/// The maximum number of bytes that are read from the start of a filter to find the filter's
+/// length.
 const HEADER_LEN_BYTES: u64 = 256;
-/// The most bytes of Parquet filters that are kept for the next question.
+/// The maximum number of bytes of Parquet filters that are kept for further questions.
 const KEPT_LEN_BYTES: usize = 256 << 20;
 
-/// What the file does not record.
+/// The facts that the file does not record.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -37,7 +38,7 @@ pub struct Options {
     pub key_form: Option<String>,
 }
 
-/// A bare filter.
+/// The format of a bare filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Raw {
     LevelDb,
@@ -77,7 +78,7 @@ impl Source {
     }
 }
 
-/// What the file is.
+/// The content of the opened file, by its type.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// A filter block. If it cannot be queried, [`Block::asked`] has the reason.
@@ -109,7 +110,7 @@ pub(crate) struct Parquet {
     kept: RefCell<Kept>,
 }
 
-/// Filters by offset.
+/// The filters that were read, by offset.
 #[derive(Debug, Default)]
 struct Kept {
     filters: BTreeMap<u64, Rc<[u8]>>,
@@ -128,8 +129,8 @@ impl Opened {
     /// Opens a file by its magic, or as the bare filter that the options name.
     ///
     /// # Errors
-    /// Returns the reason if the file is damaged, unknown or too long to read whole. Any key may be
-    /// present in such a file.
+    /// Returns the reason if the file cannot be read, is damaged, is of an unknown type, or is too
+    /// long to be read whole. Any key may be present in such a file.
     pub fn open(source: Rc<dyn ReadAt>, name: &str, options: &Options) -> Result<Self, String> {
         let source = Source(source);
         let len_bytes = source.len_bytes().map_err(|error| format!("{name}: {error}"))?;
@@ -244,7 +245,7 @@ impl Parquet {
         Ok(Self { source, metadata, footer, schema, kept: RefCell::default() })
     }
 
-    /// Returns the bytes of a chunk's filter, header and bits. Returns `None` if the chunk has no
+    /// Returns the header and the bits of a chunk's filter. Returns `None` if the chunk has no
     /// filter.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! The page of filterblock: a calculator, an inspector of files and a picture of bits, compiled to
-//! WebAssembly. The scripts of the page send requests in JSON and get answers in JSON.
+//! Implements the page of filterblock, compiled to WebAssembly: a calculator, an inspector of files
+//! and a picture of bits. The scripts of the page send requests in JSON and get answers in JSON.
 //!
 //! ```text
 //! border             memory that the scripts share; slices of the file that the page has opened
@@ -19,7 +19,7 @@ mod report;
 mod ribbon;
 mod textbook;
 
-// The command's own words about files: these modules import only libraries and each other.
+// The modules with which the command describes files. They import only libraries and each other.
 #[path = "../../crates/cli/src/fields.rs"]
 mod fields;
 mod foreign;
@@ -62,8 +62,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Answers a request. A refusal is an object with the field `error`. `source` is the file that
-    /// the page has chosen.
+    /// Answers a request. An answer with an error is an object with the field `error`. `source` is
+    /// the file that the user has chosen, if any.
     pub fn answer(&mut self, request: &str, source: Option<Rc<dyn ReadAt>>) -> String {
         let answer = match serde_json::from_str(request) {
             Ok(request) => self.dispatch(request, source),

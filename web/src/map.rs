@@ -1,4 +1,4 @@
-//! The regions of a file, for a map to scale.
+//! Computes the regions of a file, for a map to scale.
 
 use filterblock::layout::{PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, TRAILER_LEN_BYTES};
 use filterblock_parquet::index::HEADER_LEN_BYTES;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::file::{Content, Opened, Parquet};
 
-/// The most regions that a map shows. Further ones would be narrower than a pixel.
+/// The maximum number of regions of a map. Further regions would be narrower than a pixel.
 const REGIONS_MAX: usize = 4000;
 
 /// The regions, in the order in which they were found.

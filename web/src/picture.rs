@@ -1,5 +1,5 @@
-//! Keys that set bits, step by step. The positions of Bloom and blocked Bloom filters are those of
-//! real filters (docs/FORMAT.md); the ribbon is drawn with narrower rows.
+//! Computes the steps in which keys set bits. In Bloom and blocked Bloom filters, the positions are
+//! those of real filters (docs/FORMAT.md). The ribbon has narrower rows than a real ribbon.
 
 use filterblock::{HashSeed, KeyHasher};
 use serde::Deserialize;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::ribbon::{self, reduce};
 
-/// The most keys of a picture.
+/// The maximum number of keys of a picture.
 const KEYS_MAX: usize = 64;
-/// The largest drawn filter in bits: a whole number of words.
+/// The maximum number of bits of a drawn filter.
 const BITS_MAX: u32 = 2048;
 const LINE_BITS: u32 = 512;
 
-/// The constants of docs/FORMAT.md.
+/// The constants for the positions of bits, from docs/FORMAT.md.
 const STEP: u64 = 0x7f7c_8f42_bca8_eb67;
 const FOLD: u64 = 0xdd22_899b_0135_a30f;
 const MULTIPLIERS: [u32; 16] = [
@@ -35,7 +35,7 @@ const MULTIPLIERS: [u32; 16] = [
     0xa9ee_fdb7,
 ];
 
-/// What to draw.
+/// The filter to draw, its keys and the key to ask for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
@@ -44,7 +44,8 @@ pub(crate) struct Question {
     keys: Vec<String>,
     /// The key that is asked.
     ask: String,
-    /// The bits of a Bloom filter, a multiple of 64; of a blocked one, a multiple of 512.
+    /// The number of bits of the filter. It is a multiple of 512 for a blocked Bloom filter, and of
+    /// 64 for the other kinds.
     bits: u32,
     /// The probes of a Bloom filter, or the columns of a ribbon.
     probes: u32,
@@ -59,7 +60,8 @@ enum Kind {
     Ribbon,
 }
 
-/// Answers with the probes of each key in order, and with those of the asked key.
+/// Answers with the probes of each added key in order, and with the probes of the asked key. For a
+/// ribbon, answers as [`ribbon::answer`] does.
 pub(crate) fn answer(question: &Question) -> Result<Value, String> {
     if question.keys.len() > KEYS_MAX {
         return Err(format!("more than {KEYS_MAX} keys; draw fewer"));

@@ -1,5 +1,5 @@
-//! The calculator over all kinds: the plans of `filterblock plan`, the formula of each kind with
-//! its numbers, and the curves of the plots.
+//! Calculates for all kinds: the plans of `filterblock plan`, the formula of each kind with its
+//! numbers, and the curves of the plots.
 
 use filterblock::planning::{MAX_KEYS, Plan, Variant, VariantPlan};
 use filterblock::{BlockPlan, Error, FilterKind, FilterSpec, Goal};
@@ -17,7 +17,7 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::BinaryFuse,
 ];
 
-/// What is known. Numbers come as text, because a script has no integers above 2^53.
+/// The known numbers. They come as text, because a script has no exact integers above 2^53.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
@@ -30,7 +30,7 @@ pub(crate) struct Question {
 
 /// Returns the number, or an error if the text is not a number.
 pub(crate) fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
-    text.trim().parse().map_err(|_| format!("{name}: {text:?} is not a number of this kind; try another"))
+    text.trim().parse().map_err(|_| format!("{name}: {text:?} is not a valid number, or is too large; give another"))
 }
 
 /// Answers with the fields of `filterblock plan --json` without measured times, and adds probes and
@@ -71,7 +71,7 @@ pub(crate) fn answer(question: &Question) -> Result<Value, String> {
     Ok(json!({ "keys": keys, "budget": budget, "filters": filters }))
 }
 
-/// Returns the message if no kind has a filter for the goal.
+/// Returns the message for a goal that no kind of filter can reach.
 fn refusal_of_all(goal: Goal) -> String {
     match goal {
         Goal::FalsePositiveRate(_) => "no kind of filter reaches this FPR; try 0.01",
@@ -81,7 +81,7 @@ fn refusal_of_all(goal: Goal) -> String {
     .to_owned()
 }
 
-/// Answers with the plan of each kind that has the most keys.
+/// Answers with one plan of each kind: the plan with the most keys at this FPR in this memory.
 fn most_keys(rate: f64, memory: u64) -> Value {
     let filters = KINDS.map(|kind: FilterKind| match BlockPlan::most_keys(kind, rate, memory).transpose() {
         Some(plan) => of_kind(kind, plan),
@@ -145,7 +145,7 @@ fn refused(name: &str, in_memory_only: bool, why: String) -> Value {
     json!({ "filter": name, "in_memory_only": in_memory_only, "refused": why })
 }
 
-/// Returns the formula of a kind's FPR, and the same with the numbers of the plan.
+/// Returns the formula of a kind's FPR, and the same formula with the numbers of the plan.
 fn formula(plan: &Plan) -> Value {
     let (n, k, len) = (plan.num_keys(), plan.probes(), plan.payload_len_bytes());
     let rate = plan.expected_fpr();
@@ -182,7 +182,7 @@ fn formula(plan: &Plan) -> Value {
     json!({ "text": text, "filled": format!("{filled} = {rate:.6e}"), "words": words })
 }
 
-/// The plots for a number of keys.
+/// The number of keys for the plots, as text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CurvesQuestion {

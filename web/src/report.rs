@@ -1,4 +1,4 @@
-//! The reports of `inspect` and `verify` about the opened file.
+//! Makes the reports of `filterblock inspect` and `filterblock verify` about the opened file.
 
 use filterblock::LockedBlock;
 use filterblock::foreign::leveldb::LevelDbTable;
@@ -10,11 +10,12 @@ use crate::file::{Content, Opened, Parquet};
 use crate::foreign::report::FileReport;
 use crate::text::{count, hex, thousands};
 
-/// The most damaged rows of an index that are named.
+/// The maximum number of unreadable Parquet filters that notes name.
 const NAMED_MAX: usize = 10;
 
-/// Reports what `inspect --json` prints. Field `columns` lists the columns of a Parquet file with
-/// filters, and `doubt` says why every key may be present, if so.
+/// Returns what `inspect --json` prints, with additional fields. `columns` lists the columns of a
+/// Parquet file that have filters. `doubt` says why a filter block cannot be queried, so that every
+/// key may be present.
 pub(crate) fn inspect(opened: &Opened) -> Value {
     let name = &opened.name;
     let mut report = match &opened.content {
@@ -127,7 +128,7 @@ fn add_parquet(report: &mut FileReport, file: &Parquet) {
     let mut notes = Vec::new();
     for chunk in chunks {
         let bytes = file.filter(chunk).unwrap_or_else(|why| {
-            notes.push(format!("{why}; its values may all be present"));
+            notes.push(format!("{why}; every value of its chunk may be present"));
             None
         });
         let filter = bytes.as_ref().and_then(|bytes| filterblock::foreign::parquet::ParquetBloom::parse(bytes).ok());

@@ -1,14 +1,16 @@
-//! A small ribbon for the picture: a linear system modulo 2 with rows of eight coefficients instead
-//! of 64 or 128. Each key is an equation; the solution has one row for each slot.
+//! Builds a small ribbon for the picture: a linear system over GF(2) with rows of eight
+//! coefficients instead of 64 or 128. Each key is an equation. The solution has one row for each
+//! slot.
 
 use filterblock::{HashSeed, KeyHasher};
 use serde_json::{Value, json};
 
-/// The coefficients of a row.
+/// The number of coefficients of a row.
 const WIDTH: u32 = 8;
 /// The number of slots beyond the number of keys.
 const SPARE: u32 = 6;
-/// The number of tried seeds. Each seed gives other equations, and one of a few seeds has a solution.
+/// The maximum number of tried seeds. Each seed gives other equations, and usually one of the first
+/// few has a solution.
 const SEEDS: u64 = 200;
 
 /// Maps a hash to `0..range`, as docs/FORMAT.md defines it.

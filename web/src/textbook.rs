@@ -1,5 +1,5 @@
-//! The textbook Bloom filter of `m` bits, `n` keys and `k` probes: solves for any of keys, FPR,
-//! memory and probes, and shows the formula with its numbers.
+//! Solves the formulas of the textbook Bloom filter of `m` bits, `n` keys and `k` probes for its
+//! keys, FPR, memory or probes. Shows the formula with its numbers.
 
 use filterblock::planning::{best_probes, bits_for, exact_fpr, ideal_probes, lowest_fpr, shortest};
 use serde::Deserialize;
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::plan::number;
 
-/// The most probes that are tried.
+/// The maximum number of probes that are tried.
 const MAX_PROBES: u32 = 100;
-/// The most probes in the plot.
+/// The maximum number of probes in the plot.
 const PLOTTED_PROBES: u32 = 24;
 
 /// The known numbers, as text. Without `probes`, the calculator uses the best number of probes.
@@ -33,7 +33,7 @@ enum Unknown {
     Probes,
 }
 
-/// The four numbers.
+/// The number of keys, bits and probes, and the formula without and with its numbers.
 struct Found {
     keys: u64,
     bits: u64,
@@ -42,7 +42,8 @@ struct Found {
     filled: String,
 }
 
-/// Answers with all four numbers, and the formula that gave the unknown one.
+/// Answers with the number of keys, bits and probes, the FPR, and the formula that gave the unknown
+/// number.
 pub(crate) fn answer(question: &Question) -> Result<Value, String> {
     let needed = |name: &str, text: &Option<String>| text.clone().ok_or_else(|| format!("{name} is missing; give it"));
     let keys = || number::<u64>("keys", &needed("keys", &question.keys)?).and_then(|keys| positive("keys", keys));
@@ -117,7 +118,8 @@ fn most_keys(bits: u64, fpr: f64, probes: Option<u32>) -> Result<Found, String> 
     Ok(Found { keys, bits, probes, text: "n = −m·ln(1 − p^(1/k)) / k", filled })
 }
 
-/// Returns the best number of probes, or the least that reaches the FPR.
+/// Returns the smallest number of probes that reaches `fpr`. If `fpr` is `None` or no number
+/// reaches it, returns the number of probes with the lowest FPR.
 fn best(keys: u64, bits: u64, fpr: Option<f64>) -> Found {
     let best = best_probes(keys, bits).min(MAX_PROBES);
     let reaches = |&probes: &u32| fpr.is_some_and(|fpr| exact_fpr(keys, bits, probes) <= fpr);

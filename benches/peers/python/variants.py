@@ -50,13 +50,13 @@ class Work:
         numbers = list(range(keys))
         self.added = [key(number) for number in numbers]
         random.Random(7).shuffle(numbers)
-        # New objects lie in memory in the order of the queries.
+        # New objects, so that they lie in memory in the order of the queries.
         self.asked = [key(number) for number in numbers]
         self.absent = [key(ABSENT + number) for number in range(keys)]
 
 
 def nanos(keys, act):
-    """Returns the mean CPU time of a call, and how many answers are true."""
+    """Returns the mean CPU time of a call in ns, and the number of true answers."""
     start = thread_time_ns()
     true = 0
     for each in keys:
@@ -171,7 +171,7 @@ KINDS = [
 
 
 def one_pass(kind, work):
-    """Fills, asks and empties a new filter. Returns times and counts."""
+    """Measures a new filter: fills it, asks for all keys, and removes half of them if it can."""
     _, _, make, add, has, take, size, sync = kind
     filter = make(len(work.added))
     insert_ns, _ = nanos(work.added, add(filter))

@@ -1,4 +1,4 @@
-//! The command line.
+//! Defines the command line of `peers`.
 
 use std::path::PathBuf;
 
@@ -61,7 +61,7 @@ pub struct Measure {
     /// a quarter of them.
     #[arg(long, default_value = "1048576", value_parser = size)]
     pub queries: usize,
-    /// Absent keys asked to count the false-positive rate of a filter.
+    /// Number of absent keys that are asked to measure the false-positive rate of a filter.
     #[arg(long, default_value = "10M", value_parser = size)]
     pub rate_queries: usize,
     /// Whether queries get hashes, or keys that they hash.
@@ -74,20 +74,20 @@ pub struct Measure {
     #[arg(long, value_delimiter = ',', default_value = "single,batch,chain")]
     pub modes: Vec<Mode>,
     /// Total megabytes of a set of many filters, each with about 10k keys at ten bits per key. Each
-    /// query asks a random filter of the set. 0 for no such set.
+    /// query asks a random filter of the set. 0 measures no set.
     #[arg(long, default_value_t = 200)]
     pub many_mb: usize,
     /// Measures only the set of --many-mb, without the filters of --sizes.
     #[arg(long)]
     pub only_many: bool,
-    /// Number of keys at which a few filters are also built with a self-check, and asked in
-    /// unaligned memory; 0 for none.
+    /// Number of keys at which a few filters are also built with a self-check, and also asked in
+    /// unaligned memory. 0 measures neither.
     #[arg(long, default_value = "1M", value_parser = size_or_none)]
     pub extras_at: usize,
-    /// The core to run on; by default the last one that the process may use.
+    /// The core to run on. By default, the last one that the process may use.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// The CSV to write. Without it, the results are only printed.
+    /// The CSV to write. Without `--out`, the results are only printed.
     #[arg(long)]
     pub out: Option<PathBuf>,
     /// Appends rows to the CSV, and does not replace it. The first line stays.
@@ -116,7 +116,7 @@ impl Measure {
         self
     }
 
-    /// Whether `--filters` selects a filter.
+    /// Returns whether `--filters` selects a filter.
     #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|part| name.contains(part.as_str()))
@@ -126,14 +126,14 @@ impl Measure {
 /// The form of the keys in queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// The hash of a key. The time of the hash function does not count.
+    /// The hash of a key. The time does not include the hash function.
     Hash,
     /// Sixteen bytes, which the query hashes.
     Key,
 }
 
 impl Form {
-    /// The name in the CSV.
+    /// Returns the name in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -152,11 +152,11 @@ pub struct Variants {
     /// Number of passes. Each pass fills and asks every filter once.
     #[arg(long, default_value = "7", value_parser = size)]
     pub passes: usize,
-    /// The core to run on; by default the last one that the process may use.
+    /// The core to run on. By default, the last one that the process may use.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// The CSV to write; python/variants.py can append its rows. Without it, the results are only
-    /// printed.
+    /// The CSV to write. python/variants.py can append its rows. Without `--out`, the results are
+    /// only printed.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }
@@ -170,13 +170,14 @@ pub struct Ranges {
     /// Number of passes. Each pass builds and asks every filter once.
     #[arg(long, default_value = "11", value_parser = size)]
     pub passes: usize,
-    /// Number of ranges of each sort that a pass asks.
+    /// Maximum number of ranges of each sort that a pass asks: uniform ranges, ranges beside a key,
+    /// and ranges that hold a key.
     #[arg(long, default_value = "200k", value_parser = size)]
     pub queries: usize,
-    /// The core to run on; by default the last one that the process may use.
+    /// The core to run on. By default, the last one that the process may use.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// The CSV to write. Without it, the results are only printed.
+    /// The CSV to write. Without `--out`, the results are only printed.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }
@@ -196,7 +197,7 @@ fn size_or_none(text: &str) -> Result<usize, String> {
     if text == "0" { Ok(0) } else { size(text) }
 }
 
-/// Parses a number, with k or M behind it if it is in thousands or millions.
+/// Parses a number above 0. A `k` or `M` at its end stands for thousands or millions.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),

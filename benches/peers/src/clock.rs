@@ -7,15 +7,15 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the CPU time of the calling thread. Other programs affect this time only through caches
-/// and memory.
+/// Returns the CPU time of the calling thread. Other programs affect this time only through shared
+/// hardware, such as caches and memory.
 #[must_use]
 pub fn thread_time() -> Duration {
     time(ClockId::ThreadCPUTime)
 }
 
-/// Returns the CPU time of all threads of the process. Builds are timed by it, because some of them
-/// start threads.
+/// Returns the CPU time of all threads of the process. Builds are timed with it, because some
+/// builders start threads.
 #[must_use]
 pub fn process_time() -> Duration {
     time(ClockId::ProcessCPUTime)
@@ -33,13 +33,13 @@ fn time(clock: ClockId) -> Duration {
 /// # Errors
 /// Returns the error of the operating system.
 pub fn pin(cpu: Option<usize>) -> Result<usize, String> {
-    let allowed = sched_getaffinity(None)
-        .map_err(|error| format!("cannot read the processors that this process may use: {error}"))?;
+    let allowed =
+        sched_getaffinity(None).map_err(|error| format!("cannot read the cores that this process may use: {error}"))?;
     let last = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)).unwrap_or(0);
     let chosen = cpu.unwrap_or(last);
     let mut only = CpuSet::new();
     only.set(chosen);
     sched_setaffinity(None, &only)
-        .map_err(|error| format!("cannot pin the thread to processor {chosen}: {error}; choose another with --cpu"))?;
+        .map_err(|error| format!("cannot pin the thread to core {chosen}: {error}; choose another with --cpu"))?;
     Ok(chosen)
 }

@@ -1,7 +1,7 @@
-//! The interface of a measured filter, and the loops that are timed.
+//! Defines the interface of a measured filter, and runs the timed loops.
 //!
-//! The compiler makes a loop for each type of filter, as in a program that knows the type. Only the
-//! call of a whole loop is dynamic.
+//! The compiler makes a copy of each loop for each type of filter, as in a program that uses the
+//! type directly. Only the call of a whole loop is dynamic.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use crate::clock::{process_time, thread_time};
 use crate::keys::{Key, hash_of};
 use filterblock::KeyHash;
 
-/// Number of keys in a batch.
+/// The number of keys in a batch.
 pub const BATCH: usize = 32;
 
 /// A filter that answers queries.
@@ -35,7 +35,8 @@ pub trait Probe {
         *answers = hashes.map(|hash| self.hash(hash));
     }
 
-    /// The number of bits to store: for the whole filter, and without a header of fixed size.
+    /// Returns the size of the filter in bits: of the whole filter, and without a header or trailer
+    /// of fixed size.
     fn bits(&self) -> (f64, f64);
 }
 
@@ -62,7 +63,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The name in the CSV.
+    /// Returns the name in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,7 +87,7 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// The number of questions.
+    /// Returns the number of questions.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -97,7 +98,7 @@ impl Asked {
         }
     }
 
-    /// Whether there are no questions.
+    /// Returns whether there are no questions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -106,21 +107,22 @@ impl Asked {
 
 /// Filters of one kind with the same settings.
 pub trait Group {
-    /// Builds one more filter and returns the CPU nanoseconds that it took.
+    /// Builds one more filter, and returns the CPU time of the build in ns, of all threads.
     ///
     /// # Errors
     /// Returns the error of the builder.
     fn build(&mut self, input: Input<'_>) -> Result<f64, String>;
 
-    /// Returns the number of its own keys that the newest filter denies. A correct filter denies no
-    /// key.
+    /// Returns how many keys of `input` the newest filter denies. `input` is the input of its
+    /// build, so a correct filter denies none.
     fn denied(&self, input: Input<'_>) -> usize;
 
-    /// The number of bits of all filters together: with headers of fixed size, and without.
+    /// Returns the size of all filters together in bits: with headers and trailers of fixed size,
+    /// and without.
     fn bits(&self) -> (f64, f64);
 
-    /// Asks at most `count` questions. Returns the CPU nanoseconds that they took, and how many
-    /// answers were "maybe".
+    /// Asks at most `count` questions. Returns the total CPU time of the thread in ns, and the
+    /// number of answers "maybe".
     fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64);
 }
 
@@ -136,7 +138,7 @@ pub struct Contender {
     pub batched: bool,
     /// Whether the benchmark also measures a fastbloom of the same rate.
     pub ours: bool,
-    /// The filters that are built.
+    /// The filters that the contender has built.
     pub group: Box<dyn Group>,
 }
 
@@ -218,11 +220,12 @@ fn upto<T>(asked: &[T], count: usize) -> &[T] {
 }
 
 #[inline(never)]
-fn single<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
+pub(crate) fn single<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
     asked.iter().map(|question| u64::from(ask(question))).sum()
 }
 
-/// Asks whole batches only; a rest of fewer keys is not asked.
+/// Asks for the keys in whole batches, and returns the number of answers "maybe". Leaves out the
+/// keys after the last whole batch.
 #[inline(never)]
 fn batches<P: Probe, T>(filter: &P, asked: &[T], hash: impl Fn(&T) -> u64) -> u64 {
     let mut answers = [false; BATCH];
@@ -240,7 +243,7 @@ fn batches<P: Probe, T>(filter: &P, asked: &[T], hash: impl Fn(&T) -> u64) -> u6
 /// ended. If the code of a filter branches on the answer, the processor may still predict the
 /// branch and run ahead.
 #[inline(never)]
-fn chain<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
+pub(crate) fn chain<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
     let Some(last) = asked.len().checked_sub(1) else { return 0 };
     let (mut hits, mut answer) = (0, 0);
     for number in 0..=last {

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Writes rows to a CSV, or drops them if there is none.
+/// Writes rows to a CSV, or drops the rows if it has no file.
 pub struct Recorder {
     out: Option<(PathBuf, csv::Writer<BufWriter<File>>)>,
 }
 
 impl Recorder {
-    /// Replaces the file at `path` by one with a comment. Without a path, rows are dropped.
+    /// Replaces the file at `path` by a CSV that has only a comment. If `path` is `None`, rows are
+    /// dropped.
     ///
     /// # Errors
     /// Returns the error of the operating system.
@@ -30,10 +31,10 @@ impl Recorder {
     /// Continues a file that has a comment and rows of the type `R`.
     ///
     /// # Errors
-    /// Returns the error of the operating system, and refuses a file without rows, or with a row
-    /// of another type.
+    /// Returns the error of the operating system. Returns an error if the file has no rows, or has
+    /// a row of another type.
     pub fn append<R: DeserializeOwned>(path: &Path) -> Result<Self, String> {
-        // Only a row shows that the header fits.
+        // The header row is only checked when a row is parsed.
         if read::<R>(path)?.1.is_empty() {
             return Err(format!("{}: no measurements to continue; omit --append", path.display()));
         }
@@ -69,7 +70,8 @@ fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> String {
 /// Reads the comment and the rows of a file. The comment is empty if the file has none.
 ///
 /// # Errors
-/// Returns the error of the operating system, or names the line that is not a measurement.
+/// Returns the error of the operating system, or an error that names the line that is not a row of
+/// the type `R`.
 pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;

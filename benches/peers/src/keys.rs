@@ -1,4 +1,5 @@
-//! Keys and questions. Each is a function of a number, so that the benchmark stores none of them.
+//! Makes keys and questions. A key is a function of its number, so the benchmark does not store the
+//! keys of a filter.
 //!
 //! `benches/stores` uses this file too, so it depends on no other one.
 
@@ -7,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// A key of sixteen pseudo-random bytes.
 pub type Key = [u8; 16];
 
-/// Keys with this number and higher ones are in no filter.
+/// The lowest number of an absent key. No filter has a key with this or a higher number.
 pub const ABSENT: u64 = 1 << 60;
 
 /// Mixes the bits of a number. The function is a bijection: Stafford's mixer 13 of 64 bits, as in
@@ -20,14 +21,14 @@ pub fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The key with this number. Different numbers give different keys.
+/// Returns the key with this number. Different numbers give different keys.
 #[must_use]
 pub fn key(number: u64) -> Key {
     let (low, high) = (mix(number), mix(number ^ (1 << 63)));
     (u128::from(low) | u128::from(high) << 64).to_le_bytes()
 }
 
-/// The hash of a key for all filters that take a hash.
+/// Returns the hash of a key. All filters that take hashes get this hash.
 #[must_use]
 #[inline]
 pub fn hash_of(key: &Key) -> u64 {
@@ -38,13 +39,13 @@ pub fn hash_of(key: &Key) -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// The stream that starts from this seed.
+    /// Returns the stream that starts from this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(mix(seed))
     }
 
-    /// The next number of the stream, below `bound`.
+    /// Returns the next number of the stream, scaled to be below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
         let product = u128::from(mix(self.0)) * u128::from(bound);
@@ -64,7 +65,7 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// The name in the CSV.
+    /// Returns the name in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -75,8 +76,8 @@ impl Mix {
     }
 }
 
-/// The keys of several filters: the keys of filter `i` have the numbers from `starts[i]` to below
-/// `starts[i + 1]`.
+/// The keys of several filters. The keys of filter `i` have the numbers from `starts[i]` to
+/// `starts[i + 1] - 1`.
 pub struct Ranges {
     starts: Vec<u64>,
 }
@@ -88,7 +89,7 @@ impl Ranges {
         Self { starts: (0..=filters as u64).map(|i| i * n as u64).collect() }
     }
 
-    /// Returns the ranges of `filters` filters with `n` keys each, or up to 40 % more or fewer.
+    /// Returns the ranges of `filters` filters with 0.6 `n` to 1.4 `n` keys each.
     #[must_use]
     pub fn uneven(filters: usize, n: usize) -> Self {
         let mut random = Random::new(40);
@@ -101,25 +102,25 @@ impl Ranges {
         Self { starts }
     }
 
-    /// The number of filters.
+    /// Returns the number of filters.
     #[must_use]
     pub fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Whether there are no filters.
+    /// Returns whether there are no filters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of keys in all filters.
+    /// Returns the number of keys in all filters together.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// The numbers of the keys of a filter.
+    /// Returns the numbers of the keys of a filter.
     #[must_use]
     pub fn of(&self, filter: usize) -> std::ops::Range<u64> {
         self.starts[filter]..self.starts[filter + 1]

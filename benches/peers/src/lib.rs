@@ -1,5 +1,5 @@
-//! Measures the filters of filterblock and of other crates by turns, in one process on one core, in
-//! CPU time of the thread.
+//! Measures the filters of filterblock and of other crates in turn, in one process on one core.
+//! Queries are timed in CPU time of the thread, and builds in CPU time of the process.
 //!
 //! `measure` writes a CSV about filters that are built once. `variants` writes a CSV about filters
 //! that take keys one by one. `ranges` writes a CSV about range filters. `report` makes the tables

@@ -32,15 +32,16 @@ pub fn load() -> String {
     load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown").to_owned()
 }
 
-/// Returns the first value of `name` in a file of `name : value` lines; `None` if there is none.
+/// Returns the value of the first line that begins with `name`, in a file of `name : value` lines.
+/// Returns `None` if there is no such line.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Returns the version of a package in the lock file of the benchmark: the newest if there are
-/// several, and an empty text if there is none.
+/// Returns the version of a package in the lock file of the benchmark. If there are several
+/// versions, returns the last in the file. If there is none, returns an empty text.
 #[must_use]
 pub fn version_of(package: &str) -> &'static str {
     let lock = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock"));

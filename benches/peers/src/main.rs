@@ -1,4 +1,4 @@
-//! The command of this package: `measure`, `variants`, `ranges` and `report`.
+//! Runs the command `peers` with its subcommands `measure`, `variants`, `ranges` and `report`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! The filters of filterblock, each as a reader gets it: bytes in memory, opened as a block.
+//! Builds the filters of filterblock. Each filter is measured as a reader opens it: as a block over
+//! bytes in memory.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use filterblock::{
 };
 
 use crate::clock::{process_time, thread_time};
-use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe};
+use crate::contender::{Asked, BATCH, Contender, Group, Input, Mode, Probe, chain, single};
 
 /// The specifications that are measured. The program reports and skips specifications that this
 /// version does not know.
@@ -30,16 +31,16 @@ const SPECS: [&str; 13] = [
     "binary-fuse:16",
 ];
 
-/// The specifications that are measured with [`SELF_CHECK`] and [`UNALIGNED`] too.
+/// The specifications that are also measured with [`SELF_CHECK`] and with [`UNALIGNED`].
 pub const EXTRA_SPECS: [&str; 4] =
     ["blocked-bloom:10", "split-block:10", "bumped-ribbon:fpr=0.00390625", "binary-fuse:8"];
-/// Ends the names of filters whose builder asks the new filter for every key, which is the default
-/// of the library.
+/// The end of the names of filters that are built with the self-check, the default of the library.
+/// The builder then asks the new filter for every key.
 pub const SELF_CHECK: &str = ", self-check";
-/// Ends the names of filters whose bytes begin one byte after a multiple of 64.
+/// The end of the names of filters whose bytes begin one byte after a multiple of 64.
 pub const UNALIGNED: &str = ", unaligned";
 
-/// Size of a trailer: the part of a block that does not depend on the number of keys.
+/// The size of a trailer in bits. It does not depend on the number of keys.
 const TRAILER_BITS: f64 = 60.0 * 8.0;
 
 /// Bytes that begin at a multiple of 64.
@@ -76,7 +77,7 @@ impl<D: AsRef<[u8]>> Probe for Block<D> {
     }
 }
 
-/// Reports on standard error which specifications this version of filterblock does not know.
+/// Prints to standard error which specifications this version of filterblock does not know.
 pub fn tell_unknown() {
     let unknown: Vec<_> = SPECS.into_iter().filter(|text| text.parse::<FilterSpec>().is_err()).collect();
     if !unknown.is_empty() {
@@ -100,11 +101,11 @@ pub fn all() -> Vec<Contender> {
     known(&SPECS).map(contender).collect()
 }
 
-/// Begins the names of filters that are asked through a [`FilterSet`].
+/// The start of the names of filters that are asked through a [`FilterSet`].
 const SET_OF: &str = "set of ";
 
-/// Returns contenders that ask many filters through a [`FilterSet`], also in batches of pairs of a
-/// filter and a key.
+/// Returns contenders that ask many filters through a [`FilterSet`]. They also ask batches of pairs
+/// of a filter and a key.
 #[must_use]
 pub fn sets() -> Vec<Contender> {
     let contender = |(text, spec)| Contender {
@@ -118,13 +119,13 @@ pub fn sets() -> Vec<Contender> {
     known(&SPECS).map(contender).collect()
 }
 
-/// Whether a filter is one of [`sets`].
+/// Returns whether a filter is one of [`sets`].
 #[must_use]
 pub fn is_set(filter: &str) -> bool {
     filter.starts_with(SET_OF)
 }
 
-/// Filters in a set.
+/// The filters of one specification in a [`FilterSet`].
 struct Set {
     spec: FilterSpec,
     set: FilterSet<Error>,
@@ -156,16 +157,16 @@ impl Group for Set {
 
     fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64) {
         let Asked::ManyHashes(asked) = asked else { return (0.0, 0) };
-        // A host keeps the slot beside the table, so the slots are found before the clock starts.
+        // A host keeps the slot of each SST with the SST, so the slots are looked up before the
+        // clock starts.
         let query = |&(filter, hash): &(u32, u64)| (self.slots[filter as usize], KeyHash::from_raw(hash));
         let queries: Vec<_> = asked[..count.min(asked.len())].iter().map(query).collect();
         let queries = black_box(&queries[..]);
         let start = thread_time();
         let hits = match mode {
             Mode::Batch => queries.chunks(BATCH).map(|queries| self.hits_of_batch(queries)).sum(),
-            Mode::Single | Mode::Chain => {
-                queries.iter().map(|&(slot, hash)| u64::from(self.set.ask(slot, hash) != Answer::No)).sum()
-            }
+            Mode::Single => single(queries, |&(slot, hash)| self.set.ask(slot, hash) != Answer::No),
+            Mode::Chain => chain(queries, |&(slot, hash)| self.set.ask(slot, hash) != Answer::No),
         };
         let spent = thread_time() - start;
         (spent.as_secs_f64() * 1e9, black_box(hits))
@@ -194,7 +195,7 @@ pub fn extras() -> Vec<Contender> {
     known(&EXTRA_SPECS).flat_map(contenders).collect()
 }
 
-/// Whether a filter is one of [`extras`], which only their own table shows.
+/// Returns whether a filter is one of [`extras`]. Only the table of extras shows these filters.
 #[must_use]
 pub fn is_extra(filter: &str) -> bool {
     filter.ends_with(SELF_CHECK) || filter.ends_with(UNALIGNED)

@@ -1,9 +1,9 @@
-//! The filters of other crates. A filter gets hashes if its interface takes hashes, and keys
+//! Builds the filters of other crates. A filter gets hashes if its interface takes hashes, and keys
 //! otherwise.
 //!
-//! Some filters hash each integer once more. They get the hash as an integer, and the time of their
-//! own hash counts. The size of a filter is its memory on the heap, without descriptors of a few
-//! words.
+//! Some filters hash each integer once more. These filters get the hash as an integer, and their
+//! times include their own hash function. The size of a filter is its memory on the heap, without
+//! descriptors of a few words.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -24,7 +24,7 @@ use crate::keys::{Key, mix};
 /// The false-positive rate of eight columns, or of a fingerprint of eight bits.
 const EIGHT_BITS: f64 = 1.0 / 256.0;
 
-/// Returns all filters of other crates, and the empty loop.
+/// Returns the contenders of other crates, and the empty loop.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     #[allow(unused_mut, reason = "a feature adds one")]
@@ -75,8 +75,8 @@ pub fn all() -> Vec<Contender> {
     found
 }
 
-/// Returns a fastbloom with `bits` bits per key and `probes` probes, to compare filters of the same
-/// rate.
+/// Returns a fastbloom with `bits` bits per key and `probes` probes. It is compared with a filter
+/// of the same FPR.
 #[must_use]
 pub fn fastbloom(name: String, bits: f64, probes: u32) -> Contender {
     Contender::new(name, "fastbloom", move |input| Ok(fastbloom_of(input, bits, probes)))
@@ -95,7 +95,8 @@ fn filled(mut filter: BloomFilter, input: Input<'_>) -> BloomFilter {
     filter
 }
 
-/// Measures a query without a filter: the loop, and the hash of the key if queries get keys.
+/// A query without a filter. Its time is that of the loop, and of hashing the key if queries get
+/// keys.
 struct Loop;
 
 impl Probe for Loop {
@@ -164,8 +165,8 @@ fn split_block_of(input: Input<'_>, bits_per_key: usize) -> sbbf_rs_safe::Filter
     filter
 }
 
-/// The reader borrows its bytes, so the benchmark leaks them. The store parses the header at each
-/// query; the benchmark parses it once.
+/// A filter of lsm-tree. The reader borrows its bytes, so the benchmark leaks them. The store
+/// parses the header at each query, but the benchmark parses it once.
 struct LsmTree {
     reader: StandardBloomFilterReader<'static>,
     len_bytes: usize,
@@ -263,8 +264,8 @@ fn quotient_of(input: Input<'_>, rate: f64) -> Result<qfilter::Filter, String> {
     Ok(filter)
 }
 
-/// Returns an integer unchanged, because it is a hash. Mixes the bytes of a fingerprint, which
-/// cuckoofilter hashes too.
+/// A hasher that returns an integer unchanged, because it is a hash already. It mixes the bytes of
+/// a fingerprint, because cuckoofilter hashes fingerprints too.
 #[derive(Default)]
 struct Ready(u64);
 
@@ -296,7 +297,7 @@ impl Probe for CuckooFilter<Ready> {
     }
 }
 
-/// Builds a filter with capacity for the keys, or with twice that capacity if the keys do not fit.
+/// Builds a filter with capacity for the keys, or with twice this capacity if the keys do not fit.
 fn cuckoo_of(input: Input<'_>) -> Result<CuckooFilter<Ready>, String> {
     let fits = |&capacity: &usize| {
         let mut filter = CuckooFilter::<Ready>::with_capacity(capacity);
@@ -350,7 +351,7 @@ impl Probe for RibbonFilter<Identity> {
         self.contains(&hash)
     }
 
-    /// A row takes a word of 64 bits for any number of columns.
+    /// Counts whole words of 64 bits for each row, even for seven columns.
     fn bits(&self) -> (f64, f64) {
         heap(self.params().m * self.params().fingerprint_words() * 8)
     }
@@ -363,7 +364,7 @@ fn ribbon_of(input: Input<'_>) -> Result<RibbonFilter<Identity>, String> {
     builder.build(input.hashes).map_err(|error| error.to_string())
 }
 
-/// The filter hashes every integer with XXH3-128, also an integer that is a hash.
+/// The filter hashes every integer with XXH3-128, even an integer that is a hash.
 impl Probe for VFilter<u64, Box<[u8]>> {
     #[inline(always)]
     fn hash(&self, hash: u64) -> bool {

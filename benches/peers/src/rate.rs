@@ -1,11 +1,11 @@
-//! Counts false-positive rates, and computes their intervals and lower bounds.
+//! Measures false-positive rates, and computes their intervals and FPR lower bounds.
 
 use crate::contender::{Asked, Contender, Mode};
 use crate::keys::{Mix, Ranges, hash_of, key};
 
 /// The number of questions that are in memory at a time. All contenders get the same questions.
 const CHUNK: usize = 1 << 17;
-/// 99 % of a standard normal distribution lie within this distance from 0.
+/// The distance from 0 within which 99 % of a standard normal distribution lie.
 const Z99: f64 = 2.575_829_303_548_901;
 
 /// A share, and its 99 % interval.
@@ -39,13 +39,13 @@ impl Rate {
     }
 }
 
-/// Asks every contender for the same `count` absent keys, spread over its filters. Contenders that
-/// hash keys themselves are slow, and get an eighth of the keys.
+/// Measures the FPR of every contender with the same `count` absent keys, spread over its filters.
+/// Contenders that hash keys themselves are slow, so they get only about an eighth of the keys.
 #[must_use]
 pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<Rate> {
     let mut counted = vec![(0u64, 0u64); contenders.len()];
     for (chunk, start) in (0..count).step_by(CHUNK).enumerate() {
-        // The timed loops ask for lower numbers.
+        // The timed loops ask for keys with lower numbers.
         let first = (1 << 40) + start as u64;
         let numbers = ranges.questions(Mix::Negative, CHUNK.min(count - start), first);
         let keys: Vec<_> = numbers.iter().map(|&(filter, number)| (filter, key(number))).collect();

@@ -1,8 +1,8 @@
-//! A row of the CSV about filters that are built once.
+//! Defines a row of the CSV about filters that are built once.
 
 use serde::{Deserialize, Serialize};
 
-/// A measurement.
+/// The results of one filter in one setting.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The name of the filter.
@@ -12,9 +12,9 @@ pub struct Row {
     pub krate: String,
     /// The version of the crate.
     pub version: String,
-    /// Number of keys in a filter; the mean if `filters_asked` is more than 1.
+    /// Number of keys in a filter. If `filters_asked` is more than 1, the approximate mean.
     pub n: usize,
-    /// Number of filters. If there are many, each query asks a random one.
+    /// Number of filters that are asked. If there are several, each query asks a random one.
     pub filters_asked: usize,
     /// "hash": queries get hashes. "key": queries hash keys of 16 bytes.
     pub key_form: String,

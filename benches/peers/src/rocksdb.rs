@@ -1,15 +1,15 @@
-//! RocksDB's own filters, built and asked by the `foreign` feature of filterblock. The bytes are
-//! RocksDB's, bit for bit, but the code is ours, so RocksDB itself may have other times.
+//! Builds RocksDB's filters with the `foreign` feature of filterblock. The bytes equal RocksDB's
+//! bit for bit. The code is filterblock's, so RocksDB itself may have other times.
 
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
 use crate::contender::{Contender, Input, Probe};
 use crate::keys::Key;
 
-/// The name of the crate in tables. It is not the name of the library, because the code is ours.
-/// The pictures leave these filters out.
+/// The crate name of these filters in tables. It is not `RocksDB`, because the code is
+/// filterblock's. The pictures leave these filters out.
 pub const READER: &str = "filterblock reader";
-/// Bytes of a filter that do not depend on the number of keys.
+/// The size of a filter's trailer in bytes. It does not depend on the number of keys.
 const TRAILER_BYTES: usize = 5;
 
 /// Returns both filters for the setting of ten bits per key in RocksDB's policies. The Bloom filter
@@ -30,7 +30,7 @@ struct Filter {
 fn build(kind: RocksDbFilterKind, input: Input<'_>) -> Result<Filter, String> {
     let mut builder = RocksDbFilterBuilder::new(RocksDbFilterOptions { kind, ..RocksDbFilterOptions::default() });
     input.keys.iter().for_each(|key| builder.add(key));
-    // Lives to the end of the process, because the opened filter borrows it.
+    // The bytes live to the end of the process, because the opened filter borrows them.
     let bytes: &'static [u8] = builder.finish().leak();
     Ok(Filter { filter: RocksDbFilter::new(bytes), len: bytes.len() })
 }

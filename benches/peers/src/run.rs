@@ -1,5 +1,5 @@
-//! The measurement of filters that are built once. For each size it builds all filters, measures
-//! their FPRs, and asks all filters by turns in each setting.
+//! Runs the measurement of filters that are built once. For each size, it builds all filters and
+//! measures their FPRs. It then measures queries of all filters in turn in each setting.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -17,20 +17,21 @@ use crate::record::Row;
 use crate::rocksdb;
 use filterblock::KeyHash;
 
-/// Number of keys in all filters of one size together, in at most [`MOST_FILTERS`] filters. The
-/// FPRs of small filters differ, so the benchmark builds several filters of different keys.
+/// The number of keys that a contender's filters of one size should have together. A contender
+/// builds at least one filter, and at most [`MOST_FILTERS`]. The FPRs of small filters differ, so
+/// the benchmark builds several filters of different keys.
 const KEYS_BUILT: usize = 3_000_000;
 const MOST_FILTERS: usize = 32;
 /// Mean number of keys in a filter of the set of `--many-mb`.
 const MANY_KEYS: usize = 10_000;
-/// Begins the name of a fastbloom that has the same rate as another filter.
+/// The start of the name of a fastbloom that has the same FPR as another filter.
 pub const SAME_RATE: &str = "fastbloom at the rate of ";
 
 /// Measures all filters and settings of the options.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, if the CSV cannot be written, or if a
-/// filter denies one of its keys.
+/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written.
+/// Returns an error if the options select no filter, or if a filter denies one of its keys.
 pub fn measure(args: Measure) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
@@ -69,7 +70,7 @@ struct Facts {
 struct Session<'a> {
     args: &'a Measure,
     n: usize,
-    /// Number of filters that are asked; 1 if only the first is asked.
+    /// The number of filters that queries ask. If it is 1, queries ask only the first filter.
     asked: usize,
     ranges: Ranges,
     contenders: Vec<Contender>,
@@ -100,7 +101,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Builds contenders, and measures their FPRs.
+    /// Builds the filters of contenders, measures their FPRs, and adds both to the session.
     fn add(&mut self, mut contenders: Vec<Contender>) -> Result<(), String> {
         let start = Instant::now();
         let built = build(&mut contenders, &self.ranges)?;
@@ -182,7 +183,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Asks every contender in each pass. Each pass begins with another contender.
+    /// Measures the queries of every contender in each pass, and returns a row for each contender.
+    /// Each pass begins with another contender.
     fn time(&self, asked: &Asked, form: Form, mix: Mix, mode: Mode) -> Result<Vec<Row>, String> {
         let able = |contender: &Contender| {
             let is_set = ours::is_set(&contender.name);
@@ -216,7 +218,7 @@ impl<'a> Session<'a> {
     fn row(&self, i: usize, mut times: Vec<f64>, queries: usize, (form, mix, mode): (Form, Mix, Mode)) -> Row {
         let (contender, facts) = (&self.contenders[i], &self.facts[i]);
         let filter = |value: f64| (contender.krate != "none").then_some(value);
-        // A rate of 0 has no bound.
+        // At an FPR of 0, the lower bound is infinite.
         let least = facts.rate.least_bits();
         let over = |bits: f64| least.is_finite().then(|| rounded(bits / least - 1.0)).and_then(filter);
         times.sort_by(f64::total_cmp);
@@ -246,8 +248,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prints a table. The ratio divides the time of a filter by the time of a fastbloom filter with
-    /// the same rate, in the same mode. Batches have no ratio, because fastbloom has no batches.
+    /// Prints a table. The ratio divides the time of a filter by the time of a fastbloom filter
+    /// with the same rate, in the same mode. Batches have no ratio, because fastbloom has no
+    /// batches.
     fn print(&self, rows: &[Row]) {
         let Some(first) = rows.first() else { return };
         println!("\nn = {}, {}, {}, {}", self.title(), first.key_form, first.mix, first.mode);
@@ -278,14 +281,14 @@ fn progress(text: &str) {
     }
 }
 
-/// Rounds to four decimals, which are finer than the clock.
+/// Rounds to four decimals. The clock is less precise than that.
 fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
-/// Builds a filter of each contender for each range of keys, and asks the filter for all of its
-/// keys. A contender whose builder fails is reported and dropped. Returns the minimum and the
-/// median build time in ns per key.
+/// Builds a filter of each contender for each range of keys. Returns the minimum and the median
+/// build time of each contender in ns per key. A contender whose builder fails is reported and
+/// dropped. Returns an error if a filter denies one of its keys.
 fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f64)>, String> {
     let mut times = vec![Vec::new(); contenders.len()];
     let (mut keys, mut hashes): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());

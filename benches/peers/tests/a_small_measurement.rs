@@ -1,5 +1,6 @@
-//! Measures a few hundred keys, from the command line to the report. The CSV has the right rows, no
-//! filter denies a key, and BENCHMARKS.md and VARIANTS.md get the tables.
+//! Tests the benchmark with at most a few thousand keys, from the command line to the report. The
+//! CSV has the right rows, no filter denies a key, and BENCHMARKS.md and VARIANTS.md get the
+//! tables.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashSet;
@@ -12,7 +13,8 @@ use filterblock_peers::csv_file;
 use filterblock_peers::record::Row;
 use filterblock_peers::{ranges, report, run, variants};
 
-/// Every crate can build filters of so few keys, and the measurement takes a few seconds.
+/// The arguments of a small measurement, which takes a few seconds. Every crate can build filters
+/// of so few keys.
 const ARGS: [&str; 15] = [
     "peers",
     "measure",
@@ -64,7 +66,8 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
         assert_eq!(row.krate == "none", row.version.is_empty(), "{row:?}");
         if let (Some(rate), Some(low), Some(high)) = (row.rate, row.rate_low, row.rate_high) {
             assert!(low <= rate && rate <= high && high < 0.1, "{row:?}");
-            // No filter is below the lower bound, but it may seem to be if few questions are asked.
+            // No filter is below the FPR lower bound, but with few questions a filter may seem to
+            // be below it.
             assert!(rate == 0.0 || row.overhead_bare.unwrap() > -0.25, "{row:?}");
             assert!(row.build_ns.unwrap() > 0.0, "{row:?}");
             assert!(row.bits_per_key.unwrap() >= row.bits_per_key_bare.unwrap(), "{row:?}");
@@ -87,8 +90,8 @@ fn a_measurement_has_a_row_for_each_filter_and_denies_no_key() {
     }
 }
 
-/// Copies a page of docs beside a CSV, reports the CSV into the copy, and returns the text of the
-/// copy.
+/// Copies a page of docs to the folder of a CSV, reports the CSV into the copy, and returns the
+/// text of the copy.
 fn reported(csv: &Path, page: &str) -> String {
     let (docs, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), csv.parent().unwrap());
     fs::copy(docs.join(page), dir.join(page)).unwrap();
@@ -112,7 +115,7 @@ fn variants_are_filled_asked_and_emptied() {
     for row in &rows {
         assert!(row.keys == 2_000 && row.passes == 2 && !row.version.is_empty(), "{row:?}");
         assert!(row.insert_ns > 0.0 && row.present_ns > 0.0 && row.absent_ns > 0.0, "{row:?}");
-        // The smallest filter has cells of one bit, the largest has counters of 32 bits.
+        // The smallest filter has cells of one bit. The largest has counters of 32 bits.
         assert!((2_000..80_000).contains(&row.bytes), "{row:?}");
         assert!(row.rate < 0.1 && row.rate_low <= row.rate && row.rate <= row.rate_high, "{row:?}");
         assert_eq!(row.remove_ns.is_some(), row.denied_after_removals.is_some(), "{row:?}");
@@ -131,7 +134,7 @@ fn range_filters_are_asked_and_keep_their_bounds() {
     let args =
         ["peers", "ranges", "--sizes", "2k", "--passes", "2", "--queries", "5k", "--out", path.to_str().unwrap()];
     let Command::Ranges(args) = Cli::parse_from(args).command else { unreachable!("the command is ranges") };
-    // The measurement fails if a filter that must deny no key does so.
+    // The measurement fails if a filter that must not deny a range with a key denies one.
     ranges::measure(&args).unwrap();
     let rows: Vec<ranges::Row> = csv_file::read(&path).unwrap().1;
     assert_eq!(rows.len(), 8, "four filters for two lengths");
@@ -213,7 +216,8 @@ fn documents_hold_the_tables_and_pictures_of_the_record() {
             "docs/{page} differs from the report of {record}; run `peers report`"
         );
     }
-    // Elsewhere a logarithm may differ in its last digit, and a point by a tenth of a pixel.
+    // On other platforms, a logarithm may differ in its last digit, and a point by a tenth of a
+    // pixel.
     if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         for name in ["filters-space.svg", "filters-rate.svg", "filters-build.svg"] {
             let [drawn, documented] = [dir.path(), &docs].map(|dir| fs::read_to_string(dir.join(name)).unwrap());

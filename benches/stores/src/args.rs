@@ -1,4 +1,4 @@
-//! The command line.
+//! Defines the command line of `stores`.
 
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Loads every store in every layout, asks them by turns, and writes a CSV.
+    /// Loads the stores in every layout, and measures them in turn. `--out` writes a CSV.
     #[command(after_help = EXAMPLES)]
     Measure(Measure),
     /// Makes the tables and the picture of docs/BENCHMARKS.md from a CSV.
@@ -40,7 +40,7 @@ pub struct Measure {
     /// Number of keys in a store, like 100k, 1M.
     #[arg(long, default_value = "1M", value_parser = size)]
     pub keys: usize,
-    /// Length of a value in bytes.
+    /// Length of a value in bytes, at least 8.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(8..))]
     pub value_len: u16,
     /// Measures only stores with these names. A part of a name selects all names that contain the
@@ -62,19 +62,19 @@ pub struct Measure {
     /// Number of cold queries in a round.
     #[arg(long, default_value = "2k", value_parser = size)]
     pub cold_queries: usize,
-    /// Megabytes (MiB) of block cache for each store.
+    /// Size of the block cache of each store in MiB.
     #[arg(long, default_value_t = 256)]
     pub cache_mb: usize,
-    /// The folder for the stores; it must be on a disk. By default the current folder.
+    /// The folder for the stores. It must be on a disk.
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
-    /// The core that queries run on; by default the last one.
+    /// The core that queries run on. By default, the last one that the process may use.
     #[arg(long)]
     pub cpu: Option<usize>,
     /// The CSV to write.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Appends rows to the CSV, which keeps its first line.
+    /// Appends rows to the CSV, and does not replace it. Its first line, about the machine, stays.
     #[arg(long, requires = "out")]
     pub append: bool,
 }
@@ -89,7 +89,7 @@ pub struct Report {
     pub docs: PathBuf,
 }
 
-/// How the entries of a store lie on disk.
+/// The arrangement of the entries of a store on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Automatic compaction placed the entries. No manual compaction follows.
@@ -124,7 +124,7 @@ impl FromStr for Layout {
     }
 }
 
-/// Parses a number, with k or M behind it if it is in thousands or millions.
+/// Parses a number above 0. A `k` or `M` at its end stands for thousands or millions.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),

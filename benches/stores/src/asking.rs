@@ -1,5 +1,5 @@
-//! The loops that are timed. The compiler makes a loop for each engine, as in a program that knows
-//! the engine. Only the call of a whole loop is dynamic.
+//! Runs the timed loops. The compiler makes a copy of each loop for each engine, as in a program
+//! that uses the engine directly. Only the call of a whole loop is dynamic.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,10 +9,11 @@ use crate::engine::{Engine, Outcome};
 use crate::keys::{ABSENT, Key, key};
 use crate::questions::{Question, value};
 
-/// Number of keys in a batch.
+/// The number of keys in a batch.
 pub const BATCH: usize = 32;
 
-/// An open store of any engine. Every loop checks every answer, and fails if one is wrong.
+/// An open store of any engine. Each loop of gets compares every answer with the expected one, and
+/// returns an error if an answer is wrong.
 pub trait Store {
     /// Writes pairs of key and value.
     ///
@@ -20,23 +21,25 @@ pub trait Store {
     /// Returns the error of the engine, as do all functions of this trait.
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Outcome<()>;
 
-    /// Writes the memtable to a file.
+    /// Writes the memtable to a file, as [`Engine::flush`] does.
     fn flush(&mut self) -> Outcome<()>;
 
     /// Compacts everything into one run.
     fn compact(&mut self) -> Outcome<()>;
 
-    /// Gets every `step`th of the keys 0 to `n` - 1, and as many absent keys. Compares whole values.
+    /// Gets every `step`-th of the keys 0 to `n` - 1, and as many absent keys. Compares whole
+    /// values, and is not timed.
     fn check(&mut self, n: u64, step: usize, value_len: u16) -> Outcome<()>;
 
-    /// Gets single keys. Returns the CPU time in ns.
+    /// Gets the keys one by one. Returns the total CPU time of the thread in ns.
     fn ask(&mut self, asked: &[Question]) -> Outcome<f64>;
 
-    /// Gets single keys, and appends the wall time of each get in ns to `times`. A time contains
-    /// the reading of the clock.
+    /// Gets the keys one by one, and appends the wall time of each get in ns to `times`. A time
+    /// includes one reading of the clock.
     fn ask_each(&mut self, asked: &[Question], times: &mut Vec<u32>) -> Outcome<()>;
 
-    /// Gets keys in batches of [`BATCH`]. Returns the CPU time in ns.
+    /// Gets the keys in batches of [`BATCH`]. Leaves out the keys after the last whole batch.
+    /// Returns the total CPU time of the thread in ns.
     fn ask_batches(&mut self, asked: &[Question]) -> Outcome<f64>;
 
     /// Closes the store.

@@ -1,5 +1,6 @@
-//! Measures filterblock-store and other key-value stores by turns, in one process: the same keys,
-//! values, cache sizes and layouts, and every answer is checked.
+//! Measures filterblock-store and other key-value stores in turn, in one process. All stores get
+//! the same keys, values and cache sizes, and every layout that they support. Every answer is
+//! checked.
 //!
 //! `measure` writes a CSV. `report` makes the tables and the picture of docs/BENCHMARKS.md from it.
 

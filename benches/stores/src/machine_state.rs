@@ -11,18 +11,19 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::clock;
 use crate::engine::{Outcome, text};
 
-/// The maximum time to wait until the background threads of a process are idle.
+/// The maximum time to wait until the process is idle.
 const MOST_WAITING: Duration = Duration::from_secs(300);
-/// The time between two looks at the process.
+/// The time over which CPU use and changes of files are observed.
 const WINDOW: Duration = Duration::from_millis(100);
-/// The number of quiet windows after which the process is idle.
+/// The number of quiet windows in a row after which the process counts as idle.
 const QUIET_WINDOWS: u32 = 4;
 
-/// Waits until no thread of the process works and no file in `dir` changes. Not every engine tells
-/// when its compactions end.
+/// Waits until the process is idle. In a quiet window, the process uses less than 5 % of a core,
+/// and the number and size of the files in `dir` stay the same. The benchmark observes this,
+/// because not every engine tells when its compactions end.
 ///
 /// # Errors
-/// Returns an error if the process never becomes idle.
+/// Returns an error if the process is not idle after 300 seconds.
 pub fn wait_idle(dir: &Path) -> Outcome<()> {
     let start = Instant::now();
     let (mut quiet, mut cpu, mut files) = (0, clock::process_time(), contents(dir));
@@ -39,7 +40,7 @@ pub fn wait_idle(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The time that [`wait_idle`] takes if nothing happens.
+/// Returns the time that [`wait_idle`] takes if the process is idle from the start.
 #[must_use]
 pub fn idle_check() -> Duration {
     WINDOW * QUIET_WINDOWS
@@ -83,14 +84,14 @@ pub fn drop_files(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Pins the thread to a core until this value is dropped. The benchmark opens engines on a thread
-/// that is not pinned, so that the engines' threads may run on every core.
+/// Keeps the calling thread on one core until this value is dropped. The benchmark opens engines on
+/// a thread that is not pinned, so that the engines' threads may run on every core.
 pub struct Pinned {
     before: CpuSet,
 }
 
 impl Pinned {
-    /// Pins the calling thread to one processor.
+    /// Pins the calling thread to the core `cpu`.
     ///
     /// # Errors
     /// Returns the error of the operating system.
@@ -103,7 +104,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // The mask was in force before. If that changed, the thread stays where it is.
+        // The mask was valid before. If this call fails, the thread stays pinned.
         let _ = sched_setaffinity(None, &self.before);
     }
 }

@@ -1,4 +1,4 @@
-//! The command of this package: `measure` and `report`.
+//! Runs the command `stores` with its subcommands `measure` and `report`.
 
 use std::process::ExitCode;
 

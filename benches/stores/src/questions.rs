@@ -1,5 +1,5 @@
-//! Keys, values and questions. Each is a function of a number, so that the benchmark stores none
-//! of them.
+//! Makes values and questions. A key and its value are functions of a number, so the benchmark does
+//! not store the contents of a store.
 
 use crate::keys::{ABSENT, Key, Mix, Random, key, mix};
 
@@ -8,12 +8,13 @@ use crate::keys::{ABSENT, Key, Mix, Random, key, mix};
 pub enum Spread {
     /// Every key is equally likely.
     Uniform,
-    /// The probability of a key is proportional to its rank to the power of -0.99, as in YCSB.
+    /// The probability of a key is proportional to its rank, from 1, to the power of -0.99, as in
+    /// YCSB.
     Zipf,
 }
 
 impl Spread {
-    /// The name in the CSV.
+    /// Returns the name in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,21 +29,23 @@ impl Spread {
 pub struct Question {
     /// The key.
     pub key: Key,
-    /// Begins the value; `None` for an absent key.
+    /// The first eight bytes of the value, or `None` for an absent key.
     stamp: Option<[u8; 8]>,
     value_len: u16,
 }
 
 impl Question {
-    /// The question for the key with this number. Numbers from [`ABSENT`] on are absent keys.
+    /// Returns the question for the key with this number. Numbers from [`ABSENT`] on are absent
+    /// keys.
     #[must_use]
     pub fn new(number: u64, value_len: u16) -> Self {
         let stamp = (number < ABSENT).then(|| stamp(number, 0));
         Self { key: key(number), stamp, value_len }
     }
 
-    /// Whether an answer is right: nothing for an absent key, otherwise a value of the right length
-    /// and with the right first eight bytes. The check after loading compares all bytes.
+    /// Returns whether an answer is right. For an absent key, only `None` is right. For a present
+    /// key, the value must have the right length and the right first eight bytes. The check after
+    /// loading compares all bytes.
     #[inline]
     #[must_use]
     pub fn accepts(&self, found: Option<&[u8]>) -> bool {
@@ -58,13 +61,13 @@ fn stamp(number: u64, word: u64) -> [u8; 8] {
     mix(number ^ (word + 1) << 48).to_le_bytes()
 }
 
-/// The value of the key with this number: pseudo-random bytes.
+/// Returns the value of the key with this number: `len` pseudo-random bytes.
 #[must_use]
 pub fn value(number: u64, len: u16) -> Vec<u8> {
     (0..).flat_map(|word| stamp(number, word)).take(len.into()).collect()
 }
 
-/// `count` questions about a store of the keys 0 to `n` - 1.
+/// Returns `count` questions for a store of the keys 0 to `n` - 1.
 #[must_use]
 pub fn questions(mix: Mix, spread: Spread, n: usize, count: usize, value_len: u16) -> Vec<Question> {
     let mut random = Random::new(100 + mix as u64 * 2 + spread as u64);
@@ -79,14 +82,15 @@ pub fn questions(mix: Mix, spread: Spread, n: usize, count: usize, value_len: u1
             Spread::Uniform => random.below(n as u64),
             Spread::Zipf => zipf.rank(random.below(1 << 53) as f64 / (1u64 << 53) as f64),
         };
-        // The most frequent keys lie anywhere in the order of loading.
+        // The most frequent keys are spread over the order of loading.
         let number = crate::keys::mix(rank) % n as u64;
         Question::new(if is_present { number } else { ABSENT + number }, value_len)
     };
     (0..count).map(question).collect()
 }
 
-/// Ranks by Zipf's law: Gray et al., "Quickly Generating Billion-Record Synthetic Databases", 1994.
+/// A generator of ranks with Zipf's distribution: Gray et al., "Quickly Generating Billion-Record
+/// Synthetic Databases", 1994.
 struct Zipf {
     n: f64,
     zeta: f64,
@@ -104,7 +108,7 @@ impl Zipf {
         Self { n, zeta: zeta_n, eta }
     }
 
-    /// The rank, from 0 on, for a uniform number from 0 to 1.
+    /// Returns the rank, from 0, for a uniform number from 0 to 1.
     fn rank(&self, uniform: f64) -> u64 {
         let place = uniform * self.zeta;
         if place < 1.0 {

@@ -1,4 +1,5 @@
-//! Makes tables and the picture from a CSV, and writes them into docs/BENCHMARKS.md.
+//! Makes the tables and the picture from a CSV. Writes the tables into docs/BENCHMARKS.md, and the
+//! picture to docs/stores.svg.
 
 #[path = "../../peers/src/report/markers.rs"]
 mod markers;
@@ -20,18 +21,19 @@ use picture::bars::{Bar, Bars, Group};
 use picture::frame::Axis;
 use text::{grouped, markdown, none, short, wrapped};
 
-/// Begins a marker of the page.
+/// The start of a marker in BENCHMARKS.md.
 const BEGIN: &str = "<!-- stores: ";
-/// The names of our stores begin with this text.
+/// The start of the names of filterblock's stores.
 const OURS: &str = "filterblock";
-/// The layouts of the picture.
+/// The layouts that the picture shows.
 const DRAWN: [&str; 2] = ["compacted", "runs-5"];
 
-/// Writes the tables of `stores measure` into BENCHMARKS.md, and the picture beside it.
+/// Writes the tables of `stores measure` into BENCHMARKS.md, and the picture to stores.svg in the
+/// same folder.
 ///
 /// # Errors
-/// Returns the error of the operating system, and refuses a page with an unknown or unfinished
-/// marker.
+/// Returns an error if a file cannot be read or written, or if the CSV has no measurements. Returns
+/// an error if a marker of the page is unknown or has no end.
 pub fn write(args: &Report) -> Outcome<()> {
     let (machine, rows) = csv_file::read::<Row>(&args.csv)?;
     if rows.is_empty() {
@@ -42,8 +44,8 @@ pub fn write(args: &Report) -> Outcome<()> {
     fs::write(&path, drawing(&rows)).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Returns the table that `what` names: "machine", "loading N", or "absent", "present", "mixed" or
-/// "cold" with the number of keys.
+/// Returns the table that `what` names: "machine", or one of "loading", "absent", "present",
+/// "mixed" and "cold" with a space and the number of keys.
 fn table(what: &str, machine: &str, rows: &[Row]) -> Outcome<String> {
     let (name, n) = what.split_once(' ').unwrap_or((what, ""));
     let n = n.parse().unwrap_or(0);
@@ -79,7 +81,7 @@ fn machine_line(machine: &str, rows: &[Row]) -> String {
     ))
 }
 
-/// The names of stores, or of layouts, in the order of the record.
+/// Returns the distinct names of stores, or of layouts, in the order of the record.
 fn names<'a>(rows: &'a [Row], n: usize, name: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for row in rows.iter().filter(|row| row.n == n) {
@@ -119,7 +121,7 @@ fn named(store: &str) -> String {
     if store.starts_with(OURS) { format!("**`{store}`**") } else { store.into() }
 }
 
-/// Warm gets of one mix: a line for each store and layout.
+/// Returns the table of the warm gets of one mix. It has a line for each store and layout.
 fn gets(rows: &[Row], n: usize, mix: &str) -> String {
     let mut lines = Vec::new();
     for layout in layouts(rows, n) {
@@ -143,7 +145,8 @@ fn gets(rows: &[Row], n: usize, mix: &str) -> String {
     markdown(&["Store", "layout", "mean", "p50", "p99", "p99.9", "batch", "mean, Zipf"], &lines)
 }
 
-/// A line for each store, and for each layout a column of each measure, multiplied by `unit`.
+/// Returns a table with a line for each store. For each layout, it has one column per measure with
+/// the median multiplied by `unit`.
 fn by_layout(rows: &[Row], n: usize, measures: &[(&str, &str, &str)], unit: f64) -> String {
     let layouts = layouts(rows, n);
     let columns = || layouts.iter().flat_map(|layout| measures.iter().map(move |measure| (*layout, *measure)));
@@ -190,7 +193,7 @@ fn whole(value: f64) -> String {
     grouped(whole)
 }
 
-/// Draws the warm gets of absent and present keys at the smallest size.
+/// Draws the warm gets of absent and present keys for the smallest number of keys.
 fn drawing(rows: &[Row]) -> String {
     let n = rows.iter().map(|row| row.n).min().unwrap_or(0);
     let mut groups = Vec::new();

@@ -1,5 +1,5 @@
-//! The measurement. For each layout it loads all stores, checks them, and asks all of them by turns
-//! in each setting.
+//! Runs the measurement. For each layout, it loads all stores and checks their contents. It then
+//! measures the stores in turn in each setting.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -18,13 +18,13 @@ use crate::questions::{Question, Spread, questions, value};
 use crate::record::{BATCH, COLD, DISK, FILES, GET, LOAD, REOPEN, Row, SETTLE};
 use crate::{clock, engines, machine};
 
-/// Number of keys in a batch or transaction while loading.
+/// The number of keys in a batch or transaction while loading.
 const LOADED_AT_ONCE: usize = 100;
-/// Number of keys that are checked in a loaded store.
+/// The maximum number of present keys that are checked in a loaded store.
 const MOST_CHECKED: usize = 1_000_000;
-/// Size of a memtable, unless a run must fit.
+/// The size of a memtable. In the layouts `runs-N`, a memtable is sized for a whole run.
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
-/// More bytes than an engine takes for an entry of a memtable beside key and value.
+/// An upper bound on the bytes that an entry of a memtable needs besides key and value.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 /// The settings of the warm gets.
 const SETTINGS: [(Mix, Spread); 6] = [
@@ -39,12 +39,14 @@ const SETTINGS: [(Mix, Spread); 6] = [
 /// Measures all stores and layouts of the options.
 ///
 /// # Errors
-/// Returns the error of an engine or of the operating system, and fails if an answer is wrong.
+/// Returns the error of an engine or of the operating system. Returns an error if `--stores`
+/// selects no store, or if an answer is wrong.
 pub fn measure(args: &Measure) -> Outcome<()> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
     }
-    // Finds out on which core queries run; `Pinned` pins the thread only while it asks.
+    // A helper thread finds out on which core queries run, because `clock::pin` never unpins its
+    // thread. `Pinned` pins the main thread only while it runs queries.
     let cpu = std::thread::scope(|scope| scope.spawn(|| clock::pin(args.cpu)).join());
     let cpu = cpu.map_err(|_| "the thread that looks for a core panicked")??;
     let machine = format!("{}; {} MiB of block cache for each store", machine::describe(cpu), args.cache_mb);
@@ -69,14 +71,14 @@ pub fn measure(args: &Measure) -> Outcome<()> {
     Ok(())
 }
 
-/// A store in a folder.
+/// A store and its folder.
 struct Place<'a> {
     contender: &'a Contender,
     dir: PathBuf,
     open: Option<Box<dyn Store>>,
 }
 
-/// All stores in one layout.
+/// All stores that support a layout.
 struct Session<'a> {
     args: &'a Measure,
     cpu: usize,
@@ -84,7 +86,7 @@ struct Session<'a> {
     settings: Settings,
     places: Vec<Place<'a>>,
     rows: Vec<Row>,
-    /// Removes the stores at the end.
+    /// The folder of all stores. Dropping it removes them.
     _dir: TempDir,
 }
 
@@ -114,7 +116,8 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Loads every store several times, keeps the last one, and checks it.
+    /// Loads every store several times and checks the last load. Adds the rows of load, settle
+    /// time, disk space and number of files.
     fn load_all(&mut self) -> Outcome<()> {
         let mut times = vec![(Vec::new(), Vec::new()); self.places.len()];
         for round in 0..self.args.loads {
@@ -142,8 +145,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Replaces an old store by a new one, loads it and closes it. Returns the time of the puts, and
-    /// the time from the last put until the layout is reached.
+    /// Replaces an old store by a new one, loads it and closes it. Returns the wall time of the
+    /// puts, with the flushes between runs. Also returns the time from the last put until the
+    /// layout is reached and the process is idle, without the idle checks themselves.
     fn load_one(&mut self, i: usize) -> Outcome<(Duration, Duration)> {
         let (n, value_len) = (self.args.keys as u64, self.args.value_len);
         let place = &mut self.places[i];
@@ -174,14 +178,14 @@ impl<'a> Session<'a> {
         }
         wait_idle(&place.dir)?;
         store.close()?;
-        // Some engines write the memtable to a file, and compact, only now.
+        // Some engines write the memtable to a file, and compact, only when they are reopened.
         let store = (place.contender.open)(&place.dir, &self.settings)?;
         wait_idle(&place.dir)?;
         store.close()?;
         Ok((loading, start.elapsed().saturating_sub(2 * idle_check())))
     }
 
-    /// Opens a store, and returns the time of the open and of the first get.
+    /// Opens a store and gets one key. Returns the wall time of both together.
     fn open(&mut self, i: usize) -> Outcome<Duration> {
         let first = [Question::new(0, self.args.value_len)];
         let place = &mut self.places[i];
@@ -220,7 +224,8 @@ impl<'a> Session<'a> {
         recorder.flush()
     }
 
-    /// Calls `ask` with every store in each round. Each round begins with another store.
+    /// Calls `ask` with every store in each round. Each round begins with another store. Returns
+    /// the results of each store.
     fn rounds(
         &mut self,
         what: &str,
@@ -245,7 +250,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Closes and opens every store. The files stay in the page cache.
+    /// Measures the time to open every store and to answer the first get after a clean close. The
+    /// files are in the page cache. Then waits until the process is idle.
     fn reopen(&mut self) -> Outcome<()> {
         let times = self.rounds("reopening", |session, i| {
             session.close(i)?;
@@ -255,7 +261,9 @@ impl<'a> Session<'a> {
         (0..self.places.len()).try_for_each(|i| wait_idle(&self.places[i].dir))
     }
 
-    /// Asks open stores. Each first answers the same questions once without timing.
+    /// Measures warm gets in open stores: the mean CPU time, and percentiles of the wall time. Each
+    /// store first answers the same questions once without timing. For uniform questions that are
+    /// all absent or all present, also measures batches.
     fn ask(&mut self, asked: &[Question], mix: Mix, spread: Spread) -> Outcome<()> {
         let pinned = Pinned::to(self.cpu)?;
         let mut each = vec![Vec::new(); self.places.len()];
@@ -295,7 +303,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Asks each store right after it was opened, while none of its files is in the page cache.
+    /// Measures the wall time of the gets that follow an open, after the store's files were dropped
+    /// from the page cache. The one get of [`Self::open`] does not count.
     fn ask_cold(&mut self, asked: &[Question], mix: Mix) -> Outcome<()> {
         let times = self.rounds(&format!("{} cold", mix.name()), |session, i| {
             session.close(i)?;
@@ -370,7 +379,7 @@ fn progress(text: &str) {
     }
 }
 
-/// Rounds to three decimals, which are finer than the clock.
+/// Rounds to three decimals. The clock is less precise than that.
 fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }

@@ -1,5 +1,5 @@
-//! Loads and asks a few thousand keys in every store of this build, from the command line to the
-//! report.
+//! Tests the benchmark from the command line to the report, with a few thousand keys in every store
+//! of this build.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::HashSet;
@@ -49,7 +49,7 @@ fn every_store_answers_rightly_in_every_layout() {
         assert!(row.min <= row.median && row.median <= row.max, "{row:?}");
         assert_eq!(row.measure == GET, row.p50.is_some() && row.p99 >= row.p50 && row.p999 >= row.p99, "{row:?}");
     }
-    // No store is left behind.
+    // The stores are removed. Only the CSV stays.
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 
     let more = ["--layouts", "compacted", "--stores", "filterblock,fja", "--append"];
@@ -59,7 +59,7 @@ fn every_store_answers_rightly_in_every_layout() {
     assert!(measured(dir.path(), &["--stores", "no such store"]).is_err());
 }
 
-/// Returns `found` for every key.
+/// An engine that returns `found` for every key.
 struct Liar {
     found: Option<Vec<u8>>,
 }
@@ -103,13 +103,14 @@ fn wrong_answers_end_a_measurement() {
         assert!(store.ask_each(&asked, &mut Vec::new()).is_err());
         assert!(store.check(10, 1, 100).is_err());
     }
-    // A single wrong byte at the end is found by the check after loading.
+    // The check after loading detects a single wrong byte at the end of a value.
     let mut almost = value(0, 100);
     almost[99] ^= 1;
     assert!(Liar { found: Some(almost) }.check(1, 1, 100).is_err());
 }
 
-/// Copies a page of docs beside a CSV, reports the CSV into the copy, and returns the text.
+/// Copies docs/BENCHMARKS.md to the folder of a CSV, reports the CSV into the copy, and returns the
+/// text of the copy.
 fn reported(csv: &Path) -> String {
     let (docs, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), csv.parent().unwrap());
     fs::copy(docs.join("BENCHMARKS.md"), dir.join("BENCHMARKS.md")).unwrap();
@@ -129,7 +130,8 @@ fn documents_hold_the_tables_and_the_picture_of_the_record() {
     let documented = fs::read_to_string(docs.join("BENCHMARKS.md")).unwrap();
     assert!(text == documented, "docs/BENCHMARKS.md differs from the report of stores.csv; run `stores report`");
     let [drawn, documented] = [dir.path(), &docs].map(|dir| fs::read_to_string(dir.join("stores.svg")).unwrap());
-    // Elsewhere a logarithm may differ in its last digit, and a point by a tenth of a pixel.
+    // On other platforms, a logarithm may differ in its last digit, and a point by a tenth of a
+    // pixel.
     if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         assert!(drawn == documented, "docs/stores.svg differs from the picture of the record; run `stores report`");
     }

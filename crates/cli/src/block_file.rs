@@ -17,7 +17,7 @@ use filterblock::{Error, Field};
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a command holds one value")]
 pub enum BlockFile {
-    /// A sound filter block. Unlock it for queries, which may need a secret.
+    /// A sound filter block. Queries need an unlocked block, and unlocking may need a secret.
     Sound(LockedBlock<AlignedBytes>),
     /// A file or filter of another engine. Everything that affects an answer has been checked.
     Foreign(Foreign),
@@ -62,12 +62,10 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = AlignedBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
-        // The checksum of the trailer is valid with version 1, so only the version is damaged.
-        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
-            Ok(BlockFile::Damaged(format!(
-                "{error}; with version 1 the checksum of the trailer is valid, so this is damage and not a newer format"
-            )))
-        }
+        // The checksum of the trailer is valid, with version 1 or with the invalid version 0.
+        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => Ok(BlockFile::Damaged(
+            format!("{error}; the checksum of the trailer proves that this is damage and not a newer format"),
+        )),
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
@@ -110,7 +108,7 @@ pub fn unlock(
     filter.unlock(key.as_ref()).map_err(|error| secret.explain(error.in_file(path)))
 }
 
-/// Refuses questions about ranges that the filter cannot answer.
+/// Returns an error if the filter cannot answer range queries.
 pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<()> {
     let path = path.display();
     if let Some(error) = filter.ranges_error() {
@@ -120,11 +118,12 @@ pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<
         return Ok(());
     }
     Err(Failure::Message(format!(
-        "{path}: this filter answers no ranges; build one with --filter grafite:fpr=0.01, or omit --ranges"
+        "{path}: this filter cannot answer range queries; build one with --filter grafite:fpr=0.01, or omit --ranges"
     )))
 }
 
-/// Refuses queries that the filter cannot answer. A filter of prefixes would deny every whole key.
+/// Returns an error if the filter holds no prefixes but prefixes are asked, or holds prefixes only
+/// but whole keys are asked. A filter of prefixes would deny every whole key.
 pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes: bool) -> Outcome<()> {
     let path = path.display();
     match (prefixes, filter.metadata().added) {

@@ -162,15 +162,16 @@ pub struct WriteArguments {
 #[derive(Debug, clap::Args)]
 pub struct FilterArguments {
     /// The filters of SST files written from now on: by-level, a filter such as blocked-bloom:10,
-    /// monkey:10 (a mean of 10 bits per key, spent where they save most reads), or budget:64MiB
+    /// monkey:10 (a mean of 10 bits per key, spent where they save the most reads), or budget:64MiB
     /// (for all filters together)
     #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
     /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for short
-    /// scans), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or
-    /// above-bottom:SPEC (none at the bottom, where a short scan finds its keys)
+    /// scans), grafite:L=1024:fpr=0.01 (for ranges of 1,024 integers), or above-bottom:SPEC (none
+    /// for bottommost SST files, where a short scan finds its keys)
     ///
-    /// Scans skip the SST files that hold no key between their bounds. See docs/CHOOSING.md.
+    /// A scan skips an SST file if the range filter of the file denies the range of the scan. See
+    /// docs/CHOOSING.md.
     #[arg(long, value_name = "SPEC", default_value_t)]
     range_filter: RangeChoice,
 }
@@ -209,14 +210,14 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 /// Prints the reports of the store on stderr, then closes the store and returns write errors.
 fn close(db: Db) -> Outcome {
-    report_doubts(&db);
+    print_reports(&db);
     db.close()?;
     Ok(Exit::Success)
 }
 
 /// Prints the reports of the store on stderr. An example is a damaged filter, which costs extra
 /// reads but gives no wrong answer.
-fn report_doubts(db: &Db) {
+fn print_reports(db: &Db) {
     db.stats().reports.iter().for_each(message);
 }
 
@@ -281,7 +282,7 @@ impl StoreArguments {
     }
 }
 
-/// Returns true if a file or directory does not exist.
+/// Returns whether `error` says that a file or directory does not exist.
 fn is_missing(error: &Error) -> bool {
     matches!(error.root(), Error::Io(reason) if reason.kind() == io::ErrorKind::NotFound)
 }
@@ -293,7 +294,7 @@ fn no_store(dir: &Path) -> Failure {
     ))
 }
 
-/// Refuses a file where a directory must be.
+/// Returns an error if `dir` exists and is not a directory.
 fn check_dir(dir: &Path) -> Outcome<()> {
     match dir.metadata() {
         Ok(found) if !found.is_dir() => {
@@ -303,8 +304,8 @@ fn check_dir(dir: &Path) -> Outcome<()> {
     }
 }
 
-/// Explains an error of a `--hash` that differs from the hash function of the store. Returns other
-/// failures unchanged.
+/// Explains the error for a `--hash` that differs from the hash function of the store. Returns
+/// other failures unchanged.
 fn explain_hash(dir: &Path, failure: Failure) -> Failure {
     match failure.library_error() {
         Some(filterblock::Error::Unexpected { field: filterblock::Field::HashId, found, expected }) => {

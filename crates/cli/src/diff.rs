@@ -23,7 +23,7 @@ The command compares hash function, seed, secret, kind, number of bits and param
 If all of them are equal, it compares the bits. For Bloom filters of any layout it also estimates the number of keys in each \
 block, in their union and in their intersection. Brackets hold the 95 % confidence interval of an estimate.
 
-Recorded key counts and SST names are not compared. The command does not need the secret.
+Recorded key counts and table ids are not compared. The command does not need the secret.
 
 Exit status: 0 same bits, so every answer is the same; 1 the blocks differ; 2 an error.";
 
@@ -48,7 +48,8 @@ struct Report {
     right: String,
     is_equal: bool,
     differences: Vec<DifferenceReport>,
-    /// `None` if the blocks differ in more than bits, or their kind has no bits to compare.
+    /// `None` if the blocks differ in more than their bits, or if their kind has no bits to
+    /// compare.
     bits: Option<BitReport>,
     keys: Option<KeyReport>,
 }
@@ -91,8 +92,8 @@ struct EstimateReport {
 pub fn run(arguments: &Arguments) -> Outcome {
     let (left, right) = (open(&arguments.left)?, open(&arguments.right)?);
     let found = differences(&left, &right);
-    // An error means that the blocks differ in more than their bits, or that their kind has no
-    // bits to compare. Then only the differences and the payloads decide.
+    // An error means that the blocks differ in more than their bits, or that their kind has no bits
+    // to compare. Then the report has neither bits nor keys.
     let compared = compare_blocks(&left, &right).ok();
     let report = Report {
         left: arguments.left.display().to_string(),
@@ -187,8 +188,8 @@ fn describe(report: &Report) -> String {
     out
 }
 
-/// Formats a number of keys. From 100 on it shows all digits, because three significant digits
-/// would hide small differences.
+/// Formats a number of keys. From 100 on it shows the whole number, because three significant
+/// digits would hide small differences.
 fn significant_keys(keys: f64) -> String {
     if keys.is_finite() && keys >= 100.0 { thousands(text::whole(keys)) } else { significant(keys) }
 }

@@ -39,7 +39,7 @@ pub enum Failure {
     Foreign(foreign::Error),
     /// An error of the library while it merges or compares blocks.
     Variants(variants::Error),
-    /// An error of a Parquet file that gets filters.
+    /// An error while the filters of a Parquet file are added or checked.
     Parquet(filterblock_parquet::Error),
     /// An error of the store.
     Store(filterblock_store::Error),
@@ -50,13 +50,13 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns an error of the operating system about `path`.
+    /// Returns the failure for an error of the operating system about `path`.
     pub fn file(path: &Path, error: io::Error) -> Self {
         Self::Library(Error::from(error).in_file(path))
     }
 
-    /// Returns the error of the core library behind this failure, without file names. Returns
-    /// `None` for a failure with another cause.
+    /// Returns the error of the core library in a [`Failure::Library`], [`Failure::Foreign`] or
+    /// [`Failure::Store`], without file names. Returns `None` for all other failures.
     pub fn library_error(&self) -> Option<&Error> {
         match self {
             Self::Library(error) => Some(error.root()),

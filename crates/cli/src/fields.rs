@@ -1,5 +1,5 @@
-//! The fields of a filter block's trailer, and what they mean. The page in `web/` compiles this file
-//! too, so it imports only the libraries and [`text`].
+//! Reads the fields of a filter block's trailer, and explains them. The page in `web/` compiles
+//! this file too, so it imports only the libraries and [`text`].
 
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ fn explain<D: AsRef<[u8]>>(
     Ok(match field {
         Field::TableId if raw.iter().all(|&byte| byte == 0) => "the writer named no SST file".into(),
         Field::TableId => "the SST file that the filter belongs to".into(),
-        Field::Seed => format!("keys are hashed under seed {value}"),
+        Field::Seed => format!("keys are hashed with seed {value}"),
         Field::NumKeys => format!("{} distinct {}", thousands(value), if value == 1 { "key" } else { "keys" }),
         Field::PayloadLen => {
             let (len, pages) = (count(value, "byte"), count(value.div_ceil(PAGE_LEN_BYTES as u64), "page"));

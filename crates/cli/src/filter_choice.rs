@@ -124,13 +124,13 @@ impl fmt::Display for Kinds {
 
 const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
-/// Parses an option that gives a number of bytes.
+/// Parses the value of an option that takes a number of bytes.
 pub fn memory(text: &str) -> Result<u64, &'static str> {
     bytes(text).ok_or("expected a whole number of bytes, with KiB, MiB, GiB, TiB or no unit; try 64MiB")
 }
 
 /// Parses a whole number of bytes with an optional unit such as `MiB`. Returns `None` for any other
-/// text, and for a number above 64 bits.
+/// text, and for a number that does not fit in 64 bits.
 pub fn bytes(text: &str) -> Option<u64> {
     for (unit, shift) in UNITS {
         if let Some(number) = text.strip_suffix(unit) {

@@ -42,7 +42,7 @@ File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter
   A block for more than 262,144 keys is not built: its size is scaled up from a block of 262,144 keys.
   All filters of a table become one block; each Parquet column chunk gets its own block.
 
---html writes one page with plots and tables that sort; it loads nothing from elsewhere.
+--html writes one page with plots and sortable tables. The page loads nothing from elsewhere.
 
 Exit status: 0 printed; 2 an error.";
 

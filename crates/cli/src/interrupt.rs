@@ -53,7 +53,8 @@ fn status() -> u8 {
 }
 
 /// Runs `work`, which polls for signals by [`check`] and removes its own files. A second signal
-/// ends the command immediately.
+/// ends the command immediately. If a signal arrived and `work` succeeded anyway, returns
+/// [`Failure::Interrupted`].
 pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     watch(&mut made()).map_err(|error| {
         Failure::Message(format!(
@@ -100,7 +101,8 @@ impl Drop for Noted {
 }
 
 impl<T: AsRef<Path>> Temporary<T> {
-    /// Makes the file and records its path. No signal can end the process between the two steps.
+    /// Makes the file and records its path. No signal that [`watch`] receives ends the process
+    /// between the two steps.
     pub fn make(make: impl FnOnce() -> io::Result<T>) -> io::Result<Self> {
         let mut all = made();
         watch(&mut all)?;
@@ -110,7 +112,8 @@ impl<T: AsRef<Path>> Temporary<T> {
         Ok(Self { made, noted: Noted(path) })
     }
 
-    /// Runs the final `step`, such as a rename, without interruption by a signal.
+    /// Runs the final `step`, such as a rename. A signal that [`watch`] receives ends the process
+    /// only before or after the step. After the step, the path is not removed any more.
     pub fn finish<R>(self, step: impl FnOnce(T) -> R) -> R {
         let Self { made: it, noted } = self;
         let all = made();

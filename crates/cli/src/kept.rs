@@ -2,7 +2,7 @@
 //!
 //! The command replaces a file by a new file with the same name. With default permissions, a
 //! private file could become public, or a service could lose access. Overwriting the old file in
-//! place would keep its permissions, but readers map filter files: they would see half of the new
+//! place would keep its permissions, but readers map filter files: they would see a part of the new
 //! filter and deny keys.
 
 use std::fs::{File, Metadata};
@@ -34,9 +34,9 @@ mod unix {
     }
 
     impl Kept {
-        /// Reads the attributes of the file `target`, which the user gave as `path`. A file with
-        /// several hard links is refused: a rename would replace one name, and the other names
-        /// would keep the old content.
+        /// Reads the attributes of the file `target`, which the user gave as `path`. Returns an
+        /// error for a file with several hard links: a rename would replace one name, and the other
+        /// names would keep the old content.
         pub fn of(path: &Path, target: &Path, found: &Metadata) -> Outcome<Self> {
             if found.nlink() > 1 {
                 let (path, names) = (path.display(), found.nlink());
@@ -87,7 +87,7 @@ mod access_list {
     use super::{File, Path, io};
 
     const NAME: &str = "system.posix_acl_access";
-    /// The longest extended attribute on Linux.
+    /// The maximum length of an extended attribute on Linux.
     const MAX_LEN_BYTES: usize = 1 << 16;
 
     /// Returns the access list of a file as the kernel encodes it. Returns `None` if the file has

@@ -1,4 +1,4 @@
-//! Ranges of keys as text: `LOWER..UPPER`, and `LOWER..=UPPER` with the upper end included.
+//! Parses ranges of keys: `LOWER..UPPER`, and `LOWER..=UPPER` to include the upper bound.
 
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
@@ -13,11 +13,11 @@ pub struct KeyRange {
 
 impl KeyRange {
     /// Parses a range. The first two dots divide it, so a lower bound with two dots needs
-    /// hexadecimal notation. An end that is left out has no bound.
+    /// hexadecimal notation. A range without a lower or upper bound is unbounded on that side.
     ///
     /// # Errors
-    /// Returns a message if there are no two dots, or if an end is not in hexadecimal notation and
-    /// `hex` is set.
+    /// Returns a message if there are no two dots, or if `hex` is set and a bound is not in
+    /// hexadecimal notation.
     pub fn parse(written: &[u8], hex: bool) -> Result<Self, String> {
         let Some(at) = written.windows(2).position(|two| two == b"..") else {
             return Err("not a range; write LOWER..UPPER, or LOWER..=UPPER to include UPPER".into());

@@ -1,5 +1,5 @@
 //! Reads keys from a file, stdin or the command line. Files are streamed with one key in memory at
-//! a time. Keys may hold any bytes.
+//! a time. Keys need not be UTF-8.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,8 +13,8 @@ use super::output::message;
 use super::{streams, text};
 use filterblock::Error;
 
-/// The longest key for a filter block. Filters keep hashes, so this limit only bounds the reader's
-/// memory.
+/// The maximum length of a key for a filter block. Filters keep hashes, so this limit only bounds
+/// the reader's memory.
 pub const MAX_FILTER_KEY_LEN_BYTES: usize = 16 << 20;
 
 const BUFFER_LEN_BYTES: usize = 1 << 16;

@@ -18,7 +18,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Describes this machine. A property that the system does not report is "unknown".
+    /// Describes this machine. If the system does not report a property, a text is "unknown", the
+    /// number of cores is 0, and the memory size is `None`.
     pub fn here() -> Self {
         Self {
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
@@ -50,8 +51,8 @@ impl Machine {
     }
 }
 
-/// The version and kind of this build, so that a measurement can be repeated. The version of the
-/// compiler is missing, because a program does not know it.
+/// The version of this build, and whether it is optimised, so that a measurement can be repeated.
+/// The version of the compiler is missing, because a program does not know it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Versions {
     filterblock: String,
@@ -64,7 +65,7 @@ impl Versions {
         Self { filterblock: env!("CARGO_PKG_VERSION").into(), optimised: !cfg!(debug_assertions) }
     }
 
-    /// Returns true for an optimised build. Times of other builds are meaningless.
+    /// Returns whether the build is optimised. Times of other builds are meaningless.
     pub fn is_optimised(&self) -> bool {
         self.optimised
     }

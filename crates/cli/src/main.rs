@@ -69,7 +69,7 @@ Exit status:
 
 Streams and signals:
   If the reader of a pipe closes it, text output stops without an error and the exit status does not change. For a \
-binary block (--output -) it is an error.
+binary block (--output -), a closed pipe is an error.
   A full disk, a closed standard output and a closed standard input are errors. Closed streams are detected \
 only on Linux.
   Before a signal ends the command, the command removes its temporary files. SIGKILL may leave one named \
@@ -151,7 +151,8 @@ fn print_help(help: &clap::Error) -> Result<(), Failure> {
     output::print(&if choice == anstream::ColorChoice::Never { text.to_string() } else { text.ansi().to_string() })
 }
 
-/// Prints the result of clap. Help and version go to stdout; an error becomes one line on stderr.
+/// Prints the help, the version or the error that clap returned. Help and version go to stdout; an
+/// error becomes one line on stderr.
 fn explain(refused: &clap::Error) -> ExitCode {
     if let Some(line) = refused_value::line(refused) {
         output::message(line);

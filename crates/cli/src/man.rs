@@ -42,7 +42,7 @@ struct Page {
 
 /// Runs `filterblock man`. `command` is the whole command line.
 pub fn run(arguments: &Arguments, command: clap::Command) -> Outcome {
-    // The subcommands `help` only repeat the pages.
+    // The `help` subcommands would only repeat the pages.
     let mut command = command.disable_help_subcommand(true);
     command.build();
     match &arguments.out {
@@ -72,13 +72,14 @@ fn write_all(command: &clap::Command, dir: &Path, force: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the name of a command after the names of the commands above it: `filterblock-db-get`.
+/// Returns the full name of a command, which begins with the names of its parent commands:
+/// `filterblock-db-get`.
 fn name(command: &clap::Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// Makes the page of one command. `above` are the names of the commands that have it as a
-/// subcommand.
+/// Makes the page of one command. `above` has the full names of its parent commands, the main
+/// command first.
 fn page(command: &clap::Command, above: &[String]) -> Outcome<Page> {
     let name = name(command);
     let source = concat!("filterblock ", env!("CARGO_PKG_VERSION"));
@@ -104,8 +105,8 @@ fn page(command: &clap::Command, above: &[String]) -> Outcome<Page> {
     Ok(Page { file_name: format!("{name}.1"), roff })
 }
 
-/// Returns the text behind the options of a help as sections. A paragraph that begins with a
-/// heading, such as `Exit status:`, begins a section.
+/// Converts the text after the options of a help to sections. A paragraph with a heading, such as
+/// `Exit status:`, begins a section.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     let mut title = "NOTES".to_owned();
@@ -116,7 +117,7 @@ fn sections(text: &str) -> Roff {
             title = heading.to_uppercase();
             roff.control("SH", [title.as_str()]);
         } else if !is_open || title == "EXAMPLES" {
-            // A text behind the examples is not one of them.
+            // A paragraph after the examples is not an example.
             title = "NOTES".to_owned();
             roff.control("SH", [title.as_str()]);
         } else {
@@ -166,7 +167,8 @@ fn add_line(roff: &mut Roff, line: &str, is_example: bool) {
     }
 }
 
-/// Names the main page, and the page of the command that has this subcommand.
+/// Returns the section SEE ALSO, which names the pages of the parent commands in `above`. It is
+/// empty for the main command.
 fn see_also(above: &[String]) -> Roff {
     let mut roff = Roff::new();
     if !above.is_empty() {

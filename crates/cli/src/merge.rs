@@ -19,7 +19,8 @@ Examples:
 Input:
   The blocks must have the same kind, number of bits, number of probes, hash function, seed and secret.
   `filterblock diff` prints the differences of two blocks.
-  The kinds bloom, blocked-bloom, split-block and split-block-512 can be merged. An empty block fits any other block.
+  The kinds bloom, blocked-bloom, split-block and split-block-512 can be merged. An empty block can be merged with blocks \
+of any of these kinds and sizes.
   The command does not need the secret.
 
 Result:
@@ -57,7 +58,7 @@ struct Report {
     file: String,
     merged: usize,
     kind: String,
-    /// The sum of the numbers of keys of all inputs: an upper bound.
+    /// The sum of the inputs' numbers of keys, capped at the number of bits. It is an upper bound.
     keys: u64,
     estimated_keys: Option<f64>,
     fill: f64,

@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::output::message;
 use filterblock::Error;
 
-/// The longest chain of symbolic links that is followed, as on Linux.
+/// The maximum number of symbolic links in a chain that is followed, as on Linux.
 const LINKS_MAX: usize = 40;
 /// Temporary files have this prefix and random letters. A name derived from the target's name could
 /// exceed the length limit of the file system.
@@ -25,16 +25,17 @@ const PREFIX: &str = ".filterblock.";
 pub struct NewFile {
     /// The path as the user gave it.
     path: PathBuf,
-    /// The path behind all symbolic links.
+    /// The path after all symbolic links are resolved.
     target: PathBuf,
     /// Whether an existing file may be replaced (--force).
     replace: bool,
 }
 
 impl NewFile {
-    /// Checks before any work that the file can be created. An existing file is refused unless
-    /// `replace` is set. A directory, a device or a pipe is never replaced. Symbolic links are
-    /// followed and stay. `-` is refused, because it means standard output in other commands.
+    /// Checks that the file can be created, before any work. Returns an error if the file exists
+    /// and `replace` is not set, or if it is a directory, a device or a pipe. Symbolic links are
+    /// followed and stay. Also returns an error for `-`, because it means standard output in other
+    /// commands.
     pub fn create(path: &Path, replace: bool) -> Outcome<Self> {
         if path.as_os_str() == "-" {
             return Err(Failure::Message(
@@ -50,7 +51,7 @@ impl NewFile {
             }
             Ok(_) if !replace => return Err(exists(path)),
             // The kernel may refuse to follow a link that another user planted in a shared
-            // directory. The command follows links itself only if the file is missing.
+            // directory. So this error is returned before the command follows links itself.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Failure::file(path, error)),
             Ok(_) | Err(_) => {}
         }
@@ -68,7 +69,7 @@ impl NewFile {
 
     /// Decides what happens to a filter without keys, which usually means that its input failed.
     /// Returns an error if the filter would replace an existing file and `is_allowed` is false,
-    /// because the new filter denies every key of the old one. Otherwise prints a message that
+    /// because the new filter would deny every key of the old one. Otherwise prints a message that
     /// contains `why`.
     pub fn judge_empty(&self, why: &str, is_allowed: bool) -> Outcome<()> {
         let path = self.path.display();
@@ -81,8 +82,8 @@ impl NewFile {
         Ok(())
     }
 
-    /// Refuses two options that name the same file, because the second output would replace the
-    /// first.
+    /// Returns an error if two options name the same file, because the second output would replace
+    /// the first.
     pub fn refuse_same(&self, option: &str, other: &Self, other_option: &str) -> Outcome<()> {
         let (path, mine, theirs) = (self.path.display(), self.place(), other.place());
         if mine.is_some() && mine == theirs {
@@ -104,8 +105,8 @@ impl NewFile {
         self.target.metadata().ok().filter(|_| self.replace)
     }
 
-    /// Refuses an output file that is one of `inputs`. With `--force`, a typing mistake would
-    /// otherwise destroy the only copy of the input.
+    /// Returns an error if the output file is one of `inputs`. With `--force`, a typing mistake
+    /// would otherwise destroy the only copy of the input.
     pub fn refuse_inputs<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Outcome<()> {
         let Ok(target) = self.target.canonicalize() else { return Ok(()) };
         let is_target = |input: &&Path| input.canonicalize().is_ok_and(|input| input == target);
@@ -118,8 +119,8 @@ impl NewFile {
         }
     }
 
-    /// Makes a file beside the target, which is removed on drop. Before it holds a byte, it gets
-    /// the mode, owner and access list of the file that it replaces.
+    /// Makes an empty temporary file in the directory of the target. The file is removed on drop.
+    /// It already has the mode, owner and access list of the file that it will replace.
     fn temporary(&self) -> Outcome<Temporary<NamedTempFile>> {
         let path = &self.target;
         if path.file_name().is_none() {
@@ -155,7 +156,8 @@ impl NewFile {
     }
 
     /// Lets `write` fill the new file. Makes the file durable, asks `check` whether the result is
-    /// still wanted, and renames the file to its target. If a step fails, the new file is removed.
+    /// still wanted, and renames the file to its target. If a step fails before the rename, the new
+    /// file is removed. If only the sync of the directory fails, the file stays at its target.
     pub fn publish_with<T>(
         self,
         write: impl FnOnce(&File) -> Outcome<T>,
@@ -185,8 +187,8 @@ impl NewFile {
     }
 }
 
-/// Returns the file behind the symbolic links of `path`; the file need not exist. A rename onto a
-/// link would replace the link instead of its target.
+/// Returns the path to which the symbolic links of `path` lead. The file need not exist. A rename
+/// onto a link would replace the link instead of its target.
 fn follow_links(path: &Path) -> Outcome<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..LINKS_MAX {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::failure::{Failure, Outcome};
 use super::streams;
 
-/// The buffer holds many lines, so that most lines need no system call.
+/// The size of the buffer. It holds many lines, so that most lines need no system call.
 const BUFFER_LEN_BYTES: usize = 1 << 16;
 
 /// True once the reader of stdout has closed its end.
@@ -61,7 +61,7 @@ pub fn stdout() -> Stdout {
 }
 
 /// Returns true once the reader of stdout has closed its end. Work that only produces output may
-/// then stop. Work that decides the exit status continues.
+/// then stop. Work that decides the exit status must continue.
 pub fn reader_gone() -> bool {
     READER_GONE.load(Ordering::Relaxed)
 }
@@ -89,7 +89,7 @@ pub fn check_stdout() -> Outcome<()> {
     streams::check_stdout().map_err(Failure::stdout)
 }
 
-/// Refuses to write binary data to a terminal.
+/// Returns an error if stdout is a terminal, which must not get binary data.
 pub fn refuse_terminal() -> Outcome<()> {
     match io::stdout().is_terminal() {
         true => {

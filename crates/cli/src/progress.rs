@@ -1,12 +1,12 @@
-//! Progress bars for long phases. They are hidden unless stderr is a terminal.
+//! Makes progress bars for long phases. They are hidden unless stderr is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Steps between two updates of a bar. An update takes a lock, which would slow down a loop whose
-/// steps take tens of nanoseconds.
+/// The number of steps between two updates of a bar. An update takes a lock, which would slow down
+/// a loop whose steps take tens of nanoseconds.
 const STRIDE: u64 = 1 << 13;
 
-/// Bytes between two updates of a bar.
+/// The number of bytes between two updates of a bar.
 const STRIDE_BYTES: u64 = 1 << 20;
 
 /// Returns a bar of `len` steps, or a counter if the length is unknown.
@@ -55,7 +55,7 @@ pub fn spinner(what: &'static str) -> ProgressBar {
     bar
 }
 
-/// Moves `bar` to `position` once every [`STRIDE`] steps.
+/// Moves `bar` to `position` if the position is a multiple of [`STRIDE`].
 #[inline]
 pub fn tick(bar: &ProgressBar, position: u64) {
     if position.is_multiple_of(STRIDE) {

@@ -19,10 +19,11 @@ use filterblock::AlignedBytes;
 use filterblock::FilterBlock;
 use filterblock::KeyHash;
 
-/// Keys in one batch: enough to overlap their cache misses, and few enough that a slow source gets
-/// answers soon.
+/// The maximum number of keys in a batch: enough to overlap their cache misses, and few enough that
+/// a slow source gets answers soon.
 const BATCH_LEN: usize = 256;
-/// A batch ends at this many bytes of keys, so that large keys do not accumulate in memory.
+/// The number of bytes of keys at which a batch ends, so that large keys do not accumulate in
+/// memory.
 const BATCH_LEN_BYTES: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
@@ -47,9 +48,9 @@ Filters of prefixes:
   If a filter holds only prefixes of keys, query prefixes with --prefixes.
 
 Ranges:
-  With --ranges, each KEY is a range: `LOWER..UPPER`, or `LOWER..=UPPER` to include UPPER. An end that is left out has no \
-bound.
-  Bounds are bytes, in byte order; with --hex, each end is in hexadecimal. Only a range filter can answer `absent`.
+  With --ranges, each KEY is a range: `LOWER..UPPER`, or `LOWER..=UPPER` to include UPPER. A range without LOWER \
+or UPPER is unbounded on that side.
+  Bounds are bytes, in byte order; with --hex, each bound is in hexadecimal. Only a range filter can answer `absent`.
 
 Files of other engines (docs/FOREIGN.md):
   A LevelDB or RocksDB table gives the answers of its engine. Without a filter, it answers `maybe` to every key. With \
@@ -121,7 +122,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             ask_all(arguments, Target::Native(filter))
         }
         FilterFile::Foreign(_) if arguments.ranges => Err(Failure::Message(format!(
-            "{}: filters of other engines answer no ranges; omit --ranges",
+            "{}: filters of other engines cannot answer range queries; omit --ranges",
             path.display()
         ))),
         FilterFile::Foreign(mut file) => {
@@ -159,10 +160,10 @@ enum Target<'a> {
 /// Keys that wait for their answers.
 #[derive(Debug, Default)]
 struct Batch {
-    /// The hashes of the keys, for a native filter only.
+    /// The hashes of the keys, for a native filter of hashes only.
     hashes: Vec<KeyHash>,
-    /// The answers, `true` for "maybe". A filter of another engine answers each key when it is
-    /// pushed; a native filter answers when the batch is complete.
+    /// The answers, `true` for "maybe". Native filters of hashes answer when the batch is complete.
+    /// Range filters and filters of other engines answer each key before it is pushed.
     answers: Vec<bool>,
     written: Vec<u8>,
     ends: Vec<usize>,
@@ -238,11 +239,15 @@ impl<W: Write> Query<'_, W> {
             let key = self.format().argument(written)?;
             let place = || format!("argument {:?}", written.to_string_lossy());
             self.ask(&key, written.as_encoded_bytes()).map_err(|refused| refused.at(place))?;
+            if self.answered() {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Returns the notation of keys. The two ends of a range are decoded one by one.
+    /// Returns the notation of keys. The bounds of a range are decoded one by one later, so a range
+    /// is read as plain text.
     fn format(&self) -> KeyFormat {
         KeyFormat { hex: self.arguments.format.hex && !self.arguments.ranges, ..self.arguments.format }
     }
@@ -280,7 +285,8 @@ impl<W: Write> Query<'_, W> {
             Target::Foreign(asked) => self.batch.answers.push(asked.may_contain(key).map_err(Refused::Key)?),
         }
         self.batch.push(written);
-        if self.batch.is_full() { self.answer().map_err(Refused::Other) } else { Ok(()) }
+        // --quiet ends at the first "maybe", so it does not collect keys.
+        if self.arguments.quiet || self.batch.is_full() { self.answer().map_err(Refused::Other) } else { Ok(()) }
     }
 
     /// Queries a native filter for the batch and counts the answers. Prints the answers unless

@@ -18,7 +18,7 @@ pub enum RangeChoice {
     None,
     /// The same range filter for every SST file.
     Fixed(FilterSpec),
-    /// A range filter for every SST file that is not at the bottom.
+    /// A range filter for every SST file that is not bottommost.
     AboveBottom(FilterSpec),
 }
 
@@ -54,7 +54,7 @@ impl FromStr for RangeChoice {
             Some(spec) => (spec, true),
             None => (text, false),
         };
-        // Another error of a range filter tells more than this module knows.
+        // For a range filter, the error of its own parser is more precise.
         if !spec.starts_with(FilterKind::Grafite.name()) {
             return Err(Error::Invalid { what: "range filter", given: text.to_owned(), reason: EXPECTED.into() });
         }

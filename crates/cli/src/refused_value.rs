@@ -1,4 +1,4 @@
-//! Parsers for the values of options, and one-line messages for wrong command lines.
+//! Parses the values of options, and explains a wrong command line in one line.
 
 use std::error::Error as _;
 use std::fmt::Display;

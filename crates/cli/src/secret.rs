@@ -10,8 +10,8 @@ use super::text;
 use filterblock::Error;
 use filterblock::{HashKind, HashSeed, KeyHasher, Secret};
 
-/// The maximum number of bytes that are read from a secret file: more than any secret with white
-/// space around it. A large file given by mistake is not read to its end.
+/// The maximum number of bytes that are read from a secret file: enough for the longest secret and
+/// white space around it. A large file given by mistake is not read to its end.
 const MAX_FILE_LEN_BYTES: u64 = 1 << 10;
 
 /// The option for the secret file.
@@ -65,7 +65,8 @@ impl SecretArguments {
         self.secret_file.as_deref()
     }
 
-    /// Refuses a secret for a file whose keys are hashed without a secret.
+    /// Returns an error if --secret-file is given. Call it for a file whose keys are hashed without
+    /// a secret.
     pub fn refuse(&self, path: &Path) -> Outcome<()> {
         match &self.secret_file {
             None => Ok(()),

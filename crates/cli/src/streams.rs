@@ -1,4 +1,4 @@
-//! The standard streams exactly as the process received them.
+//! Opens the standard streams exactly as the process received them.
 //!
 //! Before `main`, Rust's runtime replaces a closed standard stream by /dev/null. A closed stdin
 //! then reads as an empty file, and `build --force` would turn it into a filter that denies every

@@ -33,9 +33,9 @@ pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
-/// Formats a number with three significant digits, or with two below 0.001. From 1,000 on it has
-/// all digits and thousands separators. A number that rounds to less than 0.0000001 becomes
-/// `<0.0000001`, and no number has an exponent.
+/// Formats a number with three significant digits, or with two below 0.001. From 1,000 on it is
+/// rounded to an integer with thousands separators. A number that rounds to less than 0.0000001
+/// becomes `<0.0000001`, and no number has an exponent.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();

@@ -32,7 +32,7 @@ Filter block:
 damaged (status 1). Otherwise the block has a newer format or more damage (status 2).
 
 --against looks up every key of KEYFILE. A key that the filter denies is a false negative: a read would not find it.
-  For a filter that holds only prefixes, KEYFILE must hold prefixes, with --prefixes.
+  For a filter that holds only prefixes, give --prefixes and a KEYFILE of prefixes.
   Only --against needs the secret of a filter block (--secret-file).
 
 File of another engine:

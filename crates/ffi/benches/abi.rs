@@ -1,8 +1,8 @@
-//! Compares queries through the C ABI with queries in Rust, in interleaved rounds.
+//! Measures the time of queries through the C ABI and of queries in Rust, in alternating rounds.
 //!
-//! `cargo bench -p filterblock-ffi --bench abi` prints nanoseconds per query: the median of the rounds
-//! and the lowest round. The Rust loop inlines the query up to the call of the kernel. The C loop calls
-//! a function of the ABI, which no compiler can inline, so it pays for one call more.
+//! `cargo bench -p filterblock-ffi --bench abi` prints nanoseconds per query: the median of the
+//! rounds and the lowest round. The Rust loop inlines the query up to the call of the kernel. The C
+//! loop calls a function of the ABI, which no compiler can inline, so each query has one more call.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 #![allow(unsafe_code, reason = "loads the loop in C, and calls the ABI")]
 
@@ -32,7 +32,7 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Compiles and loads benches/loop.c.
+/// Compiles and loads benches/loop.c. Returns `None` if there is no C compiler.
 fn loop_in_c(folder: &Path) -> Option<AskEach> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/loop.c");
     let library = folder.join("loop.so");
@@ -41,7 +41,7 @@ fn loop_in_c(folder: &Path) -> Option<AskEach> {
         return None;
     }
     let path = CString::new(library.to_str()?).ok()?;
-    // SAFETY: the library has no initialisers, and the function has this type.
+    // SAFETY: the library has no initialisers, and `ask_each` has the type `AskEach`.
     unsafe {
         let library = dlopen(path.as_ptr(), 2);
         assert!(!library.is_null());
@@ -51,13 +51,13 @@ fn loop_in_c(folder: &Path) -> Option<AskEach> {
     }
 }
 
-/// The query without the checks of the ABI, and without stopping panics.
+/// Asks a filter without the checks of the ABI, and without catching panics.
 extern "C" fn unchecked(filter: *const c_void, hash: u64) -> bool {
-    // SAFETY: `main` passes such a block.
+    // SAFETY: `compare` passes a pointer to a `Block`.
     unsafe { &*filter.cast::<Block>() }.may_contain_hash(KeyHash::from_raw(hash))
 }
 
-/// Nanoseconds per query of each way, in rounds.
+/// The nanoseconds per query in each round, for each of the four ways to ask.
 #[derive(Default)]
 struct Times([Vec<f64>; 4]);
 
@@ -79,7 +79,7 @@ impl Times {
 }
 
 fn main() {
-    // `cargo test` runs each query once, and so does `cargo bench -- --test`.
+    // `cargo test` and `cargo bench -- --test` run only one round.
     let has = |name: &str| std::env::args().any(|argument| argument == name);
     let rounds = if has("--bench") && !has("--test") { ROUNDS } else { 1 };
     let folder = tempfile::tempdir().unwrap();
@@ -137,12 +137,13 @@ fn compare(spec: &str, num_keys: u64, is_present: bool, hasher: &Hasher, ask_eac
         .map(|i| own.of(&(first + i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % num_keys).to_le_bytes()))
         .collect();
     let raw: Vec<u64> = hashes.iter().map(|hash| hash.raw()).collect();
-    // SAFETY: a reference that may be NULL has the ABI of a pointer.
+    // SAFETY: an `Option` of a reference has the same ABI as a pointer.
     let abi: Ask = unsafe { std::mem::transmute(filterblock_filter_may_contain_hash as *const ()) };
     let (mut times, mut answers) = (Times::default(), vec![false; QUERIES]);
     for _ in 0..rounds {
         let maybe = times.of(0, || hashes.iter().filter(|&&hash| block.may_contain_hash(hash)).count());
-        // SAFETY: the pointers are those that the functions expect.
+        // SAFETY: `unchecked` gets a `Block`, `abi` gets a filter, and the arrays have `raw.len()`
+        // elements.
         unsafe {
             let others = [
                 times.of(1, || ask_each(unchecked, (&raw const block).cast(), raw.as_ptr(), raw.len())),

@@ -1,5 +1,5 @@
-/* Calls a function for each hash. benches/abi.rs compiles this file and passes the function, so that
- * neither compiler can inline it. */
+/* Calls a function for each hash, and returns how often it answered true. benches/abi.rs compiles
+ * this file and passes the function as a pointer, so no compiler can inline the function. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

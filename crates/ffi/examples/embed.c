@@ -1,5 +1,5 @@
-/* A store with two SSTs: builds a filter for each, opens the filters, and asks them before it would
- * read an SST.
+/* Shows a store with two SSTs. It builds a filter for each SST, opens the filters, and asks them
+ * before it would read an SST.
  *
  *   cc -std=c11 examples/embed.c $(pkg-config --cflags --libs filterblock) -o embed && ./embed
  */
@@ -11,7 +11,7 @@
 
 #define NUM_SSTS 2
 
-/* What a store records about an SST, and the filter block at the end of the SST. */
+/* The data that a store records about an SST, and the filter block of the SST. */
 struct sst {
     char id[17]; /* 16 bytes, and a zero byte for printing */
     const char *keys[2];
@@ -24,7 +24,8 @@ static void stop(const char *what, const filterblock_error *error) {
     exit(1);
 }
 
-/* Writes the filter of an SST. A store that cannot build a filter writes the SST without one. */
+/* Builds the filter of an SST and records its checksum. This example stops after an error. A store
+ * would write the SST without a filter. */
 static void build(struct sst *sst, const filterblock_hasher *hasher) {
     filterblock_error error;
     filterblock_builder *builder = filterblock_builder_new("blocked-bloom:10", hasher, &error);
@@ -37,7 +38,7 @@ static void build(struct sst *sst, const filterblock_hasher *hasher) {
     for (size_t i = 0; i < 2; i++) {
         filterblock_builder_add(builder, sst->keys[i], strlen(sst->keys[i]));
     }
-    /* If a key could not be added, this reports it. */
+    /* This call also fails if a key could not be added. */
     sst->block = filterblock_builder_finish(builder, &error);
     if (sst->block == NULL) {
         stop("finish", &error);
@@ -82,7 +83,7 @@ int main(void) {
     if (filterblock_plan("blocked-bloom:10", 1000000, &plan, &error) != FILTERBLOCK_CODE_OK) {
         stop("plan", &error);
     }
-    printf("a million keys: %llu bytes, false-positive rate %.4f, %.1f cache line a query\n",
+    printf("a million keys: %llu bytes, false-positive rate %.4f, %.1f cache lines per absent key\n",
            (unsigned long long)plan.block_len_bytes, plan.expected_fpr, plan.lines_if_absent);
 
     filterblock_hasher *hasher = filterblock_hasher_new_xxh3(42);
@@ -96,7 +97,8 @@ int main(void) {
         filterblock_filter_free(filter);
     }
 
-    /* One key, all SSTs: hash once. From here on, any number of threads may ask the set. */
+    /* Hash each key once, and ask the filters of all SSTs. The set is complete now, so any number of
+     * threads may ask it. */
     const char *asked[] = {"apple", "peach", "plum"};
     for (size_t i = 0; i < 3; i++) {
         filterblock_answer answers[NUM_SSTS];
@@ -107,7 +109,7 @@ int main(void) {
         }
     }
 
-    /* The filter of another SST is refused, so it denies nothing. */
+    /* The filter of another SST does not open. So the store reads the SST, and no key is denied. */
     struct sst swapped = ssts[0];
     swapped.block = ssts[1].block;
     filterblock_filter *none = open_filter(&swapped, hasher);

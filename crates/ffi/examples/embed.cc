@@ -1,4 +1,4 @@
-// A store in C++: owns handles by std::unique_ptr, asks one filter from several threads, and in batches.
+// Shows a store in C++. It owns handles by std::unique_ptr. Several threads ask one filter, in batches.
 //
 //   c++ -std=c++17 -pthread examples/embed.cc $(pkg-config --cflags --libs filterblock) -o embed && ./embed
 #include <filterblock.h>
@@ -31,7 +31,7 @@ using Filter = std::unique_ptr<filterblock_filter, Freed<filterblock_filter_free
 constexpr std::string_view kTableId = "table 0000000012";
 constexpr char kExtractor[] = "first-4";
 
-// Turns an error into an exception. The library itself throws nothing.
+// Returns an owning handle, or throws the error as an exception. The library itself never throws.
 template <typename Handle, typename Raw>
 Handle Checked(Raw *raw, const filterblock_error &error) {
     if (raw == nullptr) {
@@ -77,7 +77,7 @@ std::vector<std::string> Keys(const char *prefix, int count) {
     return keys;
 }
 
-// The number of keys that the filter may contain, asked in one batch.
+// Returns for how many of the keys the filter answers "maybe". Asks for all keys in one call.
 size_t Found(const filterblock_filter *filter, const std::vector<std::string> &keys) {
     std::vector<const void *> pointers;
     std::vector<size_t> lens;
@@ -94,7 +94,8 @@ size_t Found(const filterblock_filter *filter, const std::vector<std::string> &k
     return found;
 }
 
-// Whether a filter of these keys may have a key from `lower` on and below `upper`.
+// Builds a range filter of these keys. Returns whether it may have a key from `lower` on and below
+// `upper`.
 bool MayContainRange(const Hasher &hasher, const std::vector<std::string> &keys, std::string_view lower,
                      std::string_view upper) {
     filterblock_error error;
@@ -149,7 +150,7 @@ int main() {
     std::printf("ranges: user5 to user6 %d, item to user %d\n", MayContainRange(hasher, present, "user5", "user6"),
                 MayContainRange(hasher, present, "item", "user"));
 
-    // A damaged page answers "maybe", and is counted.
+    // A query that needs a damaged page answers "maybe", and the filter counts the page.
     const auto *first = static_cast<const unsigned char *>(filterblock_bytes_data(bytes.get()));
     std::vector<unsigned char> damaged(first, first + filterblock_bytes_len(bytes.get()));
     damaged[100] ^= 1;

@@ -1,4 +1,4 @@
-//! The answers of queries, and arrays of answers of a caller.
+//! Defines the answers of queries, and fills the caller's arrays of answers.
 #![expect(unsafe_code, reason = "writes arrays of the caller")]
 
 use std::convert::Infallible;
@@ -8,16 +8,17 @@ use filterblock::Answer;
 use crate::border;
 use crate::raw;
 
-/// What a filter says about a key. Skip the SST only after `FILTERBLOCK_ANSWER_NO`.
+/// The answer of a query for a key, a prefix or a range. Skip the SST only after
+/// `FILTERBLOCK_ANSWER_NO`.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerCode {
-    /// The key is not in the SST.
+    /// The SST has no such key.
     No = 0,
-    /// The key may be in the SST.
+    /// The SST may have such a key.
     Maybe = 1,
-    /// No usable filter was asked, so the key may be in the SST. Count these answers: each costs a
-    /// read that a usable filter might have saved.
+    /// No usable filter was asked, so the SST may have such a key. Count these answers: each costs
+    /// a read that a usable filter might have saved.
     Unfiltered = 2,
 }
 
@@ -32,7 +33,7 @@ impl From<Answer> for AnswerCode {
     }
 }
 
-/// An array of a caller for `bool`, [`AnswerCode`] or hashes. It may be uninitialised.
+/// The caller's array for answers (`bool` or [`AnswerCode`]) or hashes. It may be uninitialised.
 #[derive(Clone, Copy)]
 pub(crate) struct Answers<T> {
     answers: *mut T,
@@ -40,10 +41,11 @@ pub(crate) struct Answers<T> {
 }
 
 impl<T: Copy> Answers<T> {
-    /// Returns `None` if the array is NULL or too long.
+    /// Wraps an array of `count` elements. Returns `None` if it is NULL and `count` is not 0, or if
+    /// it exceeds the address space.
     ///
     /// # Safety
-    /// `answers` is NULL or has memory for `count` elements while the value exists.
+    /// `answers` is NULL or has memory for `count` elements while the `Answers` exists.
     pub(crate) unsafe fn new(answers: *mut T, count: usize) -> Option<Self> {
         raw::is_array(answers, count).then_some(Self { answers, count })
     }
@@ -61,7 +63,7 @@ impl<T: Copy> Answers<T> {
         (0..self.count).for_each(|index| self.write(index, &[answer]));
     }
 
-    /// Runs `ask`. If it panics, all answers are `doubt`.
+    /// Runs `ask`, which writes the answers. If `ask` panics, sets all answers to `doubt`.
     #[inline]
     pub(crate) fn ask(self, doubt: T, ask: impl FnOnce(Self) -> Result<(), Infallible>) {
         if border::or(None, || ask(self).ok()).is_none() {

@@ -1,4 +1,4 @@
-//! The border between the library and the caller: panics stop here, and errors become codes.
+//! Catches panics at the border between the library and the caller, and turns errors into codes.
 #![expect(unsafe_code, reason = "writes the error to memory of the caller")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,14 +8,15 @@ use crate::raw;
 
 /// Returns the result of `call`, or `fallback` if it panics.
 ///
-/// A panic leaves no broken state behind that a later call could use: queries change nothing but
-/// atomic counters and bits of pages, and builders refuse to finish after a panic.
+/// After a panic, no later call can use broken state. Queries change only atomic counters and the
+/// atomic states of pages, and a builder that panicked fails when it finishes.
 #[inline(always)]
 pub(crate) fn or<T>(fallback: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(fallback)
 }
 
-/// Returns the result of `call`, and writes its error, or that there is none, to `error`.
+/// Returns the result of `call`, or [`Code::Panic`] if it panics. Also writes the error to `error`;
+/// on success, writes [`Code::Ok`] and an empty message.
 ///
 /// # Safety
 /// `error` is NULL or points to memory for an [`ErrorInfo`].
@@ -23,7 +24,7 @@ pub(crate) unsafe fn report<T>(error: *mut ErrorInfo, call: impl FnOnce() -> Res
     let result = or(Err(Failure::Panic), call);
     let code = result.as_ref().err().map_or(Code::Ok, Failure::code);
     if !error.is_null() {
-        // Writing the message takes memory, so it may panic as well.
+        // Formatting the message may panic, too. Then the message is empty.
         let info = match &result {
             Ok(_) => ErrorInfo::none(),
             Err(failure) => or(ErrorInfo { code, ..ErrorInfo::none() }, || ErrorInfo::new(failure)),
@@ -34,7 +35,7 @@ pub(crate) unsafe fn report<T>(error: *mut ErrorInfo, call: impl FnOnce() -> Res
     result.map_err(|_| code)
 }
 
-/// Returns the code of a result of [`report`].
+/// Returns the error code in a result of [`report`], or [`Code::Ok`].
 pub(crate) fn code(result: Result<(), Code>) -> Code {
     result.err().unwrap_or(Code::Ok)
 }
@@ -61,7 +62,7 @@ mod tests {
         };
         assert_eq!((result, error.code), (Err(Code::Panic), Code::Panic));
         assert!(error.message.starts_with(&b"the library panicked".map(|byte| byte.cast_signed())));
-        // SAFETY: NULL is fine.
+        // SAFETY: `report` accepts NULL.
         let result = unsafe { report::<()>(std::ptr::null_mut(), || panic!("expected")) };
         assert_eq!(code(result), Code::Panic);
     }

@@ -13,12 +13,13 @@ use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
 use crate::hashes::{Hashes, Keys};
 use crate::raw;
 
-/// Collects keys, and encodes a filter of them.
+/// Collects keys, and encodes a filter of these keys.
 ///
-/// A builder belongs to one thread at a time. It copies the hash of each key, not the key.
+/// Only one thread at a time may use a builder. The builder keeps the hash of each key, and not the
+/// bytes of the key. With a range filter, it also keeps bytes of the keys.
 ///
-/// If a key cannot be added, the builder remembers it, and finishing fails: a filter of the other
-/// keys would deny that key. So a caller needs to check only the result of finishing.
+/// If a key cannot be added, finishing fails, because a filter of the other keys would deny that
+/// key. So a caller needs to check only the result of finishing.
 pub struct Builder {
     builder: FilterBuilder,
     /// A builder with the same settings and without keys.
@@ -28,10 +29,11 @@ pub struct Builder {
     lost: Option<Lost>,
 }
 
-/// Why a builder must not finish.
+/// The reason why a builder must not finish.
 #[derive(Clone, Copy)]
 pub(crate) enum Lost {
     NullKey,
+    NoHash,
     NoPrefixes,
     LatePrefixes,
     Finished,
@@ -41,14 +43,24 @@ pub(crate) enum Lost {
 impl Lost {
     pub(crate) fn failure(self) -> Failure {
         match self {
-            Self::NullKey => Failure::Null("an added key"),
-            Self::NoPrefixes => {
-                Failure::Invalid("a prefix was added to a filter without prefixes; set the prefixes first")
-            }
-            Self::LatePrefixes => Failure::Invalid(
-                "prefixes were set after a key or prefix was added; set them first, or clear the builder",
+            Self::NullKey => Failure::Added(
+                "an added key, prefix or array is NULL, or its length exceeds the address space; clear the builder and \
+                 add all keys again",
             ),
-            Self::Finished => Failure::Invalid("the builder was finished before; clear it and add all keys again"),
+            Self::NoHash => Failure::Added(
+                "an added hash is FILTERBLOCK_NO_HASH, so its key is unknown; clear the builder and add all keys again",
+            ),
+            Self::NoPrefixes => Failure::Invalid(
+                "a prefix was added to a filter without prefixes; clear the builder, set the prefixes and add all keys \
+                 again",
+            ),
+            Self::LatePrefixes => Failure::Invalid(
+                "prefixes were set after a key or prefix was added; clear the builder, set the prefixes and add all \
+                 keys again",
+            ),
+            Self::Finished => {
+                Failure::Invalid("the builder was finished before; clear the builder and add all keys again")
+            }
             Self::Panic => Failure::Panic,
         }
     }
@@ -60,11 +72,11 @@ impl Builder {
         Self { empty: builder.clone(), builder, has_prefixes: false, lost: None }
     }
 
-    /// Changes the settings of a builder with or without keys.
+    /// Changes the settings of the builder, and keeps its keys.
     fn set(&mut self, set: impl Fn(FilterBuilder) -> Result<FilterBuilder, Failure>) -> Result<(), Failure> {
-        // If the settings are wrong, the builder stays as it was.
+        // If the settings are not valid, the builder does not change.
         let empty = set(self.empty.clone())?;
-        // A panic would lose the keys.
+        // A panic of `set` would lose the keys, so finishing must then fail.
         let lost = self.lost.replace(Lost::Panic);
         let builder = std::mem::replace(&mut self.builder, empty.clone());
         self.builder = set(builder)?;
@@ -83,7 +95,7 @@ impl Builder {
         &mut self,
         finish: impl FnOnce(FilterBuilder) -> filterblock::Result<Vec<u8>>,
     ) -> Result<Box<Bytes>, Failure> {
-        // The keys are gone after this call. Finishing again would give a filter that denies them.
+        // The keys are gone after this call. A second filter would deny them.
         if let Some(lost) = self.lost.replace(Lost::Finished) {
             return Err(lost.failure());
         }
@@ -94,15 +106,17 @@ impl Builder {
 
 fn add_hashes(builder: &mut FilterBuilder, hashes: &[KeyHash]) -> Result<(), Lost> {
     hashes.iter().for_each(|&hash| builder.add_hash(hash));
-    if hashes.iter().any(|hash| hash.raw() == FILTERBLOCK_NO_HASH) { Err(Lost::NullKey) } else { Ok(()) }
+    if hashes.iter().any(|hash| hash.raw() == FILTERBLOCK_NO_HASH) { Err(Lost::NoHash) } else { Ok(()) }
 }
 
 /// Makes a builder without keys.
 ///
 /// `spec` is text such as `"blocked-bloom:10"` (bits per key) or `"bumped-ribbon:fpr=0.01"`. The
-/// builder copies the hasher. The filter has no table id, keys without prefixes, and a self-check.
+/// builder copies the hasher. Unless you change the settings, the filter has no table id and no
+/// prefixes, and finishing checks the filter.
 ///
-/// Returns a handle for `filterblock_builder_free`, or NULL and an error.
+/// Returns a handle for `filterblock_builder_free`, or NULL and an error. `INVALID` means that
+/// `spec` is not a specification.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_new(
     spec: *const c_char,
@@ -112,7 +126,7 @@ pub unsafe extern "C" fn filterblock_builder_new(
     // SAFETY: the header asks for valid pointers.
     let made = unsafe {
         border::report(error, || {
-            let spec = raw::text(spec).ok_or(Failure::Null("spec"))?.parse()?;
+            let spec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
             let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
             Ok(Box::new(Builder::new(spec, hasher)))
         })
@@ -126,7 +140,7 @@ pub extern "C" fn filterblock_builder_free(builder: Option<Box<Builder>>) {
     border::or((), || drop(builder));
 }
 
-/// Binds the filter to the SST with this id of 16 bytes. An id of zeros means none.
+/// Binds the filter to the SST with this id of 16 bytes. An id of zeros stands for no SST.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_table_id(
     builder: Option<&mut Builder>,
@@ -137,18 +151,22 @@ pub unsafe extern "C" fn filterblock_builder_set_table_id(
     border::code(unsafe {
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
-            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
+            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Bytes("table_id"))?;
             builder.set(|builder| Ok(builder.with_table_id(*id)))
         })
     })
 }
 
-/// Declares that prefixes will be added, and whether whole keys will be added, too. `extractor` is
-/// the name of the function that takes prefixes from keys: 1 to 100 bytes of UTF-8, such as
-/// `"first-4"`. Change the name whenever the function changes.
+/// Declares that prefixes will be added. `whole_keys_too` says whether whole keys will be added,
+/// too. `extractor` is the name of the function that takes prefixes from keys: 1 to 100 bytes of
+/// UTF-8, such as `"first-4"`. Change the name whenever the function changes.
 ///
-/// Call it before the first key or prefix. A later call returns `INVALID`, and finishing will fail:
-/// the filter would deny the prefixes of the keys so far.
+/// Call this function before you add the first key or prefix. A later call returns `INVALID`, and
+/// finishing will fail: the filter would deny the prefixes of the keys that were added before.
+///
+/// Also returns `INVALID` if the name is empty or too long, if the spec of the builder describes a
+/// range filter, or if the builder has a range filter and `whole_keys_too` is `false`. Then the
+/// builder does not change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_prefixes(
     builder: Option<&mut Builder>,
@@ -160,9 +178,9 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
     border::code(unsafe {
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
-            let extractor = raw::text(extractor).ok_or(Failure::Null("extractor"))?;
+            let extractor = raw::text(extractor).ok_or(Failure::Text("extractor"))?;
             if !builder.builder.is_empty() {
-                // A caller may ignore the error and go on with the new prefixes.
+                // A caller may ignore the error and add prefixes of the new extractor.
                 builder.lost = builder.lost.or(Some(Lost::LatePrefixes));
                 return Err(Lost::LatePrefixes.failure());
             }
@@ -173,18 +191,19 @@ pub unsafe extern "C" fn filterblock_builder_set_prefixes(
     })
 }
 
-/// Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec` describes
-/// the range filter, such as `"grafite:fpr=0.01"`. If the spec of the builder already describes a range
-/// filter, do not call this function.
+/// Adds a range filter of the same keys, for `filterblock_filter_may_contain_range`. `spec`
+/// describes the range filter, such as `"grafite:fpr=0.01"`. If the spec of the builder already
+/// describes a range filter, do not call this function.
 ///
-/// Call it before the first key, and add keys by their bytes: `filterblock_builder_add` or
-/// `filterblock_builder_add_keys`. If a key is added by its hash, finishing will fail.
+/// Call this function before you add the first key. Add keys by their bytes, with
+/// `filterblock_builder_add` or `filterblock_builder_add_keys`. If a key is added by its hash,
+/// finishing will fail.
 ///
 /// Returns `INVALID` in these cases, and leaves the builder as it was:
 ///
 /// - `spec` does not describe a range filter, or the builder's own spec describes one.
 /// - The builder has prefixes without whole keys.
-/// - A key was added before.
+/// - A key or prefix was added before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_ranges(
     builder: Option<&mut Builder>,
@@ -195,9 +214,10 @@ pub unsafe extern "C" fn filterblock_builder_set_ranges(
     border::code(unsafe {
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
-            let spec: FilterSpec = raw::text(spec).ok_or(Failure::Null("spec"))?.parse()?;
+            let spec: FilterSpec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
             if !builder.builder.is_empty() {
-                return Err(Failure::Invalid("keys were added before; set ranges before the first key"));
+                let late = "keys or prefixes were added before; set the range filter before the first key";
+                return Err(Failure::Invalid(late));
             }
             builder.set(|builder| Ok(builder.with_ranges(spec)?))
         })
@@ -205,16 +225,16 @@ pub unsafe extern "C" fn filterblock_builder_set_ranges(
 }
 
 /// Sets the number of threads that build the filter; 0 counts as 1. The number does not change the
-/// bytes of the filter. Only a bumped ribbon of more than about 68,000 keys uses more than one
-/// thread.
+/// bytes of the filter. Only a bumped ribbon without `:compact` uses more than one thread, and only
+/// for more than about 68,000 keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>, threads: usize) {
     let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
     set_quietly(builder, |builder| builder.with_threads(threads));
 }
 
-/// Sets whether finishing asks the new filter for each key; the default is `true`. The check takes a
-/// fraction of the build time, and detects broken memory.
+/// Sets whether finishing asks the new filter for each key; the default is `true`. The check takes
+/// a fraction of the build time, and detects broken memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builder>, is_on: bool) {
     let self_check = if is_on { SelfCheck::On } else { SelfCheck::Off };
@@ -223,12 +243,13 @@ pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builde
 
 fn set_quietly(builder: Option<&mut Builder>, set: impl Fn(FilterBuilder) -> FilterBuilder) {
     let Some(builder) = builder else { return };
-    // A panic leaves the reason in the builder.
+    // These settings never fail. After a panic, the builder has the reason, and finishing fails.
     let _ = border::or(Err(Failure::Panic), || builder.set(|inner| Ok(set(inner))));
 }
 
-/// Reserves memory for `num_keys` more keys: 8 bytes each. Without this call, the memory doubles
-/// when it is full. If there is not enough memory, the call reserves nothing.
+/// Reserves memory for `num_keys` more keys: 8 bytes each, and about 8 more with a range filter.
+/// Without this call, the memory doubles when it is full. If there is not enough memory, the call
+/// has no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_reserve(builder: Option<&mut Builder>, num_keys: usize) {
     let Some(builder) = builder else { return };
@@ -246,19 +267,20 @@ pub unsafe extern "C" fn filterblock_builder_add(builder: Option<&mut Builder>, 
     builder.add(|builder| key.map(|key| builder.add(key)).ok_or(Lost::NullKey));
 }
 
-/// Adds a key by its hash, from a hasher equal to that of the builder.
+/// Adds a key by its hash, which must come from a hasher that equals the builder's hasher.
 ///
-/// If the hash is `FILTERBLOCK_NO_HASH`, finishing will fail.
+/// If the hash is `FILTERBLOCK_NO_HASH`, or if the builder has a range filter, finishing will fail.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_add_hash(builder: Option<&mut Builder>, hash: u64) {
     let Some(builder) = builder else { return };
     builder.add(|builder| add_hashes(builder, &[KeyHash::from_raw(hash)]));
 }
 
-/// Adds `count` keys by their hashes, from a hasher equal to that of the builder.
+/// Adds `count` keys by their hashes, which must come from a hasher that equals the builder's
+/// hasher.
 ///
 /// If `hashes` is NULL and `count` is not 0, or if a hash is `FILTERBLOCK_NO_HASH`, finishing will
-/// fail.
+/// fail. It will also fail if the builder has a range filter and `count` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_add_hashes(
     builder: Option<&mut Builder>,
@@ -297,11 +319,11 @@ pub unsafe extern "C" fn filterblock_builder_add_keys(
     });
 }
 
-/// Adds a prefix of `prefix_len` bytes, after `filterblock_builder_set_prefixes`.
+/// Adds a prefix of `prefix_len` bytes. Call `filterblock_builder_set_prefixes` before.
 ///
-/// If the builder has no prefixes, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
-/// fail. With a range filter, finishing will also fail if the key that was added last does not begin
-/// with the prefix.
+/// If prefixes were not declared, or if `prefix` is NULL and `prefix_len` is not 0, finishing will
+/// fail. With a range filter, finishing will also fail if the key that was added last does not
+/// begin with the prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_add_prefix(
     builder: Option<&mut Builder>,
@@ -322,15 +344,17 @@ pub unsafe extern "C" fn filterblock_builder_add_prefix(
     });
 }
 
-/// Returns the number of keys and prefixes added so far; 0 for NULL. If the same key or prefix is
-/// added several times in a row, it counts once.
+/// Returns the number of keys and prefixes added so far, or 0 if `builder` is NULL. If the same key
+/// or prefix is added several times in a row, it counts once. With a range filter, returns the
+/// larger of the number of keys in the range filter and the number of keys and prefixes in the
+/// filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_len(builder: Option<&Builder>) -> usize {
     builder.map_or(0, |builder| builder.builder.len())
 }
 
-/// Removes all keys and forgets a failure. The settings stay. Use it to build another filter with
-/// the same builder.
+/// Removes all keys, and the record that a key could not be added. Keeps the settings. Call this
+/// function to build another filter with the same builder.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
     let Some(builder) = builder else { return };
@@ -341,17 +365,23 @@ pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
     builder.lost = cleared;
 }
 
-/// Encodes the filter block: payload, page checksums and trailer. Store the bytes in the SST.
+/// Encodes the filter block. Store the bytes in the SST.
 ///
-/// The builder loses its keys, also after an error. A second call fails until you call
+/// The builder loses its keys, even if the call fails. A second call fails until you call
 /// `filterblock_builder_clear`.
 ///
 /// Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
 /// SST without a filter. The errors are:
 ///
-/// - `INVALID`: the keys do not fit in memory, or no filter of that many keys has the false-positive rate.
+/// - `NULL_ARGUMENT`: `builder` was NULL, or an added key, prefix, hash or array was not valid.
+/// - `INVALID`: the keys or the filter do not fit in memory.
+/// - `INVALID`: no filter of that many keys has the requested false-positive rate.
+/// - `INVALID`: a prefix was added, but prefixes were not declared or were declared too late.
+/// - `INVALID`: with a range filter, a key was added by its hash, or a prefix that does not begin
+///   the last key was added.
+/// - `INVALID`: the builder was finished before and not cleared.
 /// - `SELF_CHECK_FAILED`: the new filter denied one of its keys.
-/// - `NULL_ARGUMENT`: a key could not be added.
+/// - `PANIC`: the library panicked in this call or in an earlier call with this builder.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish(
     builder: Option<&mut Builder>,
@@ -361,12 +391,13 @@ pub unsafe extern "C" fn filterblock_builder_finish(
     unsafe { finish_with(builder, FilterBuilder::finish, error) }
 }
 
-/// Encodes the compact form, for many small filters. Only the kinds `bloom`, `blocked-bloom` and
-/// `always-maybe` have a compact form.
+/// Encodes the filter in the compact form, for stores that keep many small filters. Ask the filter
+/// by `filterblock_compact_ask` with an equal hasher.
 ///
-/// The compact form has a checksum, but no table id and no prefixes. Ask it by
-/// `filterblock_compact_ask` with an equal hasher. A builder with prefixes returns `INVALID`.
-/// Otherwise this function works like `filterblock_builder_finish`.
+/// The compact form has a checksum, but no table id and no prefixes. Only the kinds `bloom`,
+/// `blocked-bloom` and `always-maybe` have a compact form. Returns `INVALID` for another kind, and
+/// for a builder with prefixes or with a range filter. Otherwise this function works like
+/// `filterblock_builder_finish`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish_compact(
     builder: Option<&mut Builder>,

@@ -1,23 +1,24 @@
-//! Bytes that the library built and the caller frees.
+//! Hands bytes that the library built to the caller, who frees them.
 #![expect(unsafe_code, reason = "exported functions have fixed symbols")]
 
 use std::ffi::c_void;
 
 use crate::border;
 
-/// Bytes that the library allocated: an encoded filter. Copy them, then free the handle.
+/// An encoded filter in bytes that the library allocated. Copy the bytes, then free the handle with
+/// `filterblock_bytes_free`.
 ///
-/// Threads may share the handle until one of them frees it.
+/// Any number of threads may read the bytes until the handle is freed.
 pub struct Bytes(pub(crate) Vec<u8>);
 
-/// Returns the first of `filterblock_bytes_len` bytes. The pointer is valid until
-/// `filterblock_bytes_free`. Returns NULL for NULL.
+/// Returns a pointer to the first byte, or NULL if `bytes` is NULL. `filterblock_bytes_len` returns
+/// the number of bytes. The pointer is valid until `filterblock_bytes_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_bytes_data(bytes: Option<&Bytes>) -> *const c_void {
     bytes.map_or(std::ptr::null(), |bytes| bytes.0.as_ptr().cast())
 }
 
-/// Returns the number of bytes; 0 for NULL.
+/// Returns the number of bytes, or 0 if `bytes` is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_bytes_len(bytes: Option<&Bytes>) -> usize {
     bytes.map_or(0, |bytes| bytes.0.len())

@@ -1,73 +1,88 @@
-//! Error codes, and the struct in which a function reports its error.
+//! Defines the error codes, and the struct in which a function reports its error.
 //!
-//! The caller owns the struct with the message. So nobody must free it, and errors of several
-//! threads do not mix. We rejected a buffer and its length as two more arguments of each function,
-//! because a caller could pass the length of another buffer.
+//! The caller owns the struct, and the message lies in the struct. So nobody has to free a message,
+//! and threads do not overwrite each other's errors. We rejected a buffer and its length as two
+//! more arguments of each function, because a caller could pass the length of another buffer.
 
 use std::ffi::c_char;
 
 use filterblock::Error;
 
-/// The length of the message in a `filterblock_error`, with the zero byte that ends it.
+/// The length of the message in a `filterblock_error` in bytes, including the zero byte that ends
+/// it.
 pub const FILTERBLOCK_ERROR_MESSAGE_LEN: usize = 496;
 
-/// What went wrong. Codes never change their meaning; a newer library may have more codes.
+/// The cause of an error. Codes never change their meaning. A newer library may have more codes.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// No error.
     Ok = 0,
-    /// A required pointer is NULL, or an array does not fit in the address space.
+    /// A required pointer is NULL, a text is not UTF-8, an array does not fit in the address space,
+    /// or a hash is `FILTERBLOCK_NO_HASH`.
     NullArgument = 1,
     /// The library panicked: a bug of the library. Nothing was built or opened.
     Panic = 2,
-    /// The function does not accept a value, or the machine has too little memory for it.
+    /// The function does not accept a value, or does not accept it at this time. Or a filter or its
+    /// keys do not fit in memory.
     Invalid = 3,
-    /// The operating system reported an error of a file.
+    /// The operating system reported an error of a file or a memory map.
     Io = 4,
-    /// Damage: the bytes are cut short, or a field has a value that no writer writes.
+    /// Damage: the bytes are cut short, or a field has a value that no writer writes. Or the bytes
+    /// are a single partition of a filter.
     Corrupt = 5,
     /// Damage: a stored checksum differs from the checksum of the bytes.
     ChecksumMismatch = 6,
     /// The bytes are of a newer version, or use a feature that this library does not read. Do not
     /// repair or delete them.
     Unsupported = 7,
-    /// The bytes are sound, but they are not the expected block: the SST, its state, the hasher or
-    /// the kind differs.
+    /// The bytes are sound, but they are not the expected block: the SST, its state, the hasher,
+    /// the kind, or the kept keys and prefixes differ.
     Unexpected = 8,
     /// The keys were hashed under another secret.
     Secret = 9,
-    /// An object does not fit in memory.
+    /// An object other than a new filter does not fit in memory, such as a copy of a filter.
     TooLarge = 10,
-    /// The new filter denied its own keys: broken memory, or a bug. Nothing was written.
+    /// The new filter denied its own keys, because of broken memory or a bug. The function returned
+    /// no filter.
     SelfCheckFailed = 11,
     /// An error that has no code of its own.
     Other = 12,
 }
 
-/// An error. The caller owns the struct, need not initialise it, and frees nothing in it. A function
-/// that succeeds sets the code to `FILTERBLOCK_CODE_OK` and the message to the empty string.
+/// An error. The caller owns the struct, need not initialise it, and frees nothing in it. A
+/// function that succeeds sets the code to `FILTERBLOCK_CODE_OK` and the message to the empty
+/// string.
 #[repr(C)]
 pub struct ErrorInfo {
-    /// What went wrong.
+    /// The cause of the error.
     pub code: Code,
     /// 1 if the hasher of the caller differs from the hasher of the filter's keys by function, seed
-    /// or secret, and 0 otherwise. Such an error does not mean damage.
+    /// or secret, and 0 otherwise. The value 1 does not mean damage.
     pub is_hasher_mismatch: u32,
-    /// Where the damaged bytes begin, in bytes from the start of the block or file. 0 for other
-    /// errors.
+    /// The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes from the start of
+    /// the block or file. 0 for other codes.
     pub offset: u64,
-    /// What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A longer
-    /// text is cut between two characters.
+    /// What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A text
+    /// that is too long is cut between two characters.
     pub message: [c_char; FILTERBLOCK_ERROR_MESSAGE_LEN],
 }
 
 /// The error of a function of this crate, before it is reported.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The name of the argument.
+    /// The name of a handle, a struct or an output that is NULL.
     Null(&'static str),
+    /// The name of a handle in a struct that is NULL or not aligned.
+    Member(&'static str),
+    /// The name of a text that is NULL or not UTF-8.
+    Text(&'static str),
+    /// The name of an array of bytes that is NULL or too long for the address space.
+    Bytes(&'static str),
+    /// The message for a key, prefix, hash or array that could not be added.
+    Added(&'static str),
     Panic,
+    /// The message for a value that the function does not accept.
     Invalid(&'static str),
     Library(Error),
 }
@@ -81,7 +96,7 @@ impl From<Error> for Failure {
 impl Failure {
     pub(crate) fn code(&self) -> Code {
         match self {
-            Self::Null(_) => Code::NullArgument,
+            Self::Null(_) | Self::Member(_) | Self::Text(_) | Self::Bytes(_) | Self::Added(_) => Code::NullArgument,
             Self::Panic => Code::Panic,
             Self::Invalid(_) => Code::Invalid,
             Self::Library(error) => code_of(error),
@@ -90,11 +105,14 @@ impl Failure {
 
     fn message(&self) -> String {
         match self {
-            Self::Null(argument) => {
-                format!("{argument} is NULL, not UTF-8 or too long; pass a pointer to valid memory")
+            Self::Null(argument) => format!("{argument} is NULL; pass a pointer to a valid object"),
+            Self::Member(member) => format!("{member} is NULL or not aligned; set it to a handle that is not freed"),
+            Self::Text(text) => format!("{text} is NULL or not UTF-8; pass UTF-8 text that ends with a zero byte"),
+            Self::Bytes(bytes) => {
+                format!("{bytes} is NULL, or its length exceeds the address space; pass a valid pointer and length")
             }
             Self::Panic => "the library panicked; go on without the filter, and report the bug".to_owned(),
-            Self::Invalid(message) => (*message).to_owned(),
+            Self::Added(message) | Self::Invalid(message) => (*message).to_owned(),
             Self::Library(error) => error.to_string(),
         }
     }
@@ -138,12 +156,12 @@ fn offset_of(error: &Error) -> u64 {
     }
 }
 
-/// Copies as many whole characters as fit in `buffer` before the zero byte at its end.
+/// Copies `text` to `buffer`, and fills the rest of `buffer` with zero bytes. If the text and one
+/// zero byte do not fit, copies as many whole characters as fit.
 pub(crate) fn copy_text(text: &str, buffer: &mut [c_char]) {
     let most = text.len().min(buffer.len().saturating_sub(1));
     let len = (0..=most).rev().find(|&len| text.is_char_boundary(len)).unwrap_or(0);
     let bytes = text.bytes().take(len).chain(std::iter::repeat(0));
-    // A zero byte inside the text would end it early.
     buffer.iter_mut().zip(bytes).for_each(|(to, from)| *to = from as c_char);
 }
 
@@ -169,7 +187,6 @@ mod tests {
             (Error::SelfCheckFailed { denied: 7 }, Code::SelfCheckFailed),
         ];
         for (error, code) in errors {
-            // The code must agree with the methods of the error.
             let (is_damage, is_unsupported) = (error.is_damage(), error.is_unsupported());
             assert_eq!(is_damage, crate::filterblock_code_is_damage(code as u32), "{error}");
             assert_eq!(is_unsupported, crate::filterblock_code_is_unsupported(code as u32), "{error}");

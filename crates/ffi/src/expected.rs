@@ -1,4 +1,4 @@
-//! What a caller expects of a filter.
+//! Reads what a caller expects of a filter, and opens filters that meet the expectations.
 #![expect(unsafe_code, reason = "reads pointers of the caller's struct")]
 
 use std::ffi::c_char;
@@ -9,16 +9,18 @@ use crate::error::Failure;
 use crate::hasher::Hasher;
 use crate::raw;
 
-/// The caller does not know the SST, and accepts the filter of any SST. `table_id` is not read. A
-/// filter of another SST then goes unnoticed and denies present keys.
+/// The flag of a caller that does not know the SST and accepts the filter of any SST. The library
+/// does not read `table_id`. A filter of another SST then goes unnoticed and denies present keys.
 pub const FILTERBLOCK_EXPECT_ANY_TABLE: u32 = 1;
-/// `num_entries` is the number of entries of the SST. The filter must not have more keys, and at
-/// least one if the SST has an entry.
+/// The flag that `num_entries` is the number of entries of the SST. The filter must have at most as
+/// many keys, and at least one key if the SST has an entry. If the SST has an entry, a filter with
+/// prefixes may have any number of hashes above that, and a filter of prefixes only may have none.
 pub const FILTERBLOCK_EXPECT_NUM_ENTRIES: u32 = 2;
-/// `checksum` is that of `filterblock_block_checksum`. It detects a stale filter of the same SST.
+/// The flag that the filter must have the checksum `checksum`, which `filterblock_block_checksum`
+/// gave when the filter was written. The checksum detects a stale filter of the same SST.
 pub const FILTERBLOCK_EXPECT_CHECKSUM: u32 = 4;
-/// `extractor` names the function that took the prefixes of the filter. Without this flag, the
-/// filter must have whole keys.
+/// The flag that the filter must have prefixes of the extractor `extractor`. Without this flag, a
+/// filter of prefixes only does not open.
 pub const FILTERBLOCK_EXPECT_PREFIXES: u32 = 8;
 
 const ALL_FLAGS: u32 = FILTERBLOCK_EXPECT_ANY_TABLE
@@ -26,35 +28,39 @@ const ALL_FLAGS: u32 = FILTERBLOCK_EXPECT_ANY_TABLE
     | FILTERBLOCK_EXPECT_CHECKSUM
     | FILTERBLOCK_EXPECT_PREFIXES;
 
-/// Check all pages when the filter is opened.
+/// Verify all pages when the filter is opened.
 pub const FILTERBLOCK_VERIFY_AT_OPEN: u32 = 0;
-/// Check each page when a query first needs it. A damaged page answers "maybe" and is counted.
+/// Verify each page before a query first denies a key because of that page. If the page is damaged,
+/// the query answers "maybe", and the page is counted.
 pub const FILTERBLOCK_VERIFY_ON_FIRST_TOUCH: u32 = 1;
 
-/// What the caller knows about a filter. A sound filter denies present keys if it belongs to another
+/// What the caller expects of a filter. A sound filter denies present keys if it belongs to another
 /// SST, to an earlier state of the SST, or to another hasher. Only the caller knows which filter is
 /// the right one.
 ///
-/// Initialise the struct with zeros, then set `hasher` and `table_id` (or
-/// `FILTERBLOCK_EXPECT_ANY_TABLE`), and a flag for each further member that you set. The library
-/// refuses a flag that it does not know.
+/// Initialise the struct with zeros. Set `hasher`, and either `table_id` or the flag
+/// `FILTERBLOCK_EXPECT_ANY_TABLE`. For each further expectation, set its member and its flag.
+/// Functions return `INVALID` for a flag that the library does not know.
 #[repr(C)]
 pub struct ExpectedInfo {
     /// The hasher of the keys. It must not be NULL.
     pub hasher: *const Hasher,
-    /// The id of the SST, as passed to `filterblock_builder_set_table_id`. Zeros name no SST, and are
-    /// refused unless `checksum` is expected.
+    /// The id of the SST that was passed to `filterblock_builder_set_table_id`. An id of zeros
+    /// names no SST: without the flag `FILTERBLOCK_EXPECT_CHECKSUM`, functions then return
+    /// `INVALID`.
     pub table_id: [u8; 16],
-    /// The sum of `FILTERBLOCK_EXPECT_...` flags.
+    /// The flags `FILTERBLOCK_EXPECT_...`, combined by OR.
     pub flags: u32,
-    /// Read with `FILTERBLOCK_EXPECT_CHECKSUM`.
+    /// The expected checksum. The library reads it only with `FILTERBLOCK_EXPECT_CHECKSUM`.
     pub checksum: u32,
-    /// Read with `FILTERBLOCK_EXPECT_NUM_ENTRIES`.
+    /// The number of entries of the SST. The library reads it only with
+    /// `FILTERBLOCK_EXPECT_NUM_ENTRIES`.
     pub num_entries: u64,
-    /// Read with `FILTERBLOCK_EXPECT_PREFIXES`: UTF-8 that a zero byte ends.
+    /// The name of the extractor: UTF-8 that ends with a zero byte. The library reads it only with
+    /// `FILTERBLOCK_EXPECT_PREFIXES`.
     pub extractor: *const c_char,
-    /// Where the filter begins in the caller's file, in bytes. Errors count offsets from the start
-    /// of the file. 0 if errors should count from the start of the filter.
+    /// The offset of the filter in the caller's file, in bytes. The library adds it to the offsets
+    /// in errors.
     pub offset: u64,
 }
 
@@ -67,18 +73,20 @@ impl ExpectedInfo {
         self.has(FILTERBLOCK_EXPECT_ANY_TABLE)
     }
 
-    /// Returns what the caller expects.
+    /// Converts the struct into expectations of the library.
     ///
     /// # Safety
     /// The pointers of the struct are NULL or valid during `'a`.
     #[inline]
     pub(crate) unsafe fn read<'a>(&self) -> Result<Expected<'a>, Failure> {
         if self.flags & !ALL_FLAGS != 0 {
-            return Err(Failure::Invalid("expected.flags has a flag of a newer version; use a newer library"));
+            return Err(Failure::Invalid(
+                "expected.flags has an unknown flag; pass only FILTERBLOCK_EXPECT_... flags, or use a newer library",
+            ));
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller upholds the contract of this function.
         let hasher = unsafe { raw::object(self.hasher) };
-        let Hasher(hasher) = hasher.ok_or(Failure::Null("expected.hasher"))?;
+        let Hasher(hasher) = hasher.ok_or(Failure::Member("expected.hasher"))?;
         let mut expected = match self.is_any_table() {
             true => Expected::of_any_table(hasher),
             false => Expected::of_table(self.table_id, hasher),
@@ -90,9 +98,9 @@ impl ExpectedInfo {
             expected = expected.with_checksum(self.checksum);
         }
         if self.has(FILTERBLOCK_EXPECT_PREFIXES) {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller upholds the contract of this function.
             let extractor = unsafe { raw::text(self.extractor) };
-            expected = expected.with_prefixes(extractor.ok_or(Failure::Null("expected.extractor"))?);
+            expected = expected.with_prefixes(extractor.ok_or(Failure::Text("expected.extractor"))?);
         }
         Ok(expected.at_offset(self.offset))
     }
@@ -112,8 +120,9 @@ impl ExpectedInfo {
             return Ok(FilterBlock::open(data, &unsafe { self.read() }?, verify)?);
         }
         let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(self.offset))?;
-        // The block's own table id and checksum meet every other expectation. A block without a
-        // table id is identified by its checksum alone.
+        // The library compares a table id or a checksum. The caller accepts any SST, so this
+        // function expects the block's own table id and checksum, which always match. A block
+        // without a table id is identified by its checksum alone.
         let mut own = Self { table_id: block.metadata().table_id, flags: self.flags, ..*self };
         own.flags &= !FILTERBLOCK_EXPECT_ANY_TABLE;
         if !self.has(FILTERBLOCK_EXPECT_CHECKSUM)

@@ -1,4 +1,4 @@
-//! Open filters, and their queries.
+//! Opens filters and answers queries.
 #![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
 
 use std::convert::Infallible;
@@ -17,11 +17,11 @@ use crate::hasher::FILTERBLOCK_NO_HASH;
 use crate::hashes::{Hashes, Keys, or_no_hash};
 use crate::raw::{self, CHUNK};
 
-/// A filter that is open. It answers whether an SST may contain a key.
+/// An open filter. It answers whether an SST may contain a key.
 ///
-/// Any number of threads may ask one filter. Free it after the last query returned.
-// The handle is a pointer into an `Arc`. So sets share the filter, and a query reads as many
-// pointers as in Rust.
+/// Any number of threads may ask one filter. Free the filter after the last query has returned.
+// The handle is a pointer into an `Arc`, so sets can share the filter. A query follows as many
+// pointers as a query in Rust.
 #[repr(transparent)]
 pub struct Filter(pub(crate) TableFilter<SharedBytes, Code>);
 
@@ -32,9 +32,9 @@ impl Filter {
     }
 }
 
-/// Opens a filter in bytes of the caller, without a copy. Do not change or free the bytes before you
-/// free the filter. The bytes may have any alignment. If they begin at a multiple of 64, queries
-/// touch fewer cache lines.
+/// Opens a filter in bytes of the caller, without a copy. Do not change or free the bytes before
+/// you free the filter and every set that has it. The bytes may have any alignment. If their
+/// address is a multiple of 64, queries touch fewer cache lines.
 ///
 /// `verify` is `FILTERBLOCK_VERIFY_AT_OPEN` or `FILTERBLOCK_VERIFY_ON_FIRST_TOUCH`.
 ///
@@ -48,21 +48,21 @@ pub unsafe extern "C" fn filterblock_filter_open_borrowed(
     verify: u32,
     error: *mut ErrorInfo,
 ) -> *mut Filter {
-    // SAFETY: the header asks for valid pointers, and for bytes that outlive the filter and every set
-    // that has it. So nobody uses the slice after the bytes are freed.
+    // SAFETY: the header asks for valid pointers, and for bytes that outlive the filter and every
+    // set that has it. So nobody uses the slice after the bytes are freed.
     unsafe {
         open(error, expected, verify, || {
-            let bytes: &'static [u8] = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
+            let bytes: &'static [u8] = raw::bytes(data, data_len).ok_or(Failure::Bytes("data"))?;
             Ok(SharedBytes::from(bytes))
         })
     }
 }
 
-/// Opens a copy of a filter. The copy begins at a multiple of 64, so queries touch the fewest cache
-/// lines. The caller may change or free `data` after the call.
+/// Opens a copy of a filter. The address of the copy is a multiple of 64, so queries touch the
+/// fewest cache lines. The caller may change or free `data` after the call.
 ///
-/// Otherwise this function works like `filterblock_filter_open_borrowed`. `TOO_LARGE` means that the
-/// copy does not fit in memory.
+/// Otherwise this function works like `filterblock_filter_open_borrowed`. `TOO_LARGE` can also mean
+/// that the copy does not fit in memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_open_copied(
     data: *const c_void,
@@ -74,17 +74,21 @@ pub unsafe extern "C" fn filterblock_filter_open_copied(
     // SAFETY: the header asks for valid pointers.
     unsafe {
         open(error, expected, verify, || {
-            let bytes = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
+            let bytes = raw::bytes(data, data_len).ok_or(Failure::Bytes("data"))?;
             Ok(AlignedBytes::copy_of(bytes)?.into())
         })
     }
 }
 
-/// Opens a filter in a memory map: `data_len` bytes of the file `path`, from `offset` on.
-/// `expected.offset` is not read. The file must not change or shrink before the filter is freed: a
-/// missing page raises SIGBUS. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening reads all pages.
+/// Opens a filter in a memory map: `data_len` bytes of the file `path`, from `offset` on. The
+/// function uses `offset` in place of `expected.offset`. With `FILTERBLOCK_VERIFY_AT_OPEN`, opening
+/// reads the whole filter.
 ///
-/// Otherwise this function works like `filterblock_filter_open_borrowed`.
+/// The file must not change or shrink before you free the filter and every set that has it. Reading
+/// a part of the map that is no longer in the file raises SIGBUS.
+///
+/// Otherwise this function works like `filterblock_filter_open_borrowed`. `IO` means that the file
+/// cannot be opened or mapped, and `CORRUPT` can also mean that the file is too short.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_open_mapped(
     path: *const c_char,
@@ -97,7 +101,7 @@ pub unsafe extern "C" fn filterblock_filter_open_mapped(
     // SAFETY: the header asks for valid pointers.
     unsafe {
         open(error, expected.map(|expected| ExpectedInfo { offset, ..*expected }).as_ref(), verify, || {
-            let path = Path::new(raw::text(path).ok_or(Failure::Null("path"))?);
+            let path = Path::new(raw::text(path).ok_or(Failure::Text("path"))?);
             let map = || Mapped::region(&File::open(path)?, offset, data_len, Populate::No);
             Ok(map().map_err(|error: filterblock::Error| error.in_file(path))?.into())
         })
@@ -122,21 +126,21 @@ unsafe fn open(
     opened.map_or(std::ptr::null_mut(), |filter| Arc::into_raw(filter).cast_mut().cast())
 }
 
-/// Frees a filter. NULL is fine. Sets that have the filter keep it, and its bytes. Freeing twice is
-/// undefined behaviour.
+/// Frees a filter. NULL is fine. A set that has the filter keeps it open and goes on reading its
+/// bytes. Freeing twice is undefined behaviour.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_free(filter: *mut Filter) {
     if !filter.is_null() {
-        // SAFETY: `open` made the pointer from such an `Arc`, and the caller frees it once.
+        // SAFETY: `open` made the pointer from an `Arc` of this type, and the caller frees it once.
         border::or((), || drop(unsafe { Arc::from_raw(filter.cast::<TableFilter<SharedBytes, Code>>().cast_const()) }));
     }
 }
 
 /// Returns `false` if the SST certainly does not contain the key, and `true` if it may. The
-/// function hashes the key. To ask many filters, hash the key once yourself.
+/// function hashes the key. To ask many filters, hash the key once with `filterblock_hasher_hash`.
 ///
 /// Returns `true` if `filter` is NULL, or if `key` is NULL and `key_len` is not 0. Also returns
-/// `true` if the filter has only prefixes, or if a page of the query is damaged.
+/// `true` if the filter has only prefixes, or if a page that the query needs is damaged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain(
     filter: Option<&Filter>,
@@ -149,19 +153,24 @@ pub unsafe extern "C" fn filterblock_filter_may_contain(
     border::or(true, || block.may_contain(key))
 }
 
-/// Answers like `filterblock_filter_may_contain` for a key with this hash. A filter in partitions
-/// asks all of them.
+/// Answers like `filterblock_filter_may_contain` for a key with this hash. If the filter has
+/// partitions, the function asks all of them. A range filter alone has no hashes, so the function
+/// returns `true`.
 ///
-/// The hash must come from a hasher equal to that of the filter: otherwise present keys are denied.
-/// Returns `true` for `FILTERBLOCK_NO_HASH`.
+/// The hash must come from a hasher that equals the filter's hasher. Otherwise the filter denies
+/// present keys. Returns `true` for `FILTERBLOCK_NO_HASH`.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_filter_may_contain_hash(filter: Option<&Filter>, hash: u64) -> bool {
     let Some(block) = Filter::ready(filter) else { return true };
     hash == FILTERBLOCK_NO_HASH || border::or(true, || block.may_contain_hash(KeyHash::from_raw(hash)))
 }
 
-/// Answers like `filterblock_filter_may_contain` for a key and its hash. A filter in partitions asks
-/// the partition of the key; other filters do not read the key.
+/// Answers like `filterblock_filter_may_contain` for a key and its hash, which must come from a
+/// hasher that equals the filter's hasher. If the filter has partitions, the function asks the
+/// partition of the key. A range filter alone is asked by the bytes of the key. Other filters do
+/// not read them.
+///
+/// Returns `true` for `FILTERBLOCK_NO_HASH`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_hashed_key(
     filter: Option<&Filter>,
@@ -175,11 +184,12 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashed_key(
     hash == FILTERBLOCK_NO_HASH || border::or(true, || block.may_contain_hashed_key(key, KeyHash::from_raw(hash)))
 }
 
-/// Returns `false` if no key of the SST has this prefix. `extractor` is the name of the function that
-/// took the prefix from a key.
+/// Returns `false` if no key of the SST has this prefix, and `true` if a key may have it.
+/// `extractor` is the name of the function that took the prefix from a key.
 ///
-/// Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true` if
-/// `filter` or `extractor` is NULL, or if `prefix` is NULL and `prefix_len` is not 0.
+/// Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true`
+/// if `filter` or `extractor` is NULL, or if `prefix` is NULL and `prefix_len` is not 0. Also
+/// returns `true` if a page that the query needs is damaged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
     filter: Option<&Filter>,
@@ -193,9 +203,9 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
     border::or(true, || block.may_contain_prefix(extractor, prefix))
 }
 
-/// Returns `false` if the SST has no key `k` with `lower <= k < upper`, in the order of bytes. An
-/// `upper` of 0 bytes means that the range has no upper bound. To include `upper`, append a zero byte
-/// to it.
+/// Returns `false` if the SST has no key `k` with `lower <= k < upper`, in the order of bytes, and
+/// `true` if it may have one. An `upper` of 0 bytes means that the range has no upper bound. To
+/// include `upper`, append a zero byte to it.
 ///
 /// The filter needs a range filter: see `filterblock_builder_set_ranges`. Returns `true` if the
 /// filter has no range filter, or if its range filter is damaged. Also returns `true` if `upper` is
@@ -214,8 +224,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_range(
     border::or(true, || block.may_contain_range(lower, upper))
 }
 
-/// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. It is
-/// faster than single queries, because cache lines are loaded ahead.
+/// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. One
+/// call is faster than single queries, because it prefetches cache lines.
 ///
 /// `answers` need not be initialised, and must not overlap `hashes`. Sets all answers to `true` if
 /// `filter` or `hashes` is NULL. Does nothing if `answers` is NULL.
@@ -234,11 +244,11 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashes(
 }
 
 /// Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
-/// `filterblock_filter_may_contain`. In a filter in partitions, each key asks its
-/// partition.
+/// `filterblock_filter_may_contain`. If the filter has partitions, the function asks the partition
+/// of each key. For a range filter alone without partitions, all answers are `true`.
 ///
-/// Otherwise this function works like `filterblock_filter_may_contain_hashes`. The answer for a key
-/// that is NULL and has bytes is `true`.
+/// Otherwise this function works like `filterblock_filter_may_contain_hashes`. If `keys[i]` is NULL
+/// and `key_lens[i]` is not 0, `answers[i]` is `true`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
     filter: Option<&Filter>,
@@ -255,7 +265,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
         if block.metadata().num_partitions == 0 {
             return keys.try_for_each_hash(block.hasher(), |first, hashes| ask_chunk(block, answers, first, hashes));
         }
-        // A key chooses its partition, which a hash cannot.
+        // Only the bytes of a key choose its partition. A hash would have to ask all partitions.
         keys.try_for_each(|first, keys| {
             let mut maybe = [true; CHUNK];
             for (answer, key) in maybe.iter_mut().zip(keys) {
@@ -267,7 +277,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
     });
 }
 
-/// Asks for at most [`CHUNK`] hashes, whose answers begin at `first`.
+/// Asks a filter for at most [`CHUNK`] hashes, and writes the answers from index `first` on.
 fn ask_chunk(
     block: &FilterBlock<SharedBytes>,
     answers: Answers<bool>,
@@ -282,8 +292,8 @@ fn ask_chunk(
     Ok(())
 }
 
-/// Loads the first cache lines that a query of this hash needs, without waiting for them. Does
-/// nothing for NULL and for a filter in partitions.
+/// Prefetches the first cache lines that a query of this hash will read. Does nothing if `filter`
+/// is NULL or has partitions.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_filter_prefetch(filter: Option<&Filter>, hash: u64) {
     if let Some(block) = Filter::ready(filter) {
@@ -291,15 +301,18 @@ pub extern "C" fn filterblock_filter_prefetch(filter: Option<&Filter>, hash: u64
     }
 }
 
-/// Returns the number of damaged pages that queries found so far; 0 for NULL. It stays 0 with
-/// `FILTERBLOCK_VERIFY_AT_OPEN`. A damaged page answers "maybe".
+/// Returns the number of damaged pages that queries have found so far, or 0 if `filter` is NULL.
+/// With `FILTERBLOCK_VERIFY_AT_OPEN` the number stays 0. A query that needs a damaged page answers
+/// "maybe".
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_filter_damaged_pages(filter: Option<&Filter>) -> u64 {
     Filter::ready(filter).map_or(0, |block| border::or(0, || block.damaged_pages()))
 }
 
-/// Compares all pages with their checksums. Returns `FILTERBLOCK_CODE_CHECKSUM_MISMATCH` for the
-/// first damaged page. Queries may run at the same time.
+/// Compares all pages with their checksums. Other threads may ask the filter at the same time.
+///
+/// Returns `CHECKSUM_MISMATCH` with the offset of the first damaged page, and `NULL_ARGUMENT` if
+/// `filter` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_verify_pages(filter: Option<&Filter>, error: *mut ErrorInfo) -> Code {
     // SAFETY: the header asks for valid pointers.

@@ -1,4 +1,4 @@
-//! Key hashers: one for a whole store.
+//! Makes key hashers, and hashes keys. A store uses one hasher for all filters.
 #![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
 
 use std::ffi::c_void;
@@ -9,15 +9,18 @@ use crate::border;
 use crate::error::{ErrorInfo, Failure};
 use crate::raw;
 
-/// The hash that stands for no hash. `filterblock_hasher_hash` returns it after a misuse. Every query
-/// of this hash answers "maybe", and a builder that gets it refuses to finish.
+/// The hash that stands for no key. `filterblock_hasher_hash` returns it for a NULL pointer. A
+/// query of this hash answers "maybe" or `FILTERBLOCK_ANSWER_UNFILTERED`. If this hash is added to
+/// a builder, finishing fails.
 ///
-/// A key has this hash with a probability of 2^-64. Its SST then has no filter.
+/// A key has this hash with a probability of 2^-64. If such a key is added by its hash, finishing
+/// fails, and the SST has no filter.
 pub const FILTERBLOCK_NO_HASH: u64 = 0;
 
 /// A hash function with its seed and secret. A store makes one and uses it for all filters.
 ///
-/// Threads may share a hasher. Builders, filters and sets copy it, so it may be freed before them.
+/// Any number of threads may share a hasher. Builders, filters and sets copy the hasher, so the
+/// caller may free it before them. Free it with `filterblock_hasher_free`.
 pub struct Hasher(pub(crate) KeyHasher);
 
 impl Hasher {
@@ -26,7 +29,7 @@ impl Hasher {
     }
 }
 
-/// Makes a hasher of XXH3-64 under a public seed.
+/// Makes a hasher that uses XXH3-64 with a public seed.
 ///
 /// Returns a handle for `filterblock_hasher_free`, or NULL after a panic.
 #[unsafe(no_mangle)]
@@ -34,10 +37,12 @@ pub extern "C" fn filterblock_hasher_new_xxh3(seed: u64) -> Option<Box<Hasher>> 
     border::or(None, || Some(Hasher::boxed(KeyHasher::xxh3(HashSeed(seed)))))
 }
 
-/// Makes a hasher of XXH3-64 under a public seed and a secret of 16 or 32 random bytes. It is as
-/// fast as XXH3, and harder to attack with chosen keys. The hasher copies the secret.
+/// Makes a hasher that uses XXH3-64 with a public seed and a secret of 16 or 32 random bytes. The
+/// hasher is as fast as XXH3 without a secret, and harder to attack with chosen keys. It copies the
+/// secret.
 ///
-/// Returns a handle for `filterblock_hasher_free`, or NULL and an error.
+/// Returns a handle for `filterblock_hasher_free`, or NULL and an error. `INVALID` means that the
+/// secret has another length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_hasher_new_xxh3_secret(
     seed: u64,
@@ -49,10 +54,11 @@ pub unsafe extern "C" fn filterblock_hasher_new_xxh3_secret(
     unsafe { with_secret(KeyHasher::xxh3_with_secret, seed, (secret, secret_len), error) }
 }
 
-/// Makes a hasher of SipHash-1-3 under a public seed and a secret of 16 or 32 random bytes, for
-/// stores whose keys attackers may choose. The hasher copies the secret.
+/// Makes a hasher that uses SipHash-1-3 with a public seed and a secret of 16 or 32 random bytes.
+/// Use it if attackers may choose keys. The hasher copies the secret.
 ///
-/// Returns a handle for `filterblock_hasher_free`, or NULL and an error.
+/// Returns a handle for `filterblock_hasher_free`, or NULL and an error. `INVALID` means that the
+/// secret has another length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_hasher_new_sip13(
     seed: u64,
@@ -75,7 +81,7 @@ unsafe fn with_secret(
     // SAFETY: the caller upholds the contract of this function.
     let made = unsafe {
         border::report(error, || {
-            let bytes = raw::bytes(secret, secret_len).ok_or(Failure::Null("secret"))?;
+            let bytes = raw::bytes(secret, secret_len).ok_or(Failure::Bytes("secret"))?;
             Ok(Hasher::boxed(make(HashSeed(seed), &Secret::new(bytes)?)))
         })
     };
@@ -88,10 +94,9 @@ pub extern "C" fn filterblock_hasher_free(hasher: Option<Box<Hasher>>) {
     border::or((), || drop(hasher));
 }
 
-/// Returns the hash of a key of `key_len` bytes. One hash serves all filters of the store.
+/// Returns the hash of a key of `key_len` bytes. The same hash can ask all filters of the store.
 ///
 /// Returns `FILTERBLOCK_NO_HASH` if `hasher` is NULL, or if `key` is NULL and `key_len` is not 0.
-/// Any number of threads may call this with one hasher.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_hasher_hash(hasher: Option<&Hasher>, key: *const c_void, key_len: usize) -> u64 {
     // SAFETY: the header asks for valid pointers.

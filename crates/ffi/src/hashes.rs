@@ -1,8 +1,7 @@
-//! Arrays of hashes and of keys, which the library reads in chunks.
+//! Reads the caller's arrays of hashes and of keys in chunks.
 //!
-//! In debug builds a hash of the library may be larger than eight bytes. So the array of a caller
-//! is not a slice of hashes, and the library copies it in chunks. A chunk stays in the first-level
-//! cache.
+//! In debug builds a `KeyHash` is larger than eight bytes. So the caller's array is not a slice of
+//! `KeyHash`, and the library copies it in chunks. A chunk stays in the L1 cache.
 #![expect(unsafe_code, reason = "reads arrays of the caller")]
 
 use std::convert::Infallible;
@@ -16,13 +15,13 @@ use crate::raw::{self, CHUNK};
 
 const NO_HASH: KeyHash = KeyHash::from_raw(FILTERBLOCK_NO_HASH);
 
-/// Sets the answers of the hashes that stand for no hash to "maybe".
+/// Sets the answer to "maybe" for each hash that is [`FILTERBLOCK_NO_HASH`].
 #[inline]
 pub(crate) fn or_no_hash(maybe: &mut [bool], hashes: &[KeyHash]) {
     maybe.iter_mut().zip(hashes).for_each(|(answer, hash)| *answer |= *hash == NO_HASH);
 }
 
-/// An array of hashes of a caller.
+/// The caller's array of hashes.
 #[derive(Clone, Copy)]
 pub(crate) struct Hashes {
     hashes: *const u64,
@@ -30,16 +29,17 @@ pub(crate) struct Hashes {
 }
 
 impl Hashes {
-    /// Returns `None` if the array is NULL or too long.
+    /// Wraps an array of `count` hashes. Returns `None` if it is NULL and `count` is not 0, or if
+    /// it exceeds the address space.
     ///
     /// # Safety
-    /// `hashes` is NULL or has `count` elements, which nobody changes while the value exists.
+    /// `hashes` is NULL or has `count` elements, which nobody changes while the `Hashes` exists.
     pub(crate) unsafe fn new(hashes: *const u64, count: usize) -> Option<Self> {
         raw::is_array(hashes, count).then_some(Self { hashes, count })
     }
 
-    /// Passes the hashes to `each` in chunks, each with the index of its first hash, until `each`
-    /// fails.
+    /// Passes the hashes to `each` in chunks, together with the index of the chunk's first hash.
+    /// Stops and returns the error if `each` fails.
     #[inline]
     pub(crate) fn try_for_each<E>(self, mut each: impl FnMut(usize, &[KeyHash]) -> Result<(), E>) -> Result<(), E> {
         let (mut numbers, mut hashes) = ([0u64; CHUNK], [NO_HASH; CHUNK]);
@@ -55,7 +55,7 @@ impl Hashes {
     }
 }
 
-/// Keys of a caller: an array of pointers, and an array of lengths in bytes.
+/// The caller's keys: an array of pointers, and an array of lengths in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys {
     keys: *const *const c_void,
@@ -64,17 +64,19 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Returns `None` if an array is NULL or too long.
+    /// Wraps the arrays of `count` keys. Returns `None` if an array is NULL and `count` is not 0,
+    /// or if an array exceeds the address space.
     ///
     /// # Safety
     /// Each array is NULL or has `count` elements. Each key is NULL or has its length. Nobody
-    /// changes them while the value exists.
+    /// changes the arrays or the keys while the `Keys` exists.
     pub(crate) unsafe fn new(keys: *const *const c_void, lens: *const usize, count: usize) -> Option<Self> {
         (raw::is_array(keys, count) && raw::is_array(lens, count)).then_some(Self { keys, lens, count })
     }
 
-    /// Passes the keys to `each` in chunks, each with the index of its first key, until `each` fails.
-    /// A key that is NULL and has bytes is `None`.
+    /// Passes the keys to `each` in chunks, together with the index of the chunk's first key. A key
+    /// is `None` if its pointer is NULL and its length is not 0, or if it exceeds the address
+    /// space. Stops and returns the error if `each` fails.
     #[inline]
     pub(crate) fn try_for_each<E>(
         self,
@@ -98,8 +100,8 @@ impl Keys {
         Ok(())
     }
 
-    /// Passes the hashes of the keys to `each`: see [`Hashes::try_for_each`]. A key that is NULL and
-    /// has bytes has the hash [`FILTERBLOCK_NO_HASH`].
+    /// Hashes the keys, and passes the hashes to `each`: see [`Hashes::try_for_each`]. A key that
+    /// would be `None` in [`Keys::try_for_each`] has the hash [`FILTERBLOCK_NO_HASH`].
     #[inline]
     pub(crate) fn try_for_each_hash<E>(
         self,
@@ -119,9 +121,9 @@ impl Keys {
 /// Sets `hashes[i]` to the hash of the key `keys[i]` of `key_lens[i]` bytes: see
 /// `filterblock_hasher_hash`.
 ///
-/// `hashes` need not be initialised, and must not overlap the other arrays. All hashes are
-/// `FILTERBLOCK_NO_HASH` if `hasher` or an array is NULL. The hash of a key that is NULL and has bytes
-/// is `FILTERBLOCK_NO_HASH`, too. Does nothing if `hashes` is NULL.
+/// `hashes` need not be initialised, and must not overlap `keys` and `key_lens`. Does nothing if
+/// `hashes` is NULL. Sets all hashes to `FILTERBLOCK_NO_HASH` if `hasher`, `keys` or `key_lens` is
+/// NULL. Sets `hashes[i]` to `FILTERBLOCK_NO_HASH` if `keys[i]` is NULL and `key_lens[i]` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_hasher_hash_keys(
     hasher: Option<&Hasher>,

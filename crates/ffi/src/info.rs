@@ -1,4 +1,4 @@
-//! Facts about filters before and after they are built: plans, metadata, checksums and versions.
+//! Plans filters, describes open filters, and returns checksums of blocks and versions.
 #![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -11,8 +11,8 @@ use crate::error::{Code, ErrorInfo, Failure, copy_text};
 use crate::filter::Filter;
 use crate::raw;
 
-/// The version of this ABI. It changes only if a function or a struct changes incompatibly; new
-/// functions do not change it. Compare it with `filterblock_abi_version()`.
+/// The version of the ABI of this header. It changes only if a function or a struct changes
+/// incompatibly. New functions do not change it. Compare it with `filterblock_abi_version()`.
 pub const FILTERBLOCK_ABI_VERSION: u32 = 1;
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -20,7 +20,7 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
     Err(_) => panic!("the version has a zero byte"),
 };
 
-/// Returns the version of the library, such as `"0.1.0"`. The text is never freed.
+/// Returns the version of the library, such as `"0.1.0"`. Do not free the text.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_version() -> *const c_char {
     VERSION.as_ptr()
@@ -32,27 +32,29 @@ pub extern "C" fn filterblock_abi_version() -> u32 {
     FILTERBLOCK_ABI_VERSION
 }
 
-/// Returns whether a code means damaged bytes: the bytes are cut short, overwritten, or not a
-/// filter. A code for a newer version (`filterblock_code_is_unsupported`) is not damage.
+/// Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are cut
+/// short, overwritten, or not a filter. Bytes of a newer version are not damaged: see
+/// `filterblock_code_is_unsupported`.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_damage(code: u32) -> bool {
     code == Code::Corrupt as u32 || code == Code::ChecksumMismatch as u32
 }
 
-/// Returns whether a code means bytes of a newer version, which must not be repaired or deleted.
+/// Returns whether a code means bytes of a newer version: `UNSUPPORTED`. Do not repair or delete
+/// such bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_unsupported(code: u32) -> bool {
     code == Code::Unsupported as u32
 }
 
-/// The size, false-positive rate (FPR) and query cost of a filter.
+/// The planned size, false-positive rate (FPR) and query cost of a filter.
 #[repr(C)]
 pub struct PlanInfo {
     /// The length of the payload in bytes: the filter without checksums and trailer.
     pub payload_len_bytes: u64,
     /// The length of the whole block in bytes.
     pub block_len_bytes: u64,
-    /// Payload bits per key.
+    /// The bits of the payload per key.
     pub bits_per_key: f64,
     /// The share of absent keys that the filter answers with "maybe", from 0 to 1.
     pub expected_fpr: f64,
@@ -63,10 +65,11 @@ pub struct PlanInfo {
 }
 
 /// Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
-/// filters. For other kinds and a few thousand keys or more, they are within 1 %.
+/// filters. For other kinds with at least a few thousand keys, they are exact to about 1 %.
 ///
-/// Returns `INVALID` if `spec` is not a specification, or if there are no keys or more than 2^56.
-/// Also returns `INVALID` if no filter of that many keys has the FPR.
+/// Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
+/// filter of that many keys has the requested FPR. Returns `NULL_ARGUMENT` if `spec` is NULL or not
+/// UTF-8, or if `plan` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_plan(
     spec: *const c_char,
@@ -77,7 +80,7 @@ pub unsafe extern "C" fn filterblock_plan(
     // SAFETY: the header asks for valid pointers.
     border::code(unsafe {
         border::report(error, || {
-            let spec = raw::text(spec).ok_or(Failure::Null("spec"))?.parse()?;
+            let spec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
             let planned = Plan::new(spec, num_keys)?;
             if raw::write(plan, PlanInfo::of(&planned)) { Ok(()) } else { Err(Failure::Null("plan")) }
         })
@@ -99,10 +102,12 @@ impl PlanInfo {
     }
 }
 
-/// Sets `checksum` to the checksum of a filter block, which identifies the block. Store it outside of
-/// the block, and expect it when you open the block.
+/// Sets `checksum` to the checksum of a filter block, which identifies the block. Store the
+/// checksum outside of the block, and expect it when you open the block
+/// (`FILTERBLOCK_EXPECT_CHECKSUM`). The function does not verify the block.
 ///
-/// Returns `false` if `data` is NULL or too short for a block, or if `checksum` is NULL.
+/// Returns `true` if the checksum was set. Returns `false` if `data` is NULL or too short for a
+/// block, or if `checksum` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_block_checksum(data: *const c_void, data_len: usize, checksum: *mut u32) -> bool {
     // SAFETY: the header asks for valid pointers.
@@ -112,12 +117,12 @@ pub unsafe extern "C" fn filterblock_block_checksum(data: *const c_void, data_le
     }
 }
 
-/// What the trailer of an open filter says.
+/// The metadata of an open filter.
 #[repr(C)]
 pub struct MetadataInfo {
     /// The number of distinct keys and prefixes.
     pub num_keys: u64,
-    /// The number of partitions; 0 for a filter in one piece.
+    /// The number of partitions. It is 0 for a filter in one piece.
     pub num_partitions: u64,
     /// The length of the payload in bytes: the filter without checksums and trailer.
     pub payload_len_bytes: u64,
@@ -127,27 +132,29 @@ pub struct MetadataInfo {
     pub expected_fpr: f64,
     /// The seed of the hasher.
     pub hash_seed: u64,
-    /// The number of bits that must match for "maybe".
+    /// The number of bits that must match for "maybe". For a filter in partitions, it is the number
+    /// of the first partition.
     pub probes: u32,
-    /// The hash function: 1 for XXH3, 2 for XXH3 under a secret, 3 for SipHash-1-3.
+    /// The hash function: 1 for XXH3, 2 for XXH3 with a secret, 3 for SipHash-1-3.
     pub hash_function: u32,
-    /// The id of the SST; zeros for none.
+    /// The id of the SST. It is all zeros if the filter has no id.
     pub table_id: [u8; 16],
-    /// Whether the filter answers for whole keys by their hashes. Otherwise it has only prefixes or
-    /// only ranges, and answers "maybe" for every hash.
+    /// Whether the filter can deny a whole key by its hash. Otherwise the filter has only prefixes
+    /// or is a range filter, and answers "maybe" for every hash of a key.
     pub has_whole_keys: bool,
-    /// Whether prefixes were added.
+    /// Whether the filter has prefixes.
     pub has_prefixes: bool,
-    /// The kind of the filter, such as `"blocked-bloom"`. A zero byte ends the text.
+    /// The kind of the filter, such as `"blocked-bloom"`. For a filter in partitions, it is the
+    /// kind of the first partition. A zero byte ends the text.
     pub kind: [c_char; 30],
-    /// The name of the function that took the prefixes; empty without prefixes. A zero byte ends the
-    /// text.
+    /// The name of the extractor that took the prefixes. It is empty if the filter has no prefixes.
+    /// A zero byte ends the text.
     pub extractor: [c_char; 104],
 }
 
-/// Sets `metadata` to what the trailer of the filter says. Takes constant time.
+/// Sets `metadata` to the metadata of the filter. Takes constant time, and reads no page.
 ///
-/// Returns `NULL_ARGUMENT` if a pointer is NULL.
+/// Returns `NULL_ARGUMENT` if `filter` or `metadata` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_metadata(
     filter: Option<&Filter>,

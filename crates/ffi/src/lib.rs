@@ -1,4 +1,5 @@
-//! The C ABI of filterblock. `include/filterblock.h` is its reference, and docs/C_API.md the how-to.
+//! Exports the C ABI of filterblock. `include/filterblock.h` is the reference, and docs/C_API.md is
+//! the how-to.
 #![expect(
     clippy::missing_safety_doc,
     reason = "the header states once what all pointers must be: see the header of cbindgen.toml"

@@ -11,21 +11,27 @@ use crate::error::{Code, ErrorInfo, Failure};
 use crate::hasher::Hasher;
 use crate::raw;
 
-/// Collects keys in ascending order, and encodes a filter that is split by key range.
-/// `filterblock_filter_open_...` opens it like any other filter. Ask it by key, or by key and hash: a
-/// key asks one partition, a hash alone asks all.
+/// Collects keys in ascending order, and encodes a filter that is split by key range. The functions
+/// `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key, or
+/// by key and hash: then a query reads one partition. A query by hash alone reads all partitions.
 ///
-/// A builder belongs to one thread at a time. If a key cannot be added, the builder remembers it, and
-/// finishing fails.
+/// Only one thread at a time may use a builder. If a key cannot be added, finishing fails.
 pub struct Partitioned {
-    /// `None` after finishing, and after a failure that lost keys.
+    /// The builder. It is `None` after finishing and after a failure.
     builder: Option<PartitionedBuilder>,
-    /// Why finishing must fail, if it must.
+    /// The failure of an added key, until a call returns it.
     failure: Option<Failure>,
 }
 
+/// The failure for a key or prefix that is not an array of bytes.
+const NULL_ADDED: Failure = Failure::Added(
+    "an added key or prefix is NULL, or its length exceeds the address space; make a new builder and add all keys \
+     again",
+);
+
 impl Partitioned {
-    /// Runs a step. The first failure is kept for `finish`.
+    /// Runs a step that adds to the builder. Keeps the first failure for the next call that can
+    /// return an error.
     fn step(&mut self, step: impl FnOnce(&mut PartitionedBuilder) -> Result<(), Failure>) {
         let Some(builder) = &mut self.builder else { return };
         if let Err(failure) = border::or(Err(Failure::Panic), || step(builder)) {
@@ -47,14 +53,15 @@ impl Partitioned {
             return Err(failure);
         }
         let finished = Failure::Invalid(
-            "the builder was finished or failed before, so its keys are gone; make a new builder and add all keys again",
+            "the builder was finished before, or an earlier call failed; make a new builder and add all keys again",
         );
         self.builder.take().ok_or(finished)
     }
 }
 
-/// Makes a builder without keys. A partition takes no further key once it holds `partition_keys` keys
-/// and prefixes; 0 counts as 1. Otherwise this function works like `filterblock_builder_new`.
+/// Makes a builder without keys. A partition takes no further key once it has `partition_keys` keys
+/// and prefixes; 0 counts as 1. `filterblock_builder_new` describes `spec`, `hasher` and the
+/// errors.
 ///
 /// Returns a handle for `filterblock_partitioned_free`, or NULL and an error.
 #[unsafe(no_mangle)]
@@ -67,7 +74,7 @@ pub unsafe extern "C" fn filterblock_partitioned_new(
     // SAFETY: the header asks for valid pointers.
     let made = unsafe {
         border::report(error, || {
-            let spec = raw::text(spec).ok_or(Failure::Null("spec"))?.parse()?;
+            let spec = raw::text(spec).ok_or(Failure::Text("spec"))?.parse()?;
             let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
             let builder = Some(PartitionedBuilder::new(spec, hasher, partition_keys));
             Ok(Box::new(Partitioned { builder, failure: None }))
@@ -83,7 +90,7 @@ pub extern "C" fn filterblock_partitioned_free(builder: Option<Box<Partitioned>>
 }
 
 /// Binds the filter to the SST with this id of 16 bytes. Call this function before you add the
-/// first key; otherwise finishing fails.
+/// first key. Otherwise finishing fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_set_table_id(
     builder: Option<&mut Partitioned>,
@@ -94,14 +101,14 @@ pub unsafe extern "C" fn filterblock_partitioned_set_table_id(
     border::code(unsafe {
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
-            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Null("table_id"))?;
+            let id = raw::bytes(table_id, 16).and_then(|id| id.first_chunk()).ok_or(Failure::Bytes("table_id"))?;
             builder.set(|builder| Ok(builder.with_table_id(*id)))
         })
     })
 }
 
-/// Declares that prefixes will be added: see `filterblock_builder_set_prefixes`. Call it before the
-/// first key. After an error, the builder cannot finish.
+/// Declares that prefixes will be added: see `filterblock_builder_set_prefixes`. Call this function
+/// before you add the first key. If it returns `INVALID`, finishing will fail.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_set_prefixes(
     builder: Option<&mut Partitioned>,
@@ -113,16 +120,16 @@ pub unsafe extern "C" fn filterblock_partitioned_set_prefixes(
     border::code(unsafe {
         border::report(error, || {
             let builder = builder.ok_or(Failure::Null("builder"))?;
-            let extractor = raw::text(extractor).ok_or(Failure::Null("extractor"))?;
+            let extractor = raw::text(extractor).ok_or(Failure::Text("extractor"))?;
             builder.set(|builder| builder.with_prefixes(extractor, whole_keys_too))
         })
     })
 }
 
-/// Adds a key of `key_len` bytes, which must not be below the last key in the order of bytes.
-/// Repetitions are fine.
+/// Adds a key of `key_len` bytes. Keys must come in ascending order of their bytes, and may repeat.
 ///
-/// If the key is below the last one, or if `key` is NULL and `key_len` is not 0, finishing will fail.
+/// If the key is below the last key, or if `key` is NULL and `key_len` is not 0, finishing will
+/// fail.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_add(
     builder: Option<&mut Partitioned>,
@@ -132,13 +139,13 @@ pub unsafe extern "C" fn filterblock_partitioned_add(
     let Some(builder) = builder else { return };
     // SAFETY: the header asks for valid pointers.
     let key = unsafe { raw::bytes(key, key_len) };
-    builder.step(|builder| Ok(builder.add(key.ok_or(Failure::Null("an added key"))?)?));
+    builder.step(|builder| Ok(builder.add(key.ok_or(NULL_ADDED)?)?));
 }
 
-/// Adds a prefix of the last key, which must begin with it.
+/// Adds a prefix of the key that was added last.
 ///
-/// Finishing will fail if the last key does not begin with the prefix, or if the builder has no
-/// prefixes. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
+/// Finishing will fail if this key does not begin with the prefix, or if prefixes were not
+/// declared. It will also fail if `prefix` is NULL and `prefix_len` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
     builder: Option<&mut Partitioned>,
@@ -148,14 +155,15 @@ pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
     let Some(builder) = builder else { return };
     // SAFETY: the header asks for valid pointers.
     let prefix = unsafe { raw::bytes(prefix, prefix_len) };
-    builder.step(|builder| Ok(builder.add_prefix(prefix.ok_or(Failure::Null("an added prefix"))?)?));
+    builder.step(|builder| Ok(builder.add_prefix(prefix.ok_or(NULL_ADDED)?)?));
 }
 
 /// Encodes all partitions and their index. The builder loses its keys, so a second call fails.
 ///
 /// Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
-/// SST without a filter. The errors are those of `filterblock_builder_finish`, and the first
-/// failure of an added key.
+/// SST without a filter. The errors are those of `filterblock_builder_finish`. `INVALID` can also
+/// mean that keys were out of order, that a setting came after a key, or that there are too many
+/// partitions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_finish(
     builder: Option<&mut Partitioned>,

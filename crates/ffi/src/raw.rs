@@ -1,4 +1,5 @@
-//! Turns the pointers of a C caller into references and slices, and writes into the caller's arrays.
+//! Turns the pointers of a C caller into references and slices, and writes into the caller's
+//! arrays.
 //!
 //! A NULL pointer and an impossible length become `None`. Nothing can detect an invalid pointer
 //! that is not NULL, so the header asks the caller for valid pointers.
@@ -7,11 +8,12 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Bound;
 
-/// The number of hashes or answers that are copied at once. 128 hashes take 1 KiB of stack.
+/// The maximum number of hashes, keys or answers in a chunk. 128 hashes take 1 KiB of stack.
 pub(crate) const CHUNK: usize = 128;
 
-/// Returns the `len` bytes at `data`. Without bytes, `data` may be NULL. Returns `None` if `data` is
-/// NULL, or if `len` bytes at `data` do not fit in the address space.
+/// Returns the `len` bytes at `data`. If `len` is 0, returns an empty slice, even if `data` is
+/// NULL. Returns `None` for other NULL pointers, and if `len` bytes at `data` exceed the address
+/// space.
 ///
 /// # Safety
 /// `data` is NULL or points to `len` bytes that nobody changes or frees during `'a`.
@@ -23,16 +25,16 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> Option<&'a [u
     if data.is_null() || len > isize::MAX.unsigned_abs() || data.addr().checked_add(len).is_none() {
         return None;
     }
-    // SAFETY: the pointer is not NULL, the length is possible, and the caller promises the bytes.
+    // SAFETY: `data` is not NULL, `len` fits in the address space, and the caller upholds the rest.
     Some(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
 /// The bounds of a range of keys.
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// Returns the range of the keys from `lower` on and below `upper`. An `upper` of 0 bytes is no bound.
-/// Returns `None` if a pointer is NULL and has bytes, or if the range is empty, because a caller asks
-/// for an empty range only by mistake.
+/// Returns the range of the keys `k` with `lower <= k < upper`. If `upper` has 0 bytes, the range
+/// has no upper bound. Returns `None` if [`bytes`] returns `None` for a bound. Also returns `None`
+/// if the range is empty, because a caller asks for an empty range only by mistake.
 ///
 /// # Safety
 /// The caller must uphold the contract of [`bytes`].
@@ -48,7 +50,7 @@ pub(crate) unsafe fn range<'a>(
     }
 }
 
-/// Returns the text at `text`, which a zero byte ends. Returns `None` if `text` is NULL or not UTF-8.
+/// Returns the zero-terminated text at `text`. Returns `None` if `text` is NULL or not UTF-8.
 ///
 /// # Safety
 /// `text` is NULL or points to bytes that a zero byte ends and that nobody changes during `'a`.
@@ -56,7 +58,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the caller promises the zero byte and that the bytes do not change.
+    // SAFETY: the caller guarantees the zero byte, and that the bytes do not change.
     unsafe { CStr::from_ptr(text) }.to_str().ok()
 }
 
@@ -69,11 +71,12 @@ pub(crate) unsafe fn object<'a, T>(object: *const T) -> Option<&'a T> {
     if !object.is_aligned() {
         return None;
     }
-    // SAFETY: the pointer is aligned, and the caller promises the rest.
+    // SAFETY: the pointer is aligned, and the caller upholds the rest.
     unsafe { object.as_ref() }
 }
 
-/// Returns whether `count` elements at `array` may exist. Without elements, `array` may be NULL.
+/// Returns whether `array` is not NULL and `count` elements fit in the address space. An array of 0
+/// elements may be NULL.
 pub(crate) fn is_array<T>(array: *const T, count: usize) -> bool {
     let len_bytes = count.checked_mul(size_of::<T>()).filter(|&len| len <= isize::MAX.unsigned_abs());
     count == 0 || !array.is_null() && len_bytes.is_some_and(|len| array.addr().checked_add(len).is_some())
@@ -87,7 +90,7 @@ pub(crate) unsafe fn write<T>(out: *mut T, value: T) -> bool {
     if out.is_null() {
         return false;
     }
-    // SAFETY: the caller promises the memory, and the write needs no alignment.
+    // SAFETY: the caller guarantees the memory, and the write needs no alignment.
     unsafe { out.write_unaligned(value) };
     true
 }
@@ -99,8 +102,8 @@ pub(crate) unsafe fn write<T>(out: *mut T, value: T) -> bool {
 #[inline(always)]
 pub(crate) unsafe fn copy_in<T: Copy>(from: *const T, index: usize, into: &mut [T]) {
     let len_bytes = size_of_val(into);
-    // SAFETY: the caller promises the elements. The copy is of bytes, so it needs no alignment, and
-    // `into` is memory of this library, which the caller's array does not overlap.
+    // SAFETY: the caller guarantees the elements. The function copies bytes, so it needs no
+    // alignment. `into` is memory of this library, so the caller's array does not overlap it.
     unsafe {
         let from = from.cast::<u8>().add(index * size_of::<T>());
         std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().cast(), len_bytes);
@@ -113,7 +116,8 @@ pub(crate) unsafe fn copy_in<T: Copy>(from: *const T, index: usize, into: &mut [
 /// `into` points to memory for at least `index + from.len()` elements, of any alignment.
 #[inline(always)]
 pub(crate) unsafe fn copy_out<T: Copy>(from: &[T], into: *mut T, index: usize) {
-    // SAFETY: the argument of `copy_in` holds here, too.
+    // SAFETY: the caller guarantees the memory, which `from` does not overlap. The function copies
+    // bytes, so it needs no alignment.
     unsafe {
         let into = into.cast::<u8>().add(index * size_of::<T>());
         std::ptr::copy_nonoverlapping(from.as_ptr().cast(), into, size_of_val(from));

@@ -1,4 +1,4 @@
-//! Sets of filters: the filters of a store under one hasher.
+//! Makes and asks sets of filters: the filters of a store under one hasher.
 #![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
 
 use std::convert::Infallible;
@@ -15,15 +15,17 @@ use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
 use crate::hashes::{Hashes, or_no_hash};
 use crate::raw::{self, CHUNK};
 
-/// The filters of many SSTs under one hasher, for one key or for many keys.
+/// The filters of many SSTs under one hasher. One call asks many filters for one key, one filter
+/// for many keys, or many pairs of a filter and a key.
 ///
-/// One thread fills the set. Then any number of threads may ask it. Do not insert into a set that
-/// threads ask. For each new version of the store, make a new set and publish it. Free the old set
-/// after its last query returned. Both sets share the filters.
+/// One thread fills the set. Then any number of threads may ask it. Do not insert into a set while
+/// other threads ask it. For each new version of the store, make a new set and publish it. Free the
+/// old set after its last query has returned. The old and the new set share the filters.
 pub struct Set(FilterSet<Code>);
 
-/// The position of a filter in a set. Copy it, and do not change its members. A slot of zeros
-/// belongs to no set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another set.
+/// The position of a filter in a set. You may copy a slot, but do not change its members. A slot of
+/// zeros belongs to no set. A set answers `FILTERBLOCK_ANSWER_UNFILTERED` for a slot of another
+/// set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Slot {
@@ -53,43 +55,46 @@ const NO_SLOT: Slot = Slot { set: 0, index: 0 };
 #[repr(C)]
 #[derive(Default)]
 pub struct SetCounts {
-    /// Filters that can be asked.
+    /// The number of filters that can be asked.
     pub ready: u64,
-    /// Filters that could not be opened: see `filterblock_set_insert_degraded`.
+    /// The number of filters that cannot be used: see `filterblock_set_insert_degraded`.
     pub degraded: u64,
-    /// SSTs without a filter.
+    /// The number of SSTs without a filter.
     pub absent: u64,
-    /// Filters whose hasher differs from the hasher of the set. The set never asks them.
+    /// The number of filters whose hasher differs from the hasher of the set. The set never asks
+    /// them.
     pub other_hasher: u64,
-    /// Damaged pages that queries found so far.
+    /// The number of damaged pages that queries have found so far in the ready filters.
     pub damaged_pages: u64,
-    /// Answers of `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made.
+    /// The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` of the library since the set was made.
+    /// An answer for a NULL pointer or for `FILTERBLOCK_NO_HASH` does not count.
     pub unfiltered_answers: u64,
-    /// The bytes of all filters that can be asked.
+    /// The length of all open filters together, in bytes. Filters under another hasher count.
     pub len_bytes: u64,
 }
 
 /// Makes an empty set, and copies the hasher.
 ///
-/// Returns a handle for `filterblock_set_free`, or NULL if `hasher` is NULL. Queries of NULL answer
-/// `FILTERBLOCK_ANSWER_UNFILTERED`.
+/// Returns a handle for `filterblock_set_free`. Returns NULL if `hasher` is NULL, or after a panic.
+/// Queries of a NULL set answer `FILTERBLOCK_ANSWER_UNFILTERED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_new(hasher: Option<&Hasher>) -> Option<Box<Set>> {
     border::or(None, || hasher.map(|Hasher(hasher)| Box::new(Set(FilterSet::new(hasher)))))
 }
 
-/// Frees a set. NULL is fine. A filter that only this set has is freed, too. Freeing twice is
-/// undefined behaviour.
+/// Frees a set. NULL is fine. Also frees each filter that no other set has and whose handle was
+/// freed. Freeing twice is undefined behaviour.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_free(set: Option<Box<Set>>) {
     border::or((), || drop(set));
 }
 
-/// Adds a filter and returns its slot. The set shares the filter: free your handle whenever you like.
-/// Borrowed bytes must outlive the set.
+/// Adds a filter and returns its slot. The set shares the filter, so you may free your handle
+/// before the set. Borrowed bytes must outlive the set.
 ///
-/// NULL stands for an SST without a filter. The set never asks a filter under another hasher, and
-/// counts it as `other_hasher`. Returns a slot of zeros if `set` is NULL.
+/// A NULL `filter` stands for an SST without a filter. The set accepts a filter under another
+/// hasher, but never asks it, and counts it as `other_hasher`. Returns a slot of zeros if `set` is
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *const Filter) -> Slot {
     insert(set, || {
@@ -97,8 +102,8 @@ pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *
             return Arc::new(TableFilter::Absent);
         }
         let filter = filter.cast::<TableFilter<SharedBytes, Code>>();
-        // SAFETY: the pointer came from `Arc::into_raw` and is not freed yet. The set gets a reference
-        // of its own.
+        // SAFETY: the pointer came from `Arc::into_raw` and is not freed yet. The set gets its own
+        // reference.
         unsafe {
             Arc::increment_strong_count(filter);
             Arc::from_raw(filter)
@@ -126,18 +131,23 @@ fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHa
     border::or(AnswerCode::Unfiltered, || ask(set, KeyHash::from_raw(hash)).into())
 }
 
-/// Asks one filter for a key by its hash. A filter in partitions asks all of them.
+/// Asks one filter for a key by its hash. If the filter has partitions, the function asks all of
+/// them.
 ///
-/// The hash must come from a hasher equal to that of the set: otherwise present keys are denied.
-/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, for a slot of
-/// another set, and if no filter can be asked.
+/// The hash must come from a hasher that equals the set's hasher. Otherwise the set denies present
+/// keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, and
+/// for a slot of another set. The answer is the same if the filter at the slot is missing, degraded
+/// or under another hasher, has only prefixes, or is a range filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
     answer(set, hash, |set, hash| set.ask(slot.into(), hash))
 }
 
-/// Asks one filter for a key and its hash: see `filterblock_set_ask`. A filter in partitions asks the
-/// partition of the key; other filters do not read the key.
+/// Asks one filter for a key and its hash: see `filterblock_set_ask`. If the filter has partitions,
+/// the function asks the partition of the key. It asks a range filter by the bytes of the key.
+/// Other filters do not read the key.
+///
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `key` is NULL and `key_len` is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_hashed_key(
     set: Option<&Set>,
@@ -186,11 +196,12 @@ pub unsafe extern "C" fn filterblock_set_ask_range(
     border::or(AnswerCode::Unfiltered, || set.ask_range(slot.into(), lower, upper).into())
 }
 
-/// Asks many filters for one key: sets `answers[i]` to the answer of `slots[i]`, see
+/// Asks many filters for one key: sets `answers[i]` to the answer of the filter at `slots[i]`. See
 /// `filterblock_set_ask`.
 ///
-/// `answers` need not be initialised, and must not overlap `slots`. All answers are
-/// `FILTERBLOCK_ANSWER_UNFILTERED` if `set` or `slots` is NULL. Does nothing if `answers` is NULL.
+/// `answers` need not be initialised, and must not overlap `slots`. Does nothing if `answers` is
+/// NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set` or `slots` is NULL, or if `hash`
+/// is `FILTERBLOCK_NO_HASH`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_all(
     set: Option<&Set>,
@@ -208,7 +219,7 @@ pub unsafe extern "C" fn filterblock_set_ask_all(
         let (mut chunk, mut codes) = ([NO_SLOT; CHUNK], [AnswerCode::Unfiltered; CHUNK]);
         for first in (0..count).step_by(CHUNK) {
             let chunk = chunk.split_at_mut(CHUNK.min(count - first)).0;
-            // SAFETY: the array has `count` elements, as the header asks.
+            // SAFETY: the header asks for an array of `count` elements.
             unsafe { raw::copy_in(slots, first, chunk) };
             for (code, slot) in codes.iter_mut().zip(chunk.iter()) {
                 *code = set.ask((*slot).into(), KeyHash::from_raw(hash)).into();
@@ -219,12 +230,14 @@ pub unsafe extern "C" fn filterblock_set_ask_all(
     });
 }
 
-/// Asks one filter for many keys: sets `answers[i]` to `false` if the key of `hashes[i]` is certainly
-/// not in the SST, and to `true` otherwise.
+/// Asks one filter for many keys: sets `answers[i]` to `false` if the key of `hashes[i]` is
+/// certainly not in the SST, and to `true` otherwise.
 ///
-/// Returns `true` if a filter was asked. Returns `false` if no filter can be asked, or if `set`,
-/// `hashes` or `answers` is NULL; then all answers are `true`. `answers` need not be initialised, and
-/// must not overlap `hashes`.
+/// Returns `true` if the filter was asked. Returns `false` if the filter cannot be asked (see
+/// `filterblock_set_ask`), or if `set` or `hashes` is NULL; then all answers are `true`. Returns
+/// `false` and writes nothing if `answers` is NULL. The answer for `FILTERBLOCK_NO_HASH` is `true`.
+///
+/// `answers` need not be initialised, and must not overlap `hashes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_batch(
     set: Option<&Set>,
@@ -257,13 +270,13 @@ pub unsafe extern "C" fn filterblock_set_ask_batch(
     asked.is_some() && was_asked
 }
 
-/// Asks many pairs of a filter and a key: sets `answers[i]` to the answer of `slots[i]` for
-/// `hashes[i]`, see `filterblock_set_ask`. It is faster than single queries, because cache lines are
-/// loaded ahead.
+/// Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
+/// `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call is faster than single queries,
+/// because it prefetches cache lines.
 ///
-/// `answers` need not be initialised, and must not overlap the other arrays. All answers are
-/// `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes` is NULL. Does nothing if `answers` is
-/// NULL.
+/// `answers` need not be initialised, and must not overlap `slots` and `hashes`. Does nothing if
+/// `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
+/// is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_pairs(
     set: Option<&Set>,
@@ -283,10 +296,10 @@ pub unsafe extern "C" fn filterblock_set_ask_pairs(
         let mut pairs = [(FilterSlot::from_raw([0; 2]), KeyHash::from_raw(FILTERBLOCK_NO_HASH)); CHUNK];
         hashes.try_for_each(|first, hashes| {
             let chunk = chunk.split_at_mut(hashes.len()).0;
-            // SAFETY: the array has as many elements as there are hashes, as the header asks.
+            // SAFETY: the header asks for as many slots as hashes.
             unsafe { raw::copy_in(slots, first, chunk) };
             for (pair, (slot, hash)) in pairs.iter_mut().zip(chunk.iter().zip(hashes)) {
-                // A slot of no set is unfiltered.
+                // The set answers `Unfiltered` for `NO_SLOT`.
                 let slot = if hash.raw() == FILTERBLOCK_NO_HASH { NO_SLOT } else { *slot };
                 *pair = (slot.into(), *hash);
             }
@@ -298,8 +311,9 @@ pub unsafe extern "C" fn filterblock_set_ask_pairs(
     });
 }
 
-/// Loads the first cache lines that a query of this hash needs, without waiting for them. Does
-/// nothing for NULL and for a slot of another set.
+/// Prefetches the first cache lines that a query of this hash will read. Does nothing if `set` is
+/// NULL, for a slot of another set, and for a filter that has partitions, verifies pages on first
+/// touch, or cannot be asked.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_prefetch(set: Option<&Set>, slot: Slot, hash: u64) {
     if let Some(Set(set)) = set {
@@ -307,14 +321,14 @@ pub extern "C" fn filterblock_set_prefetch(set: Option<&Set>, slot: Slot, hash: 
     }
 }
 
-/// Returns the number of slots; 0 for NULL.
+/// Returns the number of slots, or 0 if `set` is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_len(set: Option<&Set>) -> usize {
     set.map_or(0, |Set(set)| set.len())
 }
 
-/// Sets `counts` to the numbers of filters and queries; to zeros if `set` is NULL. Takes time linear
-/// in the number of filters. Returns `false` if `set` or `counts` is NULL.
+/// Sets `counts` to the numbers of filters and queries, or to zeros if `set` is NULL. Takes time
+/// linear in the number of filters. Returns `false` if `set` or `counts` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_counts(set: Option<&Set>, counts: *mut SetCounts) -> bool {
     let found = border::or(SetCounts::default(), || set.map(SetCounts::of).unwrap_or_default());

@@ -1,4 +1,5 @@
-//! Queries of bytes that the caller passes each time: verified blocks, and compact filters.
+//! Asks filters whose bytes the caller passes to every query: verified blocks, and filters in the
+//! compact form.
 #![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
 
 use std::ffi::{c_char, c_void};
@@ -12,7 +13,7 @@ use crate::expected::ExpectedInfo;
 use crate::hasher::{FILTERBLOCK_NO_HASH, Hasher};
 use crate::raw;
 
-/// Opens a filter and asks it. Returns `None` if it cannot be asked.
+/// Opens a filter and asks it. Returns [`AnswerCode::Unfiltered`] if the filter cannot be opened.
 ///
 /// # Safety
 /// The pointers are NULL or valid.
@@ -41,23 +42,23 @@ unsafe fn open<'a>(
 ) -> Result<VerifiedFilter<'a>, Failure> {
     // SAFETY: the caller upholds the contract of this function.
     let (bytes, expected) = unsafe {
-        let bytes = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
+        let bytes = raw::bytes(data, data_len).ok_or(Failure::Bytes("data"))?;
         (bytes, expected.ok_or(Failure::Null("expected"))?.read()?)
     };
     Ok(VerifiedFilter::open(bytes, &expected)?)
 }
 
-/// Asks a filter for a key. The caller passes the bytes of the filter at each query, and must have
+/// Asks a filter for a key. The caller passes the bytes of the filter to every query, and must have
 /// verified them by a checksum of its own: **this function does not detect a damaged page, and a
-/// damaged page can deny keys**. The bytes may have any alignment. The call takes constant time, and
-/// allocates memory only for an error.
+/// damaged page can deny present keys**. The bytes may have any alignment. The time does not depend
+/// on the length of the filter. The call allocates memory only for an error, and once in the
+/// process to detect the vector instructions.
 ///
-/// The function refuses a filter in partitions. `FILTERBLOCK_EXPECT_ANY_TABLE` suits hosts that do not
-/// say which SST they read.
+/// Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
 ///
-/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` for a filter that is damaged, unexpected or of a newer
-/// version, and for NULL pointers. Count these answers; `filterblock_verified_check` tells the reason.
-/// Any number of threads may ask.
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the trailer is damaged, not as expected or of a newer
+/// version, if the filter has partitions, and for NULL pointers. Count these answers.
+/// `filterblock_verified_check` returns the reason. Any number of threads may ask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_ask(
     data: *const c_void,
@@ -73,7 +74,8 @@ pub unsafe extern "C" fn filterblock_verified_ask(
     }
 }
 
-/// Answers like `filterblock_verified_ask` for a key with this hash.
+/// Answers like `filterblock_verified_ask` for a key with this hash. Returns
+/// `FILTERBLOCK_ANSWER_UNFILTERED` for `FILTERBLOCK_NO_HASH`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_ask_hash(
     data: *const c_void,
@@ -88,8 +90,8 @@ pub unsafe extern "C" fn filterblock_verified_ask_hash(
     unsafe { ask((data, data_len), expected, |filter| filter.may_contain_hash(KeyHash::from_raw(hash))) }
 }
 
-/// Returns `false` if the answer of `filterblock_verified_ask` is `FILTERBLOCK_ANSWER_NO`, and `true`
-/// otherwise.
+/// Returns `false` if the answer of `filterblock_verified_ask` is `FILTERBLOCK_ANSWER_NO`, and
+/// `true` otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_may_contain(
     data: *const c_void,
@@ -115,8 +117,9 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_hash(
     unsafe { filterblock_verified_ask_hash(data, data_len, expected, hash) != AnswerCode::No }
 }
 
-/// Returns `false` if no key of the SST has this prefix: see `filterblock_filter_may_contain_prefix`
-/// and `filterblock_verified_ask`.
+/// Returns `false` if no key of the SST has this prefix, and `true` if a key may have it. Like
+/// `filterblock_filter_may_contain_prefix`, but for bytes that the caller has verified: see
+/// `filterblock_verified_ask`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
     data: *const c_void,
@@ -135,8 +138,9 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
     }
 }
 
-/// Returns `false` if the SST has no key `k` with `lower <= k < upper`: see
-/// `filterblock_filter_may_contain_range` and `filterblock_verified_ask`.
+/// Returns `false` if the SST has no key `k` with `lower <= k < upper`, and `true` if it may have
+/// one. Like `filterblock_filter_may_contain_range`, but for bytes that the caller has verified:
+/// see `filterblock_verified_ask`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_may_contain_range(
     data: *const c_void,
@@ -167,12 +171,12 @@ pub unsafe extern "C" fn filterblock_verified_check(
     border::code(unsafe { border::report(error, || open((data, data_len), expected).map(|_| ())) })
 }
 
-/// Asks a compact filter (`filterblock_builder_finish_compact`) for a key. Verifies the checksum of
-/// the filter first. The bytes may have any alignment.
+/// Asks a filter in the compact form (`filterblock_builder_finish_compact`) for a key. Verifies the
+/// checksum of the whole filter first. The bytes may have any alignment.
 ///
-/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not a compact filter of this
-/// version, or hold keys of another hasher, and for NULL pointers. Count these answers. Any number of
-/// threads may ask.
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not in the compact form of
+/// this version, or have keys of another hasher, and for NULL pointers. Count these answers.
+/// `filterblock_compact_check` returns the reason. Any number of threads may ask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_compact_ask(
     data: *const c_void,
@@ -206,8 +210,8 @@ pub unsafe extern "C" fn filterblock_compact_ask_hash(
 }
 
 /// Returns `FILTERBLOCK_CODE_OK` if `filterblock_compact_ask` can ask the filter. Otherwise returns
-/// the code of the reason. A filter under another hasher looks like damage, because the bytes do
-/// not record the hasher.
+/// the code of the reason. A filter of another hasher gives `CHECKSUM_MISMATCH`, as damage does:
+/// the bytes do not record the hasher.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_compact_check(
     data: *const c_void,
@@ -218,7 +222,7 @@ pub unsafe extern "C" fn filterblock_compact_check(
     // SAFETY: the header asks for valid pointers.
     border::code(unsafe {
         border::report(error, || {
-            let bytes = raw::bytes(data, data_len).ok_or(Failure::Null("data"))?;
+            let bytes = raw::bytes(data, data_len).ok_or(Failure::Bytes("data"))?;
             let Hasher(hasher) = hasher.ok_or(Failure::Null("hasher"))?;
             Ok(compact::check(bytes, hasher)?)
         })

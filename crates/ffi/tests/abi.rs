@@ -1,5 +1,5 @@
-//! The functions of ABI 1 stay as they are: the committed prototypes, the exported symbols and the name
-//! of the shared library.
+//! Checks that ABI 1 does not change: the prototypes, the exported symbols, and the soname of the
+//! shared library. Also checks that every exported function stops panics.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod common;
@@ -111,7 +111,7 @@ fn shared_library_is_named_by_the_abi_version() {
     assert!(header.contains(&version));
 }
 
-/// Functions that only read a field, so that they cannot panic.
+/// The functions that cannot panic, because they only read a field or compare numbers.
 const WITHOUT_CATCH: [&str; 8] = [
     "filterblock_abi_version",
     "filterblock_builder_len",
@@ -125,7 +125,7 @@ const WITHOUT_CATCH: [&str; 8] = [
 
 #[test]
 fn every_exported_function_stops_panics() {
-    // Either the function calls the module `border`, or a helper of its file that does.
+    // Each function calls the module `border`, or a helper that calls it.
     let catches = [
         "border::",
         " answer(",

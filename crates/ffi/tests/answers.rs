@@ -1,4 +1,5 @@
-//! Filters answer through the ABI as in Rust, and no misuse or damage becomes "absent".
+//! Tests that filters answer through the ABI as in Rust, and that no misuse or damage gives the
+//! answer "absent".
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
@@ -51,7 +52,7 @@ fn blocks() -> Vec<Vec<u8>> {
     KINDS.iter().map(|spec| in_rust(spec)).chain([partitioned()]).collect()
 }
 
-/// Compares all answers of a filter with those of Rust.
+/// Asserts that a filter gives the same answers through the ABI as `block` in Rust.
 fn assert_answers_alike(filter: &Open, block: &FilterBlock<&[u8]>) {
     let keys: Vec<_> = (0..2 * N).map(key).collect();
     let hashes: Vec<u64> = keys.iter().map(|key| block.hasher().of(key).raw()).collect();
@@ -71,12 +72,12 @@ fn assert_answers_alike(filter: &Open, block: &FilterBlock<&[u8]>) {
 }
 
 #[test]
-fn filters_answer_as_in_rust_however_they_are_opened() {
+fn filters_answer_as_in_rust_for_every_way_to_open() {
     let (hasher, folder) = (hasher(), tempfile::tempdir().unwrap());
     let path = folder.path().join("filter");
     for bytes in blocks() {
         let block = FilterBlock::open(bytes.as_slice(), &Expected::of_table(TABLE, &own()), Verify::AtOpen).unwrap();
-        std::fs::write(&path, [b"before", bytes.as_slice(), b"behind"].concat()).unwrap();
+        std::fs::write(&path, [b"before", bytes.as_slice(), b"after"].concat()).unwrap();
         let path = path.to_str().unwrap();
         for verify in [FILTERBLOCK_VERIFY_AT_OPEN, FILTERBLOCK_VERIFY_ON_FIRST_TOUCH] {
             let expected = expected(&hasher);
@@ -90,7 +91,7 @@ fn filters_answer_as_in_rust_however_they_are_opened() {
 }
 
 #[test]
-fn builders_give_the_bytes_of_rust_by_every_way_to_add() {
+fn builders_give_the_bytes_of_rust_for_every_way_to_add() {
     let hasher = hasher();
     let keys: Vec<_> = (0..N).map(key).collect();
     let hashes: Vec<u64> = keys.iter().map(|key| hash(&hasher, key)).collect();
@@ -113,7 +114,7 @@ fn builders_give_the_bytes_of_rust_by_every_way_to_add() {
         }
         assert_eq!(filterblock_builder_len(Some(&builder)), keys.len());
         assert!(finish(&mut builder).unwrap() == in_rust(spec), "{spec}");
-        // The settings stay, and the keys do not.
+        // Clearing keeps the settings and removes the keys.
         filterblock_builder_clear(Some(&mut builder));
         assert_eq!(filterblock_builder_len(Some(&builder)), 0);
         keys.iter().for_each(|key| add(&mut builder, key));
@@ -122,7 +123,7 @@ fn builders_give_the_bytes_of_rust_by_every_way_to_add() {
     }
 }
 
-/// A way to lose a key, and the code of the error that reports it.
+/// A call that loses a key, and the code of the error that reports the loss.
 type Loss = (fn(&mut Builder), Code);
 
 #[test]
@@ -156,7 +157,7 @@ fn builders_that_lost_a_key_do_not_finish() {
             lose(&mut builder);
             add(&mut builder, b"pear");
             assert_eq!(finish(&mut builder).unwrap_err().code, code, "{number}");
-            // A second attempt must not give a filter without the keys.
+            // A second call must not return a filter without the keys.
             assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid, "{number}");
             filterblock_builder_clear(Some(&mut builder));
             add(&mut builder, b"apple");
@@ -197,14 +198,15 @@ fn settings_that_fail_keep_the_keys() {
 }
 
 #[test]
-fn prefixes_that_are_set_late_deny_nothing() {
+fn builders_with_late_prefixes_do_not_finish() {
     let hasher = hasher();
-    // A filter of a key would deny its prefixes.
+    // The filter would deny the prefixes of the key that was added before.
     let mut builder = builder_of_table("bloom:10", &hasher);
     add(&mut builder, b"apple");
     assert_eq!(set_prefixes(&mut builder, "first-2", true).unwrap_err().code, Code::Invalid);
     assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid);
-    // Under the second setting, the filter would deny the prefix "ap" or the key "apple".
+    // With ("first-3", true), the filter would deny the prefixes of the first key. With ("first-2",
+    // true), it would deny the first key itself.
     for (extractor, whole_keys_too) in [("first-3", true), ("first-2", true)] {
         let mut builder = builder_of_table("bloom:10", &hasher);
         set_prefixes(&mut builder, "first-1", true).unwrap();
@@ -217,13 +219,13 @@ fn prefixes_that_are_set_late_deny_nothing() {
         set_prefixes(&mut builder, extractor, whole_keys_too).unwrap();
         add_prefix(&mut builder, b"pea");
         assert!(finish(&mut builder).is_ok());
-        // Finishing takes the keys.
+        // Finishing removes the keys, so prefixes can be set again.
         assert!(set_prefixes(&mut builder, "first-1", true).is_ok());
     }
 }
 
 #[test]
-fn prefixes_of_another_extractor_may_be_there() {
+fn prefixes_of_another_extractor_are_never_denied() {
     let hasher = hasher();
     let expected = |extractor: &'static std::ffi::CStr| ExpectedInfo {
         flags: FILTERBLOCK_EXPECT_PREFIXES,
@@ -284,13 +286,13 @@ fn misused_queries_answer_maybe() {
             filterblock_filter_may_contain_keys(filter.get(), keys, lens, 3, answers.as_mut_ptr());
             assert_eq!(answers, [true; 3]);
         }
-        // No array is so long.
+        // No array can have `usize::MAX` elements, so the call writes nothing.
         filterblock_filter_may_contain_hashes(filter.get(), [absent].as_ptr(), usize::MAX, answers.as_mut_ptr());
     }
 }
 
 #[test]
-fn damage_is_counted_and_denies_no_key() {
+fn damaged_pages_are_counted_and_never_deny_a_key() {
     let hasher = hasher();
     for spec in KINDS.into_iter().filter(|spec| *spec != "always-maybe") {
         let sound = in_rust(spec);
@@ -314,7 +316,7 @@ fn damage_is_counted_and_denies_no_key() {
 }
 
 #[test]
-fn blocks_of_any_table_meet_all_other_expectations() {
+fn blocks_of_any_table_must_meet_all_other_expectations() {
     let hasher = hasher();
     let other = filterblock_hasher_new_xxh3(SEED + 1).unwrap();
     let with_id = in_rust("bloom:10");
@@ -341,13 +343,13 @@ fn blocks_of_any_table_meet_all_other_expectations() {
         let error = open(ExpectedInfo { hasher: &raw const *other, ..any() }).unwrap_err();
         assert!(error.code == Code::Unexpected && error.is_hasher_mismatch, "{error:?}");
         assert_eq!(Open::copied(bytes, &any(), 2).unwrap_err().code, Code::Invalid);
-        // Without the flag, zeros name no table.
+        // Without `FILTERBLOCK_EXPECT_ANY_TABLE`, an id of zeros names no SST.
         assert_eq!(code(ExpectedInfo { flags: 0, ..any() }), Code::Invalid);
     }
 }
 
 #[test]
-fn secrets_must_be_the_same() {
+fn filters_open_only_with_the_secret_of_their_keys() {
     let make = |new: unsafe extern "C" fn(u64, *const _, usize, *mut ErrorInfo) -> Option<Box<Hasher>>,
                 secret: &[u8]| {
         // SAFETY: the pointers are valid.
@@ -375,7 +377,8 @@ fn secrets_must_be_the_same() {
 fn long_messages_are_cut_between_characters() {
     let hasher = hasher();
     for len in 150..170 {
-        // Characters of three bytes, from 20 different offsets.
+        // Each message is cut within a run of characters of three bytes. The length of "x" moves
+        // the cut to every offset within a character.
         let path = format!("/{}{}", "x".repeat(len), "\u{20ac}/".repeat(200));
         let error = Open::mapped(&path, 0, 1, &expected(&hasher), 0).unwrap_err();
         assert_eq!(error.code, Code::Io);

@@ -1,5 +1,5 @@
-//! Installs the libraries, and compiles and runs the examples and the frozen calls of ABI 1: with the
-//! shared and the static library, under valgrind, and under AddressSanitizer.
+//! Installs the libraries, and compiles and runs the examples and the frozen calls of ABI 1: with
+//! the shared and the static library, under valgrind, and under AddressSanitizer.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const PREFIX: &str = "/opt/filterblock";
 
-/// A compiled program: its source, and arguments of the compiler.
+/// The source of each program, and its arguments for the compiler.
 const PROGRAMS: [(&str, &[&str]); 4] = [
     ("examples/embed.c", &[]),
     ("examples/embed.cc", &["-pthread"]),
@@ -22,7 +22,8 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
     ("tests/abi_1/calls.c", &["-DFILTERBLOCK_HEADER=\"filterblock_1.h\""]),
 ];
 
-/// Installs into a folder that is not the prefix, as packagers do. Returns the folder.
+/// Installs the libraries once, into a `DESTDIR` that is not the prefix, as packagers do. Returns
+/// the `DESTDIR`.
 fn installed() -> &'static Path {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -45,7 +46,8 @@ fn pkg_config(arguments: &[&str]) -> Vec<String> {
     words(command.arg("filterblock").env("PKG_CONFIG_PATH", path).env("PKG_CONFIG_SYSROOT_DIR", installed()))
 }
 
-/// Compiles a program, with arguments that name the library. Returns the path of the program.
+/// Compiles a program. `library` has the arguments that link the library. Returns the path of the
+/// program.
 fn compile((source, arguments): (&str, &[&str]), more: &[&str], library: &[String], folder: &Path) -> PathBuf {
     let is_cpp = source.ends_with(".cc");
     let (compiler, standard) = if is_cpp { ("c++", "-std=c++17") } else { ("cc", "-std=c11") };
@@ -67,7 +69,8 @@ fn static_library() -> Vec<String> {
     with_dependencies.into_iter().map(|word| if word == "-lfilterblock" { file.clone() } else { word }).collect()
 }
 
-/// Compiles and runs all programs. `runner` is a command that runs the program.
+/// Compiles and runs all programs, and checks their output. `runner` is the command that runs a
+/// program, or empty to run it directly.
 fn run_all(more: &[&str], library: &[String], runner: &[&str], variables: &[(&str, &str)]) {
     for program in PROGRAMS {
         let folder = tempfile::tempdir().unwrap();
@@ -126,7 +129,7 @@ fn programs_run_under_valgrind() {
     if have("programs_run_under_valgrind", &TOOLS) && have("programs_run_under_valgrind", &["valgrind"]) {
         let valgrind =
             ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
-        // Valgrind does not know AVX-512.
+        // Valgrind does not support AVX-512.
         run_all(&["-O1"], &shared(), &valgrind, &[("FILTERBLOCK_ISA", "avx2")]);
     }
 }

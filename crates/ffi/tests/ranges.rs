@@ -1,4 +1,5 @@
-//! Range filters through the ABI: answers as in Rust, and "maybe" for every misuse and damage.
+//! Tests that range filters answer through the ABI as in Rust, and answer "maybe" for every misuse
+//! and damage.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
@@ -36,7 +37,8 @@ fn builder_with_ranges((spec, ranges): (&str, Option<&str>), hasher: &Hasher) ->
     builder
 }
 
-/// Builds a filter through the ABI, of keys one by one and in an array.
+/// Builds a filter of [`N`] keys through the ABI. Adds some keys one by one, and the others as an
+/// array.
 fn block(specs: (&str, Option<&str>), hasher: &Hasher) -> Vec<u8> {
     let mut builder = builder_with_ranges(specs, hasher);
     let keys: Vec<_> = (0..N).map(key).collect();
@@ -47,7 +49,9 @@ fn block(specs: (&str, Option<&str>), hasher: &Hasher) -> Vec<u8> {
     finish(&mut builder).unwrap()
 }
 
-/// Asks in the three ways, which must agree. The set answers "unfiltered" if `has_ranges` is `false`.
+/// Asks for a range through an open filter, verified bytes and a set. Returns the answer, and
+/// asserts that all three agree. Without a range filter (`has_ranges`), the set must answer
+/// "unfiltered".
 fn ask(filter: &Open, bytes: &[u8], hasher: &Hasher, lower: &[u8], upper: &[u8], has_ranges: bool) -> bool {
     let expected = expected(hasher);
     let mut set = filterblock_set_new(Some(hasher)).unwrap();
@@ -159,7 +163,7 @@ fn misused_ranges_answer_maybe() {
         let slot = filterblock_set_insert(Some(&mut set), filter.0);
         let (l, m, none) = (pointer(b"l"), pointer(b"m"), ptr::null());
         assert!(!filterblock_filter_may_contain_range(filter.get(), l, 1, m, 1));
-        // NULL, lengths that no key has, bounds that are swapped, and bounds that are equal.
+        // Bounds that are NULL, impossibly long, swapped, or equal.
         let misused = [(none, 1, m, 1), (l, 1, none, 1), (l, usize::MAX, m, 1), (l, 1, m, usize::MAX), (m, 1, l, 1)];
         for (lower, lower_len, upper, upper_len) in misused.into_iter().chain([(l, 1, l, 1)]) {
             assert!(filterblock_filter_may_contain_range(filter.get(), lower, lower_len, upper, upper_len));
@@ -202,7 +206,7 @@ fn ranges_without_the_bytes_of_a_key_do_not_finish() {
 }
 
 #[test]
-fn ranges_that_cannot_be_set_leave_the_builder_alone() {
+fn range_filters_that_cannot_be_set_keep_the_builder() {
     let hasher = hasher();
     // SAFETY: the pointers are NULL or valid.
     unsafe {
@@ -224,7 +228,7 @@ fn ranges_that_cannot_be_set_leave_the_builder_alone() {
 }
 
 #[test]
-fn ranges_lie_beside_prefixes_of_whole_keys() {
+fn range_filters_work_beside_whole_keys_and_prefixes() {
     let hasher = hasher();
     let builder = || {
         let mut builder = builder_of_table("bloom:20", &hasher);
@@ -244,8 +248,8 @@ fn ranges_lie_beside_prefixes_of_whole_keys() {
         assert!(ask(&filter, &bytes, &hasher, &key(i), b"", true));
     }
     assert!(!filter.may_contain_prefix("first-5", b"other"));
-    assert!(!ask(&filter, &bytes, &hasher, b"", b"key 0", true), "a prefix is no key");
-    // The range filter would deny a key that only `add_prefix` got.
+    assert!(!ask(&filter, &bytes, &hasher, b"", b"key 0", true), "the range filter has the prefix as a key");
+    // The range filter would deny a key that was added only by `add_prefix`.
     let mut misused = builder();
     add(&mut misused, b"apple");
     add_prefix(&mut misused, b"pear");
@@ -253,7 +257,7 @@ fn ranges_lie_beside_prefixes_of_whole_keys() {
 }
 
 #[test]
-fn damaged_ranges_deny_no_key() {
+fn damaged_range_filters_never_deny_a_key() {
     let hasher = hasher();
     for specs in SPECS {
         let sound = block(specs, &hasher);

@@ -1,4 +1,5 @@
-//! Sets, filters in partitions, verified bytes and compact filters through the ABI.
+//! Tests sets, filters in partitions, verified bytes and filters in the compact form through the
+//! ABI.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
@@ -31,7 +32,8 @@ fn block(spec: &str, hasher: &Hasher) -> Vec<u8> {
 
 type Step = (fn(&mut Partitioned), Code);
 
-/// Builds a filter in partitions. `step` runs after the first key.
+/// Builds a filter of the first [`N`] keys and their prefixes in partitions. Calls `step` after the
+/// first key. Asserts that a second call of finish fails.
 fn partitioned(spec: &str, hasher: &Hasher, step: fn(&mut Partitioned)) -> Result<Vec<u8>, Code> {
     let spec = CString::new(spec).unwrap();
     // SAFETY: the pointers are valid.
@@ -54,7 +56,8 @@ fn partitioned(spec: &str, hasher: &Hasher, step: fn(&mut Partitioned)) -> Resul
     }
 }
 
-/// Returns the answer of the query of each filter alone, and of every query of a set.
+/// Asks the filter at `slots[i]` for `hashes[i]` in three ways: one by one, in pairs, and by
+/// `filterblock_set_ask_all`. Returns the answers of each way.
 fn answers(set: &Set, slots: &[Slot], hashes: &[u64]) -> Vec<Vec<AnswerCode>> {
     let count = slots.len();
     assert_eq!(count, hashes.len());
@@ -93,7 +96,7 @@ fn sets_answer_like_their_filters_and_keep_them_alive() {
         assert!(expected[..N].iter().all(|answer| *answer == AnswerCode::Maybe));
         // SAFETY: the filter is open.
         let slot = unsafe { filterblock_set_insert(Some(&mut set), filter.0) };
-        // The set keeps the filter.
+        // The set keeps the filter open.
         drop(filter);
         let slots = vec![slot; hashes.len()];
         for answers in answers(&set, &slots, &hashes) {
@@ -119,7 +122,7 @@ fn sets_answer_like_their_filters_and_keep_them_alive() {
 }
 
 #[test]
-fn sets_count_what_they_cannot_ask() {
+fn sets_count_the_filters_that_they_cannot_ask() {
     let hasher = hasher();
     let bytes = block("bloom:10", &hasher);
     let filter = Open::copied(&bytes, &expected(&hasher), 0).unwrap();
@@ -149,10 +152,10 @@ fn sets_count_what_they_cannot_ask() {
     // SAFETY: the struct is valid.
     assert!(unsafe { filterblock_set_counts(Some(&set), &raw mut counts) });
     assert_eq!((counts.ready, counts.other_hasher, counts.absent, counts.degraded), (0, 1, 1, 1));
-    // Three ways to ask six slots, and two hashes in each batch.
+    // `answers` asks six slots in three ways, and each of six batches has two hashes.
     assert_eq!(counts.unfiltered_answers, 3 * 6 + 2 * 6);
     assert_eq!((counts.damaged_pages, filterblock_set_len(Some(&set))), (0, 3));
-    // No hash is no query.
+    // `FILTERBLOCK_NO_HASH` stands for no key, so no filter is asked.
     assert!(answers(&another, &[of_another], &[FILTERBLOCK_NO_HASH]).concat() == [AnswerCode::Unfiltered; 3]);
     // SAFETY: the pointers are NULL or valid.
     unsafe {
@@ -234,7 +237,7 @@ fn verified_bytes_answer_like_open_filters() {
         let answer = if filter.may_contain(&key) { AnswerCode::Maybe } else { AnswerCode::No };
         assert_eq!(ask(&bytes, &any, &key), answer);
         assert_eq!(ask(&bytes, &expected(&hasher), &key), answer);
-        // Bytes at any alignment.
+        // The bytes may have any alignment.
         assert_eq!(ask(&[b"x", bytes.as_slice()].concat()[1..], &any, &key), answer);
     }
     let other = filterblock_hasher_new_xxh3(SEED + 1).unwrap();

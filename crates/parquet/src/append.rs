@@ -123,13 +123,14 @@ pub fn add<R: ChunkReader + 'static>(
 /// and assumes that the other row groups have the same share of distinct values.
 ///
 /// # Errors
-/// Returns [`Error::Values`] if a chunk cannot be read, and [`Error::Filter`] if a filter cannot be
-/// built.
+/// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Values`] if a chunk cannot be
+/// read, and [`Error::Filter`] if a filter cannot be built.
 pub fn estimate<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,
     request: &Request,
 ) -> Result<Vec<Added>> {
+    request.check(footer)?;
     let mut added: Vec<Added> = Vec::new();
     // The sampled leaf column, and its numbers of values and of distinct values in the sampled row
     // group.

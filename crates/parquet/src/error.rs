@@ -71,7 +71,7 @@ pub enum Error {
         what: &'static str,
         /// The value as given.
         given: String,
-        /// The reason why the value is refused, and a value that works.
+        /// The reason why the value is rejected, and a value that works.
         reason: String,
     },
     /// An error of a filter.
@@ -133,8 +133,8 @@ impl fmt::Display for Error {
             ),
             Self::Values { row_group, column, reason } => write!(
                 f,
-                "row group {row_group}, column {}: cannot read the values: {reason}; check the file with the \
-                 engine that wrote it",
+                "row group {row_group}, column {}: cannot read the values: {reason}; omit the column, or \
+                 check the file with the engine that wrote it",
                 shortened(column)
             ),
             Self::Denied { row_group, column, values } => write!(

@@ -147,8 +147,8 @@ impl Collector {
         Self::with_max_hashes(sizing, most, MAX_HASHES)
     }
 
-    /// Like [`Self::new`], but with another maximum number of kept hashes. Tests use it to exceed
-    /// the maximum with few hashes.
+    /// Returns an empty collector as [`Self::new`] does, but with another maximum number of kept
+    /// hashes. Tests use it to exceed the maximum with few hashes.
     #[must_use]
     pub fn with_max_hashes(sizing: Sizing, most: u64, max_hashes: usize) -> Self {
         Self { hashes: Vec::new(), max_hashes, large: None, sizing, most }

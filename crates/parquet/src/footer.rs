@@ -260,7 +260,7 @@ fn first_sorting_column(group: &Struct<'_>) -> Option<usize> {
 
 impl Struct<'_> {
     /// Appends this column chunk to `out`, with `range` as the location of its filter. If `range`
-    /// has no length, a length that the chunk already has stays.
+    /// has no length, the chunk gets none.
     fn put_filter(mut self, range: FilterRange, out: &mut Vec<u8>) -> Result<()> {
         let mut encoded = Vec::new();
         {
@@ -269,8 +269,9 @@ impl Struct<'_> {
             let mut column = parsed.map_err(|_| Error::corrupt("column metadata", 0))?.0;
             let number = |number: u64| i64::try_from(number).map_err(|_| Error::corrupt("offset of the filter", 0));
             column.set_int(14, Kind::I64, number(range.offset)?);
-            if let Some(len) = range.len_bytes {
-                column.set_int(15, Kind::I32, number(len)?);
+            match range.len_bytes {
+                Some(len) => column.set_int(15, Kind::I32, number(len)?),
+                None => column.fields.retain(|field| field.id != 15),
             }
             column.encode(&mut encoded);
         }

@@ -2,8 +2,8 @@
 //! filters of many files.
 //!
 //! [`append::add`] appends the filters and a new footer to a copy of a file, and does not change
-//! the copied bytes. [`index`] keeps the filters of thousands of files in one file. It needs one
-//! read to tell which of these files may hold a key.
+//! the copied bytes. [`index`] keeps the filters of thousands of files in one file. A query for a
+//! key then needs one read for all of these files.
 
 #[cfg(feature = "values")]
 pub mod append;

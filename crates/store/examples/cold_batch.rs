@@ -14,8 +14,8 @@ const BATCH: usize = 32;
 const BATCHES: u64 = 64;
 const ROUNDS: u64 = 9;
 
-/// Returns the key of a number. Each group of `BATCH` successive numbers gives neighbouring keys, and
-/// the groups lie in random order.
+/// Returns the key of a number. Each group of `BATCH` successive numbers gives neighbouring keys,
+/// and the groups lie in random order.
 fn key(number: u64) -> [u8; 16] {
     let place = (number / BATCH as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut bytes = (u128::from(place) << 64 | u128::from(number)).to_le_bytes();
@@ -23,8 +23,8 @@ fn key(number: u64) -> [u8; 16] {
     bytes
 }
 
-/// Drops the pages of all SST files from the page cache. The store has synced the files, so no page is
-/// dirty.
+/// Drops the pages of all SST files from the page cache. The store has synced the files, so no page
+/// is dirty.
 fn drop_pages(dir: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
@@ -85,7 +85,8 @@ fn main() -> Result<()> {
             };
             let batches: Vec<Vec<_>> = (0..BATCHES).map(|_| batch()).collect();
             drop_pages(dir.path())?;
-            // The first pass reads with a cold page cache. The second pass reads the same blocks again.
+            // The first pass reads with a cold page cache. The second pass reads the same blocks
+            // again.
             for of_heat in of_way {
                 of_heat.push(time(&batches, |keys| match is_batch {
                     true => Ok(db.multi_get(keys)?.iter().flatten().count()),

@@ -25,8 +25,8 @@ fn main() -> ExitCode {
     support::main("Counts the block reads that filters save when keys are absent.", 200_000, run)
 }
 
-/// Stores every second key in `RUNS` SST files and reads all keys. Returns the number of wrong answers,
-/// the block reads, and the expected false positives.
+/// Stores every second key in `RUNS` SST files and reads all keys. Returns the number of wrong
+/// answers, the block reads, and the expected false positives.
 fn ask(keys: &[Vec<u8>], filter_use: FilterUse) -> Result<(u64, u64, f64), Failure> {
     let options = Options {
         storage: Arc::new(Memory::default()),

@@ -11,12 +11,12 @@ impl Crc32 {
         Self::default()
     }
 
-    /// Extends the checksum: it then also covers `bytes`, after all bytes so far.
+    /// Appends `bytes` to the bytes that the checksum covers.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Does the same as [`Self::update`], and returns the running checksum.
+    /// Appends `bytes` as [`Self::update`] does, and returns the extended checksum.
     #[must_use]
     pub fn with(mut self, bytes: &[u8]) -> Self {
         self.update(bytes);

@@ -1,12 +1,12 @@
-//! Encodes the integers of the file formats and decodes them. All integers on disk are little
-//! endian.
+//! Encodes and decodes the integers of the file formats. Integers of a fixed length are
+//! little-endian on disk.
 
 use byteorder::{ByteOrder, LittleEndian};
 
 use crate::error::{Error, Field, Result};
 
-/// The length of the longest varint of a 64-bit integer (LEB128: seven bits per byte, lowest bits
-/// first).
+/// The maximum length of a varint: a 64-bit integer in LEB128, with seven bits per byte, lowest
+/// bits first.
 pub const MAX_VARINT_LEN_BYTES: usize = 10;
 
 /// Reads fields one after the other from bytes that are not verified yet.
@@ -95,10 +95,11 @@ impl<'a> Cursor<'a> {
         self.take(8, field).map(LittleEndian::read_u64)
     }
 
-    /// Reads a variable-length integer.
+    /// Reads a varint.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the bytes end within the integer, or if it exceeds 64 bits.
+    /// Returns [`Error::Corrupt`] if the bytes end within the integer, or if the integer exceeds 64
+    /// bits.
     pub fn take_varint(&mut self, field: Field) -> Result<u64> {
         let mut value = 0u64;
         for (i, &byte) in self.rest.iter().take(MAX_VARINT_LEN_BYTES).enumerate() {
@@ -116,11 +117,11 @@ impl<'a> Cursor<'a> {
         Err(self.corrupt(field))
     }
 
-    /// Reads a variable-length integer that is a length or a position in memory.
+    /// Reads a varint that is a length or a position in memory.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the bytes end within the integer, or if it exceeds the address
-    /// space.
+    /// Returns [`Error::Corrupt`] if the bytes end within the integer, or if the integer exceeds
+    /// the address space.
     pub fn take_varint_usize(&mut self, field: Field) -> Result<usize> {
         let offset = self.offset;
         usize::try_from(self.take_varint(field)?).map_err(|_| Error::Corrupt { field, offset })
@@ -129,8 +130,8 @@ impl<'a> Cursor<'a> {
     /// Reads a length (a varint), then that many bytes, and returns the bytes.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the length is malformed, or if fewer bytes are left than it
-    /// says.
+    /// Returns [`Error::Corrupt`] if the length is malformed, or if fewer bytes are left than the
+    /// length says.
     pub fn take_bytes(&mut self, field: Field) -> Result<&'a [u8]> {
         let len = self.take_varint_usize(field)?;
         self.take(len, field)
@@ -149,7 +150,7 @@ pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&u64_bytes(value));
 }
 
-/// Appends a variable-length integer to `out`: one to ten bytes.
+/// Appends a varint to `out`: one to ten bytes.
 #[expect(clippy::cast_possible_truncation, reason = "only the low seven bits are written")]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -200,8 +201,8 @@ pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(u32_from)
 }
 
-/// Returns the first eight bytes of `key` as an integer that sorts like the bytes. Zeros pad a
-/// shorter key.
+/// Returns the first eight bytes of `key` as an integer that sorts like the bytes. A shorter key is
+/// padded with zeros.
 ///
 /// `order_prefix(a) < order_prefix(b)` implies `a < b`. Equal prefixes do not decide the order.
 #[must_use]

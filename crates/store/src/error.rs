@@ -11,7 +11,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation.
+    /// An I/O error. The operating system reports it, or this crate does, for example for a missing
+    /// SST file.
     Io(std::io::Error),
     /// An error that concerns the file or directory `path`.
     InFile {
@@ -24,15 +25,16 @@ pub enum Error {
     Corrupt {
         /// The invalid field.
         field: Field,
-        /// Where the field lies, in bytes from the start of the block or file; 0 if the damage has
-        /// no place in the file.
+        /// The offset of the field in bytes, from the start of the block or file. It is 0 if the
+        /// damage concerns no particular offset.
         offset: u64,
     },
     /// The bytes are damaged: the stored checksum differs from the computed one.
     ChecksumMismatch {
-        /// What the checksum covers.
+        /// The part of the file that the checksum covers.
         field: Field,
-        /// Where the covered bytes begin, from the start of the block or file.
+        /// The offset in bytes at which the covered bytes begin, from the start of the block or
+        /// file.
         offset: u64,
         /// The checksum found in the file.
         stored: u32,
@@ -50,7 +52,7 @@ pub enum Error {
     InvalidArgument {
         /// The argument.
         what: &'static str,
-        /// The reason why the value is refused, and a value that works.
+        /// The reason why the value is refused, and what to do instead.
         reason: String,
     },
     /// A key is longer than the store accepts.
@@ -60,12 +62,13 @@ pub enum Error {
         /// The length of the longest accepted key in bytes.
         max_bytes: usize,
     },
-    /// A key was added to a writer, but is not greater than the key before it.
+    /// A key that was added to a writer is not greater than the key before it.
     OutOfOrder,
     /// The directory is not empty, but holds no store.
     NotAStore,
-    /// The directory holds a file that has the name of a store's file, but that no store wrote. The
-    /// directory is not opened as a store, and nothing was changed.
+    /// A file in the directory has the name of a store's file, but another program wrote it, or its
+    /// content does not show who wrote it. The directory is not opened as a store, and nothing was
+    /// changed.
     ForeignFile {
         /// A description of the file.
         what: &'static str,
@@ -78,7 +81,8 @@ pub enum Error {
         reason: String,
     },
     /// The free disk space is below the space that the store keeps for deletes, for the log and for
-    /// the compactions that free space. The refused write or compaction changed nothing.
+    /// the compactions that free space. A refused batch was not written. A refused compaction left
+    /// its input SSTs unchanged.
     NoSpace {
         /// The free disk space in bytes.
         free_bytes: u64,
@@ -94,7 +98,7 @@ pub enum Error {
     /// The store accepts no more writes, because its file numbers or sequence numbers are nearly
     /// used up.
     OutOfNumbers {
-        /// The kind of number.
+        /// The kind of number: file number or sequence number.
         field: Field,
         /// The last number in use.
         last: u64,
@@ -109,7 +113,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds the file that the error concerns. An error that already names a file stays unchanged.
+    /// Adds the path of the file or directory that the error concerns. An error that already has a
+    /// path stays unchanged.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         match self {
@@ -161,13 +166,13 @@ impl Error {
     }
 }
 
-/// The advice after damage of a file.
+/// The next step in the messages about a damaged file.
 const REPAIR: &str = "run \"filterblock db repair\", or restore the file from a backup";
 
-/// The advice after damage of a filter block.
+/// The next step in the messages about a damaged filter block.
 const REPAIR_FILTER: &str = "no key is lost, and reads do not need the filter; run \"filterblock db repair\"";
 
-/// Returns the advice for an error of the operating system.
+/// Returns the next step for an I/O error of this kind.
 fn next_step(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as Kind;
     match kind {
@@ -248,7 +253,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes an error of the core. Damage gets the advice that suits a filter inside an SST file.
+/// Writes an error of the crate `filterblock`. The message about a damaged filter block ends with
+/// [`REPAIR_FILTER`].
 fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) -> fmt::Result {
     use filterblock::Error as Core;
     const DAMAGED: &str = "filter block damaged";
@@ -266,7 +272,7 @@ fn write_filter_error(f: &mut fmt::Formatter<'_>, error: &filterblock::Error) ->
 
 fn write_corrupt(f: &mut fmt::Formatter<'_>, field: Field, offset: u64) -> fmt::Result {
     match field {
-        // The store reports a missing log like one without a header.
+        // The store reports a missing log as a log without a header.
         Field::LogHeader => write!(f, "damaged: the write-ahead log is missing or has no header; {REPAIR}"),
         _ => write_invalid(f, "damaged", &field, offset, REPAIR),
     }

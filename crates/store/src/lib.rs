@@ -28,7 +28,7 @@
 //! key ─▶ KeyHasher: one KeyHash for all filters
 //!     ─▶ memtable ─▶ immutable memtables     newest first; a value or a tombstone ends the read
 //!     ─▶ level 0: every SST                  newest first
-//!        level 1 and below: one SST per level
+//!        each deeper level: at most one SST
 //!           │ the key is outside the SST's key range: next SST
 //!           ▼
 //!        FilterSet

@@ -18,11 +18,11 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
 
-/// Locks `mutex`, also after a thread panicked while it held the lock.
+/// Locks `mutex`, even if a thread panicked while it held the lock.
 ///
-/// A poisoned lock is not an error, because code that a panic may interrupt protects its state:
-/// after a panic during a write the WAL refuses all calls, and a panic of a background thread or of
-/// a leading writer fails the store.
+/// A poisoned lock is not an error, because the store handles such panics itself. After a panic
+/// during a write, the WAL refuses all calls. A panic of a background thread or of a leading writer
+/// fails the store.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

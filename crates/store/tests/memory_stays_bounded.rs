@@ -1,4 +1,4 @@
-//! A store that is larger than its memory bound is loaded, compacted, scanned, recovered and
+//! Tests that a store larger than its memory bound is loaded, compacted, scanned, recovered and
 //! repaired within the memory that docs/DESIGN.md states.
 //!
 //! The count covers all threads of the process, so this program has only one test.
@@ -18,8 +18,8 @@ use filterblock_store::{Db, Options};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Runs `act` and asserts a bound on the peak of the memory that it holds in addition to the memory
-/// held before.
+/// Runs `act`, and asserts that the peak of the memory in use exceeds the memory in use before by
+/// at most `bound` bytes.
 fn peak_of<T>(what: &str, bound: usize, act: impl FnOnce() -> T) -> T {
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
@@ -31,7 +31,7 @@ fn peak_of<T>(what: &str, bound: usize, act: impl FnOnce() -> T) -> T {
 }
 
 const WRITE_BUFFER: usize = MIB;
-const WAITING: usize = 2;
+const IMMUTABLE: usize = 2;
 const TABLE: usize = 2 * MIB;
 const KEYS: u64 = 300_000;
 const VALUE: usize = 120;
@@ -39,7 +39,7 @@ const VALUE: usize = 120;
 fn options() -> Options {
     Options {
         write_buffer_bytes: WRITE_BUFFER,
-        max_immutable_memtables: WAITING,
+        max_immutable_memtables: IMMUTABLE,
         table_size_bytes: TABLE as u64,
         level_base_bytes: 8 * MIB as u64,
         ..Options::default()
@@ -58,13 +58,13 @@ fn len_of(dir: &Path, end: &str) -> usize {
         .sum()
 }
 
-/// Asserts that a pinned value keeps one block, with its index and a few counters. The cache keeps a
-/// few blocks of its own.
+/// Asserts that a pinned value keeps only one block in memory, with its index and a few counters.
+/// The cache keeps a few blocks of its own.
 fn pinned_values_hold_their_blocks(dir: &Path) {
     const CACHE: usize = 32 * KIB;
     const PINNED: usize = 1_000;
     let db = Db::open(dir, Options { block_cache_bytes: CACHE as u64, ..options() }).unwrap();
-    // Reads the index of each SST, which stays in memory.
+    // These gets read the index of each SST, which then stays in memory.
     (0..KEYS).step_by(97).for_each(|i| assert!(db.get(&key(i)).unwrap().is_some()));
     // A block has 28 entries, whose index takes ten bytes each.
     let pinned = PINNED * (4096 + 512) + CACHE;
@@ -82,9 +82,9 @@ fn pinned_values_hold_their_blocks(dir: &Path) {
 fn store_memory_stays_within_the_documented_bound() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = temporary.path();
-    // From docs/DESIGN.md: one more memtable is written to an SST while the next one fills, and
-    // the arrays of a memtable grow by doubling.
-    let buffers = 2 * (WAITING + 2) * WRITE_BUFFER;
+    // From docs/DESIGN.md: besides the immutable memtables, one memtable fills and one is being
+    // written to an SST. The arrays of a memtable grow by doubling.
+    let buffers = 2 * (IMMUTABLE + 2) * WRITE_BUFFER;
     // The filters of all SSTs: at most 16 bits per key.
     let filters = KEYS as usize * 2;
     // One SST that is being built: hashes, index, filter, a chunk of the file, and a block of
@@ -107,7 +107,8 @@ fn store_memory_stays_within_the_documented_bound() {
     peak_of("compaction of the whole store", table + indexes + filters + WRITE_BUFFER, || {
         db.compact_range(..).unwrap()
     });
-    // A block and a key of each SST of level 0 and of each level, at both ends.
+    // A scan holds a block and a key for each SST of level 0 and for each deeper level, at both
+    // ends.
     let scan = 2 * (20 + 7) * (2 * 4096 + KIB) + indexes;
     peak_of("scan of the whole store", scan, || assert_eq!(db.scan(..).map(Result::unwrap).count(), KEYS as usize));
     peak_of("backward scan of the whole store", scan, || {

@@ -1,4 +1,5 @@
-//! A model of the filters that the target `c_abi` built, and arguments for calls.
+//! Defines a model of the filters that the target `c_abi` built, and reads arguments for calls from
+//! the input.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -15,7 +16,7 @@ pub(super) enum Form {
     Compact,
 }
 
-/// Bytes of a filter, and the keys that it must not deny.
+/// The bytes of a filter, and the keys and prefixes that the filter must not deny.
 #[derive(Clone)]
 pub(super) struct Blob {
     pub(super) bytes: Vec<u8>,
@@ -24,12 +25,12 @@ pub(super) struct Blob {
     pub(super) form: Form,
     pub(super) has_whole_keys: bool,
     pub(super) has_table_id: bool,
-    /// Whether the bytes are not those that the library returned.
+    /// Whether the bytes differ from the bytes that the library returned.
     pub(super) is_edited: bool,
 }
 
 impl Blob {
-    /// Bytes that the library did not return.
+    /// Returns a blob of bytes that the library did not return.
     pub(super) fn of_any_bytes(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.to_vec(),
@@ -48,7 +49,7 @@ pub(super) struct Open {
     pub(super) blob: Rc<Blob>,
 }
 
-/// A builder and what was added to it.
+/// A model of a builder: its settings, and the keys and prefixes that were added.
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) keys: Vec<Vec<u8>>,
@@ -58,7 +59,7 @@ pub(super) struct Model {
     pub(super) has_table_id: bool,
     /// Whether the builder has a range filter, which needs the bytes of keys.
     pub(super) has_ranges: bool,
-    /// Whether a key was lost, so that finishing must fail.
+    /// Whether the builder could not take a key, so that finishing must fail.
     pub(super) must_fail: bool,
 }
 
@@ -74,7 +75,8 @@ pub(super) fn pointer(bytes: &[u8]) -> *const c_void {
     bytes.as_ptr().cast()
 }
 
-/// Calls with a struct for the error, with garbage in it, or with NULL.
+/// Calls `call` with NULL, or with an error struct that is full of garbage. Asserts that the call
+/// fills the struct with a valid error. Returns the code, or `None` for NULL.
 pub(super) fn with_error<T>(input: &mut Input<'_>, call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Code>) {
     if input.byte().is_multiple_of(4) {
         return (call(ptr::null_mut()), None);
@@ -94,7 +96,8 @@ pub(super) fn with_error<T>(input: &mut Input<'_>, call: impl FnOnce(*mut ErrorI
     (value, Some(error.code))
 }
 
-/// A key of the input, and whether to pass NULL or an impossible length in its place.
+/// Reads a key. Returns it with the pointer and the length to pass, which may be NULL or an
+/// impossible length.
 pub(super) fn key<'a>(input: &mut Input<'a>) -> (&'a [u8], *const c_void, usize) {
     let choice = input.byte();
     let len = usize::from(choice % 16);
@@ -108,7 +111,7 @@ pub(super) fn key<'a>(input: &mut Input<'a>) -> (&'a [u8], *const c_void, usize)
 }
 
 pub(super) fn pick(blobs: &[Rc<Blob>], input: &mut Input<'_>) -> Option<Rc<Blob>> {
-    // The newest filters are asked most.
+    // The newest filters are picked most often.
     let back = usize::from(input.byte()) % blobs.len().max(1);
     blobs.get(blobs.len().checked_sub(1 + back / 2)?).cloned()
 }

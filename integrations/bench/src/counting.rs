@@ -1,14 +1,17 @@
-//! Counts the sizes and the answers of an engine's filters. It works with every filter.
+//! Counts the filters that an engine builds, their lengths and their answers. It works with every
+//! filter policy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Counts for the wrapper of a filter policy.
+/// The counts of a wrapper of a filter policy.
 #[derive(Debug, Default)]
 pub struct Counting {
-    /// Keys and bytes of each filter, in the order of the builds.
+    /// The number of keys and the length of each filter in bytes, in the order of the builds.
     built: Mutex<Vec<(u64, u64)>>,
+    /// The number of queries since the last [`take_answers`](Self::take_answers).
     asked: AtomicU64,
+    /// The number of answers "maybe" to these queries.
     passed: AtomicU64,
 }
 
@@ -27,9 +30,11 @@ impl Counting {
         may_contain
     }
 
-    /// Returns the total length of the newest filters that together hold `keys` keys. A compaction
-    /// builds filters of all keys once for each level that the keys pass. Only the newest filters
-    /// stay.
+    /// Returns the total length in bytes of the newest filters: from the newest one back, until these
+    /// filters have at least `keys` keys together.
+    ///
+    /// A compaction builds filters of all keys again for each level that the keys pass. Only the
+    /// newest filters are still in the database.
     #[must_use]
     pub fn bytes_of_last(&self, keys: usize) -> u64 {
         let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_filters_are_summed_up() {
+    fn bytes_of_last_adds_up_only_the_newest_filters() {
         let counting = Counting::default();
         for (keys, bytes) in [(3, 30), (7, 70), (4, 4), (6, 6)] {
             assert_eq!(counting.built(keys, vec![0; bytes]).len(), bytes);

@@ -1,4 +1,4 @@
-//! Measures storage engines with their own filters and with filterblock, side by side in one run.
+//! Measures storage engines with their own filters and with filterblock in one run.
 
 pub mod counting;
 pub mod redb;

@@ -1,4 +1,4 @@
-//! The command of this package: `measure`, `merge` and `report`. The script `run` calls them.
+//! Runs the commands `measure`, `merge` and `report`. The script `run` calls them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::{Parser, Subcommand, ValueEnum};
 use filterblock_integrations_bench::{Row, redb, report, rusty_leveldb, slatedb, surrealkv};
 
-/// Measures storage engines with their own filters and with filterblock, side by side in one run.
+/// Measures storage engines with their own filters and with filterblock in one run.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -18,9 +18,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Measures engines, and writes one JSON object per line
+    /// Measures engines, and appends one JSON object per line to a file
     Measure(Measure),
-    /// Puts new rows into a record. They replace the old rows of the same engines and numbers of keys
+    /// Adds new rows to a record. They replace the old rows of the same engines and numbers of keys
     Merge(Merge),
     /// Writes the rows of a record as tables into a page
     Report(Report),
@@ -49,7 +49,7 @@ struct Measure {
 struct Merge {
     /// File of rows that `measure` wrote
     rows: PathBuf,
-    /// File that keeps the rows. It is made if it is missing
+    /// File that keeps the rows. It is created if it is missing
     record: PathBuf,
 }
 
@@ -57,7 +57,7 @@ struct Merge {
 struct Report {
     /// File of rows that `measure` wrote
     rows: PathBuf,
-    /// Page with the two marks between which the table stands
+    /// Page with the two marks that enclose the tables
     #[arg(long)]
     page: PathBuf,
 }
@@ -148,7 +148,7 @@ fn merge(args: &Merge) -> Result<(), String> {
 fn write_report(args: &Report) -> Result<(), String> {
     let rows = read_rows(&args.rows)?;
     let page = report::replace_table(&read(&args.page)?, &report::markdown(&rows)).ok_or_else(|| {
-        format!("{}: the page lacks the lines {:?} and {:?}", args.page.display(), report::BEGIN, report::END)
+        format!("{}: the page lacks {:?} or {:?}; add both lines", args.page.display(), report::BEGIN, report::END)
     })?;
     fs::write(&args.page, page).map_err(|error| format!("{}: {error}", args.page.display()))
 }

@@ -1,4 +1,4 @@
-//! redb without filters, and with filters beside it.
+//! Measures redb without filters, and with filters beside it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,8 @@ use crate::workload::{absent_keys, present_keys};
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
 const VALUE: &[u8] = &[7; 100];
 
-/// Loads `keys` keys twice, with and without filters, and measures gets of absent keys.
+/// Loads `keys` keys into two databases, with and without filters, and measures gets of absent keys.
+/// Passes a row for each database to `sink`.
 ///
 /// # Panics
 /// Panics if redb returns an error.
@@ -65,7 +66,7 @@ fn get(table: &ReadOnlyTable<&'static [u8], &'static [u8]>, key: &[u8]) -> Optio
     table.get(key).expect("redb reads").map(|value| value.value().to_vec())
 }
 
-/// Returns the seconds of the load.
+/// Loads the keys into redb without filters. Returns the time in seconds.
 fn load_plain(path: &Path, keys: &[Vec<u8>]) -> f64 {
     let start = Instant::now();
     let db = Database::create(path).expect("redb opens");
@@ -87,6 +88,6 @@ fn load_filtered(path: &Path, keys: &[Vec<u8>]) -> FilteredDb {
         writer.commit().expect("redb writes");
     }
     drop(db);
-    // `open` builds one filter of all keys, as after a restart of a program.
+    // `open` builds one filter of all keys, as it does when a program restarts.
     FilteredDb::open(path).expect("redb opens")
 }

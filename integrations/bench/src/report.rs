@@ -1,4 +1,4 @@
-//! The tables of docs/BENCHMARKS.md, written from rows.
+//! Writes the tables of docs/BENCHMARKS.md from rows.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use filterblock::FilterSpec;
 
 use crate::row::Row;
 
-/// The engines in the order of the page.
+/// The engines in the order of their tables in the page.
 const ENGINES: [&str; 6] = ["RocksDB", "LevelDB", "rusty-leveldb", "SurrealKV", "SlateDB", "redb"];
 
 /// The line before the table in the page.
@@ -14,13 +14,13 @@ pub const BEGIN: &str = "<!-- Written by `integrations/bench/run`: begin -->";
 /// The line after the table in the page.
 pub const END: &str = "<!-- Written by `integrations/bench/run`: end -->";
 
-/// The head of each table, and its second line.
+/// The header row and the delimiter row of each table.
 const HEAD: &str =
     "| Runs | Keys | Filter | Bits per key | FPR | Reads per miss | Miss, mean | p99 | Load, per key | Compaction |
 |--:|--:|---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
-/// Returns one Markdown table for each engine, in the order of the rows.
+/// Returns one Markdown table for each engine. The rows must be sorted by engine.
 #[must_use]
 pub fn markdown(rows: &[Row]) -> String {
     let mut text = String::new();
@@ -51,8 +51,8 @@ fn line(row: &Row) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Returns `old` rows and `new` rows in the order of the page, then by keys. A new measurement of an
-/// engine with some number of keys replaces all old rows of that engine and number.
+/// Merges `old` and `new` rows. Returns them sorted by engine, in the order of the page, and then by
+/// number of keys. New rows replace all old rows of the same engine and number of keys.
 #[must_use]
 pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
     let mut rows: Vec<Row> =
@@ -63,8 +63,8 @@ pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// Replaces the lines between [`BEGIN`] and [`END`] in a page by `table`. Returns `None` if the page
-/// lacks one of the two lines.
+/// Returns `page` with `table` in place of the lines between [`BEGIN`] and [`END`]. Returns `None` if
+/// the page lacks one of the two lines.
 #[must_use]
 pub fn replace_table(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;

@@ -1,4 +1,5 @@
-//! rusty-leveldb with its own filter and with filterblock. The crate `sstable` has the same format.
+//! Measures rusty-leveldb with its own filter and with filterblock. The crate `sstable` has the same
+//! format.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use crate::row::Row;
 use crate::stopwatch::{Times, median, times};
 use crate::workload::{absent_keys, present_keys};
 
-/// The runs of the first layout. With four runs, rusty-leveldb compacts by itself.
+/// The number of runs in the first layout. With four runs, rusty-leveldb would compact by itself.
 const RUNS: usize = 3;
 const VALUE: &[u8] = &[7; 100];
 /// A key above all keys of the workload.
@@ -30,8 +31,8 @@ struct Contender {
     build_ns_per_key: f64,
 }
 
-/// Loads `keys` keys once for each filter, and measures gets of absent keys with several runs and
-/// with one.
+/// Loads `keys` keys into one database for each filter, and measures gets of absent keys: first in
+/// several runs, then in one run. Passes a row for each filter and layout to `sink`.
 ///
 /// # Panics
 /// Panics if rusty-leveldb returns an error.
@@ -92,7 +93,7 @@ fn contenders(dir: &Path) -> Vec<Contender> {
     all.into_iter().map(contender).collect()
 }
 
-/// Opens the database of a contender. `counts` tells whether its filters are counted.
+/// Opens the database of a contender. If `counts` is `true`, the filters and their answers are counted.
 fn open(contender: &Contender, counts: bool) -> DB {
     let policy = Rc::clone(&contender.policy);
     let filter_policy: Boxed =
@@ -101,14 +102,14 @@ fn open(contender: &Contender, counts: bool) -> DB {
         filter_policy,
         write_buffer_size: 1 << 30,
         block_cache_capacity_bytes: 32 << 20,
-        // Reopening writes the memtable to a file.
+        // Without reuse, reopening the database flushes the memtable.
         reuse_logs: false,
         ..Options::default()
     };
     DB::open(&contender.path, options).expect("rusty-leveldb opens")
 }
 
-/// Puts all keys in [`RUNS`] overlapping files. Returns nanoseconds per key.
+/// Puts all keys into [`RUNS`] overlapping SST files. Returns the time in nanoseconds per key.
 fn load(contender: &Contender, present: &[Vec<u8>]) -> f64 {
     let start = Instant::now();
     for run in present.chunks(present.len().div_ceil(RUNS)) {
@@ -124,7 +125,7 @@ fn load(contender: &Contender, present: &[Vec<u8>]) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / present.len() as f64
 }
 
-/// Compacts all runs into one. Returns milliseconds.
+/// Compacts all runs into one. Returns the time in milliseconds.
 fn compact(contender: &Contender) -> f64 {
     let mut db = open(contender, true);
     let start = Instant::now();
@@ -134,13 +135,13 @@ fn compact(contender: &Contender) -> f64 {
     elapsed.as_secs_f64() * 1e3
 }
 
-/// The counts of a pass over all keys.
+/// The counts of gets of all present and absent keys.
 struct Checked {
-    /// Present keys that were not found.
+    /// The number of present keys that were not found.
     lost: u64,
-    /// Queries of filters for absent keys.
+    /// The number of filter queries for absent keys.
     asked: u64,
-    /// Answers "maybe" to these queries.
+    /// The number of answers "maybe" to these queries.
     passed: u64,
 }
 
@@ -154,11 +155,12 @@ fn check(contender: &Contender, present: &[Vec<u8>], absent: &[Vec<u8>]) -> Chec
     Checked { lost, asked, passed }
 }
 
-/// Measures gets of absent keys. In each round, every database is measured once.
+/// Measures gets of absent keys. Each round measures every database once. Returns the medians for
+/// each database.
 fn measure(contenders: &[Contender], rounds: usize, absent: &[Vec<u8>]) -> Vec<Times> {
     let mut dbs: Vec<DB> = contenders.iter().map(|contender| open(contender, false)).collect();
     let mut measured = vec![Vec::new(); dbs.len()];
-    // The first round fills the caches.
+    // The first round only fills the caches.
     for round in 0..=rounds {
         for (db, measured) in dbs.iter_mut().zip(&mut measured) {
             let times = times(absent, |key| assert!(db.get(key).is_none()));

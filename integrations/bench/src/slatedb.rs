@@ -1,4 +1,4 @@
-//! SlateDB with its own Bloom filter and with filterblock, on local files.
+//! Measures SlateDB on local files, with its own Bloom filter and with filterblock.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,8 +32,8 @@ const ROOT: &str = "db";
 const VALUE: &[u8] = &[7; 100];
 /// The number of SSTs in level 0 before the compaction.
 const RUNS: usize = 5;
-/// The measured specifications. The first takes no more bytes than SlateDB's own filter, if an SST
-/// has 16,000 keys or more. The second has the FPR of SlateDB's own filter.
+/// The measured specifications. The first takes no more bytes than SlateDB's own filter if an SST has
+/// 16,000 keys or more. The second has about the FPR of SlateDB's own filter.
 const OURS: [&str; 3] = ["bumped-ribbon:9.95", "bumped-ribbon:7", "blocked-bloom:12"];
 
 /// A database with one filter.
@@ -44,11 +44,11 @@ struct Loaded {
     load: Duration,
 }
 
-/// Loads `keys` keys once for each filter, and measures gets of absent keys: first in five SSTs of
-/// level 0, then in one sorted run.
+/// Loads `keys` keys into one database for each filter, and measures gets of absent keys: first in five
+/// SSTs of level 0, then in one sorted run. Passes a row for each filter and layout to `sink`.
 ///
 /// Filters and indexes are in a cache, and data blocks are not. All databases are open at once, and
-/// each round measures each of them once.
+/// each round measures every database once.
 ///
 /// # Panics
 /// Panics if SlateDB returns an error.
@@ -81,7 +81,7 @@ fn filters() -> Vec<(String, Vec<Arc<dyn FilterPolicy>>)> {
 async fn load(store: &Arc<Counted>, policies: &[Arc<dyn FilterPolicy>], keys: &[Vec<u8>]) {
     let settings = Settings {
         flush_interval: Some(Duration::from_millis(100)),
-        // Level 0 is flushed only when asked.
+        // With these limits, only `load` flushes to level 0.
         l0_sst_size_bytes: 1 << 29,
         max_wal_flushes_before_l0_flush: 1 << 40,
         compactor_options: None,
@@ -100,7 +100,7 @@ async fn load(store: &Arc<Counted>, policies: &[Arc<dyn FilterPolicy>], keys: &[
     db.close().await.expect("SlateDB closes");
 }
 
-/// Merges all SSTs into one sorted run. Returns the time.
+/// Runs a compactor until it has merged all SSTs into one sorted run. Returns the time.
 async fn compact(db: &Loaded) -> Duration {
     let poll = Duration::from_millis(10);
     let worker = CompactionWorkerOptions { compactions_poll_interval: poll, ..CompactionWorkerOptions::default() };
@@ -152,7 +152,7 @@ fn measure(
     let find = |reader: &DbReader, key: &[u8]| runtime.block_on(reader.get(key)).expect("SlateDB reads").is_some();
     let mut measured: Vec<Vec<Times>> = vec![Vec::new(); readers.len()];
     for (db, reader) in databases.iter().zip(&readers) {
-        // Loads filters and indexes.
+        // These gets load filters and indexes into the cache.
         absent.iter().take(1_000).for_each(|key| assert!(!find(reader, key)));
         db.store.gets.store(0, Ordering::Relaxed);
     }
@@ -190,7 +190,7 @@ fn measure(
     }
 }
 
-/// Returns the number of `keys` that a get does not find. Data blocks are cached, to save time.
+/// Returns the number of `keys` that a get does not find. Caches data blocks, to save time.
 fn lost(runtime: &Runtime, db: &Loaded, keys: &[Vec<u8>]) -> u64 {
     let reader = open(runtime, db, true);
     runtime.block_on(async {
@@ -203,7 +203,7 @@ fn lost(runtime: &Runtime, db: &Loaded, keys: &[Vec<u8>]) -> u64 {
     })
 }
 
-/// A cache that evicts nothing.
+/// A cache that never evicts an entry.
 #[derive(Default)]
 struct Entries(Mutex<HashMap<CachedKey, CachedEntry>>);
 
@@ -244,7 +244,7 @@ impl DbCache for Entries {
     }
 }
 
-/// Local files that count the GETs of SSTs.
+/// A store of local files that counts the GETs of SSTs.
 #[derive(Debug)]
 struct Counted {
     store: LocalFileSystem,

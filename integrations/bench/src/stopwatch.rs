@@ -1,18 +1,18 @@
-//! Times of single gets: the mean and the 99th percentile.
+//! Measures the time of gets: the mean and the 99th percentile.
 
 use std::time::Instant;
 
 /// The times of one round of gets, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Times {
-    /// The mean over all gets of the round. The clock is read once before and once after them.
+    /// The mean over all gets of the round. The clock is read once before the gets and once after them.
     pub mean_ns: f64,
-    /// The 99th percentile of gets that were timed one by one. It includes reading the clock.
+    /// The 99th percentile of gets that were timed one by one. Each time includes reading the clock.
     pub p99_ns: f64,
 }
 
-/// Calls `get` for each of `keys` twice: the first pass measures all calls together, and the second
-/// pass measures each call alone.
+/// Measures `get` in two passes over `keys`. The first pass measures all calls together, and the
+/// second pass measures each call alone.
 ///
 /// Both passes ask for all keys, so the caches are equally warm.
 pub fn times<K>(keys: &[K], mut get: impl FnMut(&K)) -> Times {
@@ -32,7 +32,7 @@ pub fn times<K>(keys: &[K], mut get: impl FnMut(&K)) -> Times {
     Times { mean_ns: total.as_secs_f64() * 1e9 / keys.len().max(1) as f64, p99_ns: p99 as f64 }
 }
 
-/// Returns the median over rounds, of the means and of the percentiles.
+/// Returns the median of the means and the median of the percentiles over all rounds.
 #[must_use]
 pub fn median(rounds: &[Times]) -> Times {
     let middle = |mut values: Vec<f64>| {
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn median_is_taken_of_each_figure() {
+    fn median_is_taken_of_means_and_of_percentiles() {
         let rounds = [(1.0, 30.0), (3.0, 10.0), (2.0, 20.0)].map(|(mean_ns, p99_ns)| Times { mean_ns, p99_ns });
         assert_eq!(median(&rounds), Times { mean_ns: 2.0, p99_ns: 20.0 });
     }

@@ -1,4 +1,4 @@
-//! SurrealKV with its own filters and with filterblock.
+//! Measures SurrealKV with its own filters and with filterblock.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,11 +14,13 @@ use crate::row::Row;
 use crate::stopwatch::{Times, median, times};
 use crate::workload::{absent_keys, present_keys};
 
-/// The runs of the first layout.
+/// The number of runs in the first layout.
 const RUNS: usize = 5;
-/// More SSTs in level 0 than any layout has.
+/// A limit for the SSTs of level 0 that no layout reaches, so that SurrealKV does not compact by
+/// itself.
 const NO_COMPACTION: usize = 10_000;
-/// More bytes than any level has. A level 0 of more bytes than the limit is compacted, too.
+/// A limit for the bytes of a level that no layout reaches. SurrealKV also compacts a level 0 with
+/// more bytes than the limit.
 const NO_LIMIT: u64 = 1 << 50;
 const VALUE: &[u8] = &[7; 100];
 
@@ -34,8 +36,8 @@ struct Contender {
     build_ns_per_key: f64,
 }
 
-/// Loads `keys` keys once for each filter, and measures gets of absent keys with several runs and
-/// with one.
+/// Loads `keys` keys into one store for each filter, and measures gets of absent keys: first in
+/// several runs, then in one run. Passes a row for each filter and layout to `sink`.
 ///
 /// # Panics
 /// Panics if SurrealKV returns an error.
@@ -100,7 +102,7 @@ fn contenders(dir: &Path) -> Vec<Contender> {
     all.into_iter().map(contender).collect()
 }
 
-/// Opens the store of a contender. `counts` tells whether its filters are counted.
+/// Opens the store of a contender. If `counts` is `true`, the filters and their answers are counted.
 fn open(runtime: &Runtime, contender: &Contender, counts: bool) -> Tree {
     let mut options = Options::new()
         .with_path(contender.path.clone())
@@ -121,7 +123,7 @@ fn close(runtime: &Runtime, tree: &Tree) {
     runtime.block_on(tree.close()).expect("SurrealKV closes");
 }
 
-/// Puts all keys in [`RUNS`] runs of level 0. Returns nanoseconds per key.
+/// Puts all keys into [`RUNS`] runs of level 0. Returns the time in nanoseconds per key.
 fn load(runtime: &Runtime, contender: &Contender, present: &[Vec<u8>]) -> f64 {
     let tree = open(runtime, contender, true);
     let start = Instant::now();
@@ -131,7 +133,7 @@ fn load(runtime: &Runtime, contender: &Contender, present: &[Vec<u8>]) -> f64 {
             batch.iter().for_each(|key| writes.set(key.as_slice(), VALUE).expect("SurrealKV writes"));
             runtime.block_on(writes.commit()).expect("SurrealKV writes");
         }
-        // A compaction into level 0 only writes the memtable.
+        // A compaction into level 0 only flushes the memtable.
         compact_to(runtime, &tree, Some(0));
     }
     let elapsed = start.elapsed();
@@ -145,7 +147,7 @@ fn compact_to(runtime: &Runtime, tree: &Tree, target_level: Option<u8>) {
     tree.compact_range(None, None, &options).expect("SurrealKV compacts");
 }
 
-/// Compacts all runs into one. Returns milliseconds.
+/// Compacts all runs into one. Returns the time in milliseconds.
 fn compact(runtime: &Runtime, contender: &Contender) -> f64 {
     let tree = open(runtime, contender, true);
     let start = Instant::now();
@@ -155,13 +157,13 @@ fn compact(runtime: &Runtime, contender: &Contender) -> f64 {
     elapsed.as_secs_f64() * 1e3
 }
 
-/// The counts of a pass over all keys.
+/// The counts of gets of all present and absent keys.
 struct Checked {
-    /// Present keys that were not found.
+    /// The number of present keys that were not found. It is 0 for [`DenyAll`], which is not checked.
     lost: u64,
-    /// Queries of filters for absent keys.
+    /// The number of filter queries for absent keys.
     asked: u64,
-    /// Answers "maybe" to these queries.
+    /// The number of answers "maybe" to these queries.
     passed: u64,
 }
 
@@ -179,13 +181,14 @@ fn check(runtime: &Runtime, contender: &Contender, present: &[Vec<u8>], absent: 
     Checked { lost, asked, passed }
 }
 
-/// Measures gets of absent keys. In each round, every store is measured once.
+/// Measures gets of absent keys. Each round measures every store once. Returns the medians for each
+/// store.
 fn measure(runtime: &Runtime, contenders: &[Contender], rounds: usize, absent: &[Vec<u8>]) -> Vec<Times> {
     let trees: Vec<Tree> = contenders.iter().map(|contender| open(runtime, contender, false)).collect();
     let reads: Vec<_> =
         trees.iter().map(|tree| tree.begin_with_mode(Mode::ReadOnly).expect("SurrealKV reads")).collect();
     let mut measured = vec![Vec::new(); trees.len()];
-    // The first round fills the caches.
+    // The first round only fills the caches.
     for round in 0..=rounds {
         for (reads, measured) in reads.iter().zip(&mut measured) {
             let times = times(absent, |key| assert!(reads.get(key.as_slice()).expect("SurrealKV reads").is_none()));
@@ -199,8 +202,8 @@ fn measure(runtime: &Runtime, contenders: &[Contender], rounds: usize, absent: &
     measured.iter().map(|rounds| median(rounds)).collect()
 }
 
-/// A policy that denies every key at no cost. It loses all keys, and shows the time of a get that no
-/// filter can save.
+/// A policy that denies every key at no cost. It loses all keys. It shows the part of a get's time that
+/// no filter can save.
 struct DenyAll;
 
 impl FilterPolicy for DenyAll {

@@ -1,13 +1,13 @@
-//! The keys of all engines: 16 bytes, spread evenly over the key range.
+//! Makes the keys for all engines: 16 bytes each, spread evenly over the key range.
 
-/// Returns the present keys, in a random order. Any `n` consecutive keys cover the whole key range,
-/// so each part of the list is a run that overlaps all others.
+/// Returns the present keys in a pseudo-random order. So consecutive keys of the list spread over the
+/// whole key range, and each part of the list is a run that overlaps all other runs.
 #[must_use]
 pub fn present_keys(n: usize) -> Vec<Vec<u8>> {
     (0..n as u64).map(|i| key(2 * i)).collect()
 }
 
-/// Returns keys that [`present_keys`] never returns, in a random order.
+/// Returns keys that [`present_keys`] never returns, in a pseudo-random order.
 #[must_use]
 pub fn absent_keys(n: usize) -> Vec<Vec<u8>> {
     (0..n as u64).map(|i| key(2 * i + 1)).collect()

@@ -1,8 +1,8 @@
-// Measures gets of absent keys in LevelDB, with its own filter and with filterblock's. All
-// databases are open at once, and take turns in each round. Prints a row for each, as JSON.
+// Measures gets of absent keys in LevelDB, with its own filters and with filterblock. All databases are
+// open at once, and each round measures every database once. Prints a row for each database as JSON.
 //
-// LevelDB compacts in the background, also because of gets. So an environment holds background work
-// back while the benchmark loads and measures runs.
+// LevelDB compacts in the background, and even gets can start a compaction. So an environment delays
+// background work while the benchmark loads and measures runs.
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
 #include <leveldb/env.h>
@@ -24,7 +24,7 @@ constexpr int kRuns = 5;
 
 void Ok(const leveldb::Status& status) { CHECK_WITH(status.ok(), status.ToString()); }
 
-// Holds background work back on demand.
+// Delays background work while `holds` is true.
 class HoldingEnv final : public leveldb::EnvWrapper {
  public:
   HoldingEnv() : EnvWrapper(leveldb::Env::Default()) {}
@@ -41,7 +41,7 @@ class HoldingEnv final : public leveldb::EnvWrapper {
   std::atomic<bool> holds{true};
 };
 
-// Counts the data blocks that gets read: from the cache or from the file.
+// Counts the data blocks that gets read, from the cache or from the file.
 class CountingCache final : public leveldb::Cache {
  public:
   CountingCache() : cache_(leveldb::NewLRUCache(8 << 20)) {}
@@ -80,7 +80,7 @@ class Database {
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  // Puts run `run` of the keys. The database writes the run to an SST when it opens again.
+  // Puts the keys of run `run`. Reopening the database writes them to an SST.
   void Load(uint64_t keys, int run) {
     const std::string value = bench::Value();
     const double start = bench::Now();
@@ -108,7 +108,7 @@ class Database {
     });
   }
 
-  // Prints the row of the rounds since the last call.
+  // Counts reads and false negatives, and prints the row of the rounds since the last call.
   void Report(const std::string& layout, int runs, uint64_t keys,
               const std::vector<std::string>& absent) {
     bench::Row row;
@@ -161,7 +161,8 @@ class Database {
   }
 
   void Close() {
-    // The database waits for background work, which does nothing once the database shuts down.
+    // The destructor of the database waits for background work. This work does nothing during a
+    // shutdown, so it is released.
     std::thread release([this] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       env_.holds = false;

@@ -1,4 +1,4 @@
-/* A LevelDB database with filterblock's filters. Copy from here.
+/* Uses a LevelDB database with filters of filterblock. Copy from here.
  *
  *   cc -std=c11 example.c filterblock_leveldb.c -lfilterblock -lleveldb -o example && ./example DIR */
 #include <leveldb/c.h>
@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     leveldb_options_t *options = leveldb_options_create();
     leveldb_options_set_create_if_missing(options, 1);
     leveldb_options_set_filter_policy(options, policy);
-    /* LevelDB then verifies its own checksum of all filters of an SST when it opens the SST. */
+    /* With paranoid checks, LevelDB verifies its own checksum of all filters when it opens an SST. */
     leveldb_options_set_paranoid_checks(options, 1);
 
     char *message = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * filterblock as the filter policy of LevelDB: see filterblock_leveldb.h. Needs C11 and atomics. */
+ * Implements the filter policy of LevelDB: see filterblock_leveldb.h. Needs C11 with atomics. */
 #include "filterblock_leveldb.h"
 
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct filterblock_leveldb {
-    /* The handle of the user, and its policies. */
+    /* The number of owners: the handle of the user, and its policies. */
     atomic_size_t owners;
     atomic_uint_fast64_t filters_built;
     atomic_uint_fast64_t filters_failed;
@@ -34,7 +34,7 @@ static void report(filterblock_error *error, filterblock_code code, const char *
     }
 }
 
-/* Builds the compact filter of some keys. Returns NULL if it cannot be built. */
+/* Builds a filter of the keys in the compact form. Returns NULL and an error if the build fails. */
 static filterblock_bytes *build(const filterblock_leveldb *state, const char *const *keys,
                                 const size_t *lens, size_t num_keys, filterblock_error *error) {
     filterblock_builder *builder = filterblock_builder_new(state->spec, state->hasher, error);
@@ -51,7 +51,7 @@ static char *create_filter(void *state, const char *const *keys, const size_t *l
                            size_t *filter_len) {
     filterblock_leveldb *self = state;
     filterblock_bytes *bytes = NULL;
-    /* A filter without keys would deny all. */
+    /* A filter without keys would deny every key. */
     if (num_keys > 0) {
         bytes = build(self, keys, lens, (size_t)num_keys, NULL);
     }
@@ -61,16 +61,16 @@ static char *create_filter(void *state, const char *const *keys, const size_t *l
         memcpy(filter, filterblock_bytes_data(bytes), len);
         count(&self->filters_built);
     } else {
-        /* LevelDB takes an empty filter for one of a range without keys, and denies every key. So
-         * this is one byte, which no query accepts. */
+        /* LevelDB treats an empty filter as the filter of a range without keys, and denies every key.
+         * So the filter is one byte. It is not a valid filter, so every query answers "maybe". */
         count(&self->filters_failed);
         len = 1;
         filter = calloc(1, 1);
     }
     filterblock_bytes_free(bytes);
     if (filter == NULL) {
-        /* LevelDB cannot be told of an error, and would lose the keys. */
-        fputs("filterblock: no memory for a byte\n", stderr);
+        /* A policy cannot return an error to LevelDB. Without a filter, LevelDB would lose the keys. */
+        fputs("filterblock: no memory for a filter of one byte; free memory and start again\n", stderr);
         abort();
     }
     *filter_len = len;
@@ -104,7 +104,8 @@ static void drop(void *state) {
 filterblock_leveldb *filterblock_leveldb_new(const char *spec, filterblock_hasher *hasher,
                                              filterblock_error *error) {
     if (filterblock_abi_version() != FILTERBLOCK_ABI_VERSION) {
-        report(error, FILTERBLOCK_CODE_INVALID, "the library of filterblock has another ABI version");
+        report(error, FILTERBLOCK_CODE_INVALID,
+               "the library of filterblock has another ABI version; compile with the header of the library");
         filterblock_hasher_free(hasher);
         return NULL;
     }
@@ -114,7 +115,7 @@ filterblock_leveldb *filterblock_leveldb_new(const char *spec, filterblock_hashe
     size_t len = spec == NULL ? 0 : strlen(spec);
     filterblock_leveldb *self = malloc(sizeof *self + len + 1);
     if (self == NULL || hasher == NULL) {
-        report(error, FILTERBLOCK_CODE_TOO_LARGE, "no memory for the filter policy");
+        report(error, FILTERBLOCK_CODE_TOO_LARGE, "no memory for the filter policy; free memory and try again");
         filterblock_hasher_free(hasher);
         free(self);
         return NULL;
@@ -125,7 +126,7 @@ filterblock_leveldb *filterblock_leveldb_new(const char *spec, filterblock_hashe
     atomic_init(&self->unfiltered_queries, 0);
     self->hasher = hasher;
     memcpy(self->spec, spec == NULL ? "" : spec, len + 1);
-    /* A spec without a compact form would leave every range without a filter. */
+    /* Builds a filter of one key now, so that a spec without a compact form is an error here. */
     const char *key = "key";
     size_t key_len = 3;
     filterblock_bytes *bytes = build(self, &key, &key_len, 1, error);

@@ -1,4 +1,4 @@
-//! A database of rusty-leveldb with filters of filterblock.
+//! Uses a database of rusty-leveldb with filters of filterblock.
 //!
 //! ```text
 //! cargo run --release -p filterblock-leveldb --example database -- FOLDER
@@ -12,8 +12,8 @@ use rusty_leveldb::{DB, Options};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Keep the seed of a database: filters of another seed are not used. If attackers can choose keys,
-/// pass `KeyHasher::sip13(seed, &secret)` instead.
+/// The seed of the database. Never change it: filters of another seed answer "maybe". If attackers can
+/// choose keys, pass `KeyHasher::sip13(seed, &secret)` to the policy instead.
 const SEED: HashSeed = HashSeed(0x5eed);
 
 fn main() -> Result<()> {

@@ -1,4 +1,4 @@
-//! filterblock as the filter policy of rusty-leveldb and of the crate `sstable`.
+//! Implements the filter policy of rusty-leveldb and of the crate `sstable` with filterblock.
 //!
 //! ```
 //! # #[cfg(feature = "rusty-leveldb")] {
@@ -22,13 +22,13 @@
 //! # Who verifies what
 //!
 //! These engines build one filter for each 2 KiB of a file, of some 30 to 150 keys. They read all
-//! filters of a file without verifying their checksum. So each filter is a compact form
+//! filters of a file without verifying a checksum. So each filter has the compact form
 //! ([`filterblock::compact`]), and each query verifies its CRC-32. A damaged filter answers "maybe",
-//! and [`Counters`] counts it. The engines' own filters deny keys instead.
+//! and [`Counters`] counts the query. The engines' own filters may deny present keys after damage.
 //!
-//! The engines do not tell the policy which file and block a filter belongs to. An undamaged filter
-//! of another block cannot be detected and denies keys. The engines find a filter by a list of
-//! offsets behind the filters, which no checksum protects either: see the README.
+//! The engines do not tell the policy which file and block a filter belongs to. So a sound filter of
+//! another block goes unnoticed and denies present keys. The engines find a filter by a list of
+//! offsets after the filters. They verify no checksum of this list either: see the README.
 
 mod counters;
 #[cfg(feature = "rusty-leveldb")]
@@ -40,12 +40,12 @@ use filterblock::{Answer, FilterBuilder, FilterSpec, KeyHash, KeyHasher, Result,
 
 pub use counters::{Counters, Counts};
 
-/// The name of the policy in SST files. It has the version of the compact form.
+/// The name of the policy in SST files. It contains the version of the compact form.
 ///
-/// The name must sort before `leveldb.BuiltinBloomFilter2`. rusty-leveldb and `sstable` take the
-/// filter with this name **or the next one**. So a policy with an earlier name gets the bytes of an
-/// engine's Bloom filter, and refuses them by their checksum. With a later name, the engine's Bloom
-/// filter would get our bytes, and would deny keys.
+/// The name must sort before `leveldb.BuiltinBloomFilter2`. If a file has no filter with the name of
+/// the policy, rusty-leveldb and `sstable` use the filter **with the next name**. So this policy may
+/// get the bytes of an engine's Bloom filter, and answers "maybe" because their checksum is wrong. If
+/// the name sorted later, the engine's Bloom filter could get our bytes and deny present keys.
 pub const NAME: &str = "filterblock.compact.v1";
 
 /// A filter policy for engines with a filter for every 2 KiB of data.
@@ -61,12 +61,12 @@ pub struct Policy {
 impl Policy {
     /// Makes a policy that builds filters of `spec` and hashes keys with `hasher`.
     ///
-    /// Keep the hasher of a database: under another seed or secret, existing filters answer "maybe"
-    /// until a compaction rewrites them.
+    /// Always open a database with the same hasher. With another seed or secret, existing filters
+    /// answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](filterblock::Error::Invalid) if the kind has no compact form. The
-    /// kinds `bloom` and `blocked-bloom` have one.
+    /// Returns [`Error::Invalid`](filterblock::Error::Invalid) if the kind has no compact form. Only
+    /// the kinds `bloom`, `blocked-bloom` and `always-maybe` have one.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let build_one = |spec| {
@@ -79,14 +79,16 @@ impl Policy {
         Ok(Self { spec, hasher, always_maybe, counters: Counters::default() })
     }
 
-    /// Returns a handle to the policy's counters. Take it before an engine takes the policy.
+    /// Returns a handle to the policy's counters. Call this method before you pass the policy to an
+    /// engine.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters.clone()
     }
 
-    /// Builds a filter. Key `i` begins at `offsets[i]` of `keys` and ends where the next one begins.
-    /// The filter never has zero bytes: an empty filter would panic the reader of rusty-leveldb.
+    /// Builds a filter. Key `i` begins at `offsets[i]` in `keys` and ends where the next key begins.
+    /// The filter is never empty, because rusty-leveldb would panic when it reads an empty filter. If
+    /// the build fails, returns the always-maybe filter.
     fn build(&self, keys: &[u8], offsets: &[usize]) -> Vec<u8> {
         let mut builder = FilterBuilder::new(self.spec, &self.hasher);
         builder.reserve(offsets.len());
@@ -94,7 +96,7 @@ impl Policy {
         let mut ranges = offsets.iter().zip(ends).map(|(&start, end)| keys.get(start..end));
         let built = match ranges.all(|key| key.map(|key| builder.add(key)).is_some()) {
             true => builder.finish_compact().ok(),
-            // A filter without one of the keys would deny it.
+            // An offset is out of range. A filter without that key would deny it.
             false => None,
         };
         match built {
@@ -102,7 +104,7 @@ impl Policy {
                 self.counters.add_built(offsets.len(), filter.len());
                 filter
             }
-            // The traits have no errors. A block without a filter loses no key, only time.
+            // The traits cannot return an error. The always-maybe filter costs reads, but no key.
             None => {
                 self.counters.add_failed_build();
                 self.always_maybe.clone()

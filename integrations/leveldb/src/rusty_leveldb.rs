@@ -1,4 +1,4 @@
-//! The trait of rusty-leveldb.
+//! Implements the trait of rusty-leveldb.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! The trait of the crate `sstable`.
+//! Implements the trait of the crate `sstable`.
 
 use std::sync::Arc;
 

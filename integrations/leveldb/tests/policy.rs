@@ -1,4 +1,4 @@
-//! Tests of the policy by itself, through the traits of both engines.
+//! Tests the policy alone, through the traits of both engines.
 #![cfg(all(feature = "rusty-leveldb", feature = "sstable"))]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
@@ -30,7 +30,7 @@ fn build(policy: &Policy, keys: &[Vec<u8>]) -> Vec<u8> {
     filter
 }
 
-/// Asks through both traits.
+/// Asks a filter through both traits, and asserts that the answers are equal.
 fn may_match(policy: &Policy, key: &[u8], filter: &[u8]) -> bool {
     let answer = FilterPolicy::key_may_match(policy, key, filter);
     assert_eq!(sstable::filter::FilterPolicy::key_may_match(policy, key, filter), answer);
@@ -64,7 +64,7 @@ fn a_filter_of_33_keys_takes_47_bytes() {
 }
 
 #[test]
-fn every_damage_is_counted_and_denies_no_key() {
+fn damaged_filters_are_counted_and_never_deny_a_key() {
     for spec in SPECS {
         let policy = policy(spec);
         let (counters, keys) = (policy.counters(), keys(33));
@@ -96,7 +96,7 @@ fn every_damage_is_counted_and_denies_no_key() {
 }
 
 #[test]
-fn an_engines_bloom_filter_is_refused() {
+fn bloom_filters_of_the_engines_answer_maybe() {
     let policy = policy("bloom:10");
     let keys = keys(33);
     let (joined_keys, offsets) = joined(&keys);
@@ -105,13 +105,13 @@ fn an_engines_bloom_filter_is_refused() {
         assert!(keys.iter().all(|key| may_match(&policy, key, &own)), "{bits} bits");
     }
     assert_eq!(policy.counters().counts().damaged, 4 * 66);
-    // The engines take the filter with the policy's name or the next one.
+    // The engines use the filter with the policy's name, or with the next name.
     assert!(NAME < rusty_leveldb::BloomPolicy::new(10).name());
     assert!(NAME < sstable::filter::FilterPolicy::name(&sstable::filter::BloomPolicy::new(10)));
 }
 
 #[test]
-fn filters_of_another_hasher_and_of_newer_versions_are_refused() {
+fn filters_of_another_hasher_or_a_newer_version_answer_maybe() {
     let (ours, keys) = (policy("bloom:10"), keys(33));
     let secret = Secret::new(&[7; 16]).unwrap();
     for other in [KeyHasher::xxh3(HashSeed(43)), KeyHasher::sip13(HashSeed(42), &secret)] {
@@ -119,14 +119,14 @@ fn filters_of_another_hasher_and_of_newer_versions_are_refused() {
         assert!(keys.iter().all(|key| may_match(&ours, key, &filter)));
     }
     assert_eq!(ours.counters().counts().damaged, 2 * 66);
-    // A right checksum under an unknown shape: FORMAT.md, section 10.
+    // A filter of an unknown shape with a correct checksum: FORMAT.md, section 10.
     let bound = (42u64.wrapping_mul(0xe2d3_d19e_fb49_25bb) >> 32) as u32 ^ 1;
     let newer = [&[7, 0xa0][..], &(crc32_of(&[7, 0xa0]) ^ bound).to_le_bytes()].concat();
     assert!(keys.iter().all(|key| may_match(&ours, key, &newer)));
     assert_eq!(ours.counters().counts().unsupported, 66);
 }
 
-/// The CRC-32 of the standard, bit by bit.
+/// Computes the CRC-32 of IEEE 802.3 bit by bit.
 fn crc32_of(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))

@@ -1,4 +1,4 @@
-//! Tests of the policy in the crate `sstable` itself.
+//! Tests the policy in tables of the crate `sstable`.
 #![cfg(feature = "sstable")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
@@ -76,8 +76,8 @@ impl FilterPolicy for Recording {
     }
 }
 
-/// Damages each filter: one cleared bit, zeros, and zeros in the first half. Returns the number of
-/// filters and the keys lost by each kind of damage.
+/// Damages one filter after the other in three ways: clears a bit, zeroes it, and zeroes its first half.
+/// Returns the number of filters, and the number of lost keys for each way.
 fn damage_each(policy: &Boxed, sound: &[u8], filters: &[Vec<u8>]) -> (usize, [usize; 3]) {
     let mut sums = [0; 3];
     for (i, filter) in filters.iter().enumerate() {
@@ -123,7 +123,7 @@ fn damaged_filters_lose_no_key_and_are_counted() {
 }
 
 #[test]
-fn the_own_filters_lose_keys() {
+fn filters_of_sstable_lose_keys() {
     let (policy, seen) = recording(BloomPolicy::new(10));
     let bytes = table_of_keys(&policy);
     let filters = seen.lock().unwrap().0.clone();
@@ -140,7 +140,7 @@ fn tables_of_another_policy_open_both_ways() {
     let counters = policy.counters();
     let (ours, seen) = recording(policy);
     assert_eq!(lost(&ours, &old), 0);
-    // `sstable` takes the filter with the next name, and the policy refuses its bytes.
+    // `sstable` uses the filter with the next name, and the policy answers "maybe" for its bytes.
     assert_eq!((seen.lock().unwrap().1, counters.counts().damaged), (KEYS as u64, KEYS as u64));
     let new = table_of_keys(&ours);
     let (own, seen) = own();

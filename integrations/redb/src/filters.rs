@@ -1,5 +1,5 @@
-//! The filters of all keys: one filter that was built from the database, one for every 65,536 keys
-//! written since, and the hashes of the newest keys.
+//! Keeps the filters of all keys: one filter that was built from the database, one filter for about
+//! every 65,536 keys that were written since, and the hashes of the newest keys.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use filterblock::{
     KeyHasher, SharedBytes, TableFilter, Verify,
 };
 
-/// The number of hashes that become a filter of their own. 65,536 hashes take about 1 MiB as a set,
-/// and 66 kB as a filter.
+/// The number of new hashes from which on they become a filter. 65,536 hashes take about 1 MiB as a
+/// set, and 66 kB as a filter.
 const SEAL_AT: usize = 1 << 16;
-/// Any fixed seed: a saved filter names it.
+/// The seed of the hasher. Any fixed number works. Filters record the seed.
 const SEED: HashSeed = HashSeed(0x7265_6462);
 
 /// The source of the filter of a [`FilteredDb`](crate::FilteredDb).
@@ -25,7 +25,7 @@ pub enum Opened {
     Built,
     /// The saved filter has the generation of the database.
     Saved,
-    /// The saved filter was refused, so the function built a new one. The text says why.
+    /// The saved filter could not be used, so the function built a new one. The text says why.
     Refused(String),
 }
 
@@ -34,7 +34,8 @@ pub(crate) struct Filters {
     hasher: KeyHasher,
     spec: FilterSpec,
     opened: Opened,
-    /// A poisoned lock stays in use, because every change of the state only adds keys.
+    /// The filters and new hashes. A poisoned lock stays in use, because a change that panics never
+    /// removes keys.
     state: RwLock<State>,
 }
 
@@ -44,12 +45,12 @@ struct State {
     slots: Vec<FilterSlot>,
     /// The generation of the first filter.
     generation: [u8; 16],
-    /// The hashes of keys that no filter of the set holds.
+    /// The hashes of keys that are not yet in a filter of the set.
     fresh: HashSet<u64>,
 }
 
 impl Filters {
-    /// Filters that answer "maybe" until [`Filters::build`] or [`Filters::load`].
+    /// Makes filters that answer "maybe" to every key until [`Filters::build`] or [`Filters::load`].
     pub(crate) fn new() -> Self {
         let hasher = KeyHasher::xxh3(SEED);
         let spec = "bumped-ribbon:8".parse().expect("the specification is constant");
@@ -77,7 +78,8 @@ impl Filters {
         state.slots.iter().any(may_contain) || state.fresh.contains(&hash.raw())
     }
 
-    /// Adds keys. The caller commits them afterwards, and is the only writer.
+    /// Adds keys, and turns the new hashes into a filter if there are enough. The caller must be the
+    /// only writer, and commits the keys after this call.
     pub(crate) fn add(&self, hashes: Vec<KeyHash>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.fresh.extend(hashes.iter().map(|hash| hash.raw()));
@@ -92,7 +94,8 @@ impl Filters {
         *state = State::new(&self.hasher, all, state.generation);
     }
 
-    /// Builds one filter of all keys, and replaces all other filters by it.
+    /// Builds one filter of all keys, which replaces all other filters. If the build fails, the new
+    /// filter answers "maybe" to every key.
     pub(crate) fn build(&mut self, generation: [u8; 16], hashes: &[KeyHash]) {
         let filter = self.filter_of(generation, hashes).unwrap_or_else(TableFilter::Degraded);
         self.state = RwLock::new(State::new(&self.hasher, [Arc::new(filter)], generation));
@@ -105,18 +108,20 @@ impl Filters {
     ) -> filterblock::Result<TableFilter<SharedBytes, filterblock::Error>> {
         let block = FilterBuilder::new(self.spec, &self.hasher).with_table_id(table_id).finish_with(hashes)?;
         let checksum = filterblock::layout::checksum_of(&block).unwrap_or_default();
-        // The table id of a database without any commit is zero, so the checksum is stated.
+        // Before the first commit, the generation and so the table id is all zeros. Opening such a
+        // block needs its checksum.
         let expected = Expected::of_table(table_id, &self.hasher).with_checksum(checksum);
         FilterBlock::open(SharedBytes::from(block), &expected, Verify::AtOpen).map(TableFilter::Ready)
     }
 
-    /// Returns whether one filter holds exactly the keys of this generation.
+    /// Returns whether there is only one filter, and it was built for this generation.
     pub(crate) fn are_of(&self, generation: [u8; 16]) -> bool {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.slots.len() == 1 && state.fresh.is_empty() && state.generation == generation
     }
 
-    /// Writes the first filter to a new file, and renames it to `path`.
+    /// Writes the first filter to a new file, syncs the file, and renames it to `path`. Returns an error
+    /// if the filter could not be built.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let filter = state.slots.first().and_then(|&slot| state.set.filter(slot)).and_then(|filter| filter.ready());
@@ -129,8 +134,8 @@ impl Filters {
         Ok(())
     }
 
-    /// Uses the saved filter, if it is of this generation and has this number of keys. Otherwise
-    /// the function remembers why not, and returns `false`.
+    /// Opens the saved filter and uses it, if it is of this generation and has this number of keys.
+    /// Returns whether the filter is used. If not, [`opened`](Self::opened) states the reason.
     pub(crate) fn load(&mut self, path: &Path, generation: Option<[u8; 16]>, num_keys: u64) -> bool {
         match self.open_saved(path, generation, num_keys) {
             Ok(filter) => {

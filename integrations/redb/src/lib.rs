@@ -1,4 +1,4 @@
-//! A worked example: a [`FilterSet`] beside redb, an engine that has no place for a filter.
+//! Shows how to keep a [`FilterSet`] beside redb, an engine that has no place for a filter.
 //!
 //! redb is a B-tree, so a get of an absent key reads a path of pages. [`FilteredDb`] keeps a filter
 //! of all keys in memory and asks it before each get. Copy this crate and adapt the table to yours.
@@ -20,14 +20,14 @@
 //!
 //! # Why no key is lost
 //!
-//! * The filters hold every key that any open snapshot may contain. A key enters the filters before
-//!   its transaction commits. A removed key stays in them until [`FilteredDb::rebuild`], which takes
+//! * The filters have every key that an open snapshot may contain. A key enters the filters before its
+//!   transaction commits. A removed key stays in the filters until [`FilteredDb::rebuild`], which takes
 //!   `&mut self`, so that no reader is open.
 //! * [`FilteredDb`] owns the database. While it is open, redb's file lock keeps out other processes.
-//! * [`FilteredDb::open`] reads all keys. Nothing that lies on disk can be stale.
+//! * [`FilteredDb::open`] reads all keys and uses no saved filter, which could be stale.
 //! * [`FilteredDb::open_saved`] uses the filter that [`FilteredDb::save`] wrote, but only if the
-//!   database has the same generation: 16 random bytes that each commit draws anew. See there for
-//!   the one rule that the caller must keep.
+//!   database has the same generation: 16 random bytes that each commit draws anew. Its documentation
+//!   states the one rule that the caller must follow.
 //! * A filter that cannot be built or opened answers "maybe".
 
 mod filters;
@@ -47,7 +47,7 @@ pub type Error = redb::Error;
 
 /// The table of the user's keys and values.
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
-/// One row: the generation of the database.
+/// The table whose only row is the generation of the database.
 const GENERATION: TableDefinition<'_, (), [u8; 16]> = TableDefinition::new("filterblock generation");
 
 /// A redb database with filters beside it.
@@ -71,12 +71,12 @@ impl FilteredDb {
 
     /// Opens a database with the filter that [`FilteredDb::save`] wrote. If the filter is missing,
     /// damaged or of another generation, the function builds a new one from all keys.
-    /// [`FilteredDb::opened`] tells which filter is in use, and why.
+    /// [`FilteredDb::opened`] returns which filter is in use, and why.
     ///
     /// **Every write to the file must have gone through [`FilteredDb`].** A program that writes the
     /// file with redb alone does not change the generation. If such a program exists, use
-    /// [`FilteredDb::open`]. The function detects other writes only if they change the number of
-    /// keys.
+    /// [`FilteredDb::open`]. This function detects writes of such a program only if they change the
+    /// number of keys.
     ///
     /// # Errors
     /// Returns the errors of redb.
@@ -102,7 +102,8 @@ impl FilteredDb {
         Ok(Self { db, filter_path: filter_path.into(), filters: Filters::new() })
     }
 
-    /// Builds one new filter from all keys. It replaces all other filters, and no longer holds removed keys.
+    /// Builds one new filter from all keys, without removed keys. It replaces all other filters. If the
+    /// build fails, the new filter answers "maybe" to every key.
     ///
     /// # Errors
     /// Returns the errors of redb. The old filters then stay.
@@ -126,7 +127,8 @@ impl FilteredDb {
     /// transaction was committed since the last build, the function rebuilds the filter first.
     ///
     /// # Errors
-    /// Returns the errors of redb and of the file system. After an error, the old file stays.
+    /// Returns the errors of redb and of the file system, and an error if the filter could not be
+    /// built. After an error, the old file stays.
     pub fn save(&mut self) -> Result<(), Error> {
         let generation = generation_of(&self.db.begin_read()?)?;
         if !self.filters.are_of(generation.unwrap_or_default()) {
@@ -135,7 +137,7 @@ impl FilteredDb {
         self.filters.save(&self.filter_path).map_err(Error::Io)
     }
 
-    /// Begins a read of the present state.
+    /// Begins a read of the current state.
     ///
     /// # Errors
     /// Returns the errors of redb.
@@ -157,13 +159,14 @@ impl FilteredDb {
         self.filters.may_contain(key)
     }
 
-    /// Returns the source of the present filter.
+    /// Returns how the filter was made when the database was opened.
     #[must_use]
     pub fn opened(&self) -> &Opened {
         self.filters.opened()
     }
 
-    /// Calls `look` with the set of filters, for its counts and its length in bytes.
+    /// Calls `look` with the set of filters, and returns its result. Use this method to read the counts
+    /// and the length of the set. Commits that add keys wait until `look` returns.
     pub fn with_filter_set<T>(&self, look: impl FnOnce(&FilterSet) -> T) -> T {
         self.filters.with_set(look)
     }

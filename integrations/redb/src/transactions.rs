@@ -1,4 +1,4 @@
-//! Reads and writes of a database with filters.
+//! Reads and writes a database with filters.
 
 use filterblock::KeyHash;
 use redb::{ReadOnlyTable, WriteTransaction};
@@ -29,14 +29,14 @@ impl<'db> Reader<'db> {
         Ok(self.table.get(key)?.map(|value| value.value().to_vec()))
     }
 
-    /// Returns redb's table, for scans. Scans ask no filter.
+    /// Returns redb's table, for scans. Scans do not use the filters.
     #[must_use]
     pub fn table(&self) -> &ReadOnlyTable<&'static [u8], &'static [u8]> {
         &self.table
     }
 }
 
-/// A transaction that writes. If it is dropped, nothing is written.
+/// A transaction that writes. If it is dropped without [`commit`](Self::commit), nothing is written.
 pub struct Writer<'db> {
     transaction: WriteTransaction,
     filters: &'db Filters,
@@ -66,15 +66,16 @@ impl<'db> Writer<'db> {
         Ok(self.transaction.open_table(DATA)?.remove(key)?.is_some())
     }
 
-    /// Commits the transaction under a new generation.
+    /// Commits the transaction with a new random generation.
     ///
     /// # Errors
-    /// Returns the errors of redb.
+    /// Returns the errors of redb, and an I/O error if the operating system has no random bytes.
     pub fn commit(self) -> Result<(), Error> {
         let mut generation = [0; 16];
         getrandom::fill(&mut generation).map_err(|error| Error::Io(std::io::Error::other(error)))?;
         self.transaction.open_table(GENERATION)?.insert((), generation)?;
-        // Before the commit: as soon as readers can see the keys, the filters must hold them.
+        // The filters must have the keys before readers can see them, so this call comes before the
+        // commit.
         self.filters.add(self.added);
         self.transaction.commit()?;
         Ok(())

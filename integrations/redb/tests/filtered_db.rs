@@ -1,4 +1,4 @@
-//! [`FilteredDb`] against a map in memory, and with saved filters that it must refuse.
+//! Compares [`FilteredDb`] with a map in memory, and tests saved filters that it must not use.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn filter_path(path: &Path) -> PathBuf {
     path.with_extension("redb.filter")
 }
 
-/// Makes a database with 1,000 keys and a saved filter.
+/// Makes a database with 1,000 keys and a saved filter. Returns the path of the database.
 fn saved(dir: &Path) -> PathBuf {
     let path = dir.join("data.redb");
     let mut db = FilteredDb::open(&path).unwrap();
@@ -65,7 +65,7 @@ fn saved_filter_is_used_after_commits_without_new_keys() {
 }
 
 #[test]
-fn saved_filter_of_an_older_generation_is_refused() {
+fn saved_filter_of_an_older_generation_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let path = saved(dir.path());
     insert(&FilteredDb::open_saved(&path).unwrap(), 1_000..1_010);
@@ -75,11 +75,11 @@ fn saved_filter_of_an_older_generation_is_refused() {
 }
 
 #[test]
-fn saved_filter_of_a_restored_database_is_refused() {
+fn saved_filter_of_another_history_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let path = saved(dir.path());
     let backup = std::fs::read(&path).unwrap();
-    // Two histories with the same number of commits and of keys.
+    // Makes two histories with the same numbers of commits and keys.
     let mut db = FilteredDb::open_saved(&path).unwrap();
     insert(&db, 1_000..1_010);
     db.save().unwrap();
@@ -94,7 +94,7 @@ fn saved_filter_of_a_restored_database_is_refused() {
 }
 
 #[test]
-fn saved_filter_is_refused_after_an_insert_by_redb_alone() {
+fn saved_filter_is_not_used_after_an_insert_by_redb_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = saved(dir.path());
     let db = Database::open(&path).unwrap();
@@ -109,7 +109,7 @@ fn saved_filter_is_refused_after_an_insert_by_redb_alone() {
 }
 
 #[test]
-fn damaged_saved_filter_is_refused() {
+fn damaged_saved_filter_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let path = saved(dir.path());
     let whole = std::fs::read(filter_path(&path)).unwrap();
@@ -152,7 +152,7 @@ fn dropped_writer_writes_nothing() {
 }
 
 #[test]
-fn many_new_keys_get_filters_of_their_own() {
+fn many_new_keys_become_separate_filters() {
     let dir = tempfile::tempdir().unwrap();
     let mut db = FilteredDb::open(dir.path().join("data.redb")).unwrap();
     insert(&db, 0..70_000);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// filterblock as the filter policy of RocksDB. It derives the classes of RocksDB's internal header
-// table/block_based/filter_policy_internal.h, which is not part of RocksDB's public API: compile
+// Implements the filter policy of RocksDB with filterblock. Its classes derive from RocksDB's internal
+// header table/block_based/filter_policy_internal.h, which is not part of RocksDB's public API. Compile
 // with the headers of exactly the RocksDB that you link. Tested with RocksDB 7.8.3 and 11.8.1.
 //
 // A filter that cannot be used answers "maybe", and Counters counts it. So a get never loses a key
-// because of damage, a newer format or another seed; it only reads more blocks.
+// because of damage, a newer format or another seed. It only reads more blocks.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ namespace filterblock_rocksdb {
 
 namespace engine = ROCKSDB_NAMESPACE;
 
-// The name in the metaindex of an SST: `fullfilter.filterblock.v1` or
+// The name of the policy. The metaindex of an SST has the entry `fullfilter.filterblock.v1` or
 // `partitionedfilter.filterblock.v1`. The number is the version of the block format.
 inline constexpr char kCompatibilityName[] = "filterblock.v1";
 
@@ -44,44 +44,46 @@ enum class Hash {
   kSipHash13,   // for keys that attackers choose
 };
 
-// Which filter each SST gets, and how keys are hashed. A spec is text such as "blocked-bloom:10"
-// (bits per key) or "bumped-ribbon:fpr=0.01" (false-positive rate). The spec "none" makes no filter.
+// The specs of filters by level, and the hash function of keys. A spec is text such as
+// "blocked-bloom:10" (bits per key) or "bumped-ribbon:fpr=0.01" (false-positive rate). The spec "none"
+// makes no filter.
 struct Options {
-  // SSTs of levels 0 to `lower_from_level` - 1, including flushes. They are small, short-lived and
-  // asked first.
+  // The spec for flushed SSTs, and for SSTs of levels 0 to `lower_from_level` - 1. These SSTs are small
+  // and short-lived, and gets ask them first.
   std::string upper = "blocked-bloom:10";
-  // All other SSTs, including those of unknown level (SstFileWriter).
+  // The spec for all other SSTs, including SSTs of unknown level (SstFileWriter).
   std::string lower = "bumped-ribbon:fpr=0.01";
-  // SSTs of the bottommost run, wherever it is. Empty: as if they were not bottommost.
+  // The spec for bottommost SSTs. If it is empty, they get `upper` or `lower` like other SSTs.
   std::string bottommost;
+  // The first level whose SSTs get `lower`.
   int lower_from_level = 1;
 
-  // A filter denies keys only if function, seed and secret are those of its keys. After a change,
-  // old filters answer "maybe" until a compaction rewrites their SSTs.
+  // The hash function, its seed and its secret. After a change of one of them, old filters answer
+  // "maybe" until a compaction rewrites their SSTs.
   Hash hash = Hash::kXxh3;
   uint64_t seed = 0;
-  std::string secret;  // 16 or 32 random bytes, not for kXxh3
+  std::string secret;  // 16 or 32 random bytes; empty for kXxh3
 
-  // Ask each new filter for all its keys before it is written.
+  // Whether each new filter is asked for all its keys before it is written.
   bool self_check = true;
 };
 
-// What the policy did. Keep the handle that NewFilterPolicy returns, and read it at any time.
+// The counters of a policy. Keep the handle that NewFilterPolicy returns, and read it at any time.
 struct Counters {
   std::atomic<uint64_t> filters_built{0};
-  // The SST got a filter that answers "maybe" to every key: no memory, or a failed self-check.
+  // Filters that could not be built, for example because of too little memory or a failed self-check.
+  // The SST got an always-maybe filter, or no filter if the builder could not be made.
   std::atomic<uint64_t> filters_failed{0};
   std::atomic<uint64_t> filters_opened{0};
-  // Filters that could not be opened. They answer "maybe" to every key.
+  // The next four count filters that could not be opened. They answer "maybe" to every key.
   std::atomic<uint64_t> filters_damaged{0};
   std::atomic<uint64_t> filters_of_newer_version{0};
   std::atomic<uint64_t> filters_of_other_hasher{0};
-  std::atomic<uint64_t> filters_refused{0};  // for another reason, such as missing memory
+  std::atomic<uint64_t> filters_refused{0};  // for another reason, such as too little memory
   // Queries of filters that could not be opened. Each may have cost a read of a data block.
   std::atomic<uint64_t> unfiltered_queries{0};
 
-  // Returns the reason of the last filter that failed or could not be opened. Empty if there is
-  // none.
+  // Returns the reason why the last filter could not be built or opened, or an empty text.
   std::string LastError() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return last_error_;
@@ -109,7 +111,7 @@ struct Free {
 template <typename T>
 using Handle = std::unique_ptr<T, Free>;
 
-// What a policy, its builders and its readers share. RocksDB may drop the policy before them.
+// The state that a policy shares with its builders and readers. RocksDB may drop the policy first.
 struct Shared {
   Options options;
   Handle<filterblock_hasher> hasher;
@@ -121,7 +123,7 @@ struct Shared {
     filterblock_expected expected = {};
     expected.hasher = hasher.get();
     // RocksDB does not tell a reader which SST it reads. An SST with a filter has keys, so a filter
-    // without keys is the wrong one.
+    // without keys belongs to another SST.
     expected.flags = FILTERBLOCK_EXPECT_ANY_TABLE | FILTERBLOCK_EXPECT_NUM_ENTRIES;
     expected.num_entries = UINT64_MAX;
     return expected;
@@ -142,8 +144,8 @@ inline void Add(std::atomic<uint64_t>& counter, uint64_t count = 1) {
   counter.fetch_add(count, std::memory_order_relaxed);
 }
 
-// RocksDB adds pure functions to its classes from version to version. A function that only some
-// versions have overrides without the keyword.
+// Newer versions of RocksDB add virtual functions to these classes. A function that only some versions
+// have must override without the keyword `override`.
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Winconsistent-missing-override"
@@ -164,8 +166,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
   void AddKeyAndAlt(const engine::Slice& key, const engine::Slice& alt) {
     const uint64_t key_hash = HashOf(key);
     const uint64_t alt_hash = HashOf(alt);
-    // The builder skips a hash that equals the one before. A run of keys with one prefix would
-    // take twice the memory without this check.
+    // The builder skips a hash that equals the last hash. Here key and prefix alternate, so without
+    // this check the same prefix would be stored once per key.
     const bool is_last = alt_hash == last_alt_ && alt_hash != FILTERBLOCK_NO_HASH;
     if (!is_last || filterblock_builder_len(builder_.get()) == 0) {
       AddHash(alt_hash);
@@ -184,13 +186,14 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
     }
     filterblock_error error;
     Handle<filterblock_bytes> bytes;
-    // A filter without keys would deny every key. Doubt answers "maybe".
+    // A filter without keys would deny every key. So the SST gets the always-maybe filter.
     if (filterblock_builder_len(builder_.get()) > 0) {
       bytes.reset(filterblock_builder_finish(builder_.get(), &error));
       if (bytes == nullptr) {
         Add(shared_->counters->filters_failed);
         shared_->counters->SetLastError(error.message);
-        // RocksDB then fails the flush or compaction, as its own builders do with this option.
+        // With detect_filter_construct_corruption, RocksDB then fails the flush or compaction, as it
+        // does for its own filters.
         if (error.code == FILTERBLOCK_CODE_SELF_CHECK_FAILED && verifies_ && status != nullptr) {
           *status = engine::Status::Corruption("filterblock", error.message);
         }
@@ -208,7 +211,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
     return Copy(data, filterblock_bytes_len(bytes.get()), buf);
   }
 
-  // Opens the bytes that RocksDB is about to write, and asks them for every key.
+  // Opens the filter that RocksDB is about to write, and asks it for every key. Does nothing without
+  // detect_filter_construct_corruption.
   engine::Status MaybePostVerify(const engine::Slice& content) override {
     if (!verifies_) {
       return engine::Status::OK();
@@ -232,10 +236,10 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
     return engine::Status::OK();
   }
 
-  // The largest number of keys whose filter has at most `bytes` bytes; 0 if there is none.
+  // Returns the largest number of keys whose planned filter has at most `bytes` bytes, or 0.
   size_t ApproximateNumEntries(size_t bytes) override {
     size_t low = 0;
-    size_t high = bytes * CHAR_BIT + 1;  // no filter takes less than a bit per key
+    size_t high = bytes * CHAR_BIT + 1;  // an upper limit: a filter takes at least one bit per key
     while (high - low > 1) {
       const size_t middle = low + (high - low) / 2;
       (CalculateSpace(middle) <= bytes ? low : high) = middle;
@@ -275,8 +279,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
   static engine::Slice Copy(const char* data, size_t len, std::unique_ptr<const char[]>* buf) {
     char* copy = new (std::nothrow) char[len];
     if (copy == nullptr) {
-      // No reader accepts this byte, so every answer is "maybe". RocksDB takes an empty partition
-      // for one without keys, so the filter must not be empty.
+      // This byte is not a valid filter, so every answer is "maybe". RocksDB treats an empty partition
+      // as one without keys, so the filter must not be empty.
       buf->reset();
       return engine::Slice("?", 1);
     }
@@ -290,7 +294,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
   const Handle<filterblock_builder> builder_;
   const bool verifies_;
   uint64_t last_alt_ = 0;
-  // Only if the builder verifies: the hashes of the filter that is built, and of the last one.
+  // The hashes of the current filter, and of the last finished filter. Both are empty if `verifies_` is
+  // false.
   std::vector<uint64_t> hashes_;
   std::vector<uint64_t> written_;
 };
@@ -330,7 +335,7 @@ class BitsReader final : public engine::FilterBitsReader {
   const Handle<filterblock_filter> filter_;
 };
 
-// Stands for a filter that could not be opened.
+// The reader of a filter that could not be opened. It answers "maybe" to every key.
 class AlwaysMaybe final : public engine::FilterBitsReader {
  public:
   explicit AlwaysMaybe(std::shared_ptr<Counters> counters) : counters_(std::move(counters)) {}
@@ -369,7 +374,7 @@ class Policy final : public engine::FilterPolicy {
     if (builder == nullptr) {
       Add(shared_->counters->filters_failed);
       shared_->counters->SetLastError(error.message);
-      return nullptr;  // The SST gets no filter.
+      return nullptr;  // the SST gets no filter
     }
     filterblock_builder_set_self_check(builder.get(), shared_->options.self_check);
     const bool verifies = context.table_options.detect_filter_construct_corruption;
@@ -379,7 +384,7 @@ class Policy final : public engine::FilterPolicy {
   engine::FilterBitsReader* GetFilterBitsReader(const engine::Slice& contents) const override {
     const filterblock_expected expected = shared_->Expected();
     filterblock_error error;
-    // Measured and rejected: an aligned copy, so that a query of a blocked filter touches one cache
+    // We measured and rejected an aligned copy, with which a query of a blocked filter touches one cache
     // line instead of two. Gets took the same time, and the copy doubles the memory.
     Handle<filterblock_filter> filter(filterblock_filter_open_borrowed(
         contents.data(), contents.size(), &expected, FILTERBLOCK_VERIFY_AT_OPEN, &error));
@@ -416,7 +421,8 @@ inline engine::Status MakeHasher(const Options& options, Handle<filterblock_hash
   switch (options.hash) {
     case Hash::kXxh3:
       if (!options.secret.empty()) {
-        return engine::Status::InvalidArgument("filterblock", "Hash::kXxh3 takes no secret");
+        return engine::Status::InvalidArgument(
+            "filterblock", "Hash::kXxh3 takes no secret; clear the secret or choose Hash::kXxh3Secret");
       }
       hasher->reset(filterblock_hasher_new_xxh3(options.seed));
       return engine::Status::OK();
@@ -432,16 +438,17 @@ inline engine::Status MakeHasher(const Options& options, Handle<filterblock_hash
 
 }  // namespace internal
 
-// Makes a filter policy for BlockBasedTableOptions::filter_policy, and the handle of its counters,
-// which may be nullptr. Any number of databases and threads may share the policy.
+// Makes a filter policy for BlockBasedTableOptions::filter_policy, and sets `counters` to its counters.
+// `counters` may be nullptr. Any number of databases and threads may share the policy.
 //
 // Returns InvalidArgument if a spec or the secret is invalid, or if the header and the library of
-// filterblock have different versions.
+// filterblock have different ABI versions.
 inline engine::Status NewFilterPolicy(const Options& options,
                                       std::shared_ptr<const engine::FilterPolicy>* policy,
                                       std::shared_ptr<Counters>* counters) {
   if (filterblock_abi_version() != FILTERBLOCK_ABI_VERSION) {
-    return engine::Status::InvalidArgument("filterblock", "the library has another ABI version");
+    return engine::Status::InvalidArgument(
+        "filterblock", "the library has another ABI version; compile with the header of the library");
   }
   auto shared = std::make_shared<internal::Shared>();
   shared->options = options;
@@ -461,7 +468,8 @@ inline engine::Status NewFilterPolicy(const Options& options,
       continue;
     }
     const auto builder = builder_of(*spec);
-    // A range filter cannot be built from hashes, so it is refused here and not at each flush.
+    // A range filter cannot be built from hashes. So the spec of a range filter is an error here, and
+    // not at each flush.
     if (builder != nullptr) {
       filterblock_builder_add_hash(builder.get(), 1);
     }
@@ -470,9 +478,9 @@ inline engine::Status NewFilterPolicy(const Options& options,
       return internal::Invalid("filterblock: spec", error);
     }
   }
-  const auto full = builder_of("always-maybe");
-  filterblock_builder_add(full.get(), "", 0);
-  const internal::Handle<filterblock_bytes> bytes(filterblock_builder_finish(full.get(), &error));
+  const auto always_maybe = builder_of("always-maybe");
+  filterblock_builder_add(always_maybe.get(), "", 0);
+  const internal::Handle<filterblock_bytes> bytes(filterblock_builder_finish(always_maybe.get(), &error));
   if (bytes == nullptr) {
     return internal::Invalid("filterblock", error);
   }

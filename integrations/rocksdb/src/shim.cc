@@ -1,4 +1,4 @@
-// The C functions between src/sys.rs and the C++ header.
+// Defines the C functions through which src/sys.rs calls the C++ header.
 #include <cstdio>
 
 #include "filterblock_rocksdb.h"
@@ -43,8 +43,9 @@ struct filterblock_rocksdb_counts {
   uint64_t unfiltered_queries;
 };
 
-// Installs a policy into the options of a table. Returns the handle of its counters, or nullptr and
-// a message of at most `message_len` bytes with the zero byte at its end.
+// Installs a policy into the options of a table. Returns a handle of its counters. If the settings are
+// invalid, returns nullptr and writes a message. The message and its zero byte have at most
+// `message_len` bytes.
 void* filterblock_rocksdb_install(rocksdb_block_based_table_options_t* options,
                                   const filterblock_rocksdb_settings* settings, char* message,
                                   size_t message_len) {
@@ -82,7 +83,7 @@ void filterblock_rocksdb_read_counts(const void* handle, filterblock_rocksdb_cou
   counts->unfiltered_queries = counters.unfiltered_queries;
 }
 
-// Writes the reason of the last filter that failed, and a zero byte at its end.
+// Writes the reason why the last filter could not be built or opened, with a zero byte at its end.
 void filterblock_rocksdb_last_error(const void* handle, char* message, size_t message_len) {
   const Counters& counters = **static_cast<const std::shared_ptr<Counters>*>(handle);
   std::snprintf(message, message_len, "%s", counters.LastError().c_str());

@@ -9,27 +9,27 @@ use filterblock::HashKind;
 use filterblock_ffi as _;
 use librocksdb_sys::rocksdb_block_based_table_options_t;
 
-/// The longest message of an error, with the zero byte at its end.
+/// The maximum length of an error message in bytes, with the zero byte at its end.
 const MESSAGE_LEN: usize = 1024;
 
-/// The filter of each SST, and the hash function of keys. A spec is text such as `blocked-bloom:10`
-/// (bits per key) or `bumped-ribbon:fpr=0.01`. The spec `none` makes no filter.
+/// The filters of SSTs by level, and the hash function of keys. A spec is text such as
+/// `blocked-bloom:10` (bits per key) or `bumped-ribbon:fpr=0.01`. The spec `none` makes no filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The spec for SSTs of the levels 0 to `lower_from_level - 1`, including flushes.
+    /// The spec for flushed SSTs, and for SSTs of the levels 0 to `lower_from_level - 1`.
     pub upper: String,
     /// The spec for all other SSTs.
     pub lower: String,
-    /// The spec for SSTs of the bottommost run. Empty: as if they were not bottommost.
+    /// The spec for bottommost SSTs. If it is empty, they get `upper` or `lower` like other SSTs.
     pub bottommost: String,
-    /// The first level that gets `lower`.
+    /// The first level whose SSTs get `lower`.
     pub lower_from_level: i32,
     /// The hash function of the keys. After a change of function, seed or secret, old filters answer
     /// "maybe" until a compaction rewrites their SSTs.
     pub hash: HashKind,
-    /// The public seed.
+    /// The public seed of the hash function.
     pub seed: u64,
-    /// 16 or 32 random bytes; empty for [`HashKind::Xxh3`].
+    /// The secret of the hash function: 16 or 32 random bytes. It is empty for [`HashKind::Xxh3`].
     pub secret: Vec<u8>,
     /// Whether each new filter is asked for all its keys before it is written.
     pub self_check: bool,
@@ -54,32 +54,34 @@ impl Default for Settings {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Filters that were built.
+    /// The number of filters that were built.
     pub filters_built: u64,
-    /// Filters that could not be built. They answer "maybe" to every key.
+    /// The number of filters that could not be built. The SST got an always-maybe filter, or no filter
+    /// if there was no memory for a builder.
     pub filters_failed: u64,
-    /// Filters that were opened.
+    /// The number of filters that were opened.
     pub filters_opened: u64,
-    /// Filters that are damaged. They answer "maybe" to every key. So do the filters that the next
-    /// three fields count.
+    /// The number of filters that could not be opened because they are damaged. They answer "maybe" to
+    /// every key. So do the filters that the next three fields count.
     pub filters_damaged: u64,
-    /// Filters of a newer format.
+    /// The number of filters of a newer format.
     pub filters_of_newer_version: u64,
-    /// Filters under another hash function, seed or secret.
+    /// The number of filters under another hash function, seed or secret.
     pub filters_of_other_hasher: u64,
-    /// Filters that could not be opened for another reason.
+    /// The number of filters that could not be opened for another reason, such as too little memory.
     pub filters_refused: u64,
-    /// Queries of filters that could not be opened. Each may have cost a read of a data block.
+    /// The number of queries of filters that could not be opened. Each may have cost a read of a data
+    /// block.
     pub unfiltered_queries: u64,
 }
 
 /// The counters of a policy. They stay valid after the database is closed.
 pub struct Counters(*mut c_void);
 
-// SAFETY: the handle is a pointer to a shared pointer that does not change. The counters behind it
-// are atomic, and a mutex guards the message.
+// SAFETY: the handle is a pointer to a shared pointer that does not change. The counters are atomic,
+// and a mutex guards the message.
 unsafe impl Send for Counters {}
-// SAFETY: the argument for `Send` holds for shared references, too.
+// SAFETY: several threads may use the atomic counters and the guarded message at once.
 unsafe impl Sync for Counters {}
 
 impl Counters {
@@ -96,7 +98,7 @@ impl Counters {
     #[must_use]
     pub fn last_error(&self) -> String {
         let mut message = [0; MESSAGE_LEN];
-        // SAFETY: the handle is valid until `drop`, and the message has this length.
+        // SAFETY: the handle is valid until `drop`, and `message` has the passed length.
         unsafe { filterblock_rocksdb_last_error(self.0, message.as_mut_ptr(), message.len()) };
         text(&message)
     }
@@ -115,7 +117,7 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// Invalid settings: a spec or a secret.
+/// The error for invalid settings: a spec, a hash function, or a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidSettings(String);
 
@@ -127,11 +129,12 @@ impl fmt::Display for InvalidSettings {
 
 impl std::error::Error for InvalidSettings {}
 
-/// Makes a filter policy, and sets it in the options of a table. It replaces the policy that the
-/// options have.
+/// Makes a filter policy, and sets it in the options of a table. The new policy replaces the previous
+/// policy.
 ///
 /// # Errors
-/// Returns an error if a spec or the secret is invalid. Then the options are unchanged.
+/// Returns an error if a spec, the hash function or the secret is invalid. Then the options do not
+/// change.
 ///
 /// # Safety
 /// `options` must come from `rocksdb_block_based_options_create` of the `librocksdb-sys` that this
@@ -144,7 +147,11 @@ pub unsafe fn install(
         HashKind::Xxh3 => 0,
         HashKind::Xxh3Secret => 1,
         HashKind::SipHash13 => 2,
-        other => return Err(InvalidSettings(format!("filterblock: the adapter does not know the hash {other}"))),
+        other => {
+            return Err(InvalidSettings(format!(
+                "filterblock: the adapter does not support the hash function {other}; choose another one"
+            )));
+        }
     };
     let shim = ShimSettings {
         upper: settings.upper.as_ptr().cast(),
@@ -161,13 +168,13 @@ pub unsafe fn install(
         self_check: settings.self_check,
     };
     let mut message = [0; MESSAGE_LEN];
-    // SAFETY: the caller promises the options. The texts live during the call, and the message has
-    // this length.
+    // SAFETY: the caller guarantees the options. The texts live during the call, and `message` has the
+    // passed length.
     let handle = unsafe { filterblock_rocksdb_install(options, &raw const shim, message.as_mut_ptr(), message.len()) };
     if handle.is_null() { Err(InvalidSettings(text(&message))) } else { Ok(Counters(handle)) }
 }
 
-/// Returns the text before the first zero byte.
+/// Returns the text before the first zero byte, or an empty text if there is no zero byte.
 fn text(message: &[c_char; MESSAGE_LEN]) -> String {
     let bytes = message.map(|byte| byte.cast_unsigned());
     CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()

@@ -1,4 +1,4 @@
-// Tests of the classes that the adapter derives, without a database.
+// Tests the builder and the reader of the adapter, without a database.
 #include <random>
 
 #include "support.h"
@@ -22,7 +22,7 @@ Builder BuilderOf(const Ours& ours, bool verifies = false, int level = 0, bool i
   return Builder(ours.policy->GetBuilderWithContext(context));
 }
 
-// A filter as RocksDB stores it.
+// Finishes a builder. Returns the bytes that RocksDB stores.
 std::string Finish(rocksdb::FilterBitsBuilder* builder) {
   std::unique_ptr<const char[]> buffer;
   rocksdb::Status status = rocksdb::Status::Corruption("not set");
@@ -47,7 +47,7 @@ uint64_t CountMatches(rocksdb::FilterBitsReader* reader, uint64_t first, uint64_
   return matches;
 }
 
-// As CountMatches, in batches.
+// Counts like CountMatches, but asks for two keys in each call.
 uint64_t CountMatchesOfBatches(rocksdb::FilterBitsReader* reader, uint64_t first, uint64_t count) {
   uint64_t matches = 0;
   for (uint64_t number = first; number < first + count; number += 2) {
@@ -61,7 +61,7 @@ uint64_t CountMatchesOfBatches(rocksdb::FilterBitsReader* reader, uint64_t first
   return matches;
 }
 
-// Every kind of filter that a policy can choose, and its highest FPR.
+// Every kind of filter that a policy can choose, with an upper bound on its FPR.
 const std::vector<std::pair<std::string, double>> kSpecs = {
     {"blocked-bloom:10", 0.02},     {"bloom:10", 0.015},      {"bumped-ribbon:fpr=0.01", 0.012},
     {"bumped-ribbon:8", 0.006},     {"ribbon:7", 0.012},      {"binary-fuse:8", 0.006},
@@ -122,7 +122,7 @@ void PrefixesShareTheStreamOfKeys() {
   }
   // Each prefix counts once.
   CHECK_SAME(builder->EstimateEntriesAdded(), 10100);
-  // The same prefix in the next filter is added again.
+  // The next filter gets the same prefix again.
   for (int round = 0; round < 2; ++round) {
     const std::string filter = Finish(builder.get());
     CHECK_SAME(builder->EstimateEntriesAdded(), 0);
@@ -149,7 +149,7 @@ void OneBuilderMakesManyFilters() {
   }
 }
 
-void AFilterWithoutKeysDeniesNone() {
+void ABuilderWithoutKeysGivesAnAlwaysMaybeFilter() {
   const Ours ours("bumped-ribbon:fpr=0.01");
   const std::string filter = Finish(BuilderOf(ours).get());
   CHECK(!filter.empty());
@@ -159,9 +159,9 @@ void AFilterWithoutKeysDeniesNone() {
   CHECK_SAME(ours.counters->unfiltered_queries, 0);
 }
 
-// A sound filter without keys denies every key. RocksDB asks no filter of an SST without keys, so
-// the filter is a wrong one.
-void AFilterOfNoKeysIsRefused() {
+// A sound filter without keys denies every key. RocksDB never asks the filter of an SST without keys.
+// So such a filter belongs to another SST, and does not open.
+void AFilterOfNoKeysDoesNotOpen() {
   const Ours ours("blocked-bloom:10");
   const filterblock_rocksdb::internal::Handle<filterblock_hasher> hasher(
       filterblock_hasher_new_xxh3(0));
@@ -200,7 +200,7 @@ void SizesAreEstimatedWithinTwoPercent() {
   }
 }
 
-void ThePlaceOfAnSstChoosesItsFilter() {
+void TheLevelOfAnSstChoosesItsFilter() {
   filterblock_rocksdb::Options options;
   options.upper = "blocked-bloom:10";
   options.lower = "bloom:10";
@@ -239,7 +239,7 @@ void ThePlaceOfAnSstChoosesItsFilter() {
   CHECK(BuilderOf(Ours(options), false, 6, true) != nullptr);
 }
 
-void InvalidOptionsAreRefused() {
+void InvalidOptionsAreErrors() {
   const auto is_refused = [](const filterblock_rocksdb::Options& options) {
     std::shared_ptr<const rocksdb::FilterPolicy> policy;
     const rocksdb::Status made = filterblock_rocksdb::NewFilterPolicy(options, &policy, nullptr);
@@ -247,7 +247,7 @@ void InvalidOptionsAreRefused() {
   };
   CHECK(is_refused(Ours::OfSpec("blom:10")));
   CHECK(is_refused(Ours::OfSpec("")));
-  CHECK(is_refused(Ours::OfSpec("grafite:9")));  // it needs the bytes of keys
+  CHECK(is_refused(Ours::OfSpec("grafite:9")));  // a range filter needs the bytes of keys
   filterblock_rocksdb::Options options;
   options.bottommost = "bloom:0";
   CHECK(is_refused(options));
@@ -334,7 +334,7 @@ void PostVerifyDetectsFiltersThatLostKeys() {
   std::string damaged = add();
   damaged[100] = static_cast<char>(damaged[100] ^ 1);
   CHECK(builder->MaybePostVerify(damaged).IsCorruption());
-  // A sound filter of other keys, as faulty memory or a bug may deliver.
+  // A sound filter of other keys. Faulty memory or a bug may pass it.
   add();
   CHECK(builder->MaybePostVerify(FilterOf(ours, 5000, 2000)).IsCorruption());
   // RocksDB's option is off by default. Then the builder keeps no hashes.
@@ -342,7 +342,7 @@ void PostVerifyDetectsFiltersThatLostKeys() {
   support::Ok(lazy->MaybePostVerify(damaged));
 }
 
-// What is not promised: RocksDB does not tell which SST a filter belongs to.
+// Shows a limit: RocksDB does not tell the policy which SST a filter belongs to.
 void ASwappedFilterGoesUnnoticed() {
   const Ours ours("blocked-bloom:10");
   const std::string of_other_sst = FilterOf(ours, 5000, 2000);
@@ -369,11 +369,11 @@ int main() {
   BatchesAnswerAsSingleQueries();
   PrefixesShareTheStreamOfKeys();
   OneBuilderMakesManyFilters();
-  AFilterWithoutKeysDeniesNone();
-  AFilterOfNoKeysIsRefused();
+  ABuilderWithoutKeysGivesAnAlwaysMaybeFilter();
+  AFilterOfNoKeysDoesNotOpen();
   SizesAreEstimatedWithinTwoPercent();
-  ThePlaceOfAnSstChoosesItsFilter();
-  InvalidOptionsAreRefused();
+  TheLevelOfAnSstChoosesItsFilter();
+  InvalidOptionsAreErrors();
   EveryFlippedBitAnswersMaybeAndIsCounted();
   ZeroedAndCutFiltersAnswerMaybeAndAreCounted();
   OtherHashersAnswerMaybeAndAreCounted();

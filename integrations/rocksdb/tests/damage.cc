@@ -1,5 +1,5 @@
-// Tests of damaged filter blocks in the files of a real database, beside the same damage to
-// RocksDB's own Bloom filter.
+// Tests damaged filter blocks in the files of a real database, and the same damage to RocksDB's own
+// Bloom filter.
 #include "../../cxx/sst.h"
 #include "support.h"
 
@@ -33,7 +33,7 @@ rocksdb::Options OptionsOf(const Layout& layout, std::shared_ptr<const rocksdb::
   return support::DbOptions(table);
 }
 
-// The entries of the metaindex or of the partition index that locate the filters.
+// Returns the entries of the metaindex or of the partition index that locate the filters.
 std::vector<sst::Entry> Filters(const sst::File& file, const Layout& layout) {
   if (!layout.partitioned) {
     const sst::Entry entry = file.Named("fullfilter.");
@@ -45,7 +45,7 @@ std::vector<sst::Entry> Filters(const sst::File& file, const Layout& layout) {
   return entries;
 }
 
-// A way to damage one filter block. `at` is from 0 to 1.
+// A way to damage one filter block. `at` is the position of the damage in the block, from 0 to 1.
 struct Damage {
   std::string name;
   void (*apply)(sst::File*, const sst::Entry&, double at);
@@ -67,8 +67,8 @@ void Cut(sst::File* file, const sst::Entry& entry, double at) {
   const sst::Handle block = file->HandleOf(entry);
   const auto size = 1 + static_cast<uint64_t>(at * static_cast<double>(block.size - 1));
   file->SetSize(entry, size);
-  // Zeros are the trailer of a block without compression and checksum. RocksDB drops a filter with
-  // another trailer.
+  // RocksDB drops a filter with an invalid trailer. A trailer of zeros means no compression and no
+  // checksum.
   std::fill_n(file->bytes.begin() + static_cast<std::ptrdiff_t>(block.offset + size), 5, '\0');
 }
 
@@ -79,9 +79,9 @@ const std::vector<std::pair<Damage, std::vector<double>>> kDamages = {
     {{"cut", Cut}, {0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999}},
 };
 
-// Damages each filter block of an SST in each way, and gets every key. Calls `check` with the gets,
-// and the name of the damage. A cut changes a handle in an index, so with a checksum of RocksDB the
-// SST would not open at all.
+// Damages each filter block of an SST in each way, and gets every key. Calls `check` with the name of
+// the damage and the results of the gets. Skips cuts if RocksDB has checksums: a cut changes a handle
+// in an index, so the SST would not open.
 template <typename Check>
 void ForEachDamage(const Layout& layout,
                    const std::shared_ptr<const rocksdb::FilterPolicy>& policy, bool checksums,
@@ -99,7 +99,7 @@ void ForEachDamage(const Layout& layout,
         sst::File file = sound;
         damage.apply(&file, filter, at);
         file.Save();
-        // New options have a new block cache. The old one may have the sound filter.
+        // New options have a new block cache. The old cache may have the sound filter.
         const auto db = support::OpenToRead(OptionsOf(layout, policy, checksums), name);
         check(damage.name, support::GetAll(db.get(), 0, kKeys));
       }
@@ -125,7 +125,7 @@ void DamageThatReachesTheFilterLosesNoKey(const Layout& layout) {
   }
 }
 
-// RocksDB verifies its own checksum first, and drops the filter without a word.
+// RocksDB verifies its own checksum first, and drops the filter without an error.
 void DamageThatRocksDbSeesLosesNoKey() {
   const Ours ours("blocked-bloom:10");
   ForEachDamage(kFull, ours.policy, true, [&](const std::string& name, const Gets& gets) {
@@ -134,8 +134,9 @@ void DamageThatRocksDbSeesLosesNoKey() {
   });
 }
 
-// RocksDB refuses an SST whose filter partition fails RocksDB's checksum, whoever made the filter.
-void RocksDbRefusesADamagedPartition() {
+// RocksDB does not open an SST whose filter partition fails RocksDB's checksum. This is also so with
+// RocksDB's own filters.
+void RocksDbDoesNotOpenADamagedPartition() {
   const Ours ours("blocked-bloom:10");
   for (const auto& policy : {ours.policy, support::Bloom()}) {
     const check::TempDir dir;
@@ -150,7 +151,7 @@ void RocksDbRefusesADamagedPartition() {
   CHECK_SAME(ours.counters->filters_damaged, 0);
 }
 
-// Beside ours: RocksDB's own Bloom filter has no checksum but that of its block.
+// Shows that the same damage to RocksDB's own Bloom filter loses keys, if RocksDB has no checksums.
 void TheSameDamageToRocksDbsOwnFilter() {
   for (const bool checksums : {true, false}) {
     uint64_t cases = 0;
@@ -170,8 +171,8 @@ void TheSameDamageToRocksDbsOwnFilter() {
   }
 }
 
-// What is not promised: format_version 5 does not bind a block to its SST. From format_version 6
-// on, RocksDB's checksum does.
+// Shows a limit: format_version 5 does not bind a block to its SST, so the filter of another SST goes
+// unnoticed. From format_version 6 on, RocksDB's checksum detects it.
 void TheFilterOfAnotherSstLosesKeys() {
   const Ours ours("blocked-bloom:10");
   const std::vector<std::pair<std::string, std::shared_ptr<const rocksdb::FilterPolicy>>> policies = {
@@ -208,7 +209,7 @@ int main() {
     DamageThatReachesTheFilterLosesNoKey(layout);
   }
   DamageThatRocksDbSeesLosesNoKey();
-  RocksDbRefusesADamagedPartition();
+  RocksDbDoesNotOpenADamagedPartition();
   TheSameDamageToRocksDbsOwnFilter();
   TheFilterOfAnotherSstLosesKeys();
   return 0;

@@ -30,7 +30,7 @@ struct Layout {
 };
 
 constexpr uint64_t kKeys = 20000;
-// 100 keys have the same prefix.
+// The length of the prefixes in bytes. 100 keys have the same prefix.
 constexpr size_t kPrefixLen = 10;
 
 rocksdb::Options OptionsOf(const Layout& layout, const Ours& ours) {
@@ -126,7 +126,7 @@ void CheckScans(rocksdb::DB* db, const Model& model, bool prefixes) {
   if (!prefixes) {
     return;
   }
-  // Seeks of every prefix, present and absent, from its begin and from inside.
+  // Seeks within every present and absent prefix, from the prefix itself and from a key in the middle.
   rocksdb::ReadOptions within;
   within.prefix_same_as_start = true;
   const std::unique_ptr<rocksdb::Iterator> scan(db->NewIterator(within));
@@ -143,7 +143,7 @@ void CheckScans(rocksdb::DB* db, const Model& model, bool prefixes) {
       Ok(scan->status());
       CHECK_WITH(next == model.end() || next->first.compare(0, kPrefixLen, start, 0, kPrefixLen) != 0,
                  "lost " + (next == model.end() ? "" : next->first));
-      // Backwards, for the partition before.
+      // Seeks backwards, which may need the previous partition.
       scan->SeekForPrev(key);
       auto before = model.upper_bound(key);
       if (before != model.begin() && std::prev(before)->first.compare(0, kPrefixLen, key, 0, kPrefixLen) == 0) {
@@ -153,7 +153,7 @@ void CheckScans(rocksdb::DB* db, const Model& model, bool prefixes) {
   }
 }
 
-// Returns the number of gets of absent keys that the filters answer, of 1,000 gets.
+// Gets 1,000 absent keys. Returns how often a filter answered "absent".
 uint64_t CountFiltered(rocksdb::DB* db) {
   rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
   rocksdb::get_perf_context()->Reset();

@@ -97,7 +97,7 @@ void TheCommandReadsSstsOfRocksDb(const Case& of) {
   }
 }
 
-// Whoever wrote a filter, no key is lost, and a filter of another policy is not asked.
+// No key is lost if a database changes its policy, and RocksDB does not ask filters of another policy.
 void DatabasesChangePolicies() {
   const Ours ours("bumped-ribbon:fpr=0.01");
   struct Step {
@@ -106,9 +106,9 @@ void DatabasesChangePolicies() {
     bool filters;  // whether gets of absent keys are filtered
   };
   const std::vector<Step> steps = {
-      {support::Bloom(), false, true},   // as written
+      {support::Bloom(), false, true},   // the policy that wrote the SSTs
       {ours.policy, false, false},       // filters of RocksDB are not used
-      {ours.policy, true, true},         // until a compaction
+      {ours.policy, true, true},         // a compaction writes filters of filterblock
       {support::Bloom(), false, false},  // filters of filterblock are not used
       {support::Bloom(), true, true},
   };
@@ -122,7 +122,7 @@ void DatabasesChangePolicies() {
       Ok(db->CompactRange(force, nullptr, nullptr));
     }
     CHECK_SAME(support::GetAll(db.get(), 0, kKeys).found, kKeys);
-    // The keys lie between present ones, or RocksDB would ask no SST.
+    // The absent keys lie between present keys. Otherwise RocksDB would not ask any SST.
     rocksdb::get_perf_context()->Reset();
     std::string value;
     for (uint64_t number = 1; number < kKeys; ++number) {

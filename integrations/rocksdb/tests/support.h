@@ -1,4 +1,4 @@
-// A RocksDB database with a filter policy, for tests.
+// Helpers of the tests: RocksDB databases with a filter policy.
 #pragma once
 
 #include <memory>
@@ -58,8 +58,8 @@ inline rocksdb::Options DbOptions(const rocksdb::BlockBasedTableOptions& table) 
 
 inline void Ok(const rocksdb::Status& status) { CHECK_WITH(status.ok(), status.ToString()); }
 
-// Calls `open` with a place for a database. New versions of RocksDB take a smart pointer, and old
-// ones a plain one.
+// Calls `open` with a pointer to the variable for the database. Newer versions of RocksDB take a smart
+// pointer, and older versions take a raw pointer.
 template <typename OpenFunction>
 rocksdb::Status OpenInto(std::unique_ptr<rocksdb::DB>* db, const OpenFunction& open) {
   if constexpr (std::is_invocable_v<OpenFunction, std::unique_ptr<rocksdb::DB>*>) {
@@ -96,16 +96,16 @@ inline std::unique_ptr<rocksdb::DB> OpenToRead(const rocksdb::Options& options,
   return db;
 }
 
-// The gets of some keys.
+// The numbers of gets by result.
 struct Gets {
   uint64_t found = 0;
   uint64_t lost = 0;
   uint64_t failed = 0;
-  // Gets that a filter ended without reading a data block.
+  // The number of SSTs that a get skipped because of a filter.
   uint64_t filtered = 0;
 };
 
-// Gets the keys `first` to `first + count - 1`.
+// Gets the keys `first` to `first + count - 1`, and counts the results. A wrong value counts as failed.
 inline Gets GetAll(rocksdb::DB* db, uint64_t first, uint64_t count) {
   rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
   rocksdb::get_perf_context()->Reset();

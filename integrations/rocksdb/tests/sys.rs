@@ -1,4 +1,4 @@
-//! A database of `librocksdb-sys` with filters of filterblock. Needs the feature `sys`.
+//! Tests a database of `librocksdb-sys` with filters of filterblock. Needs the feature `sys`.
 #![cfg(feature = "sys")]
 #![expect(unsafe_code, reason = "calls the C API of RocksDB")]
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -33,8 +33,8 @@ struct Db {
 impl Db {
     fn open(dir: &Path, settings: &Settings, layout: Layout) -> Self {
         let name = CString::new(dir.to_str().unwrap()).unwrap();
-        // SAFETY: each handle comes from its function of creation. The options of the database share
-        // those of the table.
+        // SAFETY: each handle comes from the function that creates it. The options of the database
+        // share ownership of the table options.
         unsafe {
             let table = c::rocksdb_block_based_options_create();
             let counters = install(table, settings).unwrap();
@@ -114,7 +114,7 @@ impl Db {
     }
 
     fn compact(&self) {
-        // SAFETY: the database is open; null is the end of all keys.
+        // SAFETY: the database is open. A null key means that the range has no bound.
         unsafe { c::rocksdb_compact_range(self.db, null(), 0, null(), 0) };
     }
 
@@ -137,7 +137,7 @@ impl Db {
 
 impl Drop for Db {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the handles after this.
+        // SAFETY: nothing uses the handles after this call.
         unsafe {
             c::rocksdb_close(self.db);
             c::rocksdb_options_destroy(self.options);
@@ -207,7 +207,7 @@ fn filters_of_another_seed_answer_maybe_and_are_counted() {
 }
 
 #[test]
-fn invalid_settings_are_refused() {
+fn invalid_settings_are_errors() {
     // SAFETY: the options come from RocksDB.
     unsafe {
         let table = c::rocksdb_block_based_options_create();

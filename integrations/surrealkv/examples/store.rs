@@ -1,4 +1,4 @@
-//! A SurrealKV store with filters of filterblock.
+//! Uses a SurrealKV store with filters of filterblock.
 //!
 //! ```text
 //! cargo run --release -p filterblock-surrealkv --example store -- FOLDER
@@ -13,8 +13,8 @@ use surrealkv::{CompactRangeOptions, Mode, TreeBuilder};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Keep the seed of a store: filters of another seed are not used. If attackers can choose keys,
-/// pass `KeyHasher::sip13(seed, &secret)` instead.
+/// The seed of the store. Never change it: filters of another seed answer "maybe". If attackers can
+/// choose keys, pass `KeyHasher::sip13(seed, &secret)` to the policy instead.
 const SEED: HashSeed = HashSeed(0x5eed);
 
 fn main() -> Result<()> {

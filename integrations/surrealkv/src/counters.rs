@@ -1,13 +1,14 @@
-//! Counts of what a policy built, and of queries that no filter could answer.
+//! Counts the filters that a policy built, and the queries that no usable filter answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use filterblock::Error;
 
-/// A handle to the counters of a policy. Clones and clones of the policy share the counters.
+/// A handle to the counters of a policy. Clones of the handle and of the policy share the counters.
 ///
-/// Queries that a filter answers are not counted: the count would cost as much as the query.
+/// A query that a usable filter answers is not counted, because counting would take as long as the
+/// query.
 #[derive(Debug, Clone, Default)]
 pub struct Counters(Arc<Cells>);
 
@@ -26,25 +27,29 @@ struct Cells {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Filters that were built.
+    /// The number of filters that were built.
     pub built_filters: u64,
-    /// Keys of these filters. A key with several versions counts once for each version.
+    /// The number of keys in these filters. A key with several versions counts once for each version.
     pub built_keys: u64,
-    /// Bytes of these filters.
+    /// The length of these filters together, in bytes.
     pub built_bytes: u64,
-    /// Filters that could not be built, mostly for lack of memory. The always-maybe filter replaces them.
+    /// The number of filters that could not be built, for any reason: too little memory, too many
+    /// keys for the requested FPR, or a failed self-check. The always-maybe filter replaces each of
+    /// them.
     pub failed_builds: u64,
-    /// Queries that were answered "maybe", because the bytes are damaged or are not a filter block.
+    /// The number of queries that were answered "maybe" because the bytes are damaged, are not a filter
+    /// block, have no keys, or have only prefixes.
     pub damaged: u64,
-    /// Queries that were answered "maybe", because a newer version of filterblock wrote the filter.
+    /// The number of queries that were answered "maybe" because a newer version of filterblock wrote
+    /// the filter.
     pub unsupported: u64,
-    /// Queries that were answered "maybe", because the filter has another seed, hash function or
-    /// secret than the policy.
+    /// The number of queries that were answered "maybe" because the filter has another seed, hash
+    /// function or secret than the policy.
     pub other_hasher: u64,
 }
 
 impl Counts {
-    /// Returns the number of queries that were answered "maybe" without a filter.
+    /// Returns the number of queries that were answered "maybe" because their filter was not usable.
     #[must_use]
     pub fn unfiltered(&self) -> u64 {
         self.damaged + self.unsupported + self.other_hasher
@@ -52,7 +57,7 @@ impl Counts {
 }
 
 impl Counters {
-    /// Returns the present values.
+    /// Returns the current values.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let cells = &*self.0;
@@ -77,7 +82,7 @@ impl Counters {
         self.0.failed_builds.fetch_add(1, Relaxed);
     }
 
-    /// Counts a query that `error` left without a filter.
+    /// Counts a query whose filter cannot be used because of `error`.
     #[cold]
     pub(crate) fn add_unfiltered(&self, error: &Error) {
         let cell = if error.is_unsupported() {

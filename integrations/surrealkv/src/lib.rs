@@ -1,4 +1,4 @@
-//! filterblock as the filter policy of SurrealKV.
+//! Implements the filter policy of SurrealKV with filterblock.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -21,13 +21,13 @@
 //! # Who verifies what
 //!
 //! SurrealKV verifies the CRC-32 of a filter partition when it reads the partition into its block
-//! cache. A damaged partition never reaches the policy: SurrealKV answers "maybe" and logs a
-//! warning. The policy therefore opens the bytes at each query without reading all of them
-//! ([`VerifiedFilter`](filterblock::VerifiedFilter)), and verifies only the trailer, which also
-//! identifies the hasher.
+//! cache. A partition that is damaged in the file never reaches the policy: SurrealKV answers "maybe"
+//! and logs a warning. So the policy does not read all bytes at each query. It verifies only the
+//! trailer ([`VerifiedFilter`](filterblock::VerifiedFilter)), which also identifies the hasher. Damage
+//! of the payload after SurrealKV's check goes unnoticed and can deny present keys.
 //!
-//! SurrealKV does not tell the policy which SST file a filter belongs to. A sound filter of another
-//! SST file cannot be detected and denies keys.
+//! SurrealKV does not tell the policy which SST file a filter belongs to. So a sound filter of another
+//! SST file goes unnoticed and denies present keys.
 
 mod counters;
 mod memo;
@@ -40,13 +40,13 @@ use surrealkv::FilterPolicy;
 
 pub use counters::{Counters, Counts};
 
-/// The name of the policy in SST files. It has the version of the block format.
+/// The name of the policy in SST files. It contains the version of the block format.
 ///
-/// The name has neither the kind of filter nor the hasher, because each block states both. So a
-/// policy of another [`FilterSpec`] reads the filters of all existing SST files.
+/// The name does not contain the kind of filter and the hasher, because each block states both. So a
+/// policy with another [`FilterSpec`] reads the filters of all existing SST files.
 pub const NAME: &str = "filterblock.v1";
 
-/// Number of keys for which a policy computes the length of its filters.
+/// The number of keys for which a policy plans the length of a filter.
 const USUAL_KEYS: u64 = 16_384;
 
 /// A filter policy for `TreeBuilder::with_filter_policy`.
@@ -54,20 +54,21 @@ const USUAL_KEYS: u64 = 16_384;
 pub struct Policy {
     spec: FilterSpec,
     hasher: KeyHasher,
-    /// The block of the always-maybe filter, for builds that fail.
+    /// The block of the always-maybe filter, which replaces a filter that could not be built.
     always_maybe: Vec<u8>,
-    /// The length of a filter of [`USUAL_KEYS`], with checksums and trailer.
+    /// The planned length of a filter of [`USUAL_KEYS`] keys in bytes, with checksums and trailer.
     usual_len_bytes: u64,
     counters: Counters,
-    /// A number that no policy with another hasher has.
+    /// The number of the policy and of its clones. Two policies that were made by [`Policy::new`] have
+    /// different numbers.
     number: u64,
 }
 
 impl Policy {
     /// Makes a policy that builds filters of `spec` and hashes keys with `hasher`.
     ///
-    /// Keep the hasher of a database: under another seed or secret, the filters of existing SST
-    /// files answer "maybe" until a compaction rewrites them.
+    /// Always open a store with the same hasher. With another seed or secret, the filters of existing
+    /// SST files answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
     /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys, and [`Error::Invalid`] if the
@@ -78,14 +79,16 @@ impl Policy {
         let usual_len_bytes = layout::block_len_bytes(plan.payload_len_bytes(), plan.record_len_bytes())
             .ok_or(Error::TooLarge { what: "a filter" })?;
         let always_maybe = FilterBuilder::new("always-maybe".parse()?, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
-        // A range filter needs the bytes of keys, and SurrealKV gives hashes.
+        // This build fails for a range filter, which needs the bytes of keys. SurrealKV passes only
+        // hashes.
         FilterBuilder::new(spec, &hasher).finish_with(&[KeyHash::from_raw(0)])?;
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Relaxed);
         Ok(Self { spec, hasher, always_maybe, usual_len_bytes, counters: Counters::default(), number })
     }
 
-    /// Returns a handle to the policy's counters. Take it before SurrealKV takes the policy.
+    /// Returns a handle to the policy's counters. Call this method before you pass the policy to
+    /// SurrealKV.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters.clone()
@@ -97,7 +100,7 @@ impl Policy {
                 self.counters.add_built(hashes.len(), block.len());
                 block
             }
-            // The trait has no errors. An SST file without a filter loses no key, only time.
+            // The trait cannot return an error. The always-maybe filter costs reads, but no key.
             Err(_) => {
                 self.counters.add_failed_build();
                 self.always_maybe.clone()
@@ -112,7 +115,8 @@ impl FilterPolicy for Policy {
     }
 
     fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
-        // A partition holds at least one key, so a filter of no keys belongs to another partition.
+        // A partition has at least one key, so a filter without keys belongs elsewhere and does not
+        // open.
         let expected = Expected::of_any_table(&self.hasher).with_num_entries(u64::MAX);
         match memo::ask(filter, self.number, &expected, self.hasher.of(key)) {
             Ok(answer) => answer,

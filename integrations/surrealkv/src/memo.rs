@@ -1,7 +1,8 @@
-//! The trailers of the filters that a thread asked last.
+//! Keeps the trailers of filters that a thread has asked, and asks filters with them.
 //!
-//! SurrealKV passes raw bytes to every query. Reading a trailer takes 150 to 250 ns, more than the
-//! query. Comparing a trailer with one that was read before takes 5 ns and proves the same.
+//! SurrealKV passes raw bytes to every query. Reading a trailer takes 150 to 250 ns, which is more than
+//! the query takes. If the thread has read an equal trailer before, a comparison of the bytes is
+//! enough and takes 5 ns.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,8 +14,8 @@ use filterblock::{Error, Expected, KeyHash, Result, VerifiedFilter, VerifiedTrai
 /// 18,000 keys, so 1,024 trailers cover partitions with more than 18 million keys.
 const MOST: usize = 1024;
 
-/// Maps the checksum of a trailer to the trailer and to the number of the policy that accepted it. A
-/// policy must not use a trailer that another one accepted.
+/// A map from the checksum of a trailer to the trailer and the number of the policy that accepted it.
+/// A policy must not use a trailer that another policy accepted, because their hashers may differ.
 type Trailers = HashMap<u32, (u64, VerifiedTrailer), BuildHasherDefault<Spread>>;
 
 thread_local! {
@@ -22,7 +23,7 @@ thread_local! {
     static TRAILERS: RefCell<Trailers> = RefCell::default();
 }
 
-/// Hashes a checksum: a CRC-32 needs only to be spread over 64 bits.
+/// The hash function of the map. A CRC-32 is well mixed, so a multiplication spreads it over 64 bits.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -38,7 +39,8 @@ impl Hasher for Spread {
     }
 }
 
-/// Asks the filter in `bytes`. `policy` is the number of the policy with the expectations.
+/// Asks the filter in `bytes` for a key with this hash. `policy` is the number of the policy that has
+/// the expectations.
 ///
 /// # Errors
 /// Returns the errors of [`VerifiedFilter::open`].
@@ -65,7 +67,7 @@ fn ask_unknown(bytes: &[u8], policy: u64, checksum: u32, expected: &Expected<'_>
     let trailer = VerifiedTrailer::read(bytes, expected)?;
     let filter = trailer.filter_in(bytes).ok_or(Error::TooLarge { what: "a trailer" })?;
     let answer = filter.may_contain_hash(hash);
-    // A thread that ends has no trailers any more.
+    // While a thread ends, its trailers no longer exist. Then the trailer is not kept.
     let _ = TRAILERS.try_with(|trailers| {
         let mut trailers = trailers.borrow_mut();
         if trailers.len() >= MOST {

@@ -1,4 +1,4 @@
-//! Tests of the policy by itself: the contract of the trait, and bytes of any kind.
+//! Tests the policy alone: the contract of the trait, damaged filters, and arbitrary bytes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn keys(n: usize) -> Vec<Vec<u8>> {
     (0..n).map(|i| format!("key-{i:08}").into_bytes()).collect()
 }
 
-/// Returns the length of the payload and the page checksums, which only the host verifies.
+/// Returns the length of payload and page checksums together. The policy does not verify these bytes.
 fn host_verified_len(keys: usize, spec: &str) -> usize {
     let plan = filterblock::planning::Plan::new(spec.parse().unwrap(), keys as u64).unwrap();
     let payload_len = plan.payload_len_bytes() as usize;
@@ -74,12 +74,12 @@ fn a_bumped_ribbon_takes_7_1_bits_per_key_at_1_percent() {
 }
 
 #[test]
-fn damage_of_the_trailer_is_counted_and_denies_no_key() {
+fn damaged_trailers_are_counted_and_never_deny_a_key() {
     for spec in SPECS.into_iter().filter(|&spec| spec != "always-maybe") {
         let policy = policy(spec);
         let (counters, keys) = (policy.counters(), keys(500));
         let sound = policy.create_filter(&keys);
-        // The thread knows the trailer, and must still see the damage.
+        // The thread now keeps the sound trailer. It must still detect the damage.
         assert!(policy.may_contain(&sound, &keys[0]));
         let mut queries = 0;
         let mut expect_maybe = |filter: &[u8], what: &str| {
@@ -102,7 +102,8 @@ fn damage_of_the_trailer_is_counted_and_denies_no_key() {
         let at = sound.len() - TRAILER_LEN_BYTES + 51;
         let mut newer = sound.clone();
         newer[at] = 2;
-        // The version is damaged, because the checksum is that of this version.
+        // Only the version changes. The checksum is still that of this version, so the trailer counts
+        // as damaged.
         expect_maybe(&newer, "version 2");
         assert_eq!(counters.counts().damaged, counters.counts().unfiltered());
     }
@@ -110,8 +111,8 @@ fn damage_of_the_trailer_is_counted_and_denies_no_key() {
 
 #[test]
 fn damage_of_the_payload_is_left_to_surrealkv() {
-    // The policy does not read the pages at each query. So the damage must stop at SurrealKV's own
-    // checksum: see tests/engine/damage.rs.
+    // The policy does not read the pages at each query. So SurrealKV's own checksum must detect this
+    // damage: see tests/engine/damage.rs.
     let (policy, keys) = (policy("blocked-bloom:10"), keys(500));
     let mut filter = policy.create_filter(&keys);
     let payload = host_verified_len(500, "blocked-bloom:10");
@@ -121,13 +122,13 @@ fn damage_of_the_payload_is_left_to_surrealkv() {
 }
 
 #[test]
-fn kinds_that_need_the_bytes_of_keys_are_refused() {
+fn kinds_that_need_the_bytes_of_keys_are_errors() {
     let error = Policy::new("grafite:9".parse().unwrap(), HashSeed(42)).unwrap_err();
     assert!(error.to_string().contains("bytes of its keys"), "{error}");
 }
 
 #[test]
-fn wrong_filters_that_their_trailer_tells_are_refused() {
+fn filters_with_an_unexpected_trailer_answer_maybe() {
     let (ours, keys) = (policy("bloom:10"), keys(100));
     let counters = ours.counters();
     let refused = |filter: &[u8]| keys.iter().all(|key| ours.may_contain(filter, key));
@@ -139,13 +140,13 @@ fn wrong_filters_that_their_trailer_tells_are_refused() {
     ];
     for (i, other) in others.iter().enumerate() {
         let filter = other.create_filter(&keys);
-        // This thread has read the trailer for the other policy, which must not help this one.
+        // This thread now keeps the trailer for the other policy. Our policy must not use it.
         assert!(keys.iter().all(|key| other.may_contain(&filter, key)));
         assert!(refused(&filter) && counters.counts().other_hasher == (i as u64 + 1) * 100);
     }
-    // SurrealKV writes no filter of no keys.
+    // A filter without keys. SurrealKV never writes one.
     assert!(refused(&ours.create_filter(&[])));
-    // Prefixes only.
+    // A filter of prefixes only.
     let mut builder =
         FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(42)).with_prefixes("first-4", false).unwrap();
     builder.add(b"key-");
@@ -155,7 +156,7 @@ fn wrong_filters_that_their_trailer_tells_are_refused() {
 
 #[test]
 fn many_threads_and_filters_agree() {
-    // More filters than a thread keeps trailers.
+    // There are more filters than a thread keeps trailers.
     let policy = Arc::new(policy("bumped-ribbon:7"));
     let keys = keys(1_500);
     let filters: Vec<Vec<u8>> = keys.iter().map(|key| policy.create_filter(std::slice::from_ref(key))).collect();

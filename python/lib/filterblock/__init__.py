@@ -1,7 +1,8 @@
 """Checksummed filters of keys: Bloom, blocked Bloom, ribbon and fuse filters.
 
 `key in filter` is False if the key was certainly not added, and True if it may have been. A key is str,
-bytes or int. Every other type raises TypeError and is never "absent". An exception never means "absent".
+bytes or int; README.md has the whole table of types. A value of another type raises TypeError. An
+exception never means "absent".
 """
 
 from . import parquet

@@ -10,9 +10,10 @@ class Error(Exception):
 
 
 class DamagedError(Error, ValueError):
-    """Bytes are damaged, cut short, or not what they should be.
+    """The bytes are damaged, cut short, or not in the expected format.
 
-    `path` is the file or None, `field` the part that is wrong, and `offset` where it begins in the file.
+    `path` is the path of the file, or None. `field` names the damaged part. `offset` is the offset of
+    this part in the file or the bytes.
     """
 
     path: os.PathLike[str] | None
@@ -33,7 +34,10 @@ class DamagedError(Error, ValueError):
 
 
 class UnsupportedError(Error, ValueError):
-    """The bytes are sound, but this version cannot read them: they are newer or use an unknown feature."""
+    """This version cannot read the bytes: they are of a newer version or use an unknown feature.
+
+    An unknown version may also be damage.
+    """
 
 
 class UnexpectedError(Error, ValueError):
@@ -41,7 +45,7 @@ class UnexpectedError(Error, ValueError):
 
 
 class SecretError(Error, ValueError):
-    """The keys were hashed under a secret, and the caller gave no secret or another one."""
+    """The keys were hashed with a secret, and the caller gave no secret or another secret."""
 
 
 class ReadOnlyError(Error, ValueError):
@@ -49,7 +53,7 @@ class ReadOnlyError(Error, ValueError):
 
 
 class LockedError(Error, OSError):
-    """Another process, or another object, has the file open for writing."""
+    """Another process or another object has the file open for writing."""
 
 
 class DisplacedError(Error, OSError):

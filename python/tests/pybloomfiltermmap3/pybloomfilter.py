@@ -1,14 +1,14 @@
-"""The class of the package pybloomfiltermmap3, made of `filterblock.FileFilter` and `filterblock.Bloom`.
+"""Implements the class of pybloomfiltermmap3 with `filterblock.FileFilter` and `filterblock.Bloom`.
 
-`run.py` runs that package's own tests against it. The differences that it bridges:
+`run.py` runs that package's own tests against this class. The class bridges these differences:
 
 * The package silently replaces an existing file. FileFilter raises FileExistsError.
 * The package has one class for files and memory. filterblock has two classes.
 * The package lets several objects write one file, and each may lose the keys of the others. FileFilter
-  raises LockedError. Here a new writer closes the earlier one.
+  raises LockedError. In this class, a new writer closes the earlier writer.
 * The package adds keys that are not str, bytes or int as `hash(key)`, which differs between processes.
   FileFilter and Bloom raise TypeError.
-* `bit_array` is an integer of `data_array`, and `hash_seeds` an array.
+* The package has `bit_array`, an integer with the bits of `data_array`. Its `hash_seeds` is an array.
 """
 
 import array

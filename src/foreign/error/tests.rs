@@ -1,4 +1,4 @@
-//! The text of each error: what is wrong, where, and what to do next.
+//! Tests that each message says what is wrong, where, and what to do next.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,23 +1,24 @@
-//! LevelDB's Bloom filter, `leveldb.BuiltinBloomFilter2`: an array of bits, then one byte with the
-//! number of probes.
+//! Reads and builds LevelDB's Bloom filter, `leveldb.BuiltinBloomFilter2`. It is an array of bits,
+//! followed by one byte with the number of probes.
 //!
 //! The bits of a key lie anywhere in the array, at `(hash + i * step) % bits` for probe `i`. The
-//! hash has 32 bits. If two keys differ only in the last byte of an aligned word of four bytes,
-//! their hashes have the same low bits. Their steps have the same low bits, too. So a filter of
-//! consecutive numbers answers "maybe" for many absent numbers near them. docs/FOREIGN.md has an
+//! hash has 32 bits. If two keys differ only in the last byte and their length is a multiple of
+//! four, their hashes have the same low 8 bits. Their steps have the same low 7 bits. So a filter
+//! of consecutive numbers answers "maybe" for many absent numbers near them. docs/FOREIGN.md has an
 //! example.
 
 use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
 use crate::simd::prefetch;
 
-/// The largest number of probes. Larger numbers are reserved for later formats and mean "maybe".
+/// The maximum number of probes. Larger numbers are reserved for later formats, and such a filter
+/// answers "maybe".
 const MAX_PROBES: u8 = 30;
 const MIN_BITS: usize = 64;
 /// The number of probes per bit per key: ln 2, as LevelDB rounds it.
 const PROBES_PER_BIT: f64 = 0.69;
-/// The number of keys in a batch. The byte of each key's first probe is prefetched before the batch
-/// is tested.
+/// The number of keys in a batch. The reader prefetches the byte of each key's first probe before
+/// it tests the first key.
 const BATCH: usize = 32;
 
 /// A filter of LevelDB, read in place. Any bytes are a valid filter.
@@ -38,8 +39,8 @@ impl<'a> LevelDbBloom<'a> {
     /// Reads the filter in `bytes`, which begin with its first bit and end with the number of
     /// probes.
     ///
-    /// A filter of fewer than two bytes holds no key. A filter with more than 30 probes, or with
-    /// none, answers "maybe".
+    /// A filter of fewer than two bytes holds no key. A filter with 0 probes or more than 30 probes
+    /// answers "maybe".
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         let rule = match bytes.split_last() {
@@ -118,16 +119,16 @@ pub struct LevelDbBloomBuilder {
 }
 
 impl LevelDbBloomBuilder {
-    /// Starts a filter of `bits_per_key` bits per key. The filter has at least 64 bits, and 1 to 30
-    /// probes.
+    /// Starts a filter of `bits_per_key` bits per key. The filter has at least 64 bits. It has 1 to
+    /// 30 probes.
     #[must_use]
     pub fn new(bits_per_key: u32) -> Self {
         Self { bits_per_key, hashes: Vec::new() }
     }
 
-    /// Adds a key. In a database this is the user key, without sequence number and type. Add it
-    /// once for each of its versions, as LevelDB does, because the number of added keys decides the
-    /// length.
+    /// Adds a key. In a database this is the user key, without sequence number and type. Add the
+    /// key once for each of its versions, as LevelDB does, because the number of added keys decides
+    /// the length of the filter.
     pub fn add(&mut self, key: &[u8]) {
         self.hashes.push(hash32::leveldb(key));
     }

@@ -1,12 +1,13 @@
-//! LevelDB's filter block: one filter per 2 KiB of the file, with the keys of all data blocks that
-//! begin there.
+//! Reads and builds LevelDB's filter block. It has one filter for each 2 KiB of the file, with the
+//! keys of all data blocks that begin there.
 //!
 //! ```text
 //! filter*  offset of each filter (u32)*  offset of the offsets (u32)  base (u8)
 //! ```
 //! Filter `i` has the keys of the data blocks at the file offsets `i << base` up to `(i + 1) <<
 //! base`. It ends where the next filter begins, and is empty if no data block begins in the range.
-//! So a query needs the offset of the data block that the index gives for the key.
+//! So a query needs the offset of the data block that may hold the key. The index gives this
+//! offset.
 
 use std::ops::Range;
 
@@ -63,8 +64,8 @@ impl<'a> LevelDbFilterBlock<'a> {
         self.ask(block_offset, |filter| LevelDbBloom::new(filter).may_contain(key))
     }
 
-    /// Answers like [`Self::may_contain`], with the answer of `may_contain` for the bytes of the
-    /// filter.
+    /// Answers like [`Self::may_contain`], but asks the given function `may_contain` about the
+    /// bytes of the filter.
     pub(super) fn ask(&self, block_offset: u64, may_contain: impl Fn(&[u8]) -> bool) -> bool {
         match self.number(block_offset).and_then(|number| self.bounds(number)) {
             None => true,
@@ -81,8 +82,9 @@ impl<'a> LevelDbFilterBlock<'a> {
         self.number(block_offset).is_some_and(|number| number < self.len())
     }
 
-    /// Returns the number of the filter for the data block at `block_offset`. It is `None` if the
-    /// base is 64 or more, which LevelDB does not define.
+    /// Returns the number of the filter for the data block at `block_offset`. Returns `None` if the
+    /// base is 64 or more, which LevelDB does not define, or if the number exceeds the address
+    /// space.
     fn number(&self, block_offset: u64) -> Option<usize> {
         block_offset.checked_shr(u32::from(self.base)).and_then(|number| usize::try_from(number).ok())
     }
@@ -139,8 +141,8 @@ pub struct LevelDbFilterBlockBuilder {
 }
 
 impl LevelDbFilterBlockBuilder {
-    /// Starts a block of filters of `bits_per_key` bits per key, as [`LevelDbBloomBuilder::new`]
-    /// makes them.
+    /// Starts a block without filters. Its filters will have `bits_per_key` bits per key: see
+    /// [`LevelDbBloomBuilder::new`].
     #[must_use]
     pub fn new(bits_per_key: u32) -> Self {
         Self { filters: Vec::new(), offsets: Vec::new(), pending: LevelDbBloomBuilder::new(bits_per_key) }

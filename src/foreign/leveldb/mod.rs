@@ -1,4 +1,4 @@
-//! LevelDB's Bloom filter (`leveldb.BuiltinBloomFilter2`), and LevelDB's tables.
+//! Reads and writes LevelDB's Bloom filter (`leveldb.BuiltinBloomFilter2`) and LevelDB's tables.
 
 mod bloom;
 mod filter_block;

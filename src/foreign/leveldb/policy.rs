@@ -1,4 +1,4 @@
-//! The policies whose filters in LevelDB tables can be read.
+//! Asks the filters of LevelDB tables by the rules of the known filter policies.
 
 use crate::block::compact;
 use crate::foreign::ForeignFilterInfo;
@@ -6,11 +6,11 @@ use crate::hash::KeyHasher;
 
 use super::bloom::LevelDbBloom;
 
-/// LevelDB's own Bloom filter.
+/// The name of the policy of LevelDB's own Bloom filter.
 pub(super) const BUILTIN: &str = "leveldb.BuiltinBloomFilter2";
 
-/// The name of compact filters of this crate ([`compact`]), which `integrations/leveldb` stores. The
-/// number is the version of the compact form.
+/// The name of the policy of this crate's filters in the compact form ([`compact`]), which
+/// `integrations/leveldb` stores. The number in the name is the version of the compact form.
 pub const NATIVE_POLICY: &str = "filterblock.compact.v1";
 
 /// The rules by which the filters of a table are asked.
@@ -18,7 +18,8 @@ pub const NATIVE_POLICY: &str = "filterblock.compact.v1";
 pub(super) enum Policy {
     /// LevelDB's own Bloom filters.
     Builtin,
-    /// Compact filters of this crate. They do not store the hasher of their keys.
+    /// Filters of this crate in the compact form, and the hasher of their keys. The filters do not
+    /// store the hasher.
     Native(KeyHasher),
 }
 
@@ -31,8 +32,8 @@ impl Policy {
         (name == NATIVE_POLICY.as_bytes()).then(|| Self::Native(hasher.clone()))
     }
 
-    /// Returns whether `filter` may contain `key`. A compact filter that is damaged or of another
-    /// hasher answers "maybe".
+    /// Returns whether `filter` may contain `key`. A filter in the compact form answers "maybe" if
+    /// it is damaged or its keys were hashed by another hasher.
     #[inline]
     pub(super) fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
         match self {
@@ -41,8 +42,8 @@ impl Policy {
         }
     }
 
-    /// Returns whether queries can use `filter`. A filter of LevelDB has no checksum, so queries
-    /// can use every such filter.
+    /// Returns whether queries can use `filter`. Queries can use every filter of LevelDB, because
+    /// it has no checksum that could fail.
     pub(super) fn can_use(&self, filter: &[u8]) -> bool {
         match self {
             Self::Builtin => true,

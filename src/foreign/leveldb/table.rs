@@ -1,18 +1,18 @@
-//! LevelDB's tables (`.ldb`, in old versions `.sst`): finds the filters and asks the right ones for
-//! a key.
+//! Reads LevelDB's tables (`.ldb`, in old versions `.sst`): finds the filters, and asks the filters
+//! that may hold a key.
 //!
 //! ```text
 //! data block*  filter block  metaindex block  index block  footer
 //! footer = metaindex handle  index handle  zeros, 40 bytes in all  magic (8)
 //! ```
-//! A lookup asks the index for the data block of a key, then the filter of the 2 KiB in which that
-//! block begins.
+//! A lookup finds the data block of a key in the index. Then it asks the filter of the 2 KiB in
+//! which this block begins.
 //!
-//! A table states neither the order of its keys nor whether it belongs to a database. Keys of a
-//! database carry eight bytes more than the user's keys, and the filters do not have these bytes. A
-//! wrong guess would deny present keys. So the reader asks once for each form that the index, the
-//! first data block and the filter allow. One "maybe" makes the result "maybe". If the keys of a
-//! form do not ascend bytewise, the reader asks all filters of the table.
+//! A table states neither the order of its keys nor whether it belongs to a database. In a table of
+//! a database, eight bytes follow each user key, and the filters do not have these bytes. A wrong
+//! guess would deny present keys. So the reader asks once for each form that the index, the first
+//! data block and the filter allow. If one answer is "maybe", the result is "maybe". If the keys of
+//! a form do not ascend bytewise, the reader asks all filters of the table.
 
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ pub struct LevelDbTable<D> {
     readings: Vec<Reading>,
 }
 
-/// A form of the keys, and whether the keys ascend in it.
+/// A possible form of the keys, and whether the keys ascend in this form.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     form: KeyForm,
@@ -96,9 +96,12 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Self::open_with(bytes, Some(form), &KeyHasher::xxh3(HashSeed(0)))
     }
 
-    /// Opens a table whose keys have the given form. `None` determines the form. `hasher` is the
-    /// hasher of compact filters of this crate (policy [`NATIVE_POLICY`](super::NATIVE_POLICY)),
-    /// which do not store it; the other functions assume XXH3 under seed 0.
+    /// Opens a table whose keys have the given form. For `None`, determines the form as
+    /// [`Self::open`] does.
+    ///
+    /// Filters of this crate in the compact form (policy [`NATIVE_POLICY`](super::NATIVE_POLICY))
+    /// do not store the hasher of their keys, so `hasher` gives it. [`Self::open`] and
+    /// [`Self::open_as`] assume XXH3 under seed 0.
     ///
     /// # Errors
     /// Returns the errors of [`Self::open_as`].
@@ -108,7 +111,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(table)
     }
 
-    /// Changes the hasher of compact filters of this crate: see [`Self::open_with`].
+    /// Changes the hasher of filters in the compact form, and sets the form of the keys again: see
+    /// [`Self::open_with`]. A table without such filters does not change.
     ///
     /// # Errors
     /// Returns the errors of [`Self::open_as`].
@@ -188,7 +192,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         if cursor.advance()? { cursor.handle().map(Some) } else { Ok(None) }
     }
 
-    /// Returns whether the keys of the first data block ascend. It returns an error if the block
+    /// Returns whether the keys of the first data block ascend. Returns an error if the block
     /// cannot be read.
     fn first_keys_ascend(&self, form: KeyForm) -> Result<bool> {
         let Some(handle) = self.first_handle()? else { return Ok(true) };
@@ -242,7 +246,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
 
     /// Returns whether the table may contain `user_key`, as LevelDB answers with its bytewise
     /// comparator. A key after the last data block is absent. For any other key, the filter of the
-    /// data block that would hold the key answers. An error is never "absent".
+    /// data block answers that would hold the key. If the keys do not ascend bytewise, all filters
+    /// answer. After an error, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))
@@ -261,8 +266,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
 
     fn find_block(&self, form: KeyForm, user_key: &[u8]) -> Result<Option<BlockHandle>> {
         let index = self.index()?;
-        // The newest version of a key comes before all its other versions, so comparing user keys
-        // is enough.
+        // The newest version of a key comes before all its other versions, so it is enough to
+        // compare user keys.
         let is_before =
             |key: &[u8]| form.user_key(key).map(|key| key < user_key).ok_or_else(|| index.corrupt(Field::Key));
         index.seek(is_before)?.map(|cursor| cursor.handle()).transpose()
@@ -289,19 +294,19 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.known_filter_block().filter(|_| matches!(self.policy, Policy::Builtin))
     }
 
-    /// Returns the filter block, if the policy is known.
+    /// Returns the filter block, or `None` if the table has none or the policy is unknown.
     fn known_filter_block(&self) -> Option<LevelDbFilterBlock<'_>> {
         self.bytes.as_ref().get(self.filter.clone()?).map(LevelDbFilterBlock::new)
     }
 
-    /// Returns whether queries ask the filters of the table: it has filters of LevelDB or compact
-    /// filters of this crate.
+    /// Returns whether the table has filters that queries ask: filters of LevelDB, or filters of
+    /// this crate in the compact form.
     #[must_use]
     pub fn has_known_filters(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Returns whether the table has compact filters of this crate (policy
+    /// Returns whether the table has filters of this crate in the compact form (policy
     /// [`NATIVE_POLICY`](super::NATIVE_POLICY)).
     #[must_use]
     pub fn has_native_filters(&self) -> bool {
@@ -362,8 +367,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         bytes().map_or_else(|| ForeignFilterInfo::constant("unknown", 0, 1.0), |filter| self.policy.info(filter))
     }
 
-    /// Returns the location of each filter, empty filters too, in file order. It skips filters with
-    /// invalid offsets.
+    /// Returns the location of each filter in file order, including empty filters. Skips filters
+    /// with invalid offsets.
     pub fn filters(&self) -> impl Iterator<Item = LevelDbFilterRange> {
         let place = self.filter.clone().unwrap_or_default();
         self.known_filter_block().into_iter().flat_map(move |block| {
@@ -379,12 +384,12 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// once.
     ///
     /// # Errors
-    /// Returns an error if a data block is damaged, `Invalid` unless [`Self::key_form`] is known,
+    /// Returns an error if a data block is damaged, `Invalid` if [`Self::key_form`] returns `None`,
     /// and any error that `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.readings.len() > 1 {
-            // In the wrong form every key is another key. A filter of such keys would deny present
-            // keys.
+            // In the wrong form, every key differs from the user's key, so a filter of these keys
+            // would deny present keys.
             return Err(form_unknown(
                 "the file does not say whether its keys are a user's or a database's; use --key-form or open_as()",
             ));
@@ -411,12 +416,12 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     }
 
     /// Reads every block, and asks the table for every key of the data blocks. If both forms of
-    /// keys are possible, it takes the keys as those of a database.
+    /// keys are possible, the method treats the keys as keys of a database.
     ///
     /// # Errors
     /// Returns the error of the first damaged block, and `Invalid` if [`Self::key_forms`] returns
-    /// none. Returns `Corrupt` if queries can use some compact filters of this crate, and not
-    /// others. If queries can use none, the hasher may be the wrong one: see
+    /// none. Returns `Corrupt` if queries can use some but not all filters in the compact form. If
+    /// queries can use none of them, the hasher may be wrong, and the method returns no error: see
     /// [`Self::count_unusable_filters`].
     pub fn verify(&self) -> Result<Verified> {
         if let (all, unusable @ 1..) = self.count_unusable_filters()
@@ -456,8 +461,8 @@ fn find_filter(
     let content = unpack(blocks.read(metaindex, Field::Metaindex)?)?;
     let (mut policy_name, mut filter) = (None, None);
     Block::leveldb(content.of(blocks.bytes()), metaindex.offset)?.check(|cursor| {
-        // RocksDB's `format_version` 0 has the same magic, but other types of entries and other
-        // numbers for compressions.
+        // RocksDB's `format_version` 0 has the same magic, but other entry types and other numbers
+        // for the compressions.
         if cursor.key().starts_with(b"rocksdb.") {
             return Err(Error::Unsupported { field: Field::Version, found: 0 });
         }

@@ -13,19 +13,19 @@ use super::filter_block::LevelDbFilterBlockBuilder;
 use super::policy::BUILTIN;
 use super::table::{FILTER_PREFIX, FOOTER_LEN_BYTES, HANDLES_LEN_BYTES, MAGIC};
 
-/// The tag with the greatest sequence number, and the type of a value. A user key with this tag
-/// sorts before all versions of the user key.
+/// The tag with the greatest sequence number and the type of a value (not of a deletion). A user
+/// key with this tag sorts before all versions of the user key.
 const SEEK_TAG: u64 = u64::MAX << 8 | 1;
 
 /// The options of a table. The defaults are LevelDB's, with a filter of 10 bits per key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelDbTableOptions {
-    /// The length of a data block in bytes, without its trailer. A block ends with the entry that
-    /// reaches this length.
+    /// The length of a data block in bytes, without its trailer. A block ends after the entry with
+    /// which it reaches this length.
     pub block_size_bytes: usize,
-    /// The number of entries of a data block from one restart point, which stores its key in full,
-    /// to the next. 0 counts as 1.
+    /// The number of entries from one restart point of a data block to the next. A restart point
+    /// stores its key whole. 0 counts as 1.
     pub restart_interval: usize,
     /// The bits per key of the filters, or `None` for a table without filters.
     pub bits_per_key: Option<u32>,
@@ -40,7 +40,7 @@ impl Default for LevelDbTableOptions {
 }
 
 /// Writes a table to `out` as keys arrive. Call [`Self::add`] for each entry in ascending order of
-/// the keys, and the versions of a key from the newest to the oldest. Then call [`Self::finish`].
+/// the keys. Add the versions of a key from the newest to the oldest. Then call [`Self::finish`].
 #[derive(Debug)]
 pub struct LevelDbTableWriter<W> {
     out: W,
@@ -50,8 +50,8 @@ pub struct LevelDbTableWriter<W> {
     index: BlockBuilder,
     filter: Option<LevelDbFilterBlockBuilder>,
     last_key: Option<Vec<u8>>,
-    /// The last data block, which is not in the index yet. Its separator depends on the first key
-    /// of the next block.
+    /// The last written data block, if it is not in the index yet. Its separator depends on the
+    /// first key of the next block.
     unindexed: Option<BlockHandle>,
 }
 
@@ -114,7 +114,7 @@ impl<W: Write> LevelDbTableWriter<W> {
         self.filter.as_mut().map_or(Ok(()), |filter| filter.start_block(self.offset))
     }
 
-    /// Ends the table. Returns `out` and the table's length in bytes.
+    /// Ends the table and flushes `out`. Returns `out` and the table's length in bytes.
     ///
     /// # Errors
     /// Returns any error of `out`, and `Invalid` if the index or the filters exceed 4 GiB.

@@ -1,12 +1,13 @@
-//! Parquet files: finds the column chunks and the filter of each.
+//! Reads Parquet files: finds the column chunks and their filters.
 //!
 //! ```text
 //! "PAR1"  pages, indexes, filters  file metadata (Thrift)  its length (u32)  "PAR1"
 //! ```
 //! Metadata and filters have no checksums, so damage that still parses goes unnoticed.
 //!
-//! This module has its own metadata parser. It needs only three lists, under this crate's own
-//! bounds. The crate `parquet` with all features off brings 26 packages (docs/DESIGN.md).
+//! This module has its own metadata parser. It needs only three lists: row groups, column chunks
+//! and the names of a path. It checks them against this crate's own limits. Even with all features
+//! off, the crate `parquet` would add 26 packages (docs/DESIGN.md).
 
 use std::ops::Range;
 
@@ -20,9 +21,9 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// The magic of a file with encrypted metadata.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
-/// The minimum length in bytes of a column chunk in the metadata, with its mandatory fields. It
-/// limits the memory for hostile metadata: a chunk without fields would take one byte in the file,
-/// but many bytes in memory.
+/// The minimum length in bytes of a column chunk in the metadata. A chunk with all mandatory fields
+/// is at least this long. The minimum limits the memory for hostile metadata: a chunk without
+/// fields would take one byte in the file, but many bytes in memory.
 const MIN_CHUNK_LEN_BYTES: u64 = 16;
 
 /// The physical type of a column. It decides how a value is encoded before it is hashed.
@@ -87,7 +88,7 @@ pub struct ParquetColumnChunk {
     pub row_group: usize,
     /// The names from the schema's root to the column, joined by dots.
     pub path: String,
-    /// The encoding of values, or `None` for an unknown type.
+    /// The physical type of the column, or `None` if the type is unknown.
     pub physical_type: Option<PhysicalType>,
     /// The number of values, nulls included.
     pub num_values: u64,
@@ -115,11 +116,11 @@ pub struct ParquetMetadata {
 }
 
 impl ParquetMetadata {
-    /// The length in bytes of the end of a file, which [`Self::range`] needs.
+    /// The number of bytes at the end of a file that [`Self::range`] needs.
     pub const TAIL_LEN_BYTES: usize = 8;
 
-    /// Returns the location of the metadata in a file of `file_len_bytes` bytes, from its first four
-    /// and its last eight bytes.
+    /// Finds the metadata in a file of `file_len_bytes` bytes from its first four and its last
+    /// eight bytes. Returns their location.
     ///
     /// # Errors
     /// Returns `Corrupt` if a magic or the length is wrong, and `Unsupported` if the metadata are
@@ -165,9 +166,9 @@ impl ParquetMetadata {
         self.num_row_groups
     }
 
-    /// Returns the location of a chunk's filter: header, bits, and if the writer did not store the
-    /// length, everything up to the metadata. Returns `None` if [`ParquetColumnChunk::filter`] is
-    /// `None`.
+    /// Returns the location of a chunk's filter, which is its header and bits. If the writer did
+    /// not store the length, the location ends at the metadata. Returns `None` if
+    /// [`ParquetColumnChunk::filter`] is `None`.
     ///
     /// # Errors
     /// Returns `Corrupt` if the filter does not lie before the metadata.
@@ -296,9 +297,8 @@ fn read_metadata(reader: &mut Reader<'_>) -> Result<(usize, Vec<ParquetColumnChu
     Ok((num_row_groups, chunks))
 }
 
-/// Returns the number of elements in a list of structs. The number may be false. So the caller
-/// allocates memory for an element only after it has read the element, which takes at least one
-/// byte.
+/// Returns the number of elements in a list of structs. The number may be false, so the caller must
+/// allocate memory for an element only after it has read the element.
 fn structs(reader: &mut Reader<'_>) -> Result<usize> {
     match reader.list()? {
         (Type::Struct, len) => Ok(len),
@@ -335,7 +335,7 @@ fn read_chunk(reader: &mut Reader<'_>, row_group: usize) -> Result<ParquetColumn
         match (number, kind) {
             (1, Type::Binary) => is_out_of_reach |= !reader.binary()?.is_empty(),
             (3, Type::Struct) => read_column_metadata(reader, &mut chunk)?,
-            // The encryption of the chunk. Its filter is encrypted, too.
+            // Field 8 describes the encryption of the chunk. Its filter is encrypted, too.
             (8, Type::Struct) => {
                 is_out_of_reach = true;
                 reader.skip(kind)?;

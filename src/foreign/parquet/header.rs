@@ -1,17 +1,17 @@
-//! The header of a Parquet Bloom filter: the length of the bits, and three unions with one member
-//! each.
+//! Reads and writes the header of a Parquet Bloom filter: the length of the bits, and three unions
+//! with one member each.
 
 use super::thrift::{Reader, Type};
 use crate::codec::put_varint;
 use crate::foreign::error::{Error, Field, Result};
 
-/// The length of a block. The bits are whole blocks.
+/// The length of a block. The bits of a filter are whole blocks.
 pub(super) const BLOCK_LEN_BYTES: usize = 32;
 
-/// The bytes after the length: the unions, each with an empty struct as its first field, and the
-/// end.
+/// The bytes of a header after the length: three unions, each with an empty struct as its first
+/// field, and the end byte of the header.
 const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];
-/// The type byte of a first field of 32 bits.
+/// The byte before the length: field 1, type i32.
 const LEN_FIELD: u8 = 0x15;
 
 /// The number of the supported member in each union: split blocks, XXH64, uncompressed.
@@ -27,7 +27,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
     bits.map(|bits| (bits, header_len)).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })
 }
 
-/// Returns the lengths in bytes of the header at the start of `bytes`, and of the bits after it.
+/// Returns two lengths in bytes: of the header at the start of `bytes`, and of the bits after the
+/// header.
 ///
 /// # Errors
 /// Returns `Corrupt` if the header is truncated or lacks a part, if a union has several members, or
@@ -55,19 +56,20 @@ pub(super) fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
     let header_len = usize::try_from(reader.offset()).map_err(|_| reader.corrupt())?;
     let whole = |len: &usize| *len > 0 && len.is_multiple_of(BLOCK_LEN_BYTES);
     let bits_len = len
-        // The format counts in signed 32-bit integers.
+        // The format stores the length as a signed 32-bit integer.
         .and_then(|len| i32::try_from(len).ok())
         .and_then(|len| usize::try_from(len).ok())
         .filter(whole);
     bits_len.map(|bits_len| (header_len, bits_len)).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })
 }
 
-/// Returns the number of a union's member, and skips its value.
+/// Reads a union, which has exactly one member. Returns the number of the member, and skips its
+/// value.
 fn member(reader: &mut Reader<'_>) -> Result<i16> {
     let (mut last, mut found) = (0, None);
     while let Some((number, kind)) = reader.field(&mut last)? {
         reader.skip(kind)?;
-        // A union has exactly one member.
+        // A second member is an error.
         if found.replace(number).is_some() {
             return Err(reader.corrupt());
         }

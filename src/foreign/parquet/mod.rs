@@ -1,4 +1,5 @@
-//! Parquet: the split-block Bloom filter of a column chunk, and the files that contain it.
+//! Reads and builds the split-block Bloom filter of a Parquet column chunk, and reads the files
+//! that contain it.
 
 mod footer;
 mod header;

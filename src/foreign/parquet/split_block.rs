@@ -1,8 +1,8 @@
-//! The Bloom filter of a Parquet column chunk: blocks of eight lanes of 32 bits. A value sets one
-//! bit in each lane of one block.
+//! Reads and builds the Bloom filter of a Parquet column chunk. A block has eight lanes of 32 bits,
+//! and a value sets one bit in each lane of one block.
 //!
-//! The layout is that of [`FilterKind::SplitBlock`](crate::FilterKind), with other multipliers and
-//! another hash. The hash is XXH64 of the value's plain encoding, and its high half chooses the
+//! The layout is that of [`FilterKind::SplitBlock`](crate::FilterKind). Only the multipliers and
+//! the hash differ. The hash is XXH64 of the value's plain encoding, and its high half chooses the
 //! block.
 
 use xxhash_rust::xxh64::xxh64;
@@ -12,9 +12,10 @@ use crate::foreign::ForeignFilterInfo;
 use crate::foreign::error::{Error, Result};
 use crate::simd::{Isa, Simd, kernels, prefetch};
 
-/// The number of lanes, and so of bits per value.
+/// The number of lanes of a block, which is also the number of bits that a value sets.
 const LANES: u32 = 8;
-/// The largest number of blocks. Their length is a signed 32-bit integer.
+/// The maximum number of blocks. The header stores their length in bytes as a signed 32-bit
+/// integer.
 const MAX_BLOCKS: usize = i32::MAX as usize / BLOCK_LEN_BYTES;
 /// The range of lengths that the crate `parquet` and Arrow write. They write powers of two.
 const WRITTEN_LEN_BYTES: std::ops::RangeInclusive<usize> = 32..=128 << 20;
@@ -22,7 +23,8 @@ const WRITTEN_LEN_BYTES: std::ops::RangeInclusive<usize> = 32..=128 << 20;
 /// The multipliers of the lanes.
 const SALT: [u32; LANES as usize] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
-/// The number of values whose blocks are prefetched together.
+/// The number of values in a batch. The reader prefetches their blocks before it tests the first
+/// value.
 const BATCH: usize = 32;
 
 #[inline]
@@ -111,8 +113,9 @@ impl<'a> ParquetBloom<'a> {
         Ok(Self { len: header_len + bits.len(), ..Self::new(bits) })
     }
 
-    /// Returns the length in bytes of a filter, header and bits, from the first bytes of its header.
-    /// A header has fewer than 64 bytes. Writers do not always store the length elsewhere.
+    /// Returns the length in bytes of a filter, with header and bits. `header` must begin with the
+    /// whole header. Its first 64 bytes are enough for the known writers. Use this function if the
+    /// metadata of the column chunk do not store the length.
     ///
     /// # Errors
     /// Returns the errors of [`Self::parse`], except for incomplete bits.
@@ -191,8 +194,8 @@ impl<'a> ParquetBloom<'a> {
 /// Builds a split-block Bloom filter, bit for bit as the crate `parquet` and Arrow do.
 #[derive(Debug, Clone)]
 pub struct ParquetBloomBuilder {
-    /// Whole blocks, as bytes: the allocator then gives zero pages, which take no memory before they
-    /// are used. A vector of blocks would be filled with zeros.
+    /// Whole blocks, stored as bytes. For bytes, the allocator gives zero pages, which take no
+    /// memory before they are used. A vector of blocks would be filled with zeros.
     bits: Vec<u8>,
 }
 
@@ -255,9 +258,9 @@ impl ParquetBloomBuilder {
     }
 
     /// Halves the filter repeatedly, as long as its estimated false-positive rate stays at most
-    /// `rate`. A filter with an odd number of blocks cannot be halved. The estimate takes all
-    /// blocks as equally full. At a low FPR the true FPR is somewhat higher, because some blocks
-    /// are fuller than others.
+    /// `rate`. A filter with an odd number of blocks cannot be halved. The estimate assumes that
+    /// all blocks are equally full. At a low FPR the true FPR is somewhat higher, because some
+    /// blocks are fuller than others.
     ///
     /// Halving joins neighbouring blocks, because the block number is the high half of the hash
     /// times the number of blocks. The result is the filter that a smaller builder would have made.
@@ -273,12 +276,12 @@ impl ParquetBloomBuilder {
         self.join(1 << halvings);
     }
 
-    /// Folds the filter to `num_blocks` blocks: the filter that a builder of `num_blocks` blocks
-    /// would have made. It needs no further memory.
+    /// Folds the filter to `num_blocks` blocks. The result is the filter that a builder of
+    /// `num_blocks` blocks would have made. Folding needs no further memory.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the present number of blocks is not a multiple of
-    /// `num_blocks`.
+    /// Returns [`Error::Invalid`] if the current number of blocks is not a multiple of
+    /// `num_blocks`, or if `num_blocks` is 0.
     pub fn fold_to(&mut self, num_blocks: usize) -> Result<()> {
         if num_blocks == 0 || !self.num_blocks().is_multiple_of(num_blocks) {
             let reason = format!("expected a divisor of {}; fold by a power of two", self.num_blocks());
@@ -288,7 +291,7 @@ impl ParquetBloomBuilder {
         Ok(())
     }
 
-    /// Joins each `group` of neighbouring blocks to one.
+    /// Joins each `group` neighbouring blocks to one block.
     fn join(&mut self, group: usize) {
         let joined = self.num_blocks() / group;
         let blocks = self.bits.as_chunks_mut::<BLOCK_LEN_BYTES>().0;

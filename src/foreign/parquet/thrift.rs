@@ -7,7 +7,7 @@
 use crate::codec::Cursor;
 use crate::foreign::error::{Error, Field, Result};
 
-/// The largest nesting depth of structs and lists. Parquet's own metadata have a depth of seven.
+/// The maximum nesting depth of structs and lists. Parquet's own metadata have a depth of seven.
 const MAX_DEPTH: u32 = 32;
 
 /// The type of a value.
@@ -45,7 +45,7 @@ impl Type {
     }
 }
 
-/// Reads values one after another. Errors name the part of the file.
+/// Reads values one after the other.
 #[derive(Debug, Clone)]
 pub(super) struct Reader<'a> {
     cursor: Cursor<'a>,
@@ -54,7 +54,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes`, which begin at offset `base` of the file.
+    /// Creates a reader of `bytes`, which begin at offset `base` of the file. Errors name `part`.
     pub(super) fn new(bytes: &'a [u8], base: u64, part: Field) -> Self {
         Self { cursor: Cursor::new(bytes, base), part }
     }
@@ -69,8 +69,9 @@ impl<'a> Reader<'a> {
         self.cursor.corrupt(self.part).into()
     }
 
-    /// Returns the next field of a struct, or `None` at its end. `last` is the number of the
-    /// previous field.
+    /// Returns the number and the type of the next field, or `None` at the end of the struct.
+    /// `last` is the number of the previous field, and the method sets it to the number of the next
+    /// field.
     ///
     /// # Errors
     /// Returns `Corrupt` at the end of the bytes, for an unknown type, and for field numbers beyond
@@ -89,25 +90,26 @@ impl<'a> Reader<'a> {
         Ok(Some((number, kind)))
     }
 
-    /// Reads an integer of any width. The lowest bit is its sign.
+    /// Reads an integer of any width: a zigzag varint, whose lowest bit is the sign.
     ///
     /// # Errors
-    /// Returns `Corrupt` at the end of the bytes, and if the integer exceeds 64 bits.
+    /// Returns `Corrupt` if the bytes end before the varint does, or if the varint exceeds 10 bytes
+    /// or 64 bits.
     pub(super) fn int(&mut self) -> Result<i64> {
         let zigzag = self.cursor.take_varint(self.part)?;
         Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
     }
 
-    /// Reads a byte string or a text.
+    /// Reads a byte string or a text, which its length precedes.
     ///
     /// # Errors
-    /// Returns `Corrupt` if fewer bytes are left than its length.
+    /// Returns `Corrupt` if the length is invalid, or if fewer bytes are left than the length says.
     pub(super) fn binary(&mut self) -> Result<&'a [u8]> {
         Ok(self.cursor.take_bytes(self.part)?)
     }
 
-    /// Returns the type and the number of a list's elements, which follow. It does not check that
-    /// this number of elements fits in the remaining bytes.
+    /// Reads the head of a list, and returns the type and the number of its elements. It does not
+    /// check that this number of elements fits in the remaining bytes.
     ///
     /// # Errors
     /// Returns `Corrupt` at the end of the bytes, and for an unknown type.
@@ -138,8 +140,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Skips a value. Each element takes at least one byte, so for a false number of elements, the
-    /// loop fails at the end of the bytes.
+    /// Skips a value. Each element takes at least one byte, so with a false number of elements, the
+    /// loop ends with an error at the end of the bytes.
     fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
         let deeper = depth.checked_sub(1).ok_or_else(|| self.corrupt())?;
         match kind {

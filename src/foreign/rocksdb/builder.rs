@@ -7,15 +7,15 @@ use super::legacy_bloom;
 use super::ribbon::RibbonSizes;
 use crate::foreign::{hash32, xxph3};
 
-/// Below this number of bits per key, RocksDB writes no filter.
+/// The minimum number of bits per key. For fewer, RocksDB writes no filter.
 const LEAST_BITS_PER_KEY: f64 = 0.5;
 const MOST_BITS_PER_KEY: f64 = 100.0;
 
 /// The options of a filter. They mean the same as in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RocksDbFilterOptions {
-    /// The layout. As in RocksDB, a ribbon filter becomes a `FastLocalBloom` filter for few keys if
-    /// that is shorter, and for more than 950 million keys.
+    /// The layout. As in RocksDB, the result for `Ribbon128` is a `FastLocalBloom` filter if there
+    /// are few keys and that filter is shorter, or if there are more than 950 million keys.
     pub kind: RocksDbFilterKind,
     /// Bits per key, as given to RocksDB's policy. As in RocksDB, a value from 0.5 to 1 counts as
     /// 1, and a value above 100 or a NaN counts as 100. For a value below 0.5, RocksDB writes no
@@ -25,9 +25,10 @@ pub struct RocksDbFilterOptions {
     /// ribbon filter has the false-positive rate of a `FastLocalBloom` filter with this many bits
     /// per key, and uses fewer bits.
     pub bits_per_key: f64,
-    /// `optimize_filters_for_memory`, the default from RocksDB 9.2 on: the number of probes of a
-    /// `FastLocalBloom` filter suits its length after rounding. If RocksDB's allocator reports the
-    /// usable size of memory, RocksDB also changes the length. This builder does not.
+    /// RocksDB's option `optimize_filters_for_memory`, which is on by default from RocksDB 9.2 on.
+    /// If it is on, the number of probes of a `FastLocalBloom` filter follows from its length after
+    /// rounding to whole lines. If RocksDB's allocator reports the usable size of memory, RocksDB
+    /// also changes the length. This builder does not change the length.
     pub optimize_for_memory: bool,
     /// Whether a Bloom filter without keys has a trailer. RocksDB 7.8.3 writes only the trailer
     /// (`true`). RocksDB 11.8.1 writes no bytes (`false`). A ribbon filter without keys has no
@@ -46,7 +47,7 @@ impl Default for RocksDbFilterOptions {
     }
 }
 
-/// Builds a full filter or one partition as RocksDB does, byte for byte.
+/// Builds a full filter or one filter partition as RocksDB does, byte for byte.
 #[derive(Debug, Clone)]
 pub struct RocksDbFilterBuilder {
     options: RocksDbFilterOptions,
@@ -85,8 +86,10 @@ impl RocksDbFilterBuilder {
     ///
     /// If there is no memory for a ribbon filter, or none of the 256 seeds has a solution, the
     /// result is a Bloom filter. [`RocksDbFilter::kind`](super::RocksDbFilter::kind) tells which
-    /// kind it is. If there is no memory for the hashes or for a Bloom filter, the process aborts,
-    /// as with any `Vec`.
+    /// kind it is. If there is no memory for a Bloom filter, the process aborts, as with any `Vec`.
+    ///
+    /// # Panics
+    /// On a platform of 32 bits, panics if a Bloom filter would have 2 GiB or more.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
         let Some(bits_per_key) = clamped(self.options.bits_per_key) else {
@@ -127,7 +130,8 @@ impl RocksDbFilterBuilder {
     }
 }
 
-/// Returns the bits per key, limited to 1 to 100 as in RocksDB, or `None` for no filter.
+/// Returns the bits per key, limited to the range from 1 to 100 as in RocksDB. Returns `None` if
+/// RocksDB writes no filter.
 fn clamped(bits_per_key: f64) -> Option<f64> {
     if bits_per_key < LEAST_BITS_PER_KEY {
         None
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn bits_per_key_are_rounded_to_thousandths() {
         for millibits_given in 1_000..=100_000 {
-            // Many thousandths are a little less in binary.
+            // As binary numbers, many thousandths are slightly smaller.
             assert_eq!(millibits(f64::from(millibits_given) / 1000.0), millibits_given);
         }
         assert_eq!((millibits(10.000_4), millibits(10.000_5)), (10_000, 10_001));

@@ -1,24 +1,25 @@
-//! `FastLocalBloom`, RocksDB's Bloom filter in tables of `format_version` 5 and newer.
+//! Reads and builds `FastLocalBloom`, RocksDB's Bloom filter in tables of `format_version` 5 and
+//! newer.
 //!
 //! ```text
 //! hash ──low half × lines──▶ line of 512 bits
-//!      ──high half──▶ x: its top 9 bits are a bit of the line; the next probe's x is the product with the golden ratio
+//!      ──high half──▶ x: its top 9 bits select a bit of the line; for the next probe, x is multiplied by GOLDEN_RATIO
 //! ```
-//! This is the layout of [`FilterKind::BlockedBloom`](crate::FilterKind) with other multipliers:
-//! the powers of one number.
+//! The layout is that of [`FilterKind::BlockedBloom`](crate::FilterKind). Only the multipliers
+//! differ: they are the powers of one number.
 
 use super::kind::{NEW_BLOOM, RocksDbFilterKind};
 use crate::foreign::ForeignFilterInfo;
 use crate::simd::{Isa, Simd, kernels, prefetch};
 
-/// The length of a line.
+/// The length of a line, which is a cache line.
 const LINE_LEN_BYTES: usize = 64;
 /// The factor from one probe to the next: 2^32 divided by the golden ratio.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
 const MAX_PROBES: u8 = 30;
 /// The number of probes that a kernel tests at once.
 const ROUND: u32 = 16;
-/// The longest payload that RocksDB builds.
+/// The maximum length of a payload that RocksDB builds.
 const MAX_LEN_BYTES: u64 = 0xffff_ffc0;
 
 /// The multipliers of the first sixteen probes.
@@ -34,7 +35,7 @@ const POWERS: [u32; ROUND as usize] = {
     }
     powers
 };
-/// The factor that `x` is multiplied by after sixteen probes.
+/// The factor from the first to the seventeenth probe.
 const NEXT_ROUND: u32 = GOLDEN_RATIO.wrapping_pow(ROUND);
 
 kernels! {
@@ -142,8 +143,8 @@ pub(super) fn payload_len_bytes(num_keys: u64, millibits_per_key: u32) -> u64 {
     bytes.next_multiple_of(LINE_LEN_BYTES as u64)
 }
 
-/// Returns the number of probes for thousandths of a bit per key, as RocksDB's simulations chose
-/// it.
+/// Returns the number of probes for a budget in thousandths of a bit per key. RocksDB's authors
+/// chose these numbers by simulation.
 pub(super) fn probes(millibits_per_key: u64) -> u8 {
     const STEPS: [u64; 12] = [2080, 3580, 5100, 6640, 8300, 10070, 11720, 14001, 16050, 18300, 22001, 25501];
     let step = STEPS.iter().zip(1..).find(|&(&most, _)| millibits_per_key <= most);
@@ -159,14 +160,18 @@ pub(super) fn probes(millibits_per_key: u64) -> u8 {
 ///
 /// With `optimize_for_memory`, the number of probes follows from the bits per key after the length
 /// is rounded up to whole lines.
+///
+/// # Panics
+/// Panics if the filter is longer than `isize::MAX` bytes, which only a platform of 32 bits can
+/// reach. If there is no memory for a shorter filter, the process aborts.
 pub(super) fn build(hashes: &[u64], millibits_per_key: u32, optimize_for_memory: bool) -> Vec<u8> {
     let len = payload_len_bytes(hashes.len() as u64, millibits_per_key);
     let probes = match len.saturating_mul(8000).checked_div(hashes.len() as u64) {
         Some(millibits) if optimize_for_memory => probes(millibits),
         _ => probes(millibits_per_key.into()),
     };
-    // A length beyond the address space becomes `usize::MAX`, which `vec!` refuses like any length
-    // that is too long.
+    // If the length exceeds the address space, it becomes `usize::MAX`. `vec!` panics for this
+    // length, as for any length above `isize::MAX`.
     let mut filter = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     let (lines, _) = filter.as_chunks_mut::<LINE_LEN_BYTES>();
     let num_lines = lines.len();

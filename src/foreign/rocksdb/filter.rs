@@ -1,12 +1,15 @@
-//! Any filter of RocksDB. The five bytes of its trailer tell how to read the bytes before them.
+//! Reads any filter of RocksDB. The five bytes of its trailer say how to read the bytes before
+//! them.
 //!
-//! | First byte | Kind | The other four |
+//! | First byte | Kind | The other four bytes |
 //! |---|---|---|
-//! | 1 to 127 | legacy Bloom with this many probes | number of lines, 32 bits |
-//! | 0 | always "maybe" | |
-//! | 0xff | Bloom; `FastLocalBloom` if the next byte is 0 | line length (3 bits) and probes (5 bits); 0, 0 |
-//! | 0xfe | Ribbon | seed number; number of blocks, 24 bits |
-//! | others | reserved: "maybe" | |
+//! | 1 to 127 | legacy Bloom with this many probes | number of lines (u32) |
+//! | 0 | always-maybe | not read |
+//! | 0xff | `FastLocalBloom` | 0; line length (3 bits) and probes (5 bits); 0; 0 |
+//! | 0xfe | ribbon | seed number (u8); number of blocks (24 bits) |
+//! | others | reserved: always-maybe | not read |
+//!
+//! A trailer that begins with 0xff and has other values in the zero bytes is reserved, too.
 
 use super::fast_local_bloom::FastLocalBloom;
 use super::kind::{NEW_BLOOM, RIBBON, RocksDbFilterKind, TRAILER_LEN_BYTES};
@@ -16,8 +19,8 @@ use crate::foreign::{ForeignFilterInfo, hash32, xxph3};
 
 /// An always-maybe filter, as RocksDB writes it if it cannot build another filter.
 pub(super) const ALWAYS_MAYBE: [u8; 6] = [0; 6];
-/// The number of keys in a batch. Their parts of the filter are prefetched before the batch is
-/// tested.
+/// The number of keys in a batch. The reader prefetches their parts of the filter before it tests
+/// the first key.
 const BATCH: usize = 32;
 
 /// A full filter of RocksDB, or one partition, read in place. Any bytes are a valid filter.
@@ -37,11 +40,11 @@ enum Rule<'a> {
 }
 
 impl<'a> RocksDbFilter<'a> {
-    /// Reads the filter in `bytes`, which end with its trailer. The trailer of the surrounding
-    /// block is not included.
+    /// Reads the filter in `bytes`, which end with the filter's trailer. They do not include the
+    /// trailer of the block that contains the filter.
     ///
-    /// Five bytes or fewer hold no key. A filter with reserved or inconsistent values answers
-    /// "maybe".
+    /// A filter of five bytes or fewer holds no key. A filter with reserved or inconsistent values
+    /// answers "maybe".
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         let rule = match bytes.split_last_chunk::<TRAILER_LEN_BYTES>() {
@@ -161,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_bytes_and_fewer_hold_no_key_and_six_zeros_hold_all() {
+    fn five_bytes_or_fewer_deny_every_key_and_six_zeros_none() {
         for len in 0..=5 {
             for byte in [0, 1, 6, NEW_BLOOM, RIBBON] {
                 assert!(!RocksDbFilter::new(&vec![byte; len]).may_contain(b"key"), "{len} bytes of {byte:#x}");
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_values_hold_all_keys() {
+    fn reserved_values_answer_maybe() {
         let payload = [0u8; 256];
         for trailer in [[0x80, 0, 6, 0, 0], [0xfd, 0, 6, 0, 0], [NEW_BLOOM, 1, 6, 0, 0], [NEW_BLOOM, 0, 0x26, 0, 0]]
             .into_iter()

@@ -1,4 +1,4 @@
-//! The footer of RocksDB's tables, their last 53 bytes.
+//! Reads the footer of RocksDB's tables, which is their last 53 bytes.
 //!
 //! ```text
 //!                  format version up to 5        from 6 on
@@ -8,7 +8,8 @@
 //! 41  u32          format version                the same
 //! 45  u64          magic                         the same
 //! ```
-//! From version 6 on the metaindex ends where the footer begins, and the metaindex names the index.
+//! From version 6 on, the metaindex and its trailer end where the footer begins, and the metaindex
+//! names the index.
 
 use crate::codec::{Cursor, put_u32, u64_from};
 use crate::foreign::block_checksum::{BlockChecksum, ChecksumKind};
@@ -25,8 +26,8 @@ const MARK: [u8; 4] = [0x3e, 0, 0x7a, 0];
 /// RocksDB does not check the first 16 of the 24 zeros, so this reader does not either.
 const UNCHECKED_LEN_BYTES: usize = 16;
 
-/// The supported format versions. Versions 0 and 1 compress blocks in another format, and RocksDB
-/// 11 refuses them too.
+/// The supported format versions. Versions 0 and 1 compress blocks in another format. RocksDB 11
+/// refuses these versions, too.
 const VERSIONS: std::ops::RangeInclusive<u32> = 2..=7;
 /// The first version with context checksums.
 const FIRST_WITH_CONTEXT: u32 = 6;
@@ -44,7 +45,7 @@ pub(super) struct Footer {
     /// The offset of the footer in the file.
     pub(super) offset: usize,
     pub(super) metaindex: BlockHandle,
-    /// `None` if the metaindex names the index.
+    /// The handle of the index, or `None` if the metaindex names the index.
     pub(super) index: Option<BlockHandle>,
 }
 
@@ -119,7 +120,8 @@ impl Footer {
     }
 }
 
-/// Returns the footer as its checksum covers it: the checksum itself is replaced by zeros.
+/// Returns the bytes that the footer's checksum covers: the footer with zeros in place of the
+/// checksum.
 fn without_checksum(bytes: &[u8]) -> Vec<u8> {
     let mut covered = bytes.get(..CHECKSUM_AT).unwrap_or_default().to_vec();
     put_u32(&mut covered, 0);

@@ -1,4 +1,4 @@
-//! The layouts of a full filter, and the first bytes of their trailers.
+//! Names the layouts of a full filter, and the first bytes of their trailers.
 
 /// The length of a filter's trailer.
 pub(super) const TRAILER_LEN_BYTES: usize = 5;
@@ -10,8 +10,9 @@ pub(super) const RIBBON: u8 = 0xfe;
 /// The layouts of a full filter in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RocksDbFilterKind {
-    /// The Bloom filter of Pebble and of tables of `format_version` 4 and older. Its line is the
-    /// cache line of the machine that wrote it, mostly 64 bytes. Its hash has 32 bits.
+    /// The Bloom filter of Pebble and of tables of `format_version` 4 and older. Its line has the
+    /// length of a cache line of the machine that wrote the filter, mostly 64 bytes. Its hash has
+    /// 32 bits.
     LegacyBloom,
     /// `FastLocalBloom`: the Bloom filter of tables of `format_version` 5 and newer, in lines of 64
     /// bytes.

@@ -1,8 +1,10 @@
-//! RocksDB's legacy Bloom filter, of tables of `format_version` 4 and older. Pebble writes it too.
+//! Reads and builds RocksDB's legacy Bloom filter. Tables of `format_version` 4 and older have this
+//! filter, and Pebble writes it too.
 //!
-//! All bits of a key lie in one line, which is the cache line of the machine that wrote it. A hash
-//! of 32 bits chooses both the line and the bits. An absent key with the hash of a present key
-//! always passes. With 15 million keys, 0.35 % of the absent keys have such a hash.
+//! All bits of a key lie in one line. A line has the length of a cache line of the machine that
+//! wrote the filter. A hash of 32 bits chooses both the line and the bits. An absent key with the
+//! hash of a present key always passes. With 15 million keys, 0.35 % of the absent keys have such a
+//! hash.
 
 use super::kind::RocksDbFilterKind;
 use crate::codec::{put_u32, u32_from};
@@ -28,8 +30,8 @@ pub(super) struct LegacyBloom<'a> {
 }
 
 impl<'a> LegacyBloom<'a> {
-    /// Returns the filter in `payload`, or `None` if there are no lines or if the length of a line
-    /// in bytes is not a power of two.
+    /// Returns the filter in `payload`, or `None` if there are no lines. Also returns `None` if the
+    /// payload is not a whole number of lines whose length in bytes is a power of two.
     pub(super) fn new(payload: &'a [u8], probes: u8, lines: [u8; 4]) -> Option<Self> {
         let lines = u32_from(&lines);
         let line = Remainder::by(lines.into())?;
@@ -73,13 +75,15 @@ impl<'a> LegacyBloom<'a> {
         let lines = self.payload.chunks_exact(self.line_len);
         let num_lines = lines.len() as f64;
         let of_lines = lines.map(|line| self.line_rate(line, keys_per_line)).sum::<f64>() / num_lines;
-        // Line and bits follow from one hash of 32 bits.
+        // Line and bits follow from one hash of 32 bits, so an absent key with the hash of a
+        // present key always passes.
         let expected_fpr = of_lines.max((info.estimated_keys.unwrap_or_default() * (-32f64).exp2()).min(1.0));
         ForeignFilterInfo { expected_fpr, ..info }
     }
 
-    /// Returns the false-positive rate of a line. With many bits per key it is far above the rate
-    /// of random bits: 0.28 % instead of 0.03 % at 18 bits per key.
+    /// Returns the false-positive rate of a line. With many bits per key, this rate is far above
+    /// the rate of independent probes: 0.28 % instead of 0.03 % at 18 bits per key. `keys` is the
+    /// number of keys in the line.
     ///
     /// There are two reasons. First, with a step that is a multiple of `2^j`, the probes return to
     /// the first bit after `m / 2^j` probes in a line of `m` bits. Such a key has only `m / 2^j`

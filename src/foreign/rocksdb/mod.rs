@@ -1,4 +1,5 @@
-//! RocksDB's full filters and filter partitions, and the block-based tables that contain them.
+//! Reads and builds RocksDB's full filters and filter partitions, and reads the block-based tables
+//! that contain them.
 
 mod builder;
 mod fast_local_bloom;

@@ -1,5 +1,5 @@
-//! Partitioned filters. Each entry of the partition index has the last key of a partition, or a key
-//! between the last key and the first key of the next partition.
+//! Reads partitioned filters. The key of each entry of the partition index is the last key of a
+//! partition, or lies between this last key and the first key of the next partition.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::foreign::stored::{BlockHandle, Blocks, Content};
 
 use super::policy::Policy;
 
-/// The index of a table's filter partitions. All partitions are verified.
+/// The index of a table's filter partitions. [`PartitionIndex::read`] has verified all partitions.
 #[derive(Debug, Clone)]
 pub(super) struct PartitionIndex {
     content: Content,
@@ -24,12 +24,12 @@ pub(super) struct PartitionIndex {
 }
 
 impl PartitionIndex {
-    /// Reads the index at `handle`, verifies the checksum of each partition in it, and passes each
-    /// partition to `each`.
+    /// Reads the index at `handle` and verifies the checksum of each partition in it. Calls `each`
+    /// with the bytes and the file offset of each partition.
     ///
     /// # Errors
     /// Returns `Corrupt` or `ChecksumMismatch` if a block is damaged, and `Unsupported` if it is
-    /// compressed. No writer compresses these blocks. Returns any error of `each`.
+    /// compressed. No writer compresses these blocks. Also returns any error of `each`.
     pub(super) fn read(
         blocks: &Blocks<'_>,
         handle: BlockHandle,
@@ -62,8 +62,8 @@ impl PartitionIndex {
 
     /// Returns whether the filters may contain `entry`, a key or a prefix, by the rules of
     /// `policy`. `key` selects the partition. For a key after the last partition, the last
-    /// partition answers, because the prefix may be in it. Without partitions the answer is
-    /// "maybe".
+    /// partition answers, because the prefix may be in it. Without partitions, and after an error,
+    /// the answer is "maybe".
     pub(super) fn may_contain(&self, policy: &Policy, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
         self.ask(policy, file, entry, key).unwrap_or(true)
     }
@@ -87,8 +87,8 @@ impl PartitionIndex {
         Ok(false)
     }
 
-    /// Calls `each` with the range of every partition in the file and the user key of its index
-    /// entry, until `each` returns `false`.
+    /// Calls `each` for every partition, until `each` returns `false`. The arguments are the range
+    /// of the partition in the file and the user key of its index entry.
     pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8]) -> bool) -> Result<()> {
         let mut cursor = self.block(file)?.cursor();
         while cursor.advance()? {

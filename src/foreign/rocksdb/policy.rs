@@ -1,15 +1,16 @@
-//! The policies whose filters in RocksDB tables can be read.
+//! Asks the filters of RocksDB tables by the rules of the known filter policies.
 
 use crate::foreign::error::Result;
 use crate::foreign::native::NativeFilters;
 
 use super::filter::RocksDbFilter;
 
-/// The name of RocksDB's own filters, Bloom and Ribbon. The trailer of a filter tells its layout.
+/// The name of the policy of RocksDB's own filters, Bloom and Ribbon. The trailer of a filter tells
+/// its layout.
 const BUILTIN: &str = "rocksdb.BuiltinBloomFilter";
 
-/// The name of filter blocks of this crate, which `integrations/rocksdb` stores. The number is the
-/// format version of the blocks.
+/// The name of the policy of this crate's filter blocks, which `integrations/rocksdb` stores. The
+/// number in the name is the format version of the blocks.
 pub const NATIVE_POLICY: &str = "filterblock.v1";
 
 /// The rules by which the filters of a table are asked.
@@ -17,7 +18,7 @@ pub const NATIVE_POLICY: &str = "filterblock.v1";
 pub(super) enum Policy {
     /// RocksDB's own filters.
     Builtin,
-    /// Filter blocks of this crate. `None` until the first one has been checked.
+    /// Filter blocks of this crate. The value is `None` until the first block has been checked.
     Native(Option<NativeFilters>),
 }
 
@@ -34,8 +35,8 @@ impl Policy {
     /// Checks a filter of the table, which begins at `offset` of the file.
     ///
     /// # Errors
-    /// Returns an error if a filter block of this crate is damaged or of a newer version. No filter
-    /// of RocksDB is refused.
+    /// Returns an error if a filter block of this crate is damaged or of a newer version. Every
+    /// filter of RocksDB passes.
     pub(super) fn check(&mut self, filter: &[u8], offset: u64) -> Result<()> {
         if let Self::Native(known) = self {
             let found = NativeFilters::check(filter, offset)?;

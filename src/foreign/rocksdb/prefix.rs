@@ -1,4 +1,4 @@
-//! The prefixes of keys that RocksDB adds to filters for prefix seeks.
+//! Takes the prefixes of keys that RocksDB adds to filters for prefix seeks.
 
 /// A prefix extractor that RocksDB provides. The rules of an application's own extractor are
 /// unknown, so the answer for its prefixes is always "maybe".
@@ -21,8 +21,8 @@ impl RocksDbPrefixExtractor {
             return Some(Self::Whole);
         }
         let (kind, len) = name.strip_prefix("rocksdb.")?.split_once('.')?;
-        // Only RocksDB's own spelling of a number counts. With a sign or a leading zero it is
-        // another name.
+        // Only RocksDB's own spelling of a number counts. A number with a sign or a leading zero
+        // makes another name.
         let len = len.parse().ok().filter(|parsed: &usize| parsed.to_string() == len)?;
         match kind {
             "FixedPrefix" => Some(Self::Fixed(len)),

@@ -1,5 +1,5 @@
-//! The properties of a RocksDB table: the layout of its index and filters, and the entries of its
-//! filters.
+//! Reads the properties of a RocksDB table: the layout of its index and filters, and the keys and
+//! prefixes that its filters hold.
 
 use crate::codec::{Cursor, u32_at};
 use crate::foreign::block::{Block, Values};
@@ -9,8 +9,8 @@ use crate::foreign::stored::{BlockHandle, Blocks};
 
 use super::prefix::RocksDbPrefixExtractor;
 
-/// The comparator that orders keys bytewise. Partitions can be searched only in this order. With
-/// any other comparator a query asks all partitions.
+/// The comparator that orders keys bytewise. Only in this order can a query search for its
+/// partition. With any other comparator, it asks all partitions.
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
 /// The suffix of comparators for keys that end with a timestamp of eight bytes.
 const TIMESTAMP_SUFFIX: &str = ".u64ts";
@@ -20,13 +20,14 @@ const TIMESTAMP_LEN_BYTES: usize = 8;
 /// zeros after the checksum of the block was computed.
 const GLOBAL_SEQUENCE: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 
-/// The kind of a table's index.
+/// The index type of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RocksDbIndexKind {
-    /// One block, searched by bisection.
+    /// One block, in which a reader does a binary search.
     Binary,
-    /// The same block, plus blocks with hashes of prefixes. This reader ignores the hashes.
+    /// The block of `Binary`, and further blocks with hashes of prefixes. This reader ignores the
+    /// hashes.
     Hash,
     /// An index of index blocks.
     TwoLevel,
@@ -54,15 +55,16 @@ pub struct RocksDbProperties {
     pub num_data_blocks: u64,
     /// The total length of all filters in bytes.
     pub filter_len_bytes: u64,
-    /// The kind of index.
+    /// The index type.
     pub index_kind: RocksDbIndexKind,
-    /// Whether the filters contain whole keys, so that a read of one key asks for it.
+    /// Whether the filters contain whole keys, so that a get asks the filters for the whole key.
     pub whole_key_filtering: bool,
     /// Whether the filters contain prefixes, if there is an extractor.
     pub prefix_filtering: bool,
     pub(super) index_keys: KeyForm,
     pub(super) has_index_deltas: bool,
-    /// Whether RocksDB's own index finds the data blocks. It is false if a user-defined index does.
+    /// Whether the table has RocksDB's own index. It is false if only a user-defined index finds
+    /// the data blocks.
     pub(super) has_own_index: bool,
     pub(super) has_timestamps: bool,
 }
@@ -71,8 +73,9 @@ impl RocksDbProperties {
     /// Reads the properties in the block at `handle`.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if the block is damaged or lacks the kind of index,
-    /// and `Unsupported` if that kind is unknown.
+    /// Returns `Corrupt` or `ChecksumMismatch` if the block is damaged, and `Corrupt` if the
+    /// property of the index type is missing. Returns `Unsupported` if the index type is unknown or
+    /// the block is compressed.
     pub(super) fn read(blocks: &Blocks<'_>, handle: BlockHandle) -> Result<Self> {
         match blocks.read(handle, Field::Properties) {
             Ok(stored) => {
@@ -84,7 +87,8 @@ impl RocksDbProperties {
     }
 
     /// Reads the properties of a table that got a sequence number after it was written. Returns
-    /// `None` if the checksum is wrong even with zeros instead of the sequence number.
+    /// `None` if the block has no such number, or if the checksum is wrong even with zeros in place
+    /// of the number.
     fn read_ingested(blocks: &Blocks<'_>, handle: BlockHandle) -> Option<Result<Self>> {
         let (stored, covered, checksum) = blocks.split(handle).ok()?;
         let mut place = None;
@@ -159,8 +163,8 @@ impl RocksDbProperties {
         Ok(found)
     }
 
-    /// Returns the prefix extractor whose prefixes are in the filters, or `None` if there is none
-    /// or it is unknown.
+    /// Returns the prefix extractor whose prefixes are in the filters. Returns `None` if the
+    /// filters have no prefixes, or if the extractor is unknown.
     #[must_use]
     pub fn extractor(&self) -> Option<RocksDbPrefixExtractor> {
         RocksDbPrefixExtractor::from_name(&self.prefix_extractor).filter(|_| self.prefix_filtering)
@@ -177,8 +181,9 @@ impl RocksDbProperties {
         self.comparator == BYTEWISE
     }
 
-    /// Returns the form of values in index blocks and in the index of filter partitions. The latter
-    /// has no first keys.
+    /// Returns the form of the values in an index block or in the index of the filter partitions.
+    /// `first_key` says whether the values include first keys, which they never do in the index of
+    /// the filter partitions.
     pub(super) fn index_values(&self, first_key: bool) -> Values {
         if self.has_index_deltas { Values::Handles { first_key } } else { Values::WithLength }
     }

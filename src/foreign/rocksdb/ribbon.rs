@@ -1,5 +1,5 @@
-//! RocksDB's ribbon filter, `Standard128Ribbon`. Its layout is that of
-//! [`FilterKind::Ribbon`](crate::FilterKind), with other rows.
+//! Reads and builds RocksDB's ribbon filter, `Standard128Ribbon`. Its layout is that of
+//! [`FilterKind::Ribbon`](crate::FilterKind), but the rows of keys are computed in another way.
 //!
 //! Each block of 128 slots has a word of 128 bits for each column. The first blocks have one column
 //! less. The trailer has the seed number and the number of blocks. The number of columns follows
@@ -19,7 +19,7 @@ pub(super) use build::RibbonSizes;
 /// The number of slots in a block, which is also the number of coefficients in a row.
 const BLOCK_SLOTS: u64 = 128;
 const WORD_LEN_BYTES: usize = 16;
-/// The largest number of columns. A row's fingerprint has one bit per column.
+/// The maximum number of columns. A row's fingerprint has one bit per column.
 const MAX_COLUMNS: u64 = 32;
 
 /// The factor that spreads the bits of a seed number.
@@ -31,7 +31,8 @@ const ROW_MIX: u64 = 0xc28f_8282_2b65_0bed;
 /// The constant that makes the lower half of the coefficients differ from the upper half.
 const LOW_HALF: u64 = 0xc367_844a_6e52_731d;
 
-/// Computes the rows, the equations of keys, under one seed. A row starts at one of `starts` slots.
+/// Computes the row of each key under one seed: the start, the coefficients and the fingerprint of
+/// the key's equation. There are `starts` possible starts.
 #[derive(Debug, Clone, Copy)]
 struct Rows {
     seed: u64,
@@ -39,7 +40,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Returns the rows under the seed with this number.
+    /// Prepares the rows under the seed with this number.
     fn new(seed: u8, starts: u64) -> Self {
         let mixed = u64::from(seed).wrapping_mul(SEED_MIX);
         let mixed = mixed ^ (mixed & 0xf0f0_f0f0_f0f0_f0f0) >> 4;
@@ -91,8 +92,8 @@ pub(super) struct Ribbon<'a> {
 }
 
 impl<'a> Ribbon<'a> {
-    /// Returns the filter in `payload`, or `None` for fewer than two blocks: RocksDB reserves these
-    /// numbers.
+    /// Returns the filter in `payload`, or `None` for fewer than two blocks, because RocksDB
+    /// reserves the numbers 0 and 1.
     ///
     /// The number of columns is the number of words in the payload divided by the blocks, rounded
     /// up. Words beyond 32 columns are ignored.
@@ -115,16 +116,17 @@ impl<'a> Ribbon<'a> {
     pub(super) fn prefetch(&self, hash: u64) {
         let (offset, _) = self.layout.block(self.rows.start(hash) / BLOCK_SLOTS);
         prefetch(self.payload, offset);
-        // A query of two blocks with seven columns each reads four cache lines. The processor
-        // fetches the line after the first by itself.
+        // A query of two blocks with seven columns each reads four cache lines. The method
+        // prefetches the first and the third line, because the processor fetches the second line by
+        // itself.
         prefetch(self.payload, offset + 2 * 64);
     }
 
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let row = self.rows.of(hash);
-        // A block without columns holds all keys. Only damaged filters and filters of 1 bit per key
-        // have such blocks.
+        // A block without columns answers "maybe" to every key. Only damaged filters and filters of
+        // 1 bit per key have such blocks.
         if self.columns < 2 && self.layout.block(row.start / BLOCK_SLOTS).1 == 0 {
             return true;
         }

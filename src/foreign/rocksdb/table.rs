@@ -1,5 +1,5 @@
-//! RocksDB's block-based tables (`.sst`), format versions 2 to 7: finds the filters and asks them
-//! for keys and prefixes.
+//! Reads RocksDB's block-based tables (`.sst`) of format versions 2 to 7: finds the filters and
+//! asks them for keys and prefixes.
 //!
 //! ```text
 //! data block*  filter | (filter partition* partition index)  index  dictionary  range deletions  properties
@@ -32,8 +32,8 @@ const BLOCK_BASED_PREFIX: &str = "filter.";
 /// A block-based table of RocksDB over `bytes`, which may be a memory map. Filters are read in
 /// place.
 ///
-/// Opening checks footer, metaindex, properties and all filters. Only [`Self::verify`] checks the
-/// rest.
+/// Opening checks footer, metaindex, properties and all filters of a known policy. Only
+/// [`Self::verify`] checks the rest.
 #[derive(Debug, Clone)]
 pub struct RocksDbTable<D> {
     bytes: D,
@@ -61,10 +61,11 @@ pub enum RocksDbFilterLayout {
     Full,
     /// The filter has this many partitions.
     Partitioned(u64),
-    /// Each data block has a filter. RocksDB no longer reads these: all keys are "maybe".
+    /// Each data block has a filter. RocksDB no longer reads such filters, so the answer for every
+    /// key is "maybe".
     BlockBased,
-    /// The filter has an unknown policy, for example an application's own, with this name in the
-    /// metaindex: all keys are "maybe".
+    /// The filter has an unknown policy, for example an application's own. The value is the
+    /// filter's name in the metaindex. The answer for every key is "maybe".
     Unknown(String),
 }
 
@@ -77,8 +78,8 @@ pub struct RocksDbFilterRange<'a> {
     /// The length of the filter in bytes, with its own trailer and without the block's trailer.
     pub len_bytes: u64,
     /// The user key up to which a partition answers, or `None` for a filter of the whole table. It
-    /// is the last key of the partition, or a key between that key and the next partition. The last
-    /// partition also answers for keys above it.
+    /// is the last key of the partition, or a key between that key and the first key of the next
+    /// partition. The last partition also answers for keys above it.
     pub up_to: Option<&'a [u8]>,
 }
 
@@ -102,7 +103,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     ///
     /// # Errors
     /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, properties or a filter are
-    /// damaged, and `Unsupported` for an unknown version, checksum type or layout.
+    /// damaged. Returns `Unsupported` for an unknown version, checksum type, index type or block
+    /// feature. Returns `Filter` if a filter block of this crate is damaged or of a newer version.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let footer = Footer::read(file)?;
@@ -118,9 +120,9 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(Self { footer, properties, index, has_dictionary, filter, policy, bytes })
     }
 
-    /// Returns whether the table may contain `user_key` (without timestamp), as a read of one key
-    /// in RocksDB answers: by the whole key if the filters have whole keys, else by its prefix. An
-    /// error is never "absent".
+    /// Returns whether the table may contain `user_key` (without timestamp), as RocksDB's filters
+    /// answer a get. If the filters have whole keys, they are asked for the whole key, and
+    /// otherwise for its prefix. After an error, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         if self.properties.whole_key_filtering { self.ask(user_key, user_key) } else { self.prefix_may_match(user_key) }
@@ -159,7 +161,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     }
 
     /// Returns RocksDB's own filter at a location from [`Self::for_each_filter`]. Returns `None` if
-    /// it is outside the file, or if the table holds filter blocks of this crate.
+    /// the location is outside the file, or if the table has filter blocks of this crate.
     #[must_use]
     pub fn filter(&self, place: &RocksDbFilterRange<'_>) -> Option<RocksDbFilter<'_>> {
         matches!(self.policy, Policy::Builtin).then(|| self.filter_bytes(place).map(RocksDbFilter::new))?
@@ -174,7 +176,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         self.bytes.as_ref().get(start..end)
     }
 
-    /// Returns the properties of a filter of the table, given its bytes. This reads all of them.
+    /// Returns the properties of a filter of the table, given its bytes. The method reads all of
+    /// these bytes.
     #[must_use]
     pub fn filter_info(&self, filter: &[u8]) -> ForeignFilterInfo {
         match self.policy {
@@ -191,8 +194,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         if let Policy::Native(Some(native)) = &self.policy { Some(native.hash()) } else { None }
     }
 
-    /// Sets the secret of the filter blocks of this crate. Without the secret, a filter block whose
-    /// keys were hashed with one answers "maybe" to every key.
+    /// Sets the secret of the filter blocks of this crate. Without it, a filter block whose keys
+    /// were hashed with a secret answers "maybe" to every key.
     ///
     /// # Errors
     /// Returns an error if the secret is wrong, or if the filters of the table take no secret.
@@ -206,9 +209,9 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         }
     }
 
-    /// Calls `each` with each filter's location, in key order, until `each` returns `false`. It
-    /// does not collect the locations: a hostile index of a few bytes per partition may expand to
-    /// very long keys.
+    /// Calls `each` with each filter's location, in key order, until `each` returns `false`. The
+    /// method does not collect the locations, because a hostile index of a few bytes per partition
+    /// may expand to very long keys.
     pub fn for_each_filter(&self, mut each: impl FnMut(RocksDbFilterRange<'_>) -> bool) {
         match &self.filter {
             Place::Nowhere(_) => {}
@@ -273,7 +276,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     }
 
     /// Calls `each` with every user key, once per stored version. Returns the number of data blocks
-    /// and index partitions.
+    /// plus the number of index partitions.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let (blocks, mut data_blocks) = (self.blocks(), 0);
         let partitions = self.for_each_data_block(|handle| {
@@ -286,7 +289,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(partitions + data_blocks)
     }
 
-    /// Calls `each` with every data block of the index. Returns the number of index partitions.
+    /// Calls `each` with the handle of every data block. Returns the number of index partitions.
     fn for_each_data_block(&self, mut each: impl FnMut(BlockHandle) -> Result<()>) -> Result<u64> {
         let (blocks, kind) = (self.blocks(), self.properties.index_kind);
         if !self.properties.has_own_index {
@@ -330,14 +333,15 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     }
 
     /// Verifies the checksums of the metaindex, of all blocks that it names, and of the index.
-    /// Returns their number.
+    /// Returns the number of these blocks.
     fn verify_named_blocks(&self) -> Result<u64> {
         let blocks = self.blocks();
         let mut handles = vec![self.footer.metaindex];
         handles.extend(self.footer.index);
         let mut properties = None;
         Metaindex::for_each(&blocks, self.footer.metaindex, |name, handle| {
-            // The properties are already verified, by a rule of their own.
+            // Opening has verified the properties, whose checksum may need zeros in place of a
+            // sequence number.
             if name == b"rocksdb.properties" {
                 properties = Some(handle);
             }
@@ -361,7 +365,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
 }
 
 impl Place {
-    /// Reads the filters that the metaindex names, and checks them.
+    /// Reads and checks the filters that the metaindex names. Filters of an unknown policy are not
+    /// read.
     fn read(
         blocks: &Blocks<'_>,
         name: String,
@@ -467,7 +472,7 @@ mod tests {
                 for (at, turn) in (0..content.len()).flat_map(|at| [1, 0x80, 0xff].map(|turn| (at, turn))) {
                     content[at] ^= turn;
                     if let Ok(Content::Unpacked(other)) = unpack(StoredBlock { content: &content, ..stored }, false) {
-                        // The first bytes store the length.
+                        // The first bytes store the uncompressed length.
                         assert!(at < 3 || other.len() == sound.len(), "{name}: {} bytes", other.len());
                     }
                     content[at] ^= turn;

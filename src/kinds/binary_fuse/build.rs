@@ -1,15 +1,15 @@
-//! Construction of a binary fuse filter by peeling.
+//! Builds a binary fuse filter by peeling.
 //!
 //! A key is an edge between its three slots. If only one key uses a slot, the slot can be set last,
-//! so that the three slots XOR to the key's fingerprint. So the builder removes such a key, which
-//! may leave another slot with a single key, and continues until no key is left. Then it sets the
-//! slots in reverse order. The keys come sorted, so the slots of successive keys lie in three
-//! neighbouring segments, and no sort is needed.
+//! so that the three slots XOR to the key's fingerprint. So the builder removes such a key. This
+//! may leave another slot with a single key. The builder continues until no key is left. Then it
+//! sets the slots in reverse order. The keys come sorted, so the slots of successive keys lie in
+//! three neighbouring segments, and no sort is needed.
 //!
-//! Whether all keys can be removed depends on the number of slots and on luck. The published sizes
-//! fail for 20 to 40 % of the seeds at some numbers of keys (11,480 to 11,521, with segments of
-//! 1,024). This builder first tries another seed, which costs a little time, and then more slots,
-//! which cost a little space.
+//! Whether all keys can be removed depends on the number of slots and on the seed. The published
+//! sizes fail for 20 to 40 % of the seeds at some numbers of keys (11,480 to 11,521, with segments
+//! of 1,024). This builder first tries another seed, which costs time, and then more slots, which
+//! cost space.
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::bits::NoMemory;
@@ -20,7 +20,7 @@ use crate::simd;
 
 /// The number of seeds to try in total. For random hashes, one or two seeds are usually enough: see
 /// [`slots_per_1024_keys`]. Hashes that crowd in a few segments fail with any seed and any size, so
-/// the builder gives up early.
+/// more tries would not help.
 const MAX_SEEDS: u8 = 32;
 /// The number of seeds to try before the number of slots grows.
 const SEEDS_PER_SIZE: u8 = 2;
@@ -28,11 +28,12 @@ const SEEDS_PER_SIZE: u8 = 2;
 /// the number of keys.
 const GROWTH: u64 = 24;
 
-/// Below this number of keys, a segment may have half its usual length if that saves slots.
+/// The number of keys below which a segment may have half its usual length, if that saves slots.
 const FEW_KEYS: u64 = 1_000;
 
-/// `SEGMENT_STEPS[i]`: from this number of keys on, a segment has 2^(i + 3) slots instead of half
-/// as many. This is the published rule, floor(log(n) / log(3.33) + 2.25), in integers.
+/// The numbers of keys at which segments grow. From `SEGMENT_STEPS[i]` keys on, a segment has 2^(i
+/// + 3) slots instead of half as many. This is the published rule, floor(log(n) / log(3.33) +
+/// 2.25), in integers.
 const SEGMENT_STEPS: [u64; 16] = [
     3,
     9,
@@ -56,7 +57,7 @@ const SEGMENT_STEPS: [u64; 16] = [
 ///
 /// The published factor is 0.875 + 0.25 ln(1,000,000) / ln(n), and at least 1.125. This function
 /// adds 0.122 / log2(n). It uses a logarithm that is linear between powers of two, so that every
-/// platform builds the same bytes. The addition takes 0.9 % of space at ten thousand keys. For 20
+/// platform builds the same bytes. The addition costs 0.9 % of space at ten thousand keys. For 20
 /// to 300,000 keys, a construction then takes 1.04 seeds on average instead of 1.05, and 1.8
 /// instead of 2.9 at the worst number of keys.
 fn slots_per_1024_keys(num_keys: u64) -> u64 {
@@ -67,7 +68,7 @@ fn slots_per_1024_keys(num_keys: u64) -> u64 {
     (896 + 5_227 * 1_024 / log2_by_1024).max(1_152)
 }
 
-/// Returns the geometries to try, one after the other.
+/// Returns the geometries that a build tries, in this order.
 pub(super) fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Geometry> {
     let usual_log2 = 2 + SEGMENT_STEPS.iter().map(|&step| u32::from(step <= num_keys)).sum::<u32>();
     let factor = slots_per_1024_keys(num_keys);
@@ -85,8 +86,8 @@ pub(super) fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Ge
     })
 }
 
-/// Builds the filter of distinct sorted `hashes`, at least one. Returns `None` if no seed succeeds,
-/// or if the filter would have 2^32 slots or more.
+/// Builds the filter of `hashes`, which must be distinct and sorted. There must be at least one
+/// hash. Returns `None` if no seed succeeds, or if the filter would have 2^32 slots or more.
 pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry, Vec<u8>)>, NoMemory> {
     let mut peeling = Peeling::default();
     for geometry in geometries(width, hashes.len() as u64) {
@@ -105,11 +106,12 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
     Ok(None)
 }
 
-/// The maximum number of keys that a slot may have, one less than a power of two. More keys come
-/// from crowded hashes, for which another seed fails too.
+/// The maximum number of keys that a slot may have. It is one less than a power of two, so that one
+/// bit of a count shows an excess. Only crowded hashes exceed it, and for them another seed fails
+/// too.
 const MAX_COUNT: u8 = 63;
-/// Spare elements at the end of [`Peeling::order`]. One step writes at most two slots beyond the
-/// slots found so far.
+/// The number of spare elements at the end of [`Peeling::order`]. One step writes at most two slots
+/// beyond the slots found so far.
 const ROOM: usize = 4;
 /// The prefetch distance in keys. For a million keys, prefetching saves a sixth of the time.
 const AHEAD: usize = 32;
@@ -127,9 +129,9 @@ struct Peeling {
     hashes: Vec<u64>,
     /// For each slot, the number of hashes that use it.
     counts: Vec<u8>,
-    /// The slots through which keys were removed, in order, followed by the slots that were found
-    /// with a single key, in the order of finding. The number of keys of a slot only falls, so each
-    /// slot is found at most once, and the room suffices.
+    /// First, the slots through which keys were removed, in the order of removal. Then the slots
+    /// that were found with a single key, in the order in which they were found. The number of keys
+    /// of a slot only falls, so each slot is found at most once, and the room suffices.
     order: Vec<u32>,
 }
 
@@ -148,7 +150,8 @@ impl Peeling {
         Ok(self.count(geometry, hashes) && self.take_all(geometry) == hashes.len())
     }
 
-    /// Enters all keys in their slots. Returns `false` if a slot has more than [`MAX_COUNT`] keys.
+    /// Adds every key to its three slots. Returns `false` if a slot has more than [`MAX_COUNT`]
+    /// keys.
     #[expect(
         clippy::indexing_slicing,
         reason = "the last of three slots is the largest, and `extend` puts it in bounds"
@@ -174,7 +177,7 @@ impl Peeling {
         seen <= MAX_COUNT
     }
 
-    /// Appends slots without keys, up to the end of a segment. The zeros are written just before
+    /// Appends slots without keys until there are `slots` slots. The zeros are written just before
     /// the first key uses these slots, so the slots are in the cache at that time.
     #[cold]
     fn extend(&mut self, slots: usize) {
@@ -224,9 +227,9 @@ impl Peeling {
     /// Removes the key of the slot at position `next` in the order, if the slot still has a single
     /// key. Returns the number of removed keys, 1 or 0.
     ///
-    /// The code has no branch, because whether a slot still has its key is as good as random. If
-    /// another slot has already removed the key, the hash and the count of this slot are 0, and
-    /// subtracting them changes nothing.
+    /// The code has no branch, because the processor cannot predict whether a slot still has its
+    /// key. If the key was already removed through another slot, the hash and the count of this
+    /// slot are 0, and subtracting them changes nothing.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "all slots exist, and the order has room for them")]
     fn take(&mut self, geometry: &Geometry, next: usize, num_taken: usize, num_alone: &mut usize) -> usize {
@@ -246,8 +249,8 @@ impl Peeling {
         usize::from(one)
     }
 
-    /// Sets the slots of the `num_keys` removed keys in reverse order. The payload is all zero at
-    /// first.
+    /// Sets the slots of the `num_keys` removed keys in reverse order. The payload must be all
+    /// zero.
     fn assign<const BITS: u32>(&self, geometry: &Geometry, num_keys: usize, payload: &mut [u8]) {
         for (i, &own) in self.order.iter().enumerate().take(num_keys).rev() {
             let ahead = self.order.get(i.saturating_sub(AHEAD)).copied().unwrap_or_default();
@@ -268,7 +271,7 @@ fn others([first, second, third]: [u64; 3], own: u32) -> [u64; 2] {
     [if own == first { second } else { first }, if own == third { second } else { third }]
 }
 
-/// Converts a slot to an index into memory. Every caller has arrays of all slots.
+/// Converts a slot to an index into an array. Every caller has arrays with one element per slot.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "peel has shown that the number of slots is a usize")]
 fn index(slot: u64) -> usize {
@@ -282,7 +285,7 @@ fn short(slot: usize) -> u32 {
     slot as u32
 }
 
-/// Writes a fingerprint to a slot that is zero.
+/// Writes a fingerprint to a slot. The slot must be zero.
 #[inline]
 #[expect(
     clippy::indexing_slicing,

@@ -1,6 +1,6 @@
-//! The binary fuse filter (Graf and Lemire, "Binary fuse filters: fast and smaller than xor
-//! filters", 2022). A key has three slots in three neighbouring segments, and the XOR of the slots
-//! is the key's fingerprint.
+//! Implements the binary fuse filter (Graf and Lemire, "Binary fuse filters: fast and smaller than
+//! xor filters", 2022). A key has three slots in three neighbouring segments, and the XOR of the
+//! slots is the key's fingerprint.
 //!
 //! ```text
 //! hash ──reduce──▶ slot a         in hash order: a build from sorted keys needs no sort
@@ -9,11 +9,11 @@
 //! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
 //!       a           b           c                     "maybe" where a ^ b ^ c = fingerprint
 //! ```
-//! Every query reads exactly three slots. It answers "maybe" for one absent key in 2^bits. The
-//! filter takes 13 % more space than the fingerprints for a million keys, and relatively more for
-//! fewer keys. Construction ([`build`]) may fail for a set of keys under one seed. It then tries
-//! another seed, then more slots, and at last builds the fallback. So a build never fails because
-//! of its keys.
+//! Every query reads exactly three slots. The filter answers "maybe" for one absent key in 2^bits.
+//! The filter takes 13 % more space than the fingerprints for a million keys, and relatively more
+//! for fewer keys. Construction ([`build`]) may fail for a set of keys under one seed. The build
+//! then tries another seed, then more slots, and at last the fallback. So a build never fails
+//! because of its keys.
 
 mod build;
 
@@ -36,7 +36,7 @@ use crate::simd::{self, Simd};
 /// The multiplier that mixes the hash: output 33 of the generator that [`super::bloom`] names, made
 /// odd.
 const FUSE_MIX: u64 = 0x59e3_0611_bde6_b295;
-/// The difference between one seed's salt and the next: output 34, made odd.
+/// The difference between the salts of successive seeds: output 34 of this generator, made odd.
 const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
 
 /// The widths of fingerprints, in bits.
@@ -46,7 +46,7 @@ const SLOTS_OF_A_KEY: f64 = 3.0;
 /// The binary logarithm of the largest segment: eighteen bits of the mixed hash select a slot in a
 /// segment.
 const MAX_SEGMENT_LOG2: u32 = 18;
-/// The keys of one prefetching pass, with three cache lines each.
+/// The number of keys in one prefetching pass. Each key needs three cache lines.
 const BATCH: usize = 16;
 
 /// The width of a slot. The type has only three values, so the compiler can store the enum tag of
@@ -82,7 +82,7 @@ impl Kind for BinaryFuse {
          lowest) or bloom (2.8e-11)";
     const HAS_COMPACT: bool = false;
 
-    /// The FPR depends on the width of the fingerprint, and there are only three widths.
+    /// Returns the FPR of the widest fingerprint that fits the budget, or 1 if no fingerprint fits.
     fn rate_of_many(millibits: u32) -> f64 {
         let fitting = WIDTHS.iter().rev().find(|&&width| width * 1000 <= millibits);
         fitting.map_or(1.0, |&width| (-f64::from(width)).exp2())
@@ -105,8 +105,8 @@ impl Kind for BinaryFuse {
         })
     }
 
-    /// Returns `None` if no seed succeeds, or if the filter would have 2^32 slots or more (3.8
-    /// billion keys).
+    /// Builds the filter over `hashes`. Returns `None` if no seed succeeds, or if the filter would
+    /// have 2^32 slots or more (3.8 billion keys).
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
         let Some(width) = Self::width(budget) else { return Ok(None) };
         let Some((geometry, payload)) = build::build(width, hashes)? else { return Ok(None) };
@@ -164,7 +164,7 @@ impl Geometry {
     /// `len_bytes`.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] with the wrong field, at offset 0.
+    /// Returns [`Error::Corrupt`] that names the invalid field, with offset 0.
     pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: 0 });
         let [segment_log2, bits, seed] = shape.params;
@@ -301,8 +301,8 @@ const fn mask<const BITS: u32>() -> u16 {
     u16::MAX >> (16 - BITS)
 }
 
-/// Returns the slot in the lowest `BITS` bits, or `None` beyond the payload. Higher bits are
-/// undefined.
+/// Returns the content of a slot in the lowest `BITS` bits of the result. The higher bits are
+/// undefined. Returns `None` if the slot lies beyond the payload.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,

@@ -1,16 +1,17 @@
-//! Banding: Gaussian elimination on the fly, which places each key's equation in the row of a slot
-//! or bumps its key.
+//! Implements banding: Gaussian elimination on the fly, which places each key's equation in the row
+//! of a slot or bumps the key.
 //!
 //! The equation of a key goes to the row of its start. If that row is taken, the row is subtracted
-//! and the equation moves on to its next coefficient. This happens some twenty times. Each step
-//! waits for a load, a subtraction and a count of zeros, so a single chain leaves the processor
-//! idle most of the time. Therefore several equations move at once. They belong to one class of a
-//! bucket, which is bumped whole or not at all, so their order does not matter.
+//! and the equation moves on to its next coefficient. An equation takes some twenty such steps.
+//! Each step waits for a load, a subtraction and a count of zeros, so a single chain leaves the
+//! processor idle most of the time. Therefore several equations move at once. They belong to one
+//! class of a bucket, which is bumped whole or not at all, so their order does not matter.
 //!
 //! The slots are cut into shards, so that threads can band several shards at once. The heads of
 //! shards do not touch each other's rows: an equation that would move beyond its shard (a few
-//! hundred slots behind its start) is bumped. The tail of a shard, its last [`TAIL_BUCKETS`], waits
-//! for the next shard. So the rows do not depend on the number of threads.
+//! hundred slots behind its start) is bumped. The tail of a shard, its last [`TAIL_BUCKETS`]
+//! buckets, may use rows of the next shard. It is banded after the head of the next shard.
+//! Therefore the rows do not depend on the number of threads.
 
 use super::hashes::{coefficients, fingerprint};
 use super::layer::Starts;
@@ -19,18 +20,20 @@ use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
 use crate::simd::{Isa, kernels};
 
-/// The slots of a shard, which share scratch memory: as many as stay in the second-level cache.
+/// The approximate maximum number of slots of a shard. The rows of a shard must stay in the
+/// second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
 /// The number of equations that move at once.
 const IN_FLIGHT: usize = 4;
 /// The number of steps between two checks of the moving equations.
 const STEPS: usize = 8;
-/// The number of buckets in the tail of a shard. Tails are banded after all heads.
+/// The number of buckets in the tail of a shard. A tail is banded after the head of the next shard.
 const TAIL_BUCKETS: usize = 4;
-/// The number of slots that equations of the tail may move into the next shard. The next shard's
-/// own tail begins behind these slots.
+/// The number of slots by which equations of the tail may move into the next shard. The next
+/// shard's own tail begins behind these slots.
 pub(super) const WINDOW: usize = 1_024;
-// If a layer has several shards, none is shorter than half of the longest.
+// If a layer has several shards, each has at least half of `SHARD_SLOTS` slots, rounded down to
+// whole buckets.
 const _: () = assert!(SHARD_SLOTS / 2 >= WINDOW + (TAIL_BUCKETS + 1) * BUCKET_STARTS);
 
 /// The result of inserting an equation.
@@ -193,7 +196,7 @@ pub(super) struct Keys<'a> {
     pub(super) starts: Starts,
     /// The hashes of the keys, in ascending order.
     pub(super) hashes: &'a [KeyHash],
-    /// The bits of a sum for which the filter has columns.
+    /// The mask of the sum bits for which the filter has columns.
     pub(super) wanted: u32,
 }
 
@@ -209,14 +212,14 @@ impl Keys<'_> {
     }
 
     /// Returns the index of the first key whose start is at least `start`, or the number of keys if
-    /// there is none.
+    /// there is none. `start` must not be above the last start.
     #[inline(always)]
     pub(super) fn first_of(&self, start: u64) -> usize {
         let least = self.starts.least_hash(start).unwrap_or(u64::MAX);
         self.hashes.partition_point(|hash| hash.raw() < least)
     }
 
-    /// Returns the index of the first key, from `key` on, whose start is at least `start`, or the
+    /// Returns the index of the first key from `key` on whose start is at least `start`, or the
     /// number of keys if there is none.
     #[inline(always)]
     fn first_from(&self, key: usize, start: u64) -> usize {
@@ -239,13 +242,13 @@ impl Keys<'_> {
     }
 }
 
-/// A stretch of buckets, and the result of banding it.
+/// Neighbouring buckets that are banded together, and the result.
 #[derive(Debug)]
 pub(super) struct Stretch {
     buckets: std::ops::Range<usize>,
     /// The slot of row 0.
     base: usize,
-    /// The stretch may not use rows from this row on.
+    /// The number of rows that the stretch may use.
     limit: usize,
     /// Whether the first bucket bumps its first keys, to make room for the shard before it.
     is_relieved: bool,
@@ -255,7 +258,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Makes a stretch of `buckets`, with rows from slot `base` up to slot `limit`.
+    /// Makes a stretch of `buckets`. Its rows are those of the slots `base..limit`.
     pub(super) fn new(buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
         Self { buckets, base, limit: limit - base, is_relieved: false, bumps: Vec::new(), bumped: Vec::new() }
     }
@@ -316,8 +319,8 @@ impl Stretch {
 }
 
 kernels! {
-    /// Banding, compiled for this processor: counting zeros and shifting by a variable take fewer
-    /// instructions on newer processors.
+    /// The banding function, compiled for this processor: counting zeros and shifting by a variable
+    /// take fewer instructions on newer processors.
     struct Band[];
     |_simd|
 

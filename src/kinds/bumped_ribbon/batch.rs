@@ -1,11 +1,11 @@
-//! Queries of up to 32 keys at once. Vector instructions compute each step for several keys
-//! together.
+//! Queries up to 32 keys at once. Vector instructions compute each step for several keys together.
 //!
 //! ```text
 //! starts, coefficients, sums of all keys  ->  bumped or not  ->  cache lines of each key  ->  bumped keys, one by one
 //! ```
-//! The first step is plain arithmetic on arrays, which compilers turn into vector code. No step
-//! branches on a key, except for the one key in 25 that was bumped.
+//! The first step is plain arithmetic on arrays, which compilers turn into vector code. Two steps
+//! branch on a key. One is for bumped keys, one key in 25. The other, in filters with more than
+//! eight columns, is for keys whose first eight columns match.
 
 use super::BLOCK_SLOTS;
 use super::flat::holds_in_words;
@@ -15,12 +15,12 @@ use super::read::Geometry;
 use crate::hash::KeyHash;
 use crate::simd::{RESIDENT_LEN_BYTES, Simd, prefetch};
 
-/// The maximum number of keys of a call.
+/// The maximum number of keys of one call.
 pub(super) const KEYS: usize = 32;
 
 impl Geometry {
-    /// Answers for as many keys as there are answers, at most 32. There must not be more answers
-    /// than keys, because the extra answers would be overwritten.
+    /// Answers for the first `answers.len()` keys, at most 32. There must not be more answers than
+    /// keys, because the extra answers would be overwritten.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a start is the index of a slot in memory")]
     #[expect(clippy::indexing_slicing, reason = "the arrays have KEYS elements, and indices are below KEYS")]
@@ -37,8 +37,8 @@ impl Geometry {
             return;
         };
         let group = asked.group;
-        // Loops, because `map` of an array this long is a function of its own, compiled without the
-        // instruction set.
+        // These are loops, because `map` of an array this long is a function of its own, compiled
+        // without the instruction set.
         let (mut low, mut high, mut sums) = ([0; KEYS], [0; KEYS], [0; KEYS]);
         for i in 0..KEYS {
             let (all, shift) = (coefficients(raw[i]), starts[i] % BLOCK_SLOTS as u64);
@@ -93,15 +93,16 @@ impl Geometry {
         }
     }
 
-    /// Returns whether this number of keys is answered faster together than one by one, and whether
-    /// the payload is complete. Without a complete payload some of the loads could fail.
+    /// Returns whether a batch of this number of keys is faster than single queries, and whether
+    /// `bytes` has the payload and 64 bytes behind it. If it has fewer, some of the loads could
+    /// fail.
     #[inline(always)]
     fn is_worth_it(&self, keys: usize, bytes: &[u8]) -> bool {
         keys >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS
     }
 }
 
-/// Prefetches both blocks of each start, unless the payload is small.
+/// Prefetches both blocks of each start, if `bytes` has more than [`RESIDENT_LEN_BYTES`].
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "a start is the index of a slot in memory")]
 fn prefetch_blocks<'a>(bytes: &[u8], group: FirstGroup, starts: impl Iterator<Item = &'a u64>) {

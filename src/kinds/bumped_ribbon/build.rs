@@ -1,4 +1,5 @@
-//! The builder: it chooses columns and slots, and builds layer after layer and shard after shard.
+//! Builds a bumped ribbon: chooses columns and slots, and then builds one layer after the other,
+//! shard by shard.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -31,35 +32,37 @@ pub(super) struct Density {
     is_one_shard: bool,
 }
 
-/// Up to this number of keys, a single system is smaller than layers. From 1,500 keys on, layers
-/// are smaller in two of five cases, and more often with more keys.
+/// The number of keys up to which a single system is smaller than layers. From 1,500 keys on,
+/// layers are smaller in two of five cases, and more often with more keys.
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
-/// Below this number of keys, one block of slots more or less changes the size noticeably. With
+/// The number of keys below which one block of slots more or less changes the size noticeably. With
 /// 3,000 keys, layers have 0.5 to 4 % more slots than keys. This share depends on the number of
 /// blocks as much as on the set of keys. So the builder tries several numbers of blocks. It also
 /// tries a single system if a single system may be smaller than the layers.
 pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
-/// Below this number of keys, the builder tries several numbers of blocks. In 3,000 sets of 10,000
-/// keys with eight columns, the worst filter is then 0.97 % above the FPR lower bound. With one
-/// number of blocks, the worst filter would be 2.02 % above it. From this number of keys on, one
-/// number of blocks is enough: the worst filter is 1.3 % above the bound.
+/// The number of keys below which the builder tries several numbers of blocks. In 3,000 sets of
+/// 10,000 keys with eight columns, the worst filter is then 0.97 % above the FPR lower bound. With
+/// one number of blocks, the worst filter would be 2.02 % above it. From this number of keys on,
+/// one number of blocks is enough: the worst filter is 1.3 % above the bound.
 const SEVERAL_TRIES_KEYS: usize = 20_480;
-/// The numbers of additional blocks that are tried one after the other.
+/// The numbers of additional blocks that the builder tries, in this order.
 const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
 /// The maximum number of tries for fewer keys than [`NEAR_BORDER_KEYS`].
 const NEAR_BORDER_TRIES: usize = 4;
-/// The tries end when there is at most one spare slot per this number of keys. With 4,096 keys, one
-/// try in three reaches this limit; with 8,000 keys, nearly every try reaches it.
+/// The number of keys per spare slot at which the tries end. A try is good enough if it has at most
+/// one spare slot per this number of keys. With 4,096 keys, one try in three reaches this limit;
+/// with 8,000 keys, nearly every try reaches it.
 pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
-/// The same limit from [`NEAR_BORDER_KEYS`] on, where 97 of 100 first tries reach it. A limit of
-/// 160 would make a build 10 % slower.
+/// The value of [`KEYS_A_SPARE_SLOT`] for [`NEAR_BORDER_KEYS`] keys or more, where 97 of 100 first
+/// tries reach it. A limit of 160 would make a build 10 % slower.
 const MORE_KEYS_A_SPARE_SLOT: usize = 128;
-/// The tries end if a try has more than one spare slot per this number of keys. A try with random
-/// hashes never exceeds this limit. Hashes that exceed it do so with every number of blocks.
+/// The number of keys per spare slot at which the builder gives up. With [`NEAR_BORDER_KEYS`] keys
+/// or more, the tries end if a try has more than one spare slot per this number of keys. A try with
+/// random hashes never exceeds this limit. Hashes that exceed it do so with every number of blocks.
 const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
-/// Up to this number of keys there is only one try. A single system takes 1 % more slots than keys
-/// here, which is within 0.14 % of what layers take.
+/// The number of keys up to which the builder tries layers only once. A single system of so few
+/// keys has 1 % more slots than keys, which is within 0.14 % of the size of layers.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
 /// The density from [`NEAR_BORDER_KEYS`] to [`MANY_KEYS`] keys: 3.2 % of the keys are bumped. With
 /// fewer slots, more keys would be bumped, and the query of each bumped key costs a mispredicted
@@ -72,21 +75,22 @@ const MANY_KEYS: usize = 60_000;
 /// The density of compact filters. A layer is one shard and loses no slots at the ends of shards. A
 /// build takes 25 bytes per key instead of 10.
 const COMPACT: Density = Density { slots_per_mille: 930, is_one_shard: true };
-/// The maximum number of keys of a single system, also of the system behind the last layer. Larger
-/// systems need more and more spare slots.
+/// The maximum number of keys of the system behind the last layer. A filter of more keys is a
+/// single system only if no number of blocks gives layers. The share of spare slots grows with the
+/// size of a system.
 pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
-/// A budget in bits is rounded up to whole groups of columns if they take at most this much more, in
-/// thousandths. Without this, `bumped-ribbon:8` would get 7.95 columns with 10,000 keys. Its blocks
-/// would not be cache lines, and queries of many filters would take 1.2 times as long.
+/// The maximum amount, in thousandths, by which a budget in bits is rounded up to whole groups of
+/// columns. Without this rounding, `bumped-ribbon:8` would get 7.95 columns with 10,000 keys. Its
+/// blocks would not be cache lines, and queries of many filters would take 1.2 times as long.
 const NEARLY_WHOLE_PER_MILLE: u32 = 15;
-/// The number of seeds to try before a slot is added.
+/// The number of seeds to try before slots are added.
 const SEEDS: u8 = 8;
-/// The maximum number of spare slots that a shape can express. This is more than was ever needed.
+/// The maximum number of spare slots that a shape can express. No measured system needed so many.
 const MAX_SPARE: usize = 255;
 
-/// Builds the filter over distinct, sorted hashes. The function leaves the hashes in another order.
-/// It returns `None` if no seed gives a solution, which happens only with chosen hashes or with
-/// numbers that are not hashes.
+/// Builds the filter over distinct, sorted hashes. The function may reorder the hashes. It returns
+/// `None` if no seed gives a solution, which happens only with chosen hashes or with numbers that
+/// are not hashes.
 pub(super) fn build(
     budget: Budget,
     hashes: &mut [KeyHash],
@@ -113,7 +117,8 @@ pub(super) fn density(budget: Budget, keys: usize) -> Density {
     }
 }
 
-/// Returns the columns that give the requested FPR, or that fit the bits.
+/// Returns the columns that give the requested FPR or, for a budget in bits, the columns that fit
+/// into it.
 pub(super) fn choose_columns(budget: Budget, keys: u64) -> Columns {
     if let Some(wanted) = budget.rate {
         let (all, rate) = math::columns_of_rate(wanted, MAX_COLUMNS);
@@ -123,8 +128,8 @@ pub(super) fn choose_columns(budget: Budget, keys: u64) -> Columns {
         let fewer_share = ((wanted / rate - 1.0) * 65_536.0) as u16;
         return Columns { all, fewer_share };
     }
-    // Some bits are not columns: two bits for each 128 slots, and the record of the layers. One
-    // slot in 500 stays empty.
+    // Columns do not get all bits: each 128 slots have two bump bits, and the layers have a record.
+    // One slot in 500 stays empty.
     let few = usize::try_from(keys).ok().filter(|&keys| keys <= ONE_TRY_KEYS);
     let keys = u128::from(keys);
     let bits = keys * u128::from(budget.millibits) / 1000;
@@ -155,7 +160,8 @@ pub(super) fn first_spare(keys: usize) -> usize {
     if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 100 }
 }
 
-/// Finds a system that has a solution. Returns it with its groups of columns.
+/// Returns a system that has a solution, with its groups of columns. Returns `None` if no seed and
+/// no number of spare slots gives a solution.
 fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Tried<(Small, Vec<Vec<u8>>)> {
     let spares = (first_spare(hashes.len())..=MAX_SPARE).step_by(1 + hashes.len() / 400);
     for (spare, seed) in spares.flat_map(|spare| (0..SEEDS).map(move |seed| (spare, seed))) {
@@ -179,8 +185,8 @@ struct Built {
 }
 
 impl Built {
-    /// Returns the length with the record of the layers, and with the tag and length of that
-    /// record.
+    /// Returns the length of the payload and the record, with the two bytes in front of the record:
+    /// its tag and its length.
     fn len_bytes(&self) -> usize {
         let record = self.shape.layers.len();
         self.payload.len() + record + if record > 0 { 2 } else { 0 }
@@ -204,7 +210,7 @@ fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Bui
         let slots = keys as u128 * density.slots_per_mille;
         let slots = slots.saturating_add_signed(1_000 * more * BLOCK_SLOTS as i128);
         let density = Density { slots_per_mille: slots / keys as u128, ..density };
-        // The keys are few enough to copy. A try leaves them in another order.
+        // The keys are few enough to copy. Each try reorders its copy.
         let found = layered(columns, density, &mut try_collect(hashes.iter().copied())?, NonZeroUsize::MIN)?;
         let is_enough = |found: &Built| found.slots <= keys + keys / keys_a_spare_slot && beats_single(found);
         let is_hopeless = |found: &Built| found.slots > keys + keys / HOPELESS_KEYS_A_SPARE_SLOT;
@@ -236,11 +242,12 @@ fn single(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
     Ok(Some(Built { shape, payload, slots: small.slots }))
 }
 
-/// Builds a filter of layers. The function leaves the hashes in another order.
+/// Builds a filter of layers. The function reorders the hashes.
 fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: NonZeroUsize) -> Tried<Built> {
     let mut bumped = Vec::new();
     let built = build_layers((columns, density), hashes, threads, &mut bumped);
-    // The bumped keys of each layer are among the bumped keys of the layer before.
+    // The bumped keys of each layer are among the bumped keys of the layer before. So the last
+    // layer's hashes are restored first.
     for from in bumped.into_iter().rev() {
         for hash in hashes.get_mut(from..).unwrap_or_default() {
             *hash = KeyHash::from_raw(unremix(hash.raw()));
@@ -351,7 +358,7 @@ fn put_all(geometry: &Geometry, payload: &mut [u8], built: &[BuiltLayer], last: 
 }
 
 /// Allocates the groups of a layer of `keys` keys. The first layer gets room for the other layers
-/// and the rest of a block.
+/// and for the bytes that the filter block appends.
 fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool) -> Result<Vec<u8>, NoMemory> {
     let len_of = |blocks: Blocks| (0..columns.groups()).map(|group| blocks.len_bytes(columns, group)).sum::<usize>();
     let len = len_of(layer.blocks);
@@ -477,7 +484,7 @@ fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Stretch
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // Only this thread has the number of this task.
+            // Only this thread has the number of this task, so the lock is free.
             let mut task = task.lock().unwrap_or_else(PoisonError::into_inner);
             let (shard, rows, head) = &mut *task;
             *head = shard.band_head(rows);
@@ -494,7 +501,7 @@ fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Stretch
     tasks.into_iter().map(|task| task.into_inner().unwrap_or_else(PoisonError::into_inner).2).collect()
 }
 
-/// Back-substitution, from the last shard to the first.
+/// The state of back-substitution, which goes from the last shard to the first.
 struct Back {
     columns: Columns,
     layer: Layer,

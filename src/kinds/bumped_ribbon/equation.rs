@@ -1,4 +1,4 @@
-//! The equation of a key.
+//! Defines the equation of a key.
 
 use super::hashes::{coefficients, fingerprint};
 use super::{GROUP_COLUMNS, MAX_COLUMNS};

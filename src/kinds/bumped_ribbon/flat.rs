@@ -1,10 +1,10 @@
-//! The first layer of a filter as four words. Nearly every query needs nothing else, so it follows
-//! no pointer except the one to the payload.
+//! Describes the first layer of a filter in 16 bytes. Nearly every query needs nothing else, so it
+//! follows no pointer except the one to the payload.
 //!
 //! The loads of a query do not depend on each other: the start of a key gives the addresses of its
 //! bump bits and of its two blocks. The processor can wait for all of them together, and for the
-//! queries of other filters too. No branch depends on whether the equation of an absent key holds
-//! in the first group.
+//! queries of other filters too. With up to eight columns, no branch depends on whether the
+//! equation of a key holds.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -16,13 +16,14 @@ use super::read::Geometry;
 use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::simd::{Simd, prefetch};
 
-/// The numbers of a filter that a query of its first layer needs.
+/// The parameters of a filter that a query of its first layer needs.
 ///
-/// A reader keeps this beside the pointer to the payload. With thousands of filters, each pointer
-/// that a query follows is one more cache miss.
+/// A reader keeps these parameters beside the pointer to the payload. With thousands of filters,
+/// each pointer that a query follows is one more cache miss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Flat {
-    /// The last start. The payload begins with the blocks of the first group of columns.
+    /// The last start. The offset of the first group of columns needs no field, because the payload
+    /// begins with that group.
     last: NonZeroU32,
     /// The offset of the bump bits.
     bumps: u32,
@@ -40,16 +41,16 @@ const _: () = assert!(size_of::<Option<Flat>>() == 16);
 pub(crate) enum Form {
     /// Eight columns: a block is a cache line.
     Lines,
-    /// Up to eight columns, and one column less in some blocks.
+    /// Up to eight columns, but not eight in every block.
     Words,
     /// More than eight columns. The blocks of the first group are cache lines.
     Groups,
 }
 
-/// The reads of one [`Form`].
+/// The queries of one [`Form`].
 pub(crate) trait Blockwise {
     /// Returns whether the equation holds in all columns. `whole` is the complete geometry of the
-    /// filter. Missing bytes answer "maybe".
+    /// filter. Returns `true` if bytes are missing.
     fn holds(simd: impl Simd, flat: Flat, whole: &Geometry, bytes: &[u8], start: usize, hash: u64) -> bool;
 
     /// Prefetches the blocks in the first group of columns.
@@ -63,12 +64,12 @@ pub(crate) struct Words;
 /// The queries of [`Form::Groups`].
 pub(crate) struct Groups;
 
-/// The queries of a form, for the table of kernels.
+/// The queries of a form, as a type for the table of kernels.
 pub(crate) struct FlatQuery<F>(PhantomData<F>);
 
 impl Geometry {
-    /// Returns the short form. Returns `None` if the filter has no layers, or if its offsets need
-    /// more than 32 bits.
+    /// Returns the parameters of the first layer. Returns `None` if the filter has no layers, if
+    /// the first layer has only one start, or if an offset needs more than 32 bits.
     pub(in crate::kinds) fn flat(&self) -> Option<Flat> {
         let first = self.layers.first()?;
         let Columns { all, fewer_share } = self.columns;
@@ -159,16 +160,18 @@ impl Blockwise for Lines {
 }
 
 /// Returns the offset of a block's words in a group of columns, and the number of these words. The
-/// next block follows. Blocks before block `fewer` have `columns - 1` columns, the others `columns`.
+/// words of the next block follow. Blocks before block `fewer` have `columns - 1` columns, the
+/// others `columns`.
 #[inline(always)]
 fn words(block: usize, columns: usize, fewer: usize) -> (usize, usize) {
     let words = Blocks { count: 0, fewer }.words_before(block, columns, true);
     (8 * words, columns - usize::from(block < fewer))
 }
 
-/// Returns whether an equation holds in the columns of a group, whose right sides are `sums`. Its
-/// coefficients are split between the two blocks. `from` and `used` say where the words of the
-/// first block lie: see [`words`].
+/// Returns whether an equation holds in the columns of a group. `sums` has the right-hand side of
+/// each column. `low` and `high` are the coefficients in the block of the start and in the next
+/// block. `from` and `used` say where the words of the first block lie: see [`words`]. Returns
+/// `true` if bytes are missing.
 #[inline(always)]
 pub(super) fn holds_in_words(
     simd: impl Simd,

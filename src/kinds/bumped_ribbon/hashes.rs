@@ -1,4 +1,4 @@
-//! Values derived from a key's hash: coefficients, a fingerprint, and another hash for the next
+//! Derives values from a key's hash: coefficients, a fingerprint, and another hash for the next
 //! layer.
 
 /// Odd multipliers: outputs 19 to 23 of the generator that [`super::super::bloom`] names.
@@ -51,8 +51,8 @@ pub(super) fn unremix(remixed: u64) -> u64 {
 
 /// Returns the inverse of an odd number for multiplication modulo 2^64.
 pub(super) const fn inverse(odd: u64) -> u64 {
-    // The start value is right in three bits, because odd squares are 1 modulo 8. Each round
-    // doubles the number of right bits.
+    // The start value is right in three bits, because the square of an odd number is 1 modulo 8.
+    // Each round doubles the number of right bits.
     let mut inverse = odd;
     while odd.wrapping_mul(inverse) != 1 {
         inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));

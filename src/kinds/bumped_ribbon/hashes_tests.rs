@@ -1,5 +1,5 @@
-//! Tests of the constants in [`super::hashes`]: start, coefficients and fingerprint must look
-//! random, each alone and together.
+//! Tests the constants in [`super::hashes`]: start, coefficients and fingerprint must look random,
+//! each alone and together.
 //!
 //! The first layer takes the start and the equation from the key's hash itself. Only one
 //! multiplication lies between them. So the tests require that equations of *neighbouring* hashes,
@@ -24,8 +24,8 @@ fn equation(hash: u64) -> u128 {
 fn statistics(hashes: &[u64], equation: impl Fn(u64) -> u128) -> [f64; 5] {
     let equations = || hashes.iter().map(|&hash| equation(hash));
     let (balance, correlation) = bits(equations().map(|equation| equation >> 1), 95);
-    // Four bits at a time. The 32 high bits of a hash choose the start. The first four coefficients
-    // are left out, because one of them is constant.
+    // The values are compared four bits at a time. The 32 high bits of a hash choose the start. The
+    // first four coefficients are left out, because one of them is constant.
     let four = |from: u32| move |bits: u128| (bits >> from) as u64;
     let mut dependence: f64 = 0.0;
     for own in (4..96).step_by(4).map(four) {
@@ -78,11 +78,11 @@ fn remixed_numbers_give_good_equations() {
 #[test]
 fn bumped_keys_are_independent_in_the_next_layer() {
     for (name, hashes) in hash_families() {
-        // The first 15 of every 128 starts, out of 2^23 starts.
+        // There are 2^23 starts. Keys with one of the first 15 of every 128 starts count as bumped.
         let bumped: Vec<u64> = hashes.into_iter().filter(|hash| hash >> 41 & 127 < 15).collect();
         let next: Vec<u64> = bumped.iter().map(|&hash| remix(hash)).collect();
         assert_good(name, &next);
-        // The old equation and the new start, four bits at a time.
+        // Compares the old equation with the new start, four bits at a time.
         for (from, to) in (4..96).step_by(4).flat_map(|from| (32..64).step_by(4).map(move |to| (from, to))) {
             let pairs = bumped.iter().zip(&next).map(|(&hash, next)| ((equation(hash) >> from) as u64, next >> to));
             let found = independence(pairs);
@@ -151,7 +151,7 @@ fn bad_constants_fail_the_statistics() {
         u128::from(all) | u128::from((all >> 7 ^ all >> 31 ^ all >> 32) as u32) << 64
     });
     assert_eq!(is_bad(linear), [false, false, false, true], "{linear:?}");
-    // One round of remixing instead of two.
+    // Here, remixing has one round instead of two.
     let [_, _, (_, numbers)] = raw_families();
     let once: Vec<u64> = numbers.iter().map(|&number| number.wrapping_mul(REMIX[0])).map(|x| x ^ (x >> 32)).collect();
     let once = statistics(&once, equation);

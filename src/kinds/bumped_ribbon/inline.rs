@@ -1,4 +1,4 @@
-//! A geometry that is read for one query, without heap memory.
+//! Reads a geometry for one query, without heap memory.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,12 +7,12 @@ use super::read::{Geometry, Layer, Layers, MAX_LAYERS};
 use crate::hash::KeyHash;
 use crate::simd::Portable;
 
-/// Room for the layers of most filters. [`Unread::may_contain`] overestimates the number of layers
-/// by up to two, so three layers and a system still fit. As a layer bumps one key in 25, these hold
-/// 64 million keys.
+/// The maximum number of layers of most filters. [`Unread::may_contain`] overestimates the number
+/// of layers by up to two, so three layers and a system still fit. Because a layer bumps one key in
+/// 25, three layers and a system hold 64 million keys.
 const USUAL_LAYERS: usize = 5;
 
-/// Layers inside the geometry, with room for `N`. This is for a geometry that lives as long as one
+/// Up to `N` layers inside the geometry. This storage is for a geometry that lives as long as one
 /// query and uses no heap memory.
 struct Inline<const N: usize> {
     all: [Layer; N],
@@ -43,8 +43,8 @@ impl<const N: usize> DerefMut for Inline<N> {
 
 impl<const N: usize> Layers for Inline<N> {
     fn push(&mut self, layer: Layer) {
-        // If there is no room for a layer, the payload is longer than the layers, and the geometry
-        // is rejected.
+        // A layer without room is dropped. The payload is then longer than the geometry, so
+        // `Geometry::parse` rejects the geometry.
         if let Some(free) = self.all.get_mut(self.len) {
             *free = layer;
             self.len += 1;
@@ -52,7 +52,8 @@ impl<const N: usize> Layers for Inline<N> {
     }
 }
 
-/// The parameters of a filter that a reader needs besides the payload, as the trailer stores them.
+/// The parameters of a filter that a reader needs besides the payload, as trailer and extension
+/// store them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unread<'a> {
     pub(in crate::kinds) params: [u8; 3],
@@ -62,10 +63,10 @@ pub(crate) struct Unread<'a> {
 }
 
 impl Unread<'_> {
-    /// Reads the geometry and runs the query. Answers "maybe" if the geometry is not valid.
+    /// Reads the geometry and answers the query. Answers "maybe" if the geometry is not valid.
     pub(in crate::kinds) fn may_contain(self, padded: &[u8], hash: KeyHash) -> bool {
-        // Each number of the record ends with a byte below 128. The record has one number for each
-        // layer, a zero, and then two numbers for the last system, if there is one.
+        // The record has one varint for each layer and a zero. If there is a last system, a varint
+        // and a seed byte follow. The last byte of a varint is below 128.
         let most_layers = self.record.iter().filter(|&&byte| byte < 0x80).count().saturating_sub(1);
         if most_layers <= USUAL_LAYERS {
             self.ask::<USUAL_LAYERS>(padded, hash)
@@ -74,7 +75,8 @@ impl Unread<'_> {
         }
     }
 
-    /// Never inlined, because the geometry takes much of the stack.
+    /// Answers the query with a geometry of at most `N` layers. This function is not inlined,
+    /// because the geometry takes much of the stack.
     #[inline(never)]
     fn ask<const N: usize>(self, padded: &[u8], hash: KeyHash) -> bool {
         let ribbon = Geometry::<Inline<N>>::parse(self.params, self.record, self.num_keys, self.len_bytes);

@@ -1,5 +1,5 @@
-//! A layer as a reader sees it: the start of a hash, whether its key was bumped, and the positions
-//! of the columns.
+//! Describes a layer as a reader sees it: the start of a hash, whether its key was bumped, and the
+//! positions of the columns.
 
 use super::equation::Equation;
 use super::hashes::column_group;
@@ -10,7 +10,7 @@ use crate::simd::Simd;
 /// The number of columns, and the share of blocks with one column less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// The columns of the blocks from `fewer` on.
+    /// The number of columns of the blocks that do not have one column less.
     pub(super) all: u32,
     /// The share of blocks with one column less, in 65,536ths.
     pub(super) fewer_share: u16,
@@ -36,14 +36,14 @@ impl Columns {
         (self.all as usize).saturating_sub(group * GROUP_COLUMNS as usize).min(GROUP_COLUMNS as usize)
     }
 
-    /// Returns the number of blocks with one column less, of `blocks` blocks.
+    /// Returns how many of `blocks` blocks have one column less.
     pub(super) fn fewer(self, blocks: usize) -> usize {
         ((blocks as u128 * u128::from(self.fewer_share)) >> 16) as usize
     }
 }
 
-/// Whole blocks that lie one after the other, in each of the groups. The first `fewer` of them have
-/// one column less.
+/// Whole blocks. In each group of columns, they lie one after the other. In the last group, the
+/// first `fewer` blocks have one column less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blocks {
     pub(super) count: usize,
@@ -55,7 +55,7 @@ impl Blocks {
         Self { count, fewer: columns.fewer(count) }
     }
 
-    /// Returns the number of words of a group before a block.
+    /// Returns the number of words of a group in front of a block.
     #[inline(always)]
     pub(super) fn words_before(self, block: usize, group_columns: usize, is_last_group: bool) -> usize {
         block * group_columns - if is_last_group { block.min(self.fewer) } else { 0 }
@@ -67,7 +67,8 @@ impl Blocks {
     }
 }
 
-/// The first group of columns of whole blocks. It holds exactly what nearly every query needs.
+/// The first group of columns of whole blocks. Nearly every query of an absent key reads only this
+/// group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FirstGroup {
     /// The offset of the group.
@@ -89,15 +90,16 @@ impl FirstGroup {
         self.is_lines
     }
 
-    /// Returns whether an equation holds in these columns. Both its blocks must be whole.
+    /// Returns whether an equation holds in these columns. Both its blocks must be whole. Returns
+    /// `true` if bytes are missing.
     #[inline(always)]
     pub(super) fn holds(self, simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
         let (low, high) = equation.split();
         self.holds_split(simd, bytes, equation.start / BLOCK_SLOTS, (low, high), column_group(equation.sum, 0))
     }
 
-    /// Returns whether an equation holds whose coefficients are split between the block of the
-    /// start and the next block.
+    /// Returns whether an equation holds in these columns. `low` and `high` are its coefficients in
+    /// the block of the start and in the next block. Returns `true` if bytes are missing.
     #[inline(always)]
     pub(super) fn holds_split(
         self,
@@ -124,7 +126,8 @@ impl FirstGroup {
         differ & ((1 << used) - 1) == 0
     }
 
-    /// Returns the blocks and the bytes behind them as cache lines, if every block is a cache line.
+    /// Returns the blocks and the bytes behind them as cache lines. Returns `None` unless every
+    /// block is a cache line.
     #[inline(always)]
     pub(super) fn lines(self, bytes: &[u8]) -> Option<&[[u8; 64]]> {
         self.is_lines.then(|| bytes.get(self.from..).unwrap_or_default().as_chunks().0)
@@ -137,8 +140,8 @@ impl FirstGroup {
     }
 }
 
-/// The starts of keys in `slots` slots. A key may start where all its 64 slots exist. With fewer
-/// than 64 slots, all keys have the same start.
+/// The possible starts of keys in a number of slots. A key may start where all its 64 slots exist.
+/// With fewer than 64 slots, all keys have the same start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Starts {
     /// Hashes are reduced to this range, and then the extra starts at both ends are moved to the
@@ -171,16 +174,16 @@ impl Starts {
         reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
     }
 
-    /// Returns the starts of many hashes. For each one it computes two 32-bit products, which vector
-    /// instructions can do, instead of one 64-bit product. Returns `None` if there are too many
-    /// slots for this method.
+    /// Returns the starts of many hashes. For each hash, it computes two 32-bit products, which
+    /// vector instructions can do, instead of one 64-bit product. Returns `None` if there are too
+    /// many slots for this method.
     #[inline(always)]
     pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
         let range = u64::from(u32::try_from(self.range).ok()?);
         let last = self.last;
         let mut starts = [0; N];
-        // A loop, because `map` of a long array is a function of its own, compiled without the
-        // instruction set.
+        // This is a loop, because `map` of a long array is a function of its own, compiled without
+        // the instruction set.
         for (start, hash) in starts.iter_mut().zip(hashes) {
             // Neither product exceeds (2^32 - 1)^2, and their sum does not exceed (2^32 - 1)^2 +
             // 2^32.
@@ -190,7 +193,7 @@ impl Starts {
         Some(starts)
     }
 
-    /// Returns the least hash whose start is at least `start`, or `None` if there is none.
+    /// Returns the smallest hash whose start is at least `start`, or `None` if there is none.
     pub(super) fn least_hash(self, start: u64) -> Option<u64> {
         if start == 0 {
             return Some(0);

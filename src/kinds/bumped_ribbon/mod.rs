@@ -1,5 +1,5 @@
-//! The bumped ribbon filter. It takes about 1 % more space than the FPR lower bound. With eight
-//! columns, a query usually reads one byte of bump bits and two adjacent cache lines.
+//! Implements the bumped ribbon filter. It takes about 1 % more space than the FPR lower bound.
+//! With eight columns, a query usually reads one byte of bump bits and two adjacent cache lines.
 //!
 //! ```text
 //! hash ──reduce, clamp──▶ start s          sorted hashes give sorted starts, so a build reads its keys in order
@@ -12,11 +12,11 @@
 //!
 //! A layer has fewer slots than keys, so hardly any slot stays unused. If a key's equation
 //! contradicts the others, the key is *bumped* to the next layer, which is smaller and has the same
-//! form. Each bucket of 128 starts is bumped by classes: the key's whole class is bumped, and so
-//! are the classes with smaller starts. Two bits per bucket tell the reader which classes were
-//! bumped (Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct retrieval and approximate
-//! membership using ribbon", 2022). The keys that the last layer bumps go into a single system with
-//! one spare slot in a hundred ([`small`]). A filter of few keys is only such a system.
+//! form. A bucket of 128 starts bumps whole classes of keys: the class of the key, and the classes
+//! with smaller starts. Two bits per bucket tell the reader which classes were bumped (Dillinger,
+//! Hübschle-Schneider, Sanders, Walzer, "Fast succinct retrieval and approximate membership using
+//! ribbon", 2022). The keys that the last layer bumps go into a single system with one spare slot
+//! in a hundred ([`small`]). A filter of few keys has only a single system.
 //!
 //! ```text
 //! payload  | columns 0..8 of layer 0 | of layer 1 | .. | of the last | bumps of layer 0 | 1 | .. | columns 8..16 of layer 0 | ..
@@ -24,8 +24,8 @@
 //! ```
 //! A block of eight columns is a cache line. Columns are stored in groups of eight, one group after
 //! the other. A query of an absent key reads the second group only once in 256 times, and a reader
-//! may ignore it ([`Columns::First`]). Blocks below `fewer` have one column less in the last group,
-//! which gives FPRs between the powers of two.
+//! may ignore the second group ([`Columns::First`]). Blocks below `fewer` have one column less in
+//! the last group, which gives FPRs between the powers of two.
 
 mod band;
 mod batch;
@@ -68,7 +68,7 @@ impl Kind for BumpedRibbon {
         "the lowest FPR of bumped-ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = true;
 
-    /// Each column halves the FPR. Larger budgets also get at most 32 columns.
+    /// Returns `2^-columns`, with one column per bit of the budget and at most 32 columns.
     fn rate_of_many(millibits: u32) -> f64 {
         (-f64::from(millibits.min(MAX_COLUMNS * 1000)) / 1000.0).exp2()
     }
@@ -90,22 +90,22 @@ impl Kind for BumpedRibbon {
     }
 }
 
-/// The slots of a block: their bits of one column form a word.
+/// The number of slots of a block. Their bits of one column form a word.
 const BLOCK_SLOTS: usize = 64;
-/// The columns of a group.
+/// The number of columns of a group.
 const GROUP_COLUMNS: u32 = 8;
 /// The maximum number of columns, which is the number of bits of the fingerprint.
 const MAX_COLUMNS: u32 = 32;
-/// The starts of a bucket, which share a threshold below which keys were bumped.
+/// The number of starts of a bucket. They share a threshold below which keys were bumped.
 const BUCKET_STARTS: usize = 128;
-/// The extra starts before the first and after the last start, which are moved to the first and
-/// last start. Fewer keys reach the slots at both ends, so without the extra starts these slots
-/// stay empty (19 of the last 64). With 4,096 keys, the extra starts lower the share of empty slots
-/// from 0.67 % to 0.33 %.
+/// The numbers of extra starts before the first start and after the last start. A key with an extra
+/// start gets the first or the last start. Fewer keys reach the slots at both ends, so without the
+/// extra starts these slots stay empty (19 of the last 64). With 4,096 keys, the extra starts lower
+/// the share of empty slots from 0.67 % to 0.33 %.
 const LEFT: u64 = 24;
 const RIGHT: u64 = 16;
-/// `THRESHOLDS[b]`: if the two bits of a bucket are `b`, all keys were bumped whose start lies less
-/// than this number above the first start of the bucket.
+/// The thresholds of a bucket. If the two bits of the bucket are `b`, the bucket bumped all keys
+/// whose start lies less than `THRESHOLDS[b]` above its first start.
 ///
 /// Keys with small starts are bumped first: if the bucket before is full, its equations move on to
 /// the first slots of this bucket.

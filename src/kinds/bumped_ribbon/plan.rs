@@ -1,5 +1,5 @@
-//! The planned size of a bumped ribbon. It is exact except for the number of keys that will be
-//! bumped. All sizes have 64 bits, so that a machine of 32 bits plans the filters of larger ones.
+//! Plans the size of a bumped ribbon. The plan is exact except for the number of bumped keys. All
+//! sizes have 64 bits, so that a 32-bit machine can plan filters for 64-bit machines.
 
 use super::build::{
     KEYS_A_SPARE_SLOT, MAX_SINGLE_KEYS, NEAR_BORDER_KEYS, ONE_TRY_KEYS, SURELY_SINGLE_KEYS, choose_columns, density,
@@ -31,14 +31,14 @@ const SLOTS: u64 = BLOCK_SLOTS as u64;
 /// The layers of a planned filter, and the slots of its single system.
 struct Layout {
     columns: Columns,
-    /// The whole blocks of each layer.
+    /// The number of blocks of each layer.
     layers: Vec<u64>,
-    /// The slots of the system behind the layers, or 0 if there is none.
+    /// The number of slots of the system behind the layers, or 0 if there is none.
     last_slots: u64,
 }
 
 impl Layout {
-    /// Returns the length of whole blocks in bytes.
+    /// Returns the length of `blocks` whole blocks in bytes.
     fn blocks_len_bytes(&self, blocks: u64) -> u64 {
         8 * (blocks * u64::from(self.columns.all) - self.fewer(blocks))
     }
@@ -48,7 +48,8 @@ impl Layout {
         u64::try_from((u128::from(blocks) * u128::from(self.columns.fewer_share)) >> 16).unwrap_or(blocks)
     }
 
-    /// Returns the length of the payload in bytes: columns, and two bits for each bucket of a layer.
+    /// Returns the length of the payload in bytes: the columns, and two bits for each bucket of a
+    /// layer.
     fn payload_len_bytes(&self) -> u64 {
         let of_layer = |&blocks: &u64| {
             let buckets = Starts::of_slots(blocks * SLOTS).last() / BUCKET_STARTS as u64 + 1;
@@ -70,7 +71,7 @@ impl Layout {
         put_varint(&mut record, 0);
         if self.last_slots > 0 {
             put_varint(&mut record, self.last_slots);
-            // The seed.
+            // The seed takes one byte.
             record.push(0);
         }
         record.len()
@@ -93,10 +94,12 @@ impl Layout {
     }
 }
 
-/// Plans the filter that `budget` requests. Returns `None` if its size does not fit 63 bits.
+/// Plans the filter that `budget` requests. Returns `None` if the filter would have about 2^62
+/// bytes or more.
 pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     let columns = choose_columns(budget, num_keys);
-    // No number below is larger than twice the bits of the filter, so this check excludes overflow.
+    // This is twice the length in bytes. Every length below is smaller, and the slots of a layer
+    // are fewer than its keys. So this check excludes overflow.
     i64::try_from(u128::from(num_keys) * u128::from(columns.all) / 4).ok()?;
     let layout = match num_keys {
         _ if num_keys <= SURELY_SINGLE_KEYS as u64 => of_single(columns, num_keys),
@@ -109,7 +112,7 @@ pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
         left = (left - (blocks * SLOTS) as f64).max(0.0);
     }
     let len_bytes = layout.payload_len_bytes();
-    // The mean over the blocks.
+    // The mean number of columns of a block.
     let columns = f64::from(columns.all) - f64::from(columns.fewer_share) / 65_536.0;
     let [lines_if_absent, lines_if_present] =
         lines_by_groups(columns).map(|lines| (lines + bump_reads).min(lines_of(len_bytes)));
@@ -123,8 +126,8 @@ pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     })
 }
 
-/// Returns the mean number of cache lines that a query reads from the columns, for an absent and
-/// for a present key.
+/// Returns the mean number of cache lines that a query reads from the columns. The first element is
+/// for an absent key, the second for a present key.
 fn lines_by_groups(columns: f64) -> [f64; 2] {
     // A second group of columns is read only if the first group matches: for absent keys, once in
     // 256 times.
@@ -141,12 +144,12 @@ fn of_single(columns: Columns, keys: u64) -> Layout {
     Layout { columns, layers: Vec::new(), last_slots: keys + spare_of(keys) }
 }
 
-/// Returns the spare slots of a single system, which has few keys.
+/// Returns the number of spare slots of a single system of `keys` keys.
 fn spare_of(keys: u64) -> u64 {
     first_spare(usize::try_from(keys).unwrap_or(usize::MAX)) as u64
 }
 
-/// Returns the blocks of the layer that a build tries first for `keys` keys.
+/// Returns the number of blocks of the layer that a build tries first for `keys` keys.
 fn layer_of(keys: u64, slots_per_mille: u128) -> u64 {
     let slots = u128::from(keys) * slots_per_mille / 1000;
     u64::try_from(slots.div_ceil(u128::from(SLOTS))).unwrap_or(keys)
@@ -156,8 +159,9 @@ fn slots_per_mille(budget: Budget, keys: u64) -> u128 {
     density(budget, usize::try_from(keys).unwrap_or(usize::MAX)).slots_per_mille
 }
 
-/// Returns the smaller of two layouts: a single system, or a layer and a system with the desired
-/// number of spare slots.
+/// Returns the smaller of two layouts: a single system, or a layer and a system with one spare slot
+/// per [`KEYS_A_SPARE_SLOT`] keys. Above [`ONE_TRY_KEYS`] keys, it always returns the second
+/// layout.
 fn of_few(budget: Budget, columns: Columns, keys: u64) -> Layout {
     let layer = layer_of(keys, slots_per_mille(budget, keys));
     let slots = (keys + keys / KEYS_A_SPARE_SLOT as u64).max((layer + 1) * SLOTS);

@@ -1,4 +1,4 @@
-//! The implementation of [`Query`] for bumped ribbons.
+//! Implements [`Query`] for bumped ribbons.
 
 use super::batch::KEYS;
 use super::flat::{Blockwise, Flat, FlatQuery};
@@ -30,7 +30,7 @@ impl Geometry {
     }
 }
 
-/// Queries a filter with any columns and layers.
+/// Queries a filter with any number of columns and layers.
 impl Query for BumpedRibbon {
     type Asked<'a> = &'a Geometry;
 
@@ -79,7 +79,7 @@ impl Query for BumpedRibbon {
     }
 }
 
-/// Queries a filter whose first layer is [`Flat`]. A batch of queries of one filter calls
+/// Queries a filter whose first layer has the form [`Flat`]. Batch queries and guarded queries call
 /// [`BumpedRibbon`].
 impl<F: Blockwise> Query for FlatQuery<F> {
     type Asked<'a> = (Flat, &'a Geometry);

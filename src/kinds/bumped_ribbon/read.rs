@@ -1,4 +1,4 @@
-//! The geometry of a payload, and the queries of its layers.
+//! Defines the geometry of a payload, and queries its layers.
 
 use std::fmt;
 use std::ops::DerefMut;
@@ -33,7 +33,7 @@ const MAX_BLOCKS: usize = usize::MAX / 128;
 pub(crate) struct Geometry<L = Vec<Layer>> {
     pub(super) columns: Columns,
     pub(super) layers: L,
-    /// `None` if the last of `layers` bumped no key.
+    /// The single system behind the layers, or `None` if the last layer bumped no key.
     pub(super) last: Option<Small>,
     pub(super) payload_len: usize,
 }
@@ -44,7 +44,7 @@ pub(crate) trait Layers: Default + DerefMut<Target = [Layer]> {
     fn push(&mut self, layer: Layer);
 }
 
-/// Layers on the heap, for a geometry that is kept.
+/// Stores the layers on the heap, for a geometry that is kept.
 impl Layers for Vec<Layer> {
     fn push(&mut self, layer: Layer) {
         Self::push(self, layer);
@@ -155,7 +155,8 @@ impl<L: Layers> Geometry<L> {
     /// the payload.
     fn of_single(all: u32, seed: u8, slots: u64, len_bytes: u64) -> Option<Self> {
         let columns = Columns { all, fewer_share: 0 };
-        // A column takes one bit per slot, except in blocks with one column less.
+        // With one column, a block with one column less takes no bits. So the bound allows 64 slots
+        // per bit of the payload.
         let is_possible =
             |slots: usize| slots as u64 <= len_bytes.saturating_mul(8 * 64) && slots / BLOCK_SLOTS <= MAX_BLOCKS;
         let slots = usize::try_from(slots).ok().filter(|&slots| is_possible(slots))?;
@@ -195,8 +196,8 @@ impl<L: Layers> Geometry<L> {
             }
             last = Some(Small::new(slots, cursor.take_u8(Field::Extension)?, columns));
         }
-        // A layer is made of thousands of keys. Without this check, a short payload could make a
-        // reader keep many layers.
+        // A builder makes a layer only for thousands of keys. Without this check, a short payload
+        // could make a reader keep many layers.
         let is_long_enough = layers.len() < 2 || len_bytes >= MIN_LAYER_LEN_BYTES * layers.len() as u64;
         if !cursor.is_empty() || layers.is_empty() || !is_long_enough {
             return Err(cursor.corrupt(Field::Extension).into());
@@ -212,8 +213,8 @@ impl<L: Layers> Geometry<L> {
         !self.layers.is_empty()
     }
 
-    /// Returns the mean FPR over the starts of the layers, weighted by slots, because each key
-    /// takes one slot.
+    /// Returns the expected FPR: the mean over the layers and the single system, weighted by slots,
+    /// because each key takes one slot.
     pub(in crate::kinds) fn expected_fpr(&self) -> f64 {
         let rate = 0.5f64.powi(self.columns.all.cast_signed());
         let blocks = self.layers.iter().map(|layer| (layer.asked.starts, layer.blocks));
@@ -228,10 +229,12 @@ impl<L: Layers> Geometry<L> {
         weighted / slots.max(1.0)
     }
 
-    /// Returns whether the equation of the key holds. `bytes` is the payload and at least 64 bytes
-    /// behind it. If bytes are missing, the answer is "maybe".
+    /// Returns whether the equation of the key holds in the first `groups` groups of columns.
+    /// `bytes` is the payload and at least 64 bytes behind it. If bytes are missing, the answer is
+    /// "maybe".
     ///
-    /// Always inlined into a function that is compiled for the instruction set of `simd`.
+    /// This function is always inlined into a function that is compiled for the instruction set of
+    /// `simd`.
     #[inline(always)]
     pub(super) fn ask(&self, simd: impl Simd, bytes: &[u8], hash: KeyHash, groups: usize) -> bool {
         let Some(Layer { asked, .. }) = self.layers.first() else {
@@ -254,8 +257,8 @@ impl<L: Layers> Geometry<L> {
 
     /// Answers for a key that the first layer bumped.
     ///
-    /// One key in 25 gets here, and each step may be a cache miss. So a filter of one layer asks its
-    /// last system at once, without a look at the layer.
+    /// One key in 25 gets here, and each step may be a cache miss. So a filter of one layer asks
+    /// its last system at once, without a look at the layer.
     #[cold]
     #[inline(never)]
     pub(super) fn ask_bumped(&self, simd: impl Simd, bytes: &[u8], hash: u64) -> bool {
@@ -342,8 +345,8 @@ impl Geometry {
 }
 
 impl Layer {
-    /// Returns the offset and the number of a block's words. `group` is the number of the group and
-    /// its offset.
+    /// Returns the offset of a block's words in the payload, and the number of these words. `group`
+    /// is the number of the group, and `from` is the offset of the group.
     #[inline(always)]
     pub(super) fn words(&self, columns: Columns, block: usize, (group, &from): (usize, &usize)) -> (usize, usize) {
         let of_group = columns.of_group(group);
@@ -352,7 +355,8 @@ impl Layer {
         (offset, of_group - usize::from(is_last && block < self.blocks.fewer))
     }
 
-    /// Returns the offset and the length of the words that a query with this start reads.
+    /// Returns the offset and the length of the words that a query with this start reads in one
+    /// group.
     fn span(&self, columns: Columns, start: usize, group: (usize, &usize)) -> (usize, usize) {
         let (from, used) = self.words(columns, start / BLOCK_SLOTS, group);
         // If a start is the first slot of a block, the query does not use the second block. That

@@ -1,4 +1,4 @@
-//! Fewer columns of a finished filter. The columns are independent systems of equations over the
+//! Drops columns of a finished filter. The columns are independent systems of equations over the
 //! same starts and coefficients, so the first `c` columns of a filter are a filter of `c` columns.
 //!
 //! Groups of eight lie one after the other. So the first groups of a payload need no copy: they are
@@ -16,9 +16,10 @@ impl Geometry {
     /// Returns the geometry of the first `columns` columns. Returns `None` if the filter has at
     /// most `columns` columns, or if `columns` is 0.
     ///
-    /// If `columns` is a multiple of eight, the new payload is the beginning of this one.
+    /// If `columns` is a multiple of eight, the new payload is the beginning of the payload of this
+    /// geometry.
     pub(in crate::kinds) fn with_columns(&self, columns: u32) -> Option<Self> {
-        // Blocks with one column less than the others still have `all - 1` columns.
+        // Blocks with one column less have `all - 1` columns, which are at least `columns`.
         if columns == 0 || columns >= self.columns.all {
             return None;
         }
@@ -44,8 +45,8 @@ impl Geometry {
         Shape { kind: whole.kind, params: [self.columns.param(), rest[0], rest[1]], layers: whole.layers.clone() }
     }
 
-    /// Copies the columns of `to`, which [`Geometry::with_columns`] made, out of the payload of this
-    /// geometry.
+    /// Copies the columns of `to`, which [`Geometry::with_columns`] made, out of the payload of
+    /// this geometry.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if there is no memory. Returns [`Error::Corrupt`] if the payload
@@ -56,7 +57,8 @@ impl Geometry {
         Ok(copy)
     }
 
-    /// Returns `None` if any of the bytes is missing.
+    /// Copies the columns and the bump bits of all layers. Returns `None` if any of the bytes is
+    /// missing.
     fn copy_to(&self, payload: &[u8], to: &Self, copy: &mut [u8]) -> Option<()> {
         for group in 0..to.columns.groups() {
             for (layer, new) in self.layers.iter().zip(&to.layers) {

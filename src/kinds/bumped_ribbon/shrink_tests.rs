@@ -1,4 +1,5 @@
-//! Tests of shrunk filters: no false negatives, the FPR of each width, and no read of dropped bytes.
+//! Tests that shrunk filters have no false negatives and the FPR of their columns, and that they
+//! read no dropped bytes.
 #![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests")]
 
 use std::num::NonZeroUsize;
@@ -100,7 +101,8 @@ fn a_shrunk_filter_denies_only_what_the_whole_filter_denies() {
     }
 }
 
-/// Asks many filters, because the FPR of one small filter depends on its bits.
+/// Compares the measured FPR with the FPR of the columns. The test asks many filters, because the
+/// FPR of one small filter depends on its bits.
 #[test]
 fn the_rate_of_each_width_is_within_5_sigma() {
     for (n, spec, filters) in
@@ -108,7 +110,7 @@ fn the_rate_of_each_width_is_within_5_sigma() {
     {
         let wholes: Vec<_> = (0..filters).map(|i| Filter::built(spec, &random_hashes(n, 1_000 + i))).collect();
         for columns in 1..wholes[0].geometry.columns().unwrap() {
-            // About 400 false positives suffice for a deviation of 25 % at 5 sigma.
+            // With about 400 false positives, 5 sigma are a deviation of 25 %.
             let per_filter = ((400u64 << columns) / filters).clamp(200, 200_000);
             let (mut asked, mut maybe, mut state) = (0.0, 0.0, u64::from(columns) << 32);
             let mut expected = 0.0;

@@ -1,10 +1,10 @@
-//! A single system of any number of slots. It holds all keys of a small filter, or the keys that
-//! the layers bumped.
+//! Builds and queries a single system with any number of slots. The system holds all keys of a
+//! small filter, or the keys that the layers bumped.
 //!
 //! The number of slots is exact and not rounded to blocks: the columns of the last, short block
 //! follow each other bit by bit. With 64 slots or more, an equation has 64 coefficients; with fewer
-//! slots, it has one per slot. If a system has no solution, the build tries another seed, and then
-//! one more slot.
+//! slots, it has one per slot. If a system has no solution, the build tries other seeds, and then
+//! more slots.
 
 use super::band::{Moving, Rows};
 use super::equation::{Equation, MAX_GROUPS};
@@ -23,7 +23,7 @@ pub(super) struct Small {
     pub(super) slots: usize,
     pub(super) seed: u8,
     pub(super) starts: Starts,
-    /// The whole blocks.
+    /// The whole blocks, without the last, short block.
     pub(super) blocks: Blocks,
     /// The offset of each group of columns.
     pub(super) groups: [usize; MAX_GROUPS],
@@ -37,7 +37,7 @@ impl Small {
         Self { slots, seed, starts: Starts::new(slots), blocks, groups: [0; MAX_GROUPS], first }
     }
 
-    /// Returns the number of slots in the short block.
+    /// Returns the number of slots in the last, short block.
     pub(super) fn tail(&self) -> usize {
         self.slots % BLOCK_SLOTS
     }
@@ -65,7 +65,8 @@ impl Small {
         self.ask_slowly(columns, bytes, equation, groups)
     }
 
-    /// Answers like [`Small::ask`], also if the equation reaches the short block.
+    /// Returns whether the equation holds in the first `groups` groups of columns, even if it
+    /// reaches the short block.
     #[inline(never)]
     fn ask_slowly(&self, columns: Columns, bytes: &[u8], equation: Equation, groups: usize) -> bool {
         let (low, high) = equation.split();
@@ -145,7 +146,7 @@ impl Small {
     }
 }
 
-/// Returns the bits of a fingerprint for which the filter has columns.
+/// Returns the mask of the fingerprint bits for which the filter has columns.
 pub(super) fn wanted_sums(columns: Columns) -> u32 {
     // Group 0 uses the highest byte of the fingerprint, group 1 the next lower byte, and so on. The
     // first column of a group uses the lowest bit of the byte.

@@ -1,4 +1,5 @@
-//! Back-substitution, which computes slots from rows in echelon form, the last slot first.
+//! Implements back-substitution, which computes slots from rows in echelon form, the last slot
+//! first.
 
 use super::band::Row;
 use super::hashes::column_group;
@@ -11,7 +12,7 @@ use crate::simd::{Isa, Simd, kernels};
 pub(super) type State = [u64; GROUP_COLUMNS as usize];
 
 kernels! {
-    /// Back-substitution, compiled for this processor.
+    /// The function of back-substitution, compiled for this processor.
     struct Solve[];
     |simd|
 

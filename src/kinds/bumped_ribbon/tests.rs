@@ -1,5 +1,5 @@
-//! Tests of the whole filter: no false negatives, sizes, kernels, and the same bytes from any
-//! number of threads.
+//! Tests the whole filter: no false negatives, sizes, kernels, and the same bytes from any number
+//! of threads.
 #![allow(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
@@ -251,8 +251,8 @@ fn first_columns_alone_find_present_keys_and_read_nothing_else() {
 
 #[test]
 fn hashes_with_one_common_start_are_built_and_found() {
-    // Different hashes cannot be equal in everything that a ribbon of any layer uses. These hashes
-    // come close: they have the same start in the first layer.
+    // Two different hashes cannot have the same equation in every layer. These hashes come close:
+    // they have the same start in the first layer.
     let few: Vec<_> = (0..3_000).map(KeyHash::from_raw).collect();
     let built = Built::new("bumped-ribbon:8", &few, 1);
     assert!(few.iter().all(|&hash| built.may_contain(hash)));
@@ -346,7 +346,8 @@ fn invalid_layer_records_are_rejected() {
         (&[2, 0, 1 << 40], &[7], Field::Extension),
         (&[2, 0, (129 * 8 + 1) * 64], &[7], Field::Extension),
         (&[2, 0, 129 * 8 * 64], &[7], Field::PayloadLen),
-        // There are bytes behind the last system, or there is no layer.
+        // There are bytes behind the last system, there is no layer, the layer has more blocks than
+        // the payload has bits for, or it has the most blocks that are accepted.
         (&[2, 0], &[5, 7, 7], Field::Extension),
         (&[0], &[], Field::Extension),
         (&[0, 9], &[7], Field::Extension),
@@ -356,8 +357,8 @@ fn invalid_layer_records_are_rejected() {
         let error = open(record, more).unwrap_err();
         assert!(matches!(error, Error::Corrupt { field, .. } if field == wanted), "{record:?} {more:?}: {error}");
     }
-    // In a single system, a slot takes no bit if all its columns are left out. There are at most 63
-    // such slots for each bit.
+    // In a single system with one column, the slots of a block with one column less take no bits.
+    // At most 64 slots are accepted for each bit of the payload.
     let open =
         |keys| Ribbon::new(&Shape { kind: FilterKind::BumpedRibbon, params: [1, 0, 0], layers: Vec::new() }, keys, 1);
     assert!(open(8).is_ok() && open(7 * 64 + 8).is_ok());

@@ -1,4 +1,4 @@
-//! Tests that compare every kernel of this processor with the portable code.
+//! Compares every kernel of this processor with the portable code.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -20,7 +20,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Makes payloads from nearly empty to full: AND or OR of random words shifts the density.
+/// Makes six payloads, from full to empty. OR and AND of random words change the density.
 fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
     let mut payload = |byte: fn(&mut u64) -> u64| (0..len).map(|_| byte(state) as u8).collect();
     vec![
@@ -43,8 +43,8 @@ fn ask_batch(isa: Isa, geometry: &Geometry, payload: &[u8], hashes: &[KeyHash], 
     BatchKernel::on(isa, geometry).may_contain_batch(geometry, payload, payload.len(), hashes, answers);
 }
 
-/// Queries each instruction set singly and in a batch, and expects the portable answers. Returns
-/// the number of "maybe".
+/// Asserts that the single query and the batch query of each instruction set give the portable
+/// answers. Returns the number of "maybe" answers.
 fn compare(
     what: &str,
     state: &mut u64,
@@ -173,7 +173,7 @@ fn every_kernel_agrees_with_the_portable_one_for_built_filters() {
                 let (batch, mut answers) = (BatchKernel::on(isa, &geometry), vec![false; hashes.len()]);
                 batch.may_contain_batch(&Geometry::AlwaysMaybe, &payload, len, &hashes, &mut answers);
                 assert!(answers.iter().all(|&answer| answer), "{spec}, {}", isa.name());
-                // If the payload is cut, answers may be wrong, but nothing else may happen.
+                // If the payload is cut, the answers may be wrong, but the queries must not panic.
                 for len in [0, len / 2] {
                     hashes.iter().for_each(|&hash| _ = pointer.may_contain(&geometry, &payload[..len], len, hash));
                     batch.may_contain_batch(&geometry, &payload[..len], len, &hashes, &mut answers);

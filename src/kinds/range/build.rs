@@ -31,10 +31,10 @@ pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Resul
 
     let universe = universe(budget, keys.len(), num_cells, payload.len() as u64 * 8);
     let codes = Codes::new(universe, num_cells, last - first);
-    // The sort is fastest if numbers spread over all 64 bits.
+    // The sort is fastest if the numbers spread over all 64 bits.
     let spread_out = u64::MAX / codes.universe;
-    // The inverse replaces a division. `code * spread_out` is below 2^64, so rounding the inverse up
-    // adds less than one to a product.
+    // The inverse replaces a division. `code * spread_out` is below 2^64, so rounding the inverse
+    // up adds less than one to a product.
     let inverse = u64::MAX / spread_out + 1;
     let code = |cell: u128| KeyHash::from_raw(codes.code(hash, cell - first) * spread_out);
     if codes_of_keys.is_empty() {
@@ -77,17 +77,18 @@ fn mul_high(one: u64, other: u64) -> u64 {
     ((u128::from(one) * u128::from(other)) >> u64::BITS) as u64
 }
 
-/// How the integers of the keys are spread.
+/// Statistics of the integers of the keys.
 struct Spread {
     first: u128,
     last: u128,
-    /// For each number of bits, the number of neighbours whose integers differ in exactly this
-    /// number of low bits.
+    /// `differing_bits[b]` is the number of pairs of neighbouring keys whose integers have an XOR
+    /// of exactly `b` bits. Index 0 counts equal integers.
     differing_bits: [u64; 129],
 }
 
 impl Spread {
-    /// Maps all keys. If the integers have 64 bits, also returns the integers; the codes will overwrite them.
+    /// Maps all keys and returns their statistics. If all integers fit in 64 bits, the function
+    /// also returns the integers, which the codes will overwrite. Otherwise the vector is empty.
     fn of(chosen: &Chosen, keys: &RangeKeys) -> Result<(Self, Vec<KeyHash>), NoMemory> {
         let (mut first, mut last) = (None, 0);
         let mut differing_bits = [0; 129];
@@ -115,10 +116,10 @@ impl Spread {
         Ok((Self { first: first.unwrap_or_default(), last, differing_bits }, integers))
     }
 
-    /// Returns the number of low bits to drop. The cells must distinguish 99.5 % of the neighbours
-    /// that differ. If such cells fit into the universe, the smallest cells that fit are the best:
-    /// one stretch holds them all, so false positives come only from keys in the same cell.
-    /// Otherwise the largest cells are the best.
+    /// Returns the number of low bits to drop. The cells must distinguish 99.5 % of the
+    /// neighbouring keys whose integers differ. If such cells fit into the universe, the smallest
+    /// cells that fit are the best: one stretch holds them all, so false positives come only from
+    /// keys in the same cell. Otherwise the largest cells are the best.
     fn droppable_bits(&self, universe: u64) -> u32 {
         let enough = enough(self.differing_bits.iter().skip(1).sum());
         if enough == 0 {
@@ -129,13 +130,13 @@ impl Spread {
         (0..=most).find(fits).unwrap_or(most)
     }
 
-    /// Returns the number of different integers without their lowest bits.
+    /// Returns the number of cells with keys if `dropped_bits` low bits are dropped.
     fn num_cells(&self, dropped_bits: u32) -> u64 {
         1 + self.differing_bits.iter().skip(dropped_bits as usize + 1).sum::<u64>()
     }
 }
 
-/// Returns the universe of the codes.
+/// Returns the universe of the codes: the number of possible codes that the budget allows.
 fn universe(budget: Budget, num_keys: u64, num_cells: u64, header_len_bits: u64) -> u64 {
     let universe = match budget.rate {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
@@ -148,7 +149,8 @@ fn universe(budget: Budget, num_keys: u64, num_cells: u64, header_len_bits: u64)
     universe.clamp(1, MAX_CODES)
 }
 
-/// Returns the length of the ranges for which the budget is meant.
+/// Returns the length of the ranges that the filter is sized for: [`SCAN_CELLS`] if the budget is
+/// for scans.
 pub(super) fn range_len(budget: Budget) -> u64 {
     if budget.range_len == 0 { SCAN_CELLS } else { budget.range_len }
 }

@@ -1,5 +1,5 @@
-//! Access to the bytes of a payload. Every load is checked, so that a payload that contradicts
-//! itself gives no answer instead of a panic.
+//! Gives checked access to the bytes of a payload. A payload that contradicts itself gives no
+//! answer instead of a panic.
 
 use crate::codec::{u32_at, u64_from};
 use crate::kinds::guard::Guard;
@@ -27,7 +27,7 @@ impl<'a, G: Guard> Bytes<'a, G> {
     }
 
     /// Returns the `N` bytes from `at` on. The bytes behind the payload belong to no part of the
-    /// filter, so no answer depends on them.
+    /// filter, so no answer depends on them, and they need not be sound.
     #[inline(always)]
     pub(super) fn chunk<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {
         let bytes = self.padded.get(at..)?.first_chunk::<N>()?;

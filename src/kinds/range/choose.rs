@@ -6,12 +6,14 @@ use super::{MAX_PLAIN_POSITIONS, MAX_POSITIONS, MAX_PREFIX_LEN_BYTES};
 use crate::bits::{NoMemory, try_zeros};
 use crate::codec::u64_bytes;
 
-/// If more than this number of different bytes occur at a position, the position gets all 256 bytes
-/// as symbols. It then needs no set, and a query can load such positions at the end as one integer.
-/// Each such position makes the integer longer by less than one bit.
+/// The maximum number of different bytes at a position with fewer than 256 symbols. If more bytes
+/// occur, the position gets all 256 bytes as symbols. It then needs no set, and a query can load
+/// such positions at the end as one integer. Each such position makes the integer longer by less
+/// than one bit.
 const MANY_BYTES: u32 = 128;
-/// The number of keys that pay for one set of 32 bytes: half a bit per key. A position without a set
-/// costs more if its bytes are sparse: a hexadecimal digit takes 5.8 bits instead of 4.
+/// The minimum number of keys per set. A set has 32 bytes, so it takes at most half a bit per key.
+/// A position without a set costs more if its bytes are sparse: a hexadecimal digit takes 5.8 bits
+/// instead of 4.
 const KEYS_PER_SET: u64 = 512;
 
 /// The symbols of a position.
@@ -32,7 +34,7 @@ pub(super) struct Chosen {
     symbols: Vec<[u16; 257]>,
 }
 
-/// A position while the mapping is chosen.
+/// The statistics of a position from which its symbols are chosen.
 struct Position {
     set: ByteSet,
     has_end: bool,
@@ -60,16 +62,17 @@ impl Position {
         self.span() == 256 && !self.has_end
     }
 
-    /// Returns whether an interval would be a quarter larger than the set of bytes.
+    /// Returns whether an interval would have over a quarter more symbols than the set of bytes.
+    /// Returns `false` if the position has more than [`MANY_BYTES`] different bytes.
     fn is_sparse(&self) -> bool {
         self.num_bytes <= MANY_BYTES && self.span() * 4 > self.num_bytes * 5
     }
 }
 
 impl Chosen {
-    /// Chooses the mapping of sorted keys. For scans, it has only as many positions as tell nearly
-    /// all neighbours apart and give `scan_universe` integers. Otherwise it has as many as fit into
-    /// [`MAX_BITS`].
+    /// Chooses the mapping of sorted keys. For scans, the mapping has only the positions that
+    /// distinguish nearly all neighbours and give at least `scan_universe` integers. Otherwise it
+    /// has as many positions as fit into [`MAX_BITS`] bits.
     pub(super) fn new(keys: &RangeKeys, scan_universe: Option<u64>) -> Result<Self, NoMemory> {
         let statistics = keys.statistics().ok_or(NoMemory)?;
         let prefix = keys.last.get(..keys.shared_len).unwrap_or_default().to_vec();
@@ -79,9 +82,9 @@ impl Chosen {
         let all = all.get(..len).unwrap_or_default();
         let num_plain = all.iter().rev().take_while(|position| position.is_plain()).count();
         let mut num_plain = num_plain.min(MAX_PLAIN_POSITIONS.into());
-        // No integer depends on how many symbols the first position has. The lowest byte of this
-        // position only adds the same number to all integers. So the first position may be plain,
-        // too, and a query then loads all positions at once.
+        // The integers do not depend on how many symbols the first position has. The lowest byte of
+        // this position only adds the same number to all integers. So the first position may be
+        // plain, too, and a query then loads all positions at once.
         if all.len() == num_plain + 1 && num_plain < MAX_PLAIN_POSITIONS.into() && !all.iter().any(|p| p.has_end) {
             num_plain += 1;
         }
@@ -125,8 +128,9 @@ impl Chosen {
         positions
     }
 
-    /// Returns the symbols of a position: a set if the set saves space and may be stored, otherwise
-    /// an interval.
+    /// Returns the symbols of a position. They are a set if the position is sparse and a suitable
+    /// set is stored or can be added. Otherwise they are an interval. At most `max_sets` sets are
+    /// stored.
     fn symbols_of(&mut self, position: &Position, max_sets: u64) -> Symbols {
         let interval = Symbols::Interval(position.low, position.high);
         if !position.is_sparse() {
@@ -134,7 +138,8 @@ impl Chosen {
         }
         let len = |set: &ByteSet| set.iter().map(|word| word.count_ones()).sum::<u32>();
         let has_all = |set: &ByteSet| set.iter().zip(&position.set).all(|(set, own)| own & !set == 0);
-        // A set with a few bytes more costs nothing.
+        // A stored set with up to a quarter more bytes is used again, because that takes no space
+        // for another set.
         let known = self.sets.iter().position(|set| has_all(set) && len(set) * 4 <= position.num_bytes * 5);
         let number = known.or_else(|| {
             let is_room = (self.sets.len() as u64) < max_sets.min(u8::MAX.into());
@@ -197,7 +202,8 @@ impl Chosen {
         let prefix_len = self.prefix.len();
         let num_plain = usize::from(self.mapping.num_plain);
         let end = prefix_len + self.symbols.len() + num_plain;
-        // The integers of the key's first positions. The next key shares some of them.
+        // `values[i]` is the integer of the key's first `i` positions. The next key shares some of
+        // these integers.
         let mut values: Vec<u128> = try_zeros(self.symbols.len() + 1)?;
         keys.for_each(|key, shared| {
             let from = shared.saturating_sub(prefix_len);
@@ -214,7 +220,7 @@ impl Chosen {
                 }
             }
             let value = values.last().copied().unwrap_or_default();
-            // No key ends in the plain positions, but it may have ended before them.
+            // No key ends in the plain positions, but a key may have ended before them.
             let plain = big_endian(key, end, num_plain).filter(|_| key.len() >= end).unwrap_or_default();
             visit(value << (8 * num_plain) | plain);
         });
@@ -230,8 +236,8 @@ impl Chosen {
 }
 
 /// Returns the smallest number of positions that have at least `universe` integers and distinguish
-/// nearly all neighbours that `all` positions distinguish. Positions with one symbol that follow are
-/// included, because they cost nothing.
+/// nearly all neighbours that `all` positions distinguish. The number includes positions with one
+/// symbol that follow, because they take no bits.
 fn positions_for_scans(statistics: &Statistics, start: usize, all: &[Position], universe: u64) -> usize {
     let differing = || statistics.agreeing.iter().skip(start).take(all.len());
     let enough = super::enough(differing().sum());

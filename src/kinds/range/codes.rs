@@ -1,4 +1,4 @@
-//! Codes: a hash of integers that keeps their order within a stretch.
+//! Computes codes: hashes of integers that keep the order of the integers within a stretch.
 //!
 //! ```text
 //! stretch(x) = x >> stretch_bits
@@ -7,8 +7,8 @@
 //! `q` is pairwise independent. So a key of another stretch hits a range of `l` codes with a
 //! probability of `l / universe`, for any data and queries. A key of the same stretch outside of
 //! the range never hits it. (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries
-//! with optimal range filters", 2024. Their stretches have the length of the universe. With a power
-//! of two, a shift replaces a division of 128 bits.)
+//! with optimal range filters", 2024. Their stretches have the length of the universe. Here, the
+//! length is a power of two, so a shift replaces a division of 128 bits.)
 
 use super::MAX_CODES;
 use crate::hash::KeyHasher;
@@ -19,7 +19,7 @@ const PRIME: u64 = (1 << 61) - 1;
 const PIECE_BITS: u32 = 60;
 const PIECE: u64 = (1 << PIECE_BITS) - 1;
 
-/// The numbers of a pairwise independent hash function. They come from the key hasher, so that a
+/// The parameters of a pairwise independent hash function. They come from the key hasher, so that a
 /// secret protects them, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RangeHash {
@@ -28,7 +28,7 @@ pub(crate) struct RangeHash {
 }
 
 impl RangeHash {
-    /// The keys whose hashes give the numbers.
+    /// The keys whose hashes give the parameters.
     const NAMES: [&'static [u8]; 3] = [b"filterblock range 0", b"filterblock range 1", b"filterblock range 2"];
 
     pub(crate) fn of(hasher: &KeyHasher) -> Self {
@@ -36,7 +36,8 @@ impl RangeHash {
         Self { factors: [one, two], addend }
     }
 
-    /// Hashes an integer below 2^120 to a number below `universe`, which is at most [`MAX_CODES`].
+    /// Hashes an integer below 2^120 to a number below `universe`. The universe must be at most
+    /// [`MAX_CODES`].
     #[inline(always)]
     fn of_stretch(&self, stretch: u128, universe: u64) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "the pieces are meant")]
@@ -57,7 +58,7 @@ impl RangeHash {
     }
 }
 
-/// Multiplies modulo the prime. The result is below 2^62.
+/// Multiplies modulo the prime, without the final reduction: the result is below 2^62.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the parts are meant")]
 fn product(one: u64, other: u64) -> u64 {
@@ -82,10 +83,10 @@ pub(super) struct Codes {
 impl Codes {
     /// Chooses the stretches for `num_codes` codes of integers from 0 to `last`.
     ///
-    /// If all integers fit into the universe, one stretch holds them all and the universe shrinks to
-    /// it. Then different integers have different codes, and no answer is wrong. Otherwise a stretch
-    /// has `universe / num_codes` integers or more. So the bound of the FPR is 1 for a range over
-    /// more than two stretches.
+    /// If all integers fit into the universe, one stretch holds them all and the universe shrinks
+    /// to it. Then different integers have different codes, and no answer is wrong. Otherwise a
+    /// stretch has `universe / num_codes` integers or more. So the bound on the FPR is 1 for a
+    /// range over more than two stretches.
     pub(super) fn new(universe: u64, num_codes: u64, last: u128) -> Self {
         if let Some(span) = u64::try_from(last).ok().and_then(|last| last.checked_add(1))
             && span <= universe
@@ -97,8 +98,8 @@ impl Codes {
         Self { universe, stretch_bits }
     }
 
-    /// Returns whether codes of integers from 0 to `last` are below twice the universe before they
-    /// are reduced.
+    /// Returns whether the parameters are in range, and whether codes of integers from 0 to `last`
+    /// are below twice the universe before they are reduced.
     pub(super) fn are_valid(&self, last: u128) -> bool {
         let is_in_range = (1..=MAX_CODES).contains(&self.universe) && self.stretch_bits <= MAX_CODES.ilog2();
         is_in_range && (1 << self.stretch_bits <= self.universe || last < self.universe.into())
@@ -125,8 +126,8 @@ impl Codes {
         if code >= self.universe { code - self.universe } else { code }
     }
 
-    /// Returns the codes of `from..=to` if they are one interval, as they nearly always are: the
-    /// integers lie in one stretch, and the codes do not wrap around.
+    /// Returns the first and the last code of `from..=to` if the codes are one interval. Returns
+    /// `None` in the rare case that the integers lie in several stretches or the codes wrap around.
     #[inline(always)]
     pub(super) fn interval(&self, hash: &RangeHash, from: u128, to: u128) -> Option<(u64, u64)> {
         if from >> self.stretch_bits != to >> self.stretch_bits {
@@ -148,8 +149,8 @@ impl Codes {
         (end < self.universe).then_some((start, end))
     }
 
-    /// Returns the codes of `from..=to` as up to four intervals, or `None` for a range over more
-    /// than two stretches.
+    /// Returns the codes of `from..=to` as up to four intervals. Returns `None` for a range over
+    /// more than two stretches.
     pub(super) fn intervals(&self, hash: &RangeHash, from: u128, to: u128) -> Option<[Option<(u64, u64)>; 4]> {
         let (first, last) = (from >> self.stretch_bits, to >> self.stretch_bits);
         if last - first > 1 {

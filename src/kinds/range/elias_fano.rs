@@ -1,8 +1,8 @@
-//! Sorted integers in Elias-Fano code, read in place: each takes about `2 + log2(universe / n)`
-//! bits.
+//! Stores sorted integers in Elias-Fano code, and reads the code in place. Each integer takes about
+//! `2 + log2(universe / n)` bits.
 //!
 //! ```text
-//! code = bucket, the high bits | low bits, `low_bits` of them
+//! code:  the high bits (the bucket) | `low_bits` low bits
 //! highs: bit `bucket + i` is 1 for the i-th code, so a 0 ends each bucket
 //! ranks: the number of codes below every 256th bucket, in groups of a base and 16 differences
 //! lows:  the low bits of all codes, packed
@@ -17,15 +17,15 @@ use crate::simd::{Portable, Simd};
 
 /// The number of buckets between two ranks.
 const STEP: u64 = 256;
-/// With narrow ranks, the number of ranks that share a base.
+/// The number of narrow ranks that share a base.
 const STEPS_PER_GROUP: usize = 16;
-/// The bytes of a base and the ranks that share it.
+/// The length of a base and of the ranks that share it.
 const GROUP_LEN_BYTES: usize = 4 + 2 * STEPS_PER_GROUP;
-/// The most low bits of a code. A 64-bit word that begins at any byte has at least this number of
-/// bits behind any bit of its first byte.
+/// The maximum number of low bits of a code. A 64-bit word has at least [`WINDOW_BITS`] bits from
+/// any bit of its first byte on, so one load gets the low bits of a code.
 pub(super) const MAX_LOW_BITS: u32 = 56;
 const WINDOW_BITS: u32 = 57;
-/// The bytes of the high bits that a query loads at once.
+/// The number of bytes of the high bits that a query loads at once.
 const LOAD_LEN_BYTES: usize = 64;
 const LINE_BITS: u32 = 512;
 
@@ -36,7 +36,8 @@ pub(super) struct EliasFano {
     /// Every code is less than this number.
     pub(super) universe: u64,
     pub(super) low_bits: u32,
-    /// Whether ranks are 32 bits each, because 4,096 neighbouring buckets hold 65,536 codes or more.
+    /// Whether ranks have 32 bits each, because 4,096 neighbouring buckets have 65,536 codes or
+    /// more.
     pub(super) is_wide: bool,
     highs_at: usize,
     ranks_at: usize,
@@ -61,14 +62,14 @@ impl EliasFano {
         Some(Self { num_codes, universe, low_bits, is_wide, highs_at, ranks_at, lows_at, end })
     }
 
-    /// Returns the number of low bits with the shortest code.
+    /// Returns the number of low bits per code for which the parts are the shortest.
     pub(super) fn best_low_bits(num_codes: u64, universe: u64) -> u32 {
         let len = |&low_bits: &u32| len_bits(num_codes, universe, low_bits);
         (0..=MAX_LOW_BITS).min_by_key(len).unwrap_or_default()
     }
 
     /// Returns whether a code lies in `from..=to`. Returns `None` if the parts contradict each
-    /// other, or if a byte is not sound.
+    /// other, or if a byte is missing or not sound.
     #[inline(always)]
     pub(super) fn any<G: Guard>(&self, simd: impl Simd, bytes: &Bytes<'_, G>, from: u64, to: u64) -> Option<bool> {
         let bucket = from >> self.low_bits;
@@ -100,7 +101,7 @@ impl EliasFano {
         if end > self.num_codes {
             return None;
         }
-        // The first code of the bucket that is not below `from`.
+        // The loop finds the first code of the bucket that is not below `from`.
         while low < high {
             let middle = low + (high - low) / 2;
             if self.low(bytes, middle)? < from & self.low_mask() {
@@ -115,7 +116,8 @@ impl EliasFano {
         if first_bucket == last_bucket {
             return Some(false);
         }
-        // Codes between the two buckets, or the first code of the last bucket.
+        // A code lies in the range if there are codes between the two buckets, or if the first code
+        // of the last bucket is at most `to`.
         let at = self.bucket_start(Portable, bytes, last_bucket)?;
         let next = at.checked_sub(last_bucket)?;
         if next != end {
@@ -169,7 +171,8 @@ impl EliasFano {
         Some(first as u64 * 64 + u64::from(behind))
     }
 
-    /// Returns the position behind `wanted` zeros from position `from` on. Reads as many words as needed.
+    /// Returns the position behind `wanted` zeros from position `from` on. The function reads as
+    /// many words as needed.
     #[cold]
     #[inline(never)]
     fn bucket_start_from<G: Guard>(&self, bytes: &Bytes<'_, G>, from: u64, wanted: u64) -> Option<u64> {
@@ -203,7 +206,8 @@ impl EliasFano {
     /// Writes the parts of sorted, distinct codes into a payload of zeros.
     ///
     /// # Errors
-    /// Returns [`NoMemory`] if the payload is too short.
+    /// Returns [`NoMemory`] if the payload is too short, or if the number of codes is not
+    /// [`EliasFano::num_codes`].
     pub(super) fn write(&self, payload: &mut [u8], codes: impl Iterator<Item = u64>) -> Result<(), NoMemory> {
         let mut writer = Writer { parts: self, payload, next_step: 0, lows: 0, num_lows: 0, lows_at: self.lows_at };
         let mut count = 0;
@@ -215,7 +219,7 @@ impl EliasFano {
     }
 }
 
-/// Returns whether codes in order need ranks of 32 bits.
+/// Returns whether ascending codes need ranks of 32 bits.
 pub(super) fn needs_wide_ranks(codes: impl Iterator<Item = u64>, low_bits: u32) -> bool {
     let (mut base, mut base_count) = (0, 0u64);
     codes.zip(0u64..).any(|(code, i)| {
@@ -254,7 +258,7 @@ impl Sizes {
 struct Writer<'a> {
     parts: &'a EliasFano,
     payload: &'a mut [u8],
-    /// The next rank to write.
+    /// The number of the next rank to write.
     next_step: u64,
     /// Low bits that do not fill a word yet.
     lows: u64,
@@ -284,7 +288,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Writes the next rank: the `count` codes before belong to buckets below its bucket.
+    /// Writes `count` as the next rank: the number of codes in the buckets below the rank's bucket.
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 codes")]
     fn put_rank(&mut self, count: u64) -> Option<()> {
         let step = self.next_step;

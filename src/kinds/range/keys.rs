@@ -1,5 +1,5 @@
-//! The keys of a range filter while it is built: front-coded, with the statistics from which the
-//! mapping is chosen.
+//! Collects the keys of a range filter while it is built. The keys are front-coded.
+//! [`super::choose`] chooses the mapping from their statistics.
 
 use std::cmp::Ordering;
 
@@ -10,18 +10,19 @@ use crate::codec::{Cursor, u64_bytes, u64_from};
 /// The set of bytes that occur at one position: bit `b % 64` of word `b / 64` is byte `b`.
 pub(super) type ByteSet = [u64; 4];
 
-/// The longest encoding of an entry: two lengths, and the bytes that follow the shared ones.
+/// The maximum length of an entry: two lengths of up to two bytes, and the bytes that follow the
+/// shared ones.
 const MAX_ENTRY_LEN_BYTES: usize = 4 + KEPT_LEN_BYTES + 1;
 
-/// Collects keys in any order. A key takes the bytes in which it differs from the key before it, and
-/// two bytes more.
+/// Collects keys in any order. A key takes two to four bytes for two lengths, and the bytes that
+/// follow its common prefix with the key before.
 ///
 /// No mapping reads a byte behind the first [`KEPT_LEN_BYTES`], so each key is cut one byte behind
 /// them. Keys that agree in all kept bytes are one key for the filter.
 #[derive(Debug, Clone)]
 pub(crate) struct RangeKeys {
-    /// For each key the number of leading bytes that it shares with the key before it (varint), the
-    /// number of its other bytes (varint), and these bytes.
+    /// For each key, the number of leading bytes that it shares with the key before it (varint),
+    /// the number of its other bytes (varint), and these bytes.
     entries: Vec<u8>,
     pub(super) last: Vec<u8>,
     num_keys: u64,
@@ -32,15 +33,14 @@ pub(crate) struct RangeKeys {
     statistics: Option<Statistics>,
 }
 
-/// What the mapping needs to know about the keys.
+/// The statistics of the keys from which the mapping is chosen.
 #[derive(Debug, Clone)]
 pub(super) struct Statistics {
     /// The bytes that occur at each position.
     pub(super) seen: Vec<ByteSet>,
     /// For each position, whether a key ends in front of it.
     pub(super) ends: Vec<bool>,
-    /// For each length, the number of neighbours that agree in exactly that number of leading
-    /// bytes.
+    /// `agreeing[n]` is the number of pairs of neighbours that agree in exactly `n` leading bytes.
     pub(super) agreeing: Vec<u64>,
 }
 
@@ -62,12 +62,13 @@ impl RangeKeys {
         self.num_keys
     }
 
-    /// Returns whether there is a last key, and it begins with `prefix` as far as keys are kept.
+    /// Returns whether keys were added, and whether the last one begins with `prefix`. The function
+    /// compares only kept bytes.
     pub(crate) fn last_begins_with(&self, prefix: &[u8]) -> bool {
         self.num_keys > 0 && self.last.starts_with(prefix.get(..=KEPT_LEN_BYTES).unwrap_or(prefix))
     }
 
-    /// Adds a key.
+    /// Adds a key. If the key equals the last one in all kept bytes, the function does nothing.
     ///
     /// # Errors
     /// Returns [`NoMemory`] if the key does not fit in memory. Then the key is not added.
@@ -106,8 +107,11 @@ impl RangeKeys {
         Ok(())
     }
 
+    /// Reserves memory for about `keys` further keys. If there is no memory, the function does
+    /// nothing.
     pub(crate) fn reserve(&mut self, keys: usize) {
-        // A key of eight random bytes shares two or three bytes with its neighbour in an SST.
+        // A key of eight random bytes shares two or three bytes with its neighbour in an SST, so
+        // its entry has about eight bytes.
         let _ = self.entries.try_reserve(keys.saturating_mul(8).saturating_add(MAX_ENTRY_LEN_BYTES));
     }
 
@@ -178,7 +182,8 @@ impl Statistics {
         Ok(Self { seen, ends, agreeing: try_zeros(KEPT_LEN_BYTES + 1)? })
     }
 
-    /// The bytes before `shared` were seen in the key before.
+    /// Adds a key. The key before it has the same first `shared` bytes, so the sets already contain
+    /// these bytes.
     fn add(&mut self, key: &[u8], shared: usize, is_first: bool) {
         let sets = self.seen.get_mut(shared..).unwrap_or_default();
         for (set, &byte) in sets.iter_mut().zip(key.get(shared..).unwrap_or_default()) {
@@ -195,10 +200,11 @@ impl Statistics {
     }
 }
 
-/// Appends the entry of a key that has the length of the last one and at most eight other bytes, and
-/// returns `true`. If the key has another form, it appends nothing and returns `false`. It always
-/// copies eight bytes and then truncates: a copy of exactly the other bytes would take twice the
-/// time.
+/// Appends the entry of a key and makes it the last key, if the key fits the fast path. Otherwise,
+/// returns `false` and changes nothing. For the fast path, the key must have the length of the last
+/// key and at least 8 bytes, fewer than 128 shared bytes, and at most eight other bytes. The
+/// function always copies eight bytes and then truncates: a copy of exactly the other bytes would
+/// take twice the time.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the lengths are below 128 and 9")]
 fn put_short(entries: &mut Vec<u8>, last: &mut [u8], key: &[u8], shared: usize) -> bool {

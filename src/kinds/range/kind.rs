@@ -1,4 +1,4 @@
-//! The facts of the kind for specifications and plans.
+//! Provides the facts of the range filter for specifications and plans.
 
 use super::build::{largest_universe, range_len};
 use super::elias_fano::{EliasFano, len_bits};
@@ -17,16 +17,17 @@ use crate::simd::Simd;
 /// The kind [`FilterKind::Grafite`](crate::FilterKind::Grafite).
 pub(in crate::kinds) struct Grafite;
 
-/// The longest range that a filter may be meant for.
+/// The maximum number of integers in the ranges that a filter may be sized for.
 pub(crate) const MAX_RANGE_LEN: u64 = 1 << 40;
-/// The largest budget, in thousandths of a bit per key.
+/// The maximum budget, in thousandths of a bit per key.
 const MAX_MILLIBITS: u32 = 50_000;
 /// The planned length of the record.
 const RECORD_LEN_BYTES: usize = 52;
-/// A query reads the mapping, two lines of ranks, two of the high bits, and one of the low bits.
+/// The number of cache lines that a query reads: one of the mapping, two of the ranks, two of the
+/// high bits and one of the low bits.
 const LINES: f64 = 6.0;
 
-/// Returns the FPR of ranges of `range_len` integers in a filter of many keys, the bound
+/// Returns the upper bound on the FPR for ranges of `range_len` integers in a filter of many keys:
 /// `range_len * n / universe`.
 pub(crate) fn range_rate(range_len: u64, millibits: u32) -> f64 {
     let bits = f64::from(millibits.min(MAX_MILLIBITS)) / 1000.0;
@@ -38,7 +39,8 @@ pub(crate) fn range_rate(range_len: u64, millibits: u32) -> f64 {
     (range_len as f64 / most).min(1.0)
 }
 
-/// Returns the most keys of a filter with this FPR, because the universe of codes is limited.
+/// Returns the maximum number of keys of a filter with the FPR of `budget`, or infinity if the
+/// budget is in bits. The limit exists because the universe has at most [`MAX_CODES`] codes.
 pub(crate) fn max_keys_of_rate(budget: Budget) -> f64 {
     budget.rate.map_or(f64::INFINITY, |rate| MAX_CODES as f64 * rate / range_len(budget) as f64)
 }
@@ -54,7 +56,8 @@ impl Kind for Grafite {
         range_rate(SCAN_CELLS, millibits)
     }
 
-    /// Plans the codes of keys in different cells. The mapping takes a few hundred bytes more.
+    /// Plans a filter whose keys lie in different cells. The plan leaves out the mapping, which
+    /// takes a few hundred bytes more.
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let len = range_len(budget) as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
@@ -91,7 +94,7 @@ impl Kind for Grafite {
     }
 }
 
-/// Hashes say nothing about ranges, so every query of a hash is answered "maybe".
+/// Answers "maybe" to every query of a hash, because hashes say nothing about ranges.
 impl Query for Grafite {
     type Asked<'a> = ();
 

@@ -1,12 +1,13 @@
-//! The mapping of byte keys to integers, which keeps their order.
+//! Maps byte keys to integers and keeps their order.
 //!
 //! ```text
 //! key = prefix of all keys | a byte for each position | bytes of the plain positions | rest, cut off
 //! x   = the mixed-radix number of the symbols of all positions
 //! ```
 //! A position has the symbols that occur there: an interval of bytes or a set of bytes, and below
-//! them the symbol "end" if a key ends there. After the symbol "end" all symbols are 0. So `x` spends
-//! no bits on bytes that no key of the SST has. A plain position has all 256 bytes and no end.
+//! them the symbol "end" if a key ends there. After the symbol "end" all symbols are 0. So `x`
+//! spends few bits on bytes that no key of the SST has. A plain position has all 256 bytes and no
+//! end.
 
 use std::ops::Bound;
 
@@ -16,19 +17,19 @@ use super::keys::{ByteSet, shared_len};
 use crate::codec::{u64_big_at, u64_from};
 use crate::kinds::guard::Guard;
 
-/// Every integer of a mapping is below `2^MAX_BITS`.
+/// The maximum number of bits of an integer of a mapping.
 pub(super) const MAX_BITS: u32 = 120;
-/// Bytes of the description of a position: flags, and two bytes.
+/// The length of the description of a position: flags, and two bytes.
 pub(super) const POSITION_LEN_BYTES: usize = 3;
-/// Bytes of a set of bytes.
+/// The length of a set of bytes: one bit per byte value.
 pub(super) const SET_LEN_BYTES: usize = 32;
 /// The flag of a position where a key may end.
 pub(super) const FLAG_END: u8 = 1;
-/// The flag of a position whose symbols are a set. Its number follows. Without the flag, the lowest
-/// and the highest byte of an interval follow.
+/// The flag of a position whose symbols are a set. The number of the set follows. Without the flag,
+/// the lowest and the highest byte of an interval follow.
 pub(super) const FLAG_SET: u8 = 2;
 
-/// Up to this number of positions, comparing two bounds takes longer than mapping both.
+/// The number of positions up to which comparing two bounds takes longer than mapping both.
 const FEW_POSITIONS: usize = 2;
 
 /// The lengths of the parts of a mapping at the start of a payload.
@@ -42,10 +43,11 @@ pub(super) struct Mapping {
     pub(super) is_whole: bool,
 }
 
-/// Where a bound lies among the integers of a mapping.
+/// The position of a bound among the integers of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cut {
-    /// The number of integers of keys below the bound, except keys that agree with the bound in all positions.
+    /// The integer of the bound, if `is_exact`. Otherwise the smallest integer that a key above the
+    /// bound may have.
     value: u128,
     /// Whether the bound has an integer of its own, which is `value`.
     is_exact: bool,
@@ -54,7 +56,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// A bound that has no integer of its own, and lies below the first key with this integer.
+    /// Makes the cut of a bound that has no integer of its own. Every key with an integer of
+    /// `value` or more lies above the bound.
     const fn before(value: u128) -> Self {
         Self { value, is_exact: false, is_whole: false }
     }
@@ -63,7 +66,7 @@ impl Cut {
 /// A symbol of a position.
 struct Symbol {
     value: u64,
-    /// The number of symbols.
+    /// The number of symbols of the position.
     radix: u64,
     /// Whether a key of the filter may have this symbol. If `false`, `value` is the next higher
     /// symbol that a key may have, or the radix if no higher symbol exists.
@@ -81,12 +84,12 @@ impl Mapping {
         usize::from(self.prefix_len) + positions + usize::from(self.num_sets) * SET_LEN_BYTES
     }
 
-    /// Returns the integers `from..=to` between two bounds, as [`Mapping::between`] does, but in fewer
-    /// instructions. If `from` is above `to`, no key lies between the bounds.
+    /// Returns the integers `from..=to` between two bounds in fewer instructions than
+    /// [`Mapping::between`]. If `from` is above `to`, no key lies between the bounds.
     ///
-    /// This works for keys that are integers, with or without a common prefix: the mapping has only
-    /// plain positions, and its integers have 64 bits. Returns `None` if the mapping or a bound has
-    /// another form.
+    /// The function works for keys that are integers, with or without a common prefix: the mapping
+    /// has only plain positions, and its integers have 64 bits. Returns `None` if the mapping or a
+    /// bound has another form.
     #[inline(always)]
     pub(super) fn short_between<G: Guard>(
         &self,
@@ -121,7 +124,7 @@ impl Mapping {
 
     /// Returns the integers `from..to` between two bounds. Every key of the filter between the
     /// bounds has one of these integers. If `from` is not below `to`, no key lies between the
-    /// bounds.
+    /// bounds. Returns `None` if bytes are missing or not sound, or if the mapping is invalid.
     #[inline(always)]
     pub(super) fn between<G: Guard>(
         &self,
@@ -139,7 +142,7 @@ impl Mapping {
             (Bound::Unbounded, Bound::Included(one) | Bound::Excluded(one)) => (None, Some(header.cut(one)?)),
             (Bound::Unbounded, Bound::Unbounded) => (None, None),
         };
-        // A crafted mapping may have more bits, and its integers would overflow below.
+        // The integers of a crafted mapping may have more bits, and would overflow below.
         let is_in_range = |cut: Option<Cut>| cut.is_none_or(|cut| cut.value <= 1 << MAX_BITS);
         if !is_in_range(lower_cut) || !is_in_range(upper_cut) {
             return None;
@@ -158,7 +161,7 @@ impl Mapping {
     }
 }
 
-/// The bytes of a mapping, verified.
+/// The verified bytes of a mapping.
 struct Header<'a> {
     mapping: &'a Mapping,
     prefix: &'a [u8],
@@ -255,8 +258,9 @@ impl<'a> Header<'a> {
         self.walk_value(suffix, from, to, 0)
     }
 
-    /// Maps the positions `from..to`. Returns the integer. Returns the cut instead if the key ends
-    /// before `to`, or has a byte that no key of the filter has at that position.
+    /// Maps the positions `from..to`. Returns the integer. If the key ends before `to`, or has a
+    /// byte that no key of the filter has at that position, the function returns the cut of the
+    /// key.
     #[inline(always)]
     fn walk_value(&self, suffix: &[u8], from: usize, to: usize, mut value: u128) -> Option<Result<u128, Cut>> {
         for (at, position) in self.positions.iter().enumerate().take(to).skip(from) {
@@ -271,7 +275,7 @@ impl<'a> Header<'a> {
         Some(Ok(value))
     }
 
-    /// Appends symbols 0 for all positions behind `at`.
+    /// Appends symbol 0 for all positions behind `at`, and zeros for the plain positions.
     #[cold]
     #[inline(never)]
     fn zeros_behind(&self, at: usize, mut value: u128) -> Option<u128> {
@@ -288,7 +292,8 @@ impl<'a> Header<'a> {
         if flags & FLAG_SET == 0 {
             let span = u64::from(high.wrapping_sub(low));
             let Some(byte) = byte else { return Some(Symbol { value: 0, radix: span + 1 + end, is_known: end == 1 }) };
-            // Bytes below the interval count as its first byte. Bytes above count as the byte behind it.
+            // Bytes below the interval count as its first byte. Bytes above the interval count as
+            // the byte behind it.
             let offset = u64::from(byte.saturating_sub(low)).min(span + 1);
             return Some(Symbol {
                 value: offset + end,
@@ -320,7 +325,7 @@ pub(super) fn rank(set: &ByteSet, byte: u8) -> (u64, bool) {
     (below, own == 1)
 }
 
-/// Returns the `len` bytes before `end` as an integer, the first byte highest.
+/// Returns the `len` bytes before `end` as a big-endian integer. `len` is at most 16.
 #[inline(always)]
 pub(super) fn big_endian(bytes: &[u8], end: usize, len: usize) -> Option<u128> {
     if len > 8 {

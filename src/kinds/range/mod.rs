@@ -1,5 +1,5 @@
-//! The range filter: answers whether a key lies between two bounds. It has an upper bound of its
-//! FPR for any data and any queries.
+//! Implements the range filter, which answers whether a key lies between two bounds. Its FPR has an
+//! upper bound for any data and any queries.
 //!
 //! ```text
 //! key ─▶ mapping: an integer x, in the order of the keys ─▶ cell = x >> dropped_bits
@@ -12,7 +12,7 @@
 //! filters", SIGMOD 2024. The mapping and the choice of the cells are this crate's own.)
 //!
 //! The payload has the mapping, zeros up to a multiple of 8 bytes, and the codes. The record in the
-//! trailer's extension has all parameters, so that the trailer verifies them.
+//! extension has all parameters, so that the trailer's checksum covers them.
 
 mod build;
 mod bytes;
@@ -39,18 +39,18 @@ pub(super) use record::Geometry;
 /// The maximum length of the common prefix of all keys. Further common bytes are positions with one
 /// symbol.
 const MAX_PREFIX_LEN_BYTES: usize = 255;
-/// The most positions of a mapping.
+/// The maximum number of positions of a mapping.
 const MAX_POSITIONS: usize = 255;
-/// The leading bytes of a key that a mapping may read.
+/// The maximum number of leading bytes of a key that a mapping reads.
 const KEPT_LEN_BYTES: usize = MAX_PREFIX_LEN_BYTES + MAX_POSITIONS;
-/// Plain positions have at most 120 bits.
+/// The maximum number of plain positions. Together they have at most 120 bits.
 const MAX_PLAIN_POSITIONS: u8 = 15;
 /// The largest universe of codes. It is small compared with the prime 2^61 - 1 of the hash
 /// function, so no code is more than 3 % likelier than `1 / universe`.
 const MAX_CODES: u64 = 1 << 56;
-/// If a budget has no range length, the filter is sized for ranges of this number of cells. Cells
-/// are as large as they can be while nearly all neighbours lie in different cells. So a scan from a
-/// key to its neighbour in the store spans a few cells.
+/// The number of cells in the ranges that a filter for scans is sized for. Cells are as large as
+/// they can be while nearly all neighbours lie in different cells. So a scan from a key to its
+/// neighbour in the store spans a few cells.
 const SCAN_CELLS: u64 = 16;
 
 /// Returns 99.5 % of a number of neighbours, rounded up. With a lower share, many queries next to a

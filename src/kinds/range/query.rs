@@ -1,4 +1,4 @@
-//! The query of a range filter, compiled for every instruction set.
+//! Queries a range filter. The query is compiled for every instruction set.
 
 use std::ops::Bound;
 
@@ -14,7 +14,8 @@ kernels! {
     |simd|
 
     /// Returns `false` if no added key lies between the bounds, and `true` if one may. The payload
-    /// was verified. If bytes are missing or contradict each other, the answer is `true`.
+    /// must be verified. If bytes are missing or contradict each other, the answer is `true`,
+    /// unless the bounds alone exclude every key.
     fn may_contain(
         geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, lower: Bound<&[u8]>, upper: Bound<&[u8]>
     ) -> bool {
@@ -35,8 +36,8 @@ impl RangeKernel {
 }
 
 impl Geometry {
-    /// Answers for a payload that is not wholly verified. The query uses no byte for which `guard`
-    /// returns `false`.
+    /// Answers for a payload that is not completely verified. The query uses no byte for which
+    /// `guard` returns `false`.
     pub(crate) fn may_contain_guarded(
         &self,
         hash: &RangeHash,
@@ -49,6 +50,7 @@ impl Geometry {
             .unwrap_or_else(|| !is_empty(lower, upper))
     }
 
+    /// Returns `Some(false)` if no added key lies between the bounds, and `Some(true)` if one may.
     /// Returns `None` if a byte is missing or not sound, or if the payload contradicts itself.
     #[inline(always)]
     fn may_contain<G: Guard>(
@@ -59,7 +61,7 @@ impl Geometry {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Option<bool> {
-        // Integers of 64 bits take a third of the instructions.
+        // Integers of 64 bits take a third of the instructions of 128-bit integers.
         let short = if self.is_short { self.mapping.short_between(bytes, lower, upper) } else { None };
         let (offsets, interval) = if let Some((from, to)) = short {
             if from > to {
@@ -101,7 +103,7 @@ impl Geometry {
         Some(answer && !is_empty(lower, upper))
     }
 
-    /// Answers for cells in two stretches, or whose codes wrap around.
+    /// Answers for cells that lie in several stretches, or whose codes wrap around.
     #[cold]
     #[inline(never)]
     fn may_contain_parts<G: Guard>(
@@ -120,7 +122,8 @@ impl Geometry {
     }
 }
 
-/// Returns whether no key at all lies between the bounds.
+/// Returns whether the bounds alone exclude every key, for example because the lower bound is above
+/// the upper bound.
 #[inline(always)]
 pub(crate) fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     match (lower, upper) {

@@ -1,5 +1,5 @@
-//! The parameters of a range filter: read from the record in the trailer's extension, and checked
-//! against the payload's length.
+//! Reads the parameters of a range filter from the record in the extension, and checks them against
+//! the payload's length.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::error::{Error, Field, Result};
 use crate::kinds::kind::FilterKind;
 use crate::kinds::shape::{MAX_LAYERS_LEN_BYTES, Shape};
 
-/// The parameters of a filter whose payload has the length of its parts.
+/// The parameters of a range filter, checked against the payload's length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Geometry {
-    /// The length of the ranges that the filter is meant for; 0 for scans.
+    /// The number of integers in the ranges that the filter is sized for, or 0 for scans.
     pub(super) range_len: u64,
     pub(super) mapping: Mapping,
     pub(super) dropped_bits: u32,
@@ -24,16 +24,16 @@ pub(crate) struct Geometry {
     pub(super) last: u128,
     pub(super) codes: Codes,
     pub(super) parts: EliasFano,
-    /// Whether all cells have 64 bits.
+    /// Whether all cells fit in 64 bits.
     pub(super) is_short: bool,
 }
 
-/// The flag of a mapping without cut keys.
+/// The flag of a mapping that cuts no bytes off any key.
 const FLAG_WHOLE: u8 = 1;
 /// The flag of ranks of 32 bits.
 const FLAG_WIDE: u8 = 2;
 
-/// Three varints of at most 10 bytes, eight bytes, and two integers of 16 bytes.
+/// The record has three varints of at most 10 bytes, eight bytes, and two integers of 16 bytes.
 const _: () = assert!(3 * 10 + 8 + 2 * 16 <= MAX_LAYERS_LEN_BYTES);
 
 impl Geometry {
@@ -57,7 +57,7 @@ impl Geometry {
     /// them.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] with the wrong field, at offset 0.
+    /// Returns [`Error::Corrupt`] that names the invalid field, with offset 0.
     pub(crate) fn parse(params: [u8; 3], record: &[u8], num_keys: u64, len_bytes: u64) -> Result<Self> {
         let corrupt = |field| Error::Corrupt { field, offset: 0 };
         let invalid = || corrupt(Field::Params);
@@ -102,11 +102,12 @@ impl Geometry {
         Some(Self { range_len, mapping, dropped_bits: dropped_bits.into(), first, last, codes, parts, is_short })
     }
 
-    /// Returns the upper bound of the FPR for ranges of the length that the filter is meant for.
+    /// Returns the upper bound on the FPR for ranges of the length that the filter is sized for.
     pub(crate) fn expected_fpr(&self) -> f64 {
         let is_one_stretch = self.last - self.first < self.codes.universe.into();
         let len = match self.range_len {
-            // Each of the two ends of a scan may lie in the cell of a key, if a cell has several keys.
+            // Each of the two ends of a scan may lie in the cell of a key, if a cell has several
+            // keys.
             0 if is_one_stretch && (self.dropped_bits > 0 || !self.mapping.is_whole) => 2,
             _ if is_one_stretch => return 0.0,
             0 => SCAN_CELLS,

@@ -1,5 +1,5 @@
-//! Tests against a sorted set of keys: no false negative for any bounds, and exact answers where the
-//! filter promises them.
+//! Compares range filters with a sorted set of keys: no false negative for any bounds, and exact
+//! answers where the filter promises them.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 #![allow(
     clippy::type_complexity,
@@ -61,7 +61,8 @@ impl Filter {
     }
 }
 
-/// A guard that calls every byte of the payload sound, and no byte behind it.
+/// A guard for which every byte of the payload is sound. It panics if a query asks for a byte
+/// behind the payload.
 struct NoLessThanAll(usize);
 
 impl Guard for NoLessThanAll {
@@ -82,7 +83,8 @@ fn holds_key(keys: &BTreeSet<Vec<u8>>, lower: Bound<&[u8]>, upper: Bound<&[u8]>)
     !query::is_empty(lower, upper) && keys.range::<[u8], _>((lower, upper)).next().is_some()
 }
 
-/// Returns all forms of bounds from and to these keys.
+/// Returns the nine pairs of a lower bound at `from` and an upper bound at `to`: each bound is
+/// included, excluded or absent.
 fn bounds<'a>(from: &'a [u8], to: &'a [u8]) -> Vec<(Bound<&'a [u8]>, Bound<&'a [u8]>)> {
     use Bound::{Excluded, Included, Unbounded};
     let lower = [Included(from), Excluded(from), Unbounded];
@@ -90,8 +92,9 @@ fn bounds<'a>(from: &'a [u8], to: &'a [u8]) -> Vec<(Bound<&'a [u8]>, Bound<&'a [
     lower.into_iter().flat_map(|lower| upper.into_iter().map(move |upper| (lower, upper))).collect()
 }
 
-/// Asks for the ranges between all pairs of bounds. Returns the share of empty ranges that were
-/// answered "maybe".
+/// Asks for the ranges between all pairs of limits. Asserts that no range with a key is denied, and
+/// that ranges whose bounds alone exclude every key are denied. Returns the share of empty ranges
+/// for which the answer is "maybe".
 fn check_all(spec: &str, keys: &BTreeSet<Vec<u8>>, limits: &[Vec<u8>]) -> f64 {
     let filter = Filter::of(spec, keys);
     let (mut empty, mut wrong) = (0u32, 0u32);
@@ -124,11 +127,11 @@ fn strings(alphabet: &[u8], len: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_set_of_short_keys_denies_no_key() {
+fn sets_of_short_keys_have_no_false_negatives() {
     let all = strings(&[0, 7, 0xff], 2);
     let mut limits = strings(&[0, 3, 7, 0xff], 2);
     limits.extend([vec![7, 7, 0], vec![0xff, 0xff, 0xff], vec![0, 0, 0]]);
-    // 13 strings have 8,191 sets.
+    // The 13 strings have 8,191 sets with members. The test takes every seventh.
     for set in (1u32..1 << all.len()).step_by(7) {
         let keys: BTreeSet<Vec<u8>> =
             all.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, key)| key.clone()).collect();
@@ -160,14 +163,14 @@ fn exact_cells_of_cut_keys_have_an_fpr_for_scans() {
     let filter = Filter::of("grafite:fpr=0.01", &keys);
     let Geometry { mapping, dropped_bits, .. } = filter.geometry;
     assert!(!mapping.is_whole && dropped_bits == 0, "{}", filter.geometry);
-    // No key lies between the bounds, but the cell of the lower one holds a key.
+    // No key lies between the bounds, but a key lies in the cell of the lower bound.
     let upper = [50, 1];
     assert!(filter.ask(Bound::Excluded(&key(50, 8)), Bound::Excluded(&upper)));
     assert!(filter.geometry.expected_fpr() > 0.0);
 }
 
 #[test]
-fn keys_and_bounds_of_all_lengths_deny_no_key() {
+fn keys_and_bounds_of_all_lengths_have_no_false_negatives() {
     for seed in 0..60 {
         let mut state = seed * 1_000_003;
         let mut next = |below: u64| {
@@ -198,7 +201,7 @@ fn keys_and_bounds_of_all_lengths_deny_no_key() {
 
 #[test]
 fn keys_come_back_as_they_were_added() {
-    // Neighbours of every pair of lengths that agree in any number of bytes.
+    // The neighbours have many pairs of lengths, and agree in any number of bytes.
     for len in (0usize..20).chain(120..140) {
         for next_len in [len, len + 1, len + 7, len.saturating_sub(1)] {
             for shared in 0..next_len {
@@ -229,7 +232,7 @@ fn keys_may_come_in_any_order_and_repeatedly() {
     assert_eq!(Filter::built("grafite:12", &sorted).padded, Filter::of("grafite:12", &keys).padded);
 }
 
-/// Checks the codes against a sorted set, for all or random intervals.
+/// Asserts that the Elias-Fano code of a sorted set gives the right answer for each interval.
 fn check_codes(codes: &BTreeSet<u64>, universe: u64, low_bits: u32, is_wide: bool, intervals: &[(u64, u64)]) {
     let parts = EliasFano::new(0, codes.len() as u64, universe, low_bits, is_wide).unwrap();
     let mut payload = vec![0; parts.end];
@@ -260,7 +263,7 @@ fn elias_fano_answers_every_interval_exactly() {
 #[test]
 fn elias_fano_answers_for_clusters_and_gaps() {
     for (i, count) in [(0, 200_000), (20, 70_000), (40, 3)] {
-        // A cluster at the start, one in the middle and a single code at the end.
+        // The codes are a cluster at the start, one in the middle and a single code at the end.
         let universe = 1u64 << (18 + i);
         let start = universe / 3;
         let codes: BTreeSet<u64> = (0..count)
@@ -327,7 +330,8 @@ fn payloads_that_contradict_themselves_do_not_panic() {
                         lower,
                         upper,
                     );
-                    // Bytes that are missing prove nothing.
+                    // Missing bytes prove nothing. Without a payload, only a range behind the last
+                    // key may be denied.
                     assert!(
                         kernel.may_contain(&sound.geometry, &sound.hash, &[], sound.len, lower, upper)
                             || from > keys.last().cloned().unwrap()
@@ -338,8 +342,8 @@ fn payloads_that_contradict_themselves_do_not_panic() {
     }
 }
 
-/// One position of all bytes and 15 plain ones have 128 bits. No builder writes such a mapping, but a
-/// record may claim it.
+/// Uses a mapping of 128 bits: one position of all bytes and 15 plain positions. No builder writes
+/// such a mapping, but a record may claim it.
 #[test]
 fn a_mapping_of_too_many_bits_gives_no_integers() {
     use Bound::{Excluded, Included};
@@ -360,7 +364,7 @@ fn a_mapping_of_too_many_bits_gives_no_integers() {
 }
 
 #[test]
-fn unsound_pages_turn_a_denial_into_maybe() {
+fn unsound_bytes_never_turn_a_maybe_into_a_denial() {
     struct Without(usize);
     impl Guard for Without {
         fn sound(&self, offset: usize, len: usize) -> bool {

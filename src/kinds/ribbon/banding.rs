@@ -1,4 +1,4 @@
-//! The solver of a ribbon filter's system: banding, and then back-substitution. Banding is Gaussian
+//! Solves the system of a ribbon filter: banding, and then back-substitution. Banding is Gaussian
 //! elimination in the form of insertions into a hash table.
 //!
 //! A key's row goes to the slot at which it starts. If the slot already has a row, the two rows are
@@ -15,22 +15,23 @@ use crate::kinds::math;
 use crate::kinds::shape::zeros;
 use crate::simd::parity;
 
-/// The number of sizes and seeds to try. Starts follow the order of the hashes and do not depend on
-/// the seed, so every second try also has more slots.
+/// The maximum number of tries, each with a new seed. Starts follow the order of the hashes and do
+/// not depend on the seed, so every second try also has more slots.
 const MAX_SEEDS: u8 = 64;
-/// The growth of every second try, in 1,024ths of the number of keys.
+/// The number of slots that every second try adds, in 1,024ths of the number of keys.
 const GROWTH: u64 = 5;
 
 /// Returns the number of spare slots of the first try, in ten-thousandths of the number of keys.
 /// With this number, at most one try in twenty fails. For this failure rate and rows of 128 bits,
-/// the authors measured 2.2 to 2.8 % spare slots from 256 to 16,384 keys, and 0.38 percentage
-/// points more for each doubling (RocksDB, util/ribbon_config.cc).
+/// the authors of RocksDB's ribbon measured 2.2 to 2.8 % spare slots from 256 to 16,384 keys, and
+/// 0.38 percentage points more for each doubling (RocksDB, util/ribbon_config.cc).
 fn spare_slots(num_keys: u64) -> u64 {
     let doublings = u64::from(num_keys.max(1).ilog2()).saturating_sub(13);
     240 + 38 * doublings
 }
 
-/// Returns the systems to try for a number of keys, one after the other, each with one column.
+/// Returns the systems that a build tries for a number of keys, in this order. Each system has one
+/// column.
 pub(super) fn systems(num_keys: u64) -> impl Iterator<Item = Geometry> {
     (0..MAX_SEEDS).filter_map(move |seed| {
         let growth = u128::from(u64::from(seed / 2) * GROWTH) * u128::from(num_keys) / 1024;
@@ -41,7 +42,7 @@ pub(super) fn systems(num_keys: u64) -> impl Iterator<Item = Geometry> {
     })
 }
 
-/// Returns the geometries to try, one after the other.
+/// Returns the geometries that a build tries, in this order.
 pub(super) fn geometries(budget: Budget, num_keys: u64) -> impl Iterator<Item = Geometry> {
     systems(num_keys).map(move |geometry| match budget.rate {
         Some(rate) => of_rate(geometry, rate),
@@ -49,8 +50,8 @@ pub(super) fn geometries(budget: Budget, num_keys: u64) -> impl Iterator<Item = 
     })
 }
 
-/// Sets as many columns as the total of `millibits` thousandths of a bit allows, but 1 to
-/// [`MAX_COLUMNS`].
+/// Returns the geometry with as many columns as `millibits` thousandths of a bit in total allow.
+/// The number of columns is 1 to [`MAX_COLUMNS`].
 fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
     let blocks = geometry.blocks;
     let words = u64::try_from(millibits / (1000 * u128::from(WIDTH))).unwrap_or(u64::MAX);
@@ -60,7 +61,8 @@ fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
     Geometry { columns: columns as u32, narrow: columns * blocks - words, ..geometry }
 }
 
-/// Sets the fewest columns whose FPR is at most `rate`. `rate` is at least 2^-32.
+/// Returns the geometry with the fewest columns whose FPR is at most `rate`, and with as many
+/// narrow blocks as `rate` allows. `rate` must be at least 2^-32.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the values are clamped")]
 fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
     let (columns, least) = math::columns_of_rate(rate, MAX_COLUMNS);
@@ -73,13 +75,13 @@ fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
     Geometry { columns, narrow, ..geometry }
 }
 
-/// Builds the payload of distinct sorted `hashes`, or returns `None` if the system has no solution.
+/// Builds the payload of distinct, sorted `hashes`. Returns `None` if the system has no solution.
 pub(super) fn build(geometry: &Geometry, hashes: &[KeyHash]) -> Result<Option<Vec<u8>>, NoMemory> {
     solve(geometry, hashes.iter().map(|&hash| geometry.row(hash)))
 }
 
-/// Builds the payload that gives each of `equations` its fingerprint, or returns `None` if there is
-/// none.
+/// Builds the payload that gives each of `equations` its fingerprint. Returns `None` if there is no
+/// such payload.
 pub(crate) fn solve(geometry: &Geometry, equations: impl Iterator<Item = Row>) -> Result<Option<Vec<u8>>, NoMemory> {
     let slots = usize::try_from(geometry.blocks * WIDTH).map_err(|_| NoMemory)?;
     let words = usize::try_from(geometry.words()).map_err(|_| NoMemory)?;

@@ -1,5 +1,6 @@
-//! The standard ribbon filter with rows of 128 bits (Dillinger and Walzer, "Ribbon filter:
-//! practically smaller than Bloom and xor", 2021). One linear system over GF(2) holds all keys.
+//! Implements the standard ribbon filter with rows of 128 bits (Dillinger and Walzer, "Ribbon
+//! filter: practically smaller than Bloom and xor", 2021). One linear system over GF(2) holds all
+//! keys.
 //!
 //! ```text
 //! hash ──reduce──▶ start s         in hash order: sorted keys are banded front to back
@@ -8,13 +9,13 @@
 //! the system:  for each key and column, the coefficients select bits of slots s .. s + 127; their XOR is the fingerprint's bit
 //! the payload: blocks of 128 slots, one 128-bit word per column; a query reads one or two adjacent blocks
 //! ```
-//! The filter takes 2.4 % more space than the fingerprints up to 16 thousand keys, and 0.4
-//! percentage points more for each doubling. The reason is that one system needs spare slots
-//! everywhere, in case keys crowd somewhere. This kind is a baseline, in the form that RocksDB gave
-//! it. [`super::bumped_ribbon`] has no such loss.
+//! Up to 16 thousand keys, the filter takes 2.4 % more space than the fingerprints, and rounds up
+//! to whole blocks. Each doubling adds 0.4 percentage points. One system needs spare slots
+//! everywhere, because keys may crowd anywhere. This kind is a baseline, in the form that RocksDB
+//! gave it. [`super::bumped_ribbon`] needs fewer spare slots.
 //!
 //! Budgets may lie between whole columns: the first `narrow` blocks have one column less, so that
-//! any size is used up. A key is tested in the columns of the block in which it starts, and no
+//! the whole budget is used. A key is tested in the columns of the block in which it starts, and no
 //! block has fewer columns than the one before.
 
 mod banding;
@@ -46,19 +47,19 @@ use crate::simd::{Simd, prefetch};
 /// The multiplier that mixes the hash: output 35 of the generator that [`super::bloom`] names, made
 /// odd.
 const RIBBON_MIX: u64 = 0x2d4a_4005_97be_a439;
-/// The difference between one seed's salt and the next: output 36, made odd.
+/// The difference between the salts of successive seeds: output 36 of this generator, made odd.
 const RIBBON_SEED: u64 = 0x7f62_3976_a617_690b;
-/// Multipliers for the lower and the upper half of the coefficients and for the fingerprint:
+/// The multipliers for the lower and the upper half of the coefficients and for the fingerprint:
 /// outputs 37 to 39, made odd.
 const RIBBON_ROWS: [u64; 3] = [0xaab5_86f6_a24f_068b, 0xc18d_bce4_72c3_ad95, 0x194c_3510_e83a_8851];
 
-/// The slots of a block, and the coefficients of a row.
+/// The number of slots of a block, and the number of coefficients of a row.
 const BLOCK_SLOTS: usize = 128;
 const WIDTH: u64 = BLOCK_SLOTS as u64;
 /// The length of a word, which is one column of a block.
 const WORD_LEN_BYTES: usize = 16;
-/// The number of extra starts beyond each end, which are moved to the first and last start. Without
-/// them, the first and last slots would be used too seldom.
+/// The number of extra starts beyond each end. A key with an extra start gets the first or the last
+/// start. Without extra starts, too few equations would use the first and the last slots.
 const SMASH: u64 = WIDTH / 4;
 /// The maximum number of columns, for an FPR of 2^-32.
 pub(crate) const MAX_COLUMNS: u32 = 32;
@@ -68,14 +69,14 @@ pub(super) struct Ribbon;
 
 impl Kind for Ribbon {
     type Geometry = Geometry;
-    // A row has at most 32 columns.
+    // A fingerprint has 32 bits, so there are at most 32 columns.
     const BUDGETS: Budgets = Budgets::UpTo(MAX_COLUMNS * 1000);
     const LOWEST_RATE: &'static str =
         "the lowest FPR of ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = false;
 
-    /// Each column halves the FPR. The spare slots do not count, because their share depends on the
-    /// number of keys.
+    /// Returns `2^-columns`, with one column per bit of the budget. The spare slots do not count,
+    /// because their share depends on the number of keys.
     fn rate_of_many(millibits: u32) -> f64 {
         (-f64::from(millibits.min(MAX_COLUMNS * 1000)) / 1000.0).exp2()
     }
@@ -176,10 +177,12 @@ impl fmt::Display for Geometry {
 }
 
 impl Geometry {
-    /// Reads the parameters (columns, seed, 0) and the number of blocks from the extension record.
+    /// Reads the parameters (columns, seed, 0) of a shape, and the number of blocks from its
+    /// record.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] with the wrong field, at offset 0.
+    /// Returns [`Error::Corrupt`] that names the invalid field. The offset is 0 or, for
+    /// [`Field::Extension`], the offset in the record.
     pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
     }
@@ -194,8 +197,8 @@ impl Geometry {
         }
         let mut record = Cursor::new(record, 0);
         let blocks = record.take_varint(Field::Extension)?;
-        // A number of blocks is valid if its slots can be counted in 64 bits. Below, the length of
-        // the payload bounds the number.
+        // A number of blocks is valid if its slots can be counted in 64 bits. The length of the
+        // payload bounds the number further below.
         if !record.is_empty() || !(1..=u64::MAX / WIDTH / 2).contains(&blocks) {
             return Err(corrupt(Field::Extension));
         }
@@ -301,7 +304,7 @@ impl Geometry {
     }
 }
 
-/// Returns the record of a filter for the trailer's extension.
+/// Returns the record of a filter, which the extension stores.
 fn record(geometry: &Geometry) -> Vec<u8> {
     let mut layers = Vec::new();
     put_varint(&mut layers, geometry.blocks);

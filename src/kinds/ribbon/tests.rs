@@ -1,4 +1,4 @@
-//! Tests of the ribbon's space, of its fallback, and of invalid shapes.
+//! Tests the ribbon's space, its fallback, and invalid shapes.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::num::NonZeroUsize;

@@ -1,4 +1,4 @@
-//! Tests of merging and comparing blocks: which blocks match, which are refused, and how good the
+//! Tests merging and comparing blocks: which blocks match, which are refused, and how good the
 //! estimates are.
 
 use super::*;
@@ -50,7 +50,7 @@ fn a_block_with_a_new_payload_has_its_length_and_no_table_id() {
 }
 
 #[test]
-fn constants_merge_and_the_key_count_stays_in_range() {
+fn blocks_without_bits_merge_and_key_counts_are_capped() {
     let none = build("bloom:10", 0..0, 1);
     let merged = merge_blocks(&[open(&none), open(&none)]).unwrap();
     assert_eq!(FilterBlock::open_any(merged, Verify::AtOpen).unwrap().metadata().kind, FilterKind::Empty);
@@ -100,7 +100,7 @@ fn blocks_under_different_secrets_do_not_merge() {
         (keyed(HashKind::SipHash13, 2, 0..1_000), "fingerprint of the secret"),
         (keyed(HashKind::Xxh3Secret, 1, 0..1_000), "hash function"),
         (build("blocked-bloom:10", 0..1_000, 1), "hash function"),
-        // Blocks without keys have a secret too.
+        // A block without keys has the fingerprint of its secret, too.
         (keyed(HashKind::SipHash13, 2, 0..0), "fingerprint of the secret"),
     ] {
         for blocks in [[open(&first), open(&other)], [open(&other), open(&first)]] {
@@ -116,8 +116,8 @@ fn blocks_under_different_secrets_do_not_merge() {
     assert!((0..2_000u64).all(|i| merged.may_contain(&u64_bytes(i))));
 }
 
-/// A partition denies the keys of its neighbours. Merged with a whole filter, it would make that
-/// filter deny them too.
+/// A partition denies the keys of the other partitions. If it were merged with a whole filter, the
+/// result would look like a whole filter and deny these keys, too.
 #[test]
 fn a_partition_merges_only_with_partitions_of_its_number() {
     let key = |i: u8| [i];
@@ -160,8 +160,9 @@ fn unverified_blocks_are_verified_before_a_merge() {
     assert!(compare_blocks(&unchecked, &unchecked).unwrap_err().is_damage());
 }
 
-/// Each estimate is within 5 deviations of the truth, and the deviation is small. An estimate from
-/// the fill ratio of the whole filter would miss both bounds.
+/// Each estimate is within 5 deviations of the truth, and the deviation is small. For a blocked
+/// filter, an estimate from the fill ratio of the whole filter would be off by more than 5
+/// deviations.
 #[test]
 fn estimates_of_every_kind_are_within_their_deviations() {
     for spec in KINDS {
@@ -183,8 +184,8 @@ fn estimates_of_every_kind_are_within_their_deviations() {
     }
 }
 
-/// Logarithms of small numbers of zeros are too low on average. Without the correction, the mean is
-/// off by 0.4 deviations here.
+/// The mean of the logarithm of a small number of zeros is too low. Without the correction of this
+/// bias, the mean error would be 0.4 deviations here.
 #[test]
 fn estimates_of_many_small_blocks_have_no_bias() {
     const TRIALS: u32 = 400;

@@ -183,6 +183,41 @@ mod tests {
     }
 
     #[test]
+    fn a_carry_runs_through_every_byte_of_ones() {
+        for odds in [Odds::new(1, 3), Odds::new(2, 5), Odds::new(9, 10)] {
+            let mut encoder = Encoder::new(odds, Vec::new());
+            let mut bits = Vec::new();
+            // The interval keeps the number 0x80 00 00 ... inside, so the written bytes become 7f
+            // ff ff ff. `middle` is that number relative to `low`, in units of the last bit of
+            // `low`.
+            let mut middle = 1u128 << 63;
+            let mut put = |encoder: &mut Encoder, bit| {
+                bits.push(bit);
+                encoder.put(bit);
+            };
+            while encoder.out.len() < 4 {
+                let num_written = encoder.out.len();
+                let is_one = middle < u128::from(encoder.low) + u128::from(odds.bound(encoder.range));
+                put(&mut encoder, is_one);
+                for &byte in &encoder.out[num_written..] {
+                    middle = (middle - (u128::from(byte) << 56)) << 8;
+                }
+            }
+            assert_eq!(encoder.out, [0x7f, 0xff, 0xff, 0xff], "{odds:?}");
+            // The carry comes with the first zero that moves `low` above the number.
+            while encoder.out[0] == 0x7f {
+                let is_above = middle < u128::from(encoder.low) + u128::from(odds.bound(encoder.range));
+                put(&mut encoder, false);
+                assert!(is_above == (encoder.out[0] == 0x80), "{odds:?}");
+            }
+            assert_eq!(encoder.out[..4], [0x80, 0, 0, 0], "{odds:?}");
+            let bytes = encoder.finish();
+            let mut decoder = Decoder::new(odds, &bytes);
+            assert!(bits.iter().all(|&bit| decoder.next_bit() == bit), "{odds:?}");
+        }
+    }
+
+    #[test]
     fn any_bytes_decode_to_something_and_never_hang() {
         for odds in [Odds::new(0, 1), Odds::new(1, 2), Odds::new(1, 1)] {
             for bytes in [&[][..], &[0xff; 20], &[0; 3], &[0x80, 1, 2, 3]] {

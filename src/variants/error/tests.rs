@@ -8,7 +8,7 @@ use crate::error::check_messages;
 
 type Told = (Error, &'static str);
 
-/// Errors about bytes and about values of the caller.
+/// Returns errors about bytes and about values of the caller, with their messages.
 fn of_bytes() -> Vec<Told> {
     let mismatch = Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored: 1, computed: 2 };
     vec![
@@ -46,7 +46,7 @@ fn of_bytes() -> Vec<Told> {
     ]
 }
 
-/// Errors about filters that change, and about their files.
+/// Returns errors about filters that change and about their files, with their messages.
 fn of_filters() -> Vec<Told> {
     let unlike = Error::Unlike { what: "hash seed", left: "1".into(), right: "2".into() };
     vec![

@@ -1,5 +1,6 @@
-//! Base64 with the standard alphabet and padding (RFC 4648, section 4). It is written by hand: one
-//! alphabet in strict form is little code, and no other part of the crate needs base64.
+//! Encodes and decodes base64 with the standard alphabet and padding (RFC 4648, section 4). This
+//! crate has its own code for it, because the code is short and no other part of the crate needs
+//! base64.
 
 use crate::variants::error::{Error, Field, Result};
 
@@ -19,7 +20,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Decodes a text of [`encode`]. Each byte string has exactly one valid text.
+/// Decodes a text that [`encode`] returned. It refuses every other text.
 ///
 /// # Errors
 /// Returns [`Error::Corrupt`] at the first invalid group of four digits, and [`Error::TooLarge`] if

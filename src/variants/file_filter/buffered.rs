@@ -1,5 +1,5 @@
-//! Buffered reads and writes that report a lack of memory as an error. The buffers of the standard
-//! library abort the process instead.
+//! Reads and writes files with a buffer, and reports a lack of memory as an error. The buffered
+//! readers and writers of the standard library abort the process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,12 +8,12 @@ use super::layout::PAGE_LEN_BYTES;
 use crate::bits::{self, NoMemory};
 use crate::variants::error::Result;
 
-/// The size of one read or write.
+/// The length of the buffer in bytes.
 pub(super) const BUFFER_LEN_BYTES: usize = 1 << 18;
 
 const _: () = assert!(BUFFER_LEN_BYTES.is_multiple_of(PAGE_LEN_BYTES));
 
-/// A buffered file. Either read it from its start or write to it, but not both.
+/// A file with a buffer. A caller either only reads from it or only writes to it.
 #[derive(Debug)]
 pub(super) struct Buffered<'a> {
     file: &'a File,

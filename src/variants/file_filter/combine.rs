@@ -1,4 +1,4 @@
-//! Operations on whole filters: copies, base64 texts, unions, intersections and clearing.
+//! Copies, encodes, unites, intersects and clears whole filters in files.
 
 use std::path::Path;
 use std::sync::PoisonError;
@@ -20,8 +20,8 @@ impl FileFilter {
         Self::make(path.as_ref(), self.header, length, bloom)
     }
 
-    /// Creates a file without keys at `path`, and returns its filter, open for writing. It has the
-    /// same shape and seed, so that the two filters can be united.
+    /// Creates a file without keys at `path`, and returns its filter, open for writing. The new
+    /// filter has the same shape and seed, so the two filters can be united.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::create`].
@@ -53,7 +53,8 @@ impl FileFilter {
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
         let Image { header, length, bloom, first_damage, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
-        // Unlike a file, a text with damaged pages is refused: the sender can send the text again.
+        // A text with damaged pages is refused, unlike a file, because the sender can send the text
+        // again.
         if let Some(offset) = first_damage {
             return Err(Error::Corrupt { field: Field::Page, offset });
         }
@@ -80,21 +81,23 @@ impl FileFilter {
         Ok(())
     }
 
-    /// Keeps only the keys that `other` holds too. A new file replaces this one, and is durable
-    /// when this function returns. The number of keys is unknown afterwards.
+    /// Keeps only the keys that `other` holds too, and some other keys by chance. A new file
+    /// replaces the file of this filter, and is durable when this function returns. The number of
+    /// keys is unknown afterwards.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::union_with`] and of [`FileFilter::sync`]. After an error
     /// the filter is unchanged and no new file is left.
     ///
-    /// A failed rename is an exception, because it is unknown which file has the name. All later
-    /// writes then fail with [`Error::Poisoned`] until the file is opened again.
+    /// A failed rename is an exception, because it is unknown which of the two files has the name.
+    /// All later writes then fail with [`Error::Poisoned`] until the file is opened again.
     pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
         let bloom = self.bloom.intersection(&other.bloom)?;
         self.replace(bloom, Length::Combined)
     }
 
-    /// Removes all keys. It replaces the file as [`intersect_with`](Self::intersect_with) does.
+    /// Removes all keys. Like [`intersect_with`](Self::intersect_with), it replaces the file by a
+    /// new durable file.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::intersect_with`].

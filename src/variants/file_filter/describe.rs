@@ -1,4 +1,4 @@
-//! Properties and counters of a filter in a file.
+//! Returns properties and counters of a filter in a file.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::variants::error::{Error, Result};
 
 impl FileFilter {
     /// Returns the number of added keys that were certainly absent when they were added. After a
-    /// crash, keys since the last complete sync are not counted.
+    /// crash, keys that were added since the last complete sync are not counted.
     ///
     /// # Errors
     /// Returns [`Error::LengthUnknown`] after a union or an intersection, and if a page was
-    /// damaged. The number is known again after [`clear`](Self::clear).
+    /// damaged. After [`clear`](Self::clear), the number is known again.
     pub fn len(&self) -> Result<u64> {
         let reason = match self.length() {
             Length::Known(added) => return Ok(added),
@@ -71,8 +71,8 @@ impl FileFilter {
         &self.path
     }
 
-    /// Returns the number of pages that failed their checksum when the file was opened: pages of
-    /// bits, and the state page.
+    /// Returns the number of pages that failed their checksum when the file was opened. These may
+    /// be pages of bits and the state page.
     ///
     /// All 4,032 bits of a damaged page of bits count as set. After a key with a bit in that page
     /// was added, the next sync writes the page with all bits set. [`len`](Self::len) stays
@@ -82,8 +82,8 @@ impl FileFilter {
         self.damaged_pages
     }
 
-    /// Returns a copy in memory, to compare, compress or freeze it. Aborts the process if there is
-    /// no memory for the copy.
+    /// Returns a copy of the filter in memory, for example to compare, compress or freeze it.
+    /// Aborts the process if there is no memory for the copy.
     #[must_use]
     pub fn to_bloom(&self) -> Bloom {
         self.snapshot(Bloom::clone).0

@@ -1,19 +1,20 @@
-//! The file format of a filter in a file.
+//! Encodes and decodes the file format of a filter in a file.
 //!
 //! ```text
 //! page 0          header: never changes           | magic 8 | version 1 | probes 1 | zeros 6 | id 8 | bits 8 | seed 8 |
 //!                                                 | capacity 8 | FPR 8, as a double | zeros |
-//! page 1          state: changes with each sync   | kind of length 1 | length 8 | random 8 | zeros |
+//! page 1          state: changes with each sync   | status 1 | length 8 | random 8 | zeros |
 //! page 2, 3, ..   4,032 bits each                 bit i in page 2 + i / 4032
 //! ```
-//! The kind of length is 0 for a known length, 1 after a union or an intersection, and 2 after
-//! damage. The random number is new in every write of the state. It lets a writer tell its own
-//! state from an older copy with the same number of keys.
+//! The length is the number of keys. Its status is 0 if it is known, 1 if it is unknown after a
+//! union or an intersection, and 2 if it is unknown after damage. Every write of the state has a
+//! new random number. It lets a writer tell its own state from an older copy with the same number
+//! of keys.
 //!
 //! A page is a disk sector: 504 bytes and their XXH3-64 checksum. The seed of the checksum is the
-//! file's id plus the page's number. The id is random for each file. So if the file system returns
-//! a page of an earlier file in place of a page of this file, the checksum fails. All integers are
-//! little endian.
+//! file's id plus the page's number, and 0 for the header. Each file has a random id. So if the
+//! file system returns a page of an earlier file in place of a page of this file, the checksum
+//! fails. All integers are little endian.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
@@ -24,18 +25,19 @@ use crate::variants::Bloom;
 use crate::variants::error::{Error, Field, Result};
 use crate::variants::shape::Shape;
 
-/// The number of bytes that a disk writes at once.
+/// The length of a page: one disk sector. We assume that a disk writes a sector completely or not
+/// at all; the checksum detects exceptions.
 pub(super) const PAGE_LEN_BYTES: usize = 512;
 const CONTENT_LEN_BYTES: usize = PAGE_LEN_BYTES - 8;
 pub(super) const WORDS_PER_PAGE: usize = CONTENT_LEN_BYTES / 8;
 /// The number of the first page of bits.
 const FIRST: u64 = 2;
 
-/// The first byte is not text.
+/// The first byte is not ASCII, so no ASCII text has this magic.
 const MAGIC: [u8; 8] = *b"\x89FLBfile";
 const VERSION: u8 = 1;
-/// The id in the seed of the header's checksum. A reader does not know the file's id before it has
-/// read the header.
+/// The id in the seed of the header's checksum. A reader verifies the header before it knows the
+/// file's id.
 const OF_HEADER: u64 = 0;
 
 pub(super) type Page = [u8; PAGE_LEN_BYTES];
@@ -60,8 +62,7 @@ pub(super) enum Length {
     Damaged,
 }
 
-/// The number of keys that a writer records in the file (or why it is unknown), and the encoded
-/// state page.
+/// A length and the state page that records it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
     pub(super) length: Length,
@@ -84,16 +85,17 @@ pub(super) struct Image {
     pub(super) state_page: Page,
     pub(super) length: Length,
     pub(super) bloom: Bloom,
-    /// The number of damaged pages: the state page and pages of bits. The bits of a damaged page
-    /// are all set in `bloom`.
+    /// The number of damaged pages, which may be the state page and pages of bits. All bits of a
+    /// damaged page of bits are set in `bloom`.
     pub(super) damaged_pages: u64,
-    /// The offset of the first of these pages.
+    /// The offset of the first damaged page.
     pub(super) first_damage: Option<u64>,
 }
 
 /// Returns a random number of 64 bits. Two files have the same number with negligible probability.
 pub(super) fn new_id() -> u64 {
-    // The system's entropy seeds `RandomState`, and each call of `new` changes its keys.
+    // Random numbers of the operating system seed `RandomState`, and each call of `new` changes its
+    // keys.
     RandomState::new().build_hasher().finish()
 }
 
@@ -155,9 +157,9 @@ impl Length {
         seal(id, 1, &content)
     }
 
-    /// Decodes a state page. Returns `None` if the page fails its checksum, has an unknown kind of
-    /// length, or counts more keys than the filter has bits. Each counted key set at least one new
-    /// bit.
+    /// Decodes a state page. Returns `None` if the page fails its checksum, has an unknown status,
+    /// or counts more keys than the filter has bits. This is damage, because each counted key set
+    /// at least one new bit.
     fn decode(id: u64, cells: u64, page: &Page) -> Option<Self> {
         let mut cursor = Cursor::new(content(id, 1, page)?, 0);
         match (cursor.take_u8(Field::NumKeys).ok()?, cursor.take_u64(Field::NumKeys).ok()?) {
@@ -169,7 +171,7 @@ impl Length {
     }
 }
 
-/// Returns a page with its checksum.
+/// Returns a page of `content`, zeros and the checksum.
 fn seal(id: u64, number: u64, content: &[u8]) -> Page {
     let mut page = [0; PAGE_LEN_BYTES];
     page.iter_mut().zip(content).for_each(|(byte, of_content)| *byte = *of_content);
@@ -220,10 +222,11 @@ pub(super) fn write(out: &mut impl Write, header: &Header, state: &State, bloom:
     Ok(())
 }
 
-/// Reads a whole file of `len_bytes`. It checks the length before it allocates memory for the bits.
+/// Reads a whole file of `len_bytes` bytes. It checks the length before it allocates memory for the
+/// filter.
 ///
 /// # Errors
-/// Returns [`Error::Corrupt`] if the header is damaged or the length differs from the header,
+/// Returns [`Error::Corrupt`] if the header is damaged or does not match the length,
 /// [`Error::Unsupported`] for a newer version, and [`Error::TooLarge`] if the bits do not fit in
 /// memory. Errors of the reader pass through.
 pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {

@@ -1,7 +1,8 @@
-//! Two locks that protect a filter's file from a second writer, and a check of the file's name.
+//! Locks that protect a filter's file from a second writer, and a check that a path still leads to
+//! an open file.
 //!
 //! A writer locks `PATH.lock` and, on Unix, the file itself. Either file can be renamed or removed,
-//! so one lock alone does not keep out a second writer. No lock call waits, so the order of the
+//! so one lock alone does not keep a second writer out. No lock call waits, so the order of the
 //! locks cannot cause a deadlock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use crate::variants::error::{Error, Result};
 
-/// A file that this handle keeps locked until it is dropped.
+/// A file that stays locked until this handle is dropped. A filter's file is locked only on Unix;
+/// see [`try_lock_filter`].
 #[derive(Debug)]
 pub(super) struct Locked(File);
 
@@ -23,13 +25,13 @@ impl Locked {
     /// Locks a filter's file that was opened at `path`; see [`try_lock_filter`].
     ///
     /// # Errors
-    /// Returns [`Error::Locked`] if another writer holds the lock, or if `path` no longer
-    /// names the file.
+    /// Returns [`Error::Locked`] if another writer holds the lock, or if `path` no longer leads to
+    /// this file.
     pub(super) fn of_filter(file: File, path: &Path) -> Result<Self> {
         try_lock_filter(&file, path)?;
         let file = Self(file);
-        // `false`: a writer replaced the file between its open and its lock, and holds the lock of
-        // the new file.
+        // `false` means that a writer replaced the file after this process opened it and before it
+        // locked it. That writer holds the lock of the new file.
         match is_at(&file.0, path) {
             Ok(true) => Ok(file),
             Ok(false) => Err(Error::Locked.in_file(path)),
@@ -49,8 +51,8 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Unlock explicitly. A child process that is just being started shares all open files for a
-        // moment, and would keep the lock after a plain close.
+        // Unlock explicitly. While a child process starts, it shares all open files for a moment.
+        // It would keep the lock after a plain close.
         let _ = self.0.unlock();
     }
 }
@@ -63,8 +65,8 @@ fn try_lock(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-/// Locks a filter's file on Unix, where locks do not stop readers. Elsewhere `PATH.lock` alone
-/// keeps out other writers.
+/// Locks a filter's file on Unix, where locks do not stop readers. Elsewhere it does nothing, and
+/// `PATH.lock` alone keeps other writers out.
 pub(super) fn try_lock_filter(file: &File, path: &Path) -> Result<()> {
     if cfg!(unix) { try_lock(file, path) } else { Ok(()) }
 }
@@ -80,8 +82,8 @@ pub(super) struct NameLock {
 }
 
 impl NameLock {
-    /// Takes the lock for `path`, which must contain no symbolic links. Another name would be
-    /// another lock.
+    /// Takes the lock for `path`. The path must have no symbolic links, because another name of the
+    /// file would be another lock.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".lock");
@@ -89,15 +91,15 @@ impl NameLock {
         let in_file = |error: io::Error| Error::from(error).in_file(&beside);
         let (file, is_new) = open_or_create(&beside).map_err(in_file)?;
         let file = Locked::new(file, path)?;
-        // `false`: the lock file was removed between its open and its lock, so another filter may
-        // have locked its successor.
+        // `false` means that the lock file was removed after this process opened it and before it
+        // locked it. Another writer may have locked a new lock file.
         if !is_at(file.file(), &beside).map_err(in_file)? {
             return Err(Error::Locked.in_file(path));
         }
         Ok(Self { path: beside, file, is_new })
     }
 
-    /// Keeps the lock file after a drop, because there is a filter beside it.
+    /// Makes a drop keep the lock file, because there is a filter beside it.
     pub(super) fn keep(&mut self) {
         self.is_new = false;
     }
@@ -105,15 +107,15 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
-        // The lock file is still locked. It stays if it is unknown whether the file still has its name.
+        // The lock file is still locked here. If the check of its name fails, do not remove it.
         if self.is_new && cfg!(unix) && is_at(self.file.file(), &self.path).unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens or creates the file at `path`. Returns the file, and whether it is new. If `path` is a
-/// symbolic link, it returns an error.
+/// Opens or creates the file at `path`. Returns the file, and whether it is new. Returns an error
+/// if `path` is not a regular file, for example a symbolic link.
 fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => Ok((file, true)),
@@ -127,8 +129,8 @@ fn open_or_create(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Returns whether `path` is a name of `file` and not a symbolic link. On systems other than Unix,
-/// it returns `true` for any regular file.
+/// Returns whether `path` leads to `file` without a symbolic link as its last part. On systems
+/// other than Unix, it returns `true` if `path` is any regular file.
 pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {
         Ok(found) => is_same(file, &found),

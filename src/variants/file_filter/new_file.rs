@@ -1,5 +1,5 @@
-//! New files of filters. A new file gets its name when it is complete, and is removed if a step
-//! fails.
+//! Creates the files of filters. A new file gets its name when it is complete. If a step fails, the
+//! file is removed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -13,13 +13,15 @@ use super::lock::{Locked, is_at, try_lock_filter};
 use crate::variants::Bloom;
 use crate::variants::error::{Error, Result};
 
-/// A complete, durable and locked file under a random name. A drop removes it.
+/// A complete and durable file under a random name, locked on Unix. Dropping this handle removes
+/// the file.
 #[derive(Debug)]
 pub(super) struct NewFile(NamedTempFile);
 
 impl NewFile {
-    /// Writes a file under a random name in the directory of `path`, locks it and makes it durable.
-    /// If it will replace the file `replaced`, it gets that file's owner and mode.
+    /// Creates a file under a random name in the directory of `path`, locks it on Unix, writes the
+    /// filter to it and makes it durable. A file that will replace `replaced` gets the owner and
+    /// mode of `replaced`.
     pub(super) fn write(
         path: &Path,
         replaced: Option<&File>,
@@ -28,7 +30,7 @@ impl NewFile {
         bloom: &Bloom,
     ) -> Result<Self> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
-        // A fixed prefix keeps the name short, however long the filter's name is.
+        // A fixed prefix keeps the name short even if the filter's name is long.
         let mut builder = tempfile::Builder::new();
         builder.prefix(".filterblock-").suffix(".tmp");
         let new = builder.make_in(dir_of(path), |name| create(name, replaced.is_some())).map_err(in_file)?;
@@ -43,7 +45,8 @@ impl NewFile {
         Ok(Self(new))
     }
 
-    /// Renames the file to `path`. Returns an error if a file has this name already.
+    /// Renames the file to `path`. Returns an error if a file has this name already. After an
+    /// error, the new file is removed.
     pub(super) fn publish(self, path: &Path) -> Result<Locked> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
         let file = self.0.persist_noclobber(path).map(Locked::already).map_err(|refused| in_file(refused.error))?;
@@ -60,10 +63,11 @@ impl NewFile {
     pub(super) fn publish_over(self, path: &Path) -> Result<Locked> {
         let (file, mut name) = self.0.into_parts();
         let file = Locked::already(file);
-        // On Windows `persist` cannot rename an open file, and the writer keeps the file open.
+        // On Windows, `NamedTempFile::persist` cannot rename an open file, and the writer keeps the
+        // file open.
         let renamed = fs::rename(&name, path);
-        // The random name is free now. If another process creates a file with that name, this
-        // process must not remove it.
+        // After a rename the random name is free. If another process creates a file with this name,
+        // this process must not remove that file.
         name.disable_cleanup(renamed.is_ok());
         renamed.and_then(|()| sync_dir(path)).map(|()| file).map_err(|error| Error::from(error).in_file(path))
     }
@@ -74,8 +78,9 @@ impl NewFile {
     }
 }
 
-/// Creates a file where nothing exists, not even a symbolic link. On Unix, only the owner can open
-/// a private file. A file that will replace another starts private, until it has that file's mode.
+/// Creates a file at `path`. Returns an error if anything exists there, even a symbolic link. With
+/// `is_private`, only the owner can open the file on Unix. A replacement starts private, and later
+/// gets the mode of the file that it replaces.
 fn create(path: &Path, is_private: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
@@ -101,7 +106,7 @@ pub(super) fn check_absent(path: &Path) -> Result<()> {
 fn keep_owner(replaced: &File, new: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let kept = replaced.metadata()?;
-    // Only root may change the owner of a file.
+    // Only root may change the owner of a file, so ignore an error.
     let _ = fchown(new, Some(kept.uid()), None);
     // If the group could not be kept, drop the group's permissions.
     let bits = if fchown(new, None, Some(kept.gid())).is_ok() { 0o777 } else { 0o707 };

@@ -14,18 +14,20 @@ use crate::variants::error::{Error, Result};
 /// The open file, and what this writer knows of its content.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// An absolute path without symbolic links, because the process may change its directory.
+    /// The path of the file without symbolic links. It is absolute, because the process may change
+    /// its working directory.
     path: PathBuf,
     file: Locked,
     header: Header,
-    /// The state page that the file shows, as read at open or written since.
+    /// The state page in the file: the page that was read at open, or the last page that was
+    /// written.
     shown: Page,
-    /// The state page of a failed write. The file may show it instead of `shown`.
+    /// The state page of a write that failed. The file may have this page in place of `shown`.
     tried: Option<Page>,
     /// The length that this writer made durable in the state page, or `None` if the content of the
     /// disk is unknown.
     durable: Option<Length>,
-    /// The reason why all writes are refused, or `None` if they are not.
+    /// The reason why all writes are refused, or `None` if writes are accepted.
     poisoned: Option<String>,
     _lock: NameLock,
 }
@@ -36,7 +38,7 @@ impl Writer {
         Self { path, file, header, shown, tried: None, durable: None, poisoned: None, _lock: lock }
     }
 
-    /// Opens the file at `path` and reads its content.
+    /// Locks and opens the file at `path`, and reads its content.
     pub(super) fn open(path: &Path) -> Result<(Image, Self)> {
         let place = path.canonicalize()?;
         let lock = NameLock::take(&place)?;
@@ -44,12 +46,12 @@ impl Writer {
         let file = Locked::of_filter(file, &place)?;
         let image = read(file.file())?;
         let (header, shown) = (image.header, image.state_page);
-        // `durable` stays `None`: the file's visible state may be missing on the disk.
+        // `durable` stays `None`: the state that was read may be in the page cache only.
         Ok((image, Self::new(place, file, header, shown, lock)))
     }
 
-    /// Creates a file at `path`. Returns an error if `path` exists. After an error, no part of the
-    /// new file is left.
+    /// Creates a file at `path`. Returns an error if `path` exists. After an error, no new filter
+    /// is left.
     pub(super) fn create(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<Self> {
         let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
         let place = dir_of(path).canonicalize()?.join(name);
@@ -60,8 +62,9 @@ impl Writer {
         Ok(Self { durable: Some(length), ..Self::new(place, file, *header, state.page, lock) })
     }
 
-    /// Writes the current content of the given pages, and then the length. In this order, a length
-    /// that is in the file after a crash counts no key whose bits are missing.
+    /// Checks the file, then writes and syncs the given pages, and then the length. After a crash,
+    /// the length in the file thus never counts a key whose bits are missing. If there is nothing
+    /// to write, only the checks run.
     pub(super) fn write(&mut self, pages: &[usize], length: Length, bloom: &Bloom) -> Result<()> {
         self.check()?;
         if !pages.is_empty() || self.durable != Some(length) {
@@ -73,8 +76,7 @@ impl Writer {
             self.file.file().sync_data()?;
             (self.shown, self.tried, self.durable) = (page, None, Some(length));
         }
-        // Check the name after the write. A file that was moved is still written, so the keys are
-        // safe at its new name.
+        // Check the name after the write. If the file was moved, its new name thus has the keys.
         self.check_name()
     }
 
@@ -108,7 +110,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Replaces the file by a new one with this header, state and content.
+    /// Replaces the file by a new file with this header, state and content. Checks the file first.
     pub(super) fn replace(&mut self, header: &Header, state: State, bloom: &Bloom) -> Result<()> {
         self.check()?;
         self.check_name()?;
@@ -116,11 +118,12 @@ impl Writer {
         self.put(new, header, state)
     }
 
-    /// Renames a new file over this one. The locks leave no gap: the new file is locked before it
-    /// has the name, and the old file stays locked until `self.file` is the new one.
+    /// Renames a new file over this writer's file. At each moment, the file with the name is
+    /// locked: the new file is locked before the rename, and the old file stays locked until
+    /// `self.file` is the new file.
     pub(super) fn put(&mut self, new: NewFile, header: &Header, state: State) -> Result<()> {
-        // Check again: writing took long, and the rename would destroy the file that now has the
-        // name.
+        // Check again: writing the new file took time, and the rename would destroy another file
+        // that has the name now.
         self.check_name()?;
         match new.publish_over(&self.path) {
             Ok(file) => {
@@ -137,7 +140,8 @@ impl Writer {
         }
     }
 
-    /// Redirects all writes to another file, as if that file had been open from the start.
+    /// Redirects all writes to another file, as if this writer had opened that file. Returns the
+    /// previous file.
     #[cfg(test)]
     pub(super) fn swap_file(&mut self, file: Locked) -> Locked {
         let mut place = file.file();
@@ -147,8 +151,8 @@ impl Writer {
     }
 
     /// Checks that no earlier failure forbids writes, and that the file's length, header and state
-    /// are as this writer left them. A writer must not add its pages to another filter, nor to an
-    /// older copy, which lacks synced keys.
+    /// are as this writer left them. A writer must not add its pages to another filter. It must not
+    /// add them to an older copy either, because the copy lacks synced keys.
     fn check(&mut self) -> Result<()> {
         if let Some(reason) = &self.poisoned {
             return Err(Error::Poisoned { reason: reason.clone() });
@@ -167,7 +171,8 @@ impl Writer {
         file.read_exact(&mut header)?;
         file.read_exact(&mut state)?;
         let id = self.header.id;
-        // A failed write left the page unchanged, complete, or torn.
+        // After a failed write, the state page in the file is unchanged, complete or torn. Accept a
+        // complete or a torn page as the one in the file.
         let is_tried = self.tried.is_some_and(|tried| state == tried || !layout::is_state(id, &state));
         if is_tried {
             (self.shown, self.tried) = (state, None);
@@ -175,8 +180,8 @@ impl Writer {
         Ok(state == self.shown && Header::decode(&header).is_ok_and(|found| found.id == id))
     }
 
-    /// Checks that the file still has its name. Otherwise an open by that name would find another
-    /// filter, or none.
+    /// Checks that the writer's path still leads to its file. Otherwise, an open of the path would
+    /// find another filter, or none.
     fn check_name(&self) -> Result<()> {
         match is_at(self.file.file(), &self.path)? {
             true => Ok(()),

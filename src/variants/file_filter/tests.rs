@@ -1,4 +1,4 @@
-//! Tests of failures that only the internals of a filter in a file can produce.
+//! Tests failures of a filter in a file that need access to its internals.
 
 use std::fs::File;
 
@@ -28,7 +28,7 @@ fn a_failed_sync_loses_no_key() {
     assert_eq!(found.len().unwrap(), new + 1);
 }
 
-/// After a failed sync, a system may show bits that the disk lacks. A crash loses these bits.
+/// After a failed sync, the page cache may have bits that the disk lacks. A crash loses these bits.
 #[test]
 fn a_key_whose_bits_were_found_in_the_file_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -67,11 +67,11 @@ fn a_failed_rename_stops_all_later_writes() {
     assert!(matches!(filter.clear().unwrap_err().root(), Error::Poisoned { .. }));
 }
 
-/// Another writer replaces the file between its open and its lock. The locked file then no longer
-/// has the filter's name.
+/// Another writer replaces the file after this process opened it and before it locked it. The
+/// filter's path then no longer leads to the locked file.
 #[cfg(unix)]
 #[test]
-fn a_file_that_lost_its_name_before_its_lock_is_refused() {
+fn a_file_that_was_replaced_before_its_lock_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     let mut filter = FileFilter::create(&path, 100, 0.01, HashSeed(1)).unwrap();

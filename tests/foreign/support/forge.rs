@@ -1,5 +1,5 @@
-//! Builds tables of LevelDB and RocksDB, and Parquet files, from any parts with valid checksums.
-//! Random damage alone never reaches these states.
+//! Builds tables of LevelDB and RocksDB, and Parquet files, from any parts. The tables have valid
+//! checksums, so they reach states of the readers that random damage never reaches.
 #![allow(dead_code, clippy::unwrap_used, clippy::indexing_slicing, reason = "each user needs only a part")]
 
 /// The location of a block.
@@ -100,8 +100,8 @@ impl Forge {
         self.bytes
     }
 
-    /// Writes the properties and the metaindex of RocksDB: plain values, user keys in the index,
-    /// and the index type `index_kind`.
+    /// Writes the properties and the metaindex of RocksDB. The properties state that the index has
+    /// whole handles and user keys, and that the index type is `index_kind`.
     pub fn rocksdb_metaindex(&mut self, index_kind: u32, filter: Option<(&str, Handle)>) -> Handle {
         let kind = index_kind.to_le_bytes();
         let properties: [(&str, &[u8]); 4] = [
@@ -121,8 +121,8 @@ pub const LEVELDB_FILTER: &str = "filter.leveldb.BuiltinBloomFilter2";
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
 
-/// Returns a Parquet file with one row group and columns of byte arrays. Each column has the names
-/// of its path, a filter, and a flag for encryption.
+/// Returns a Parquet file with one row group and columns of byte arrays. An element of `columns`
+/// has the names of the column's path, its filter, and whether it is encrypted.
 pub fn parquet_file(columns: &[(&[&str], Vec<u8>, bool)]) -> Vec<u8> {
     let (mut bytes, mut chunks) = (b"PAR1".to_vec(), Vec::new());
     for (names, filter, is_encrypted) in columns {

@@ -1,5 +1,6 @@
-//! The formulas of other engines' filters, bit by bit, for keys of eight bytes. The tests compare
-//! the readers, kernels and writers of the crate with them. Nothing here uses the crate.
+//! Computes the answers of other engines' filters by their formulas, bit by bit, for keys of eight
+//! bytes. The tests compare the readers, kernels and writers of the crate with these answers. This
+//! module does not use the crate.
 #![allow(dead_code, reason = "each test file needs only a part")]
 #![allow(clippy::cast_possible_truncation, reason = "the formulas truncate hashes")]
 
@@ -8,7 +9,8 @@ const P64_2: u64 = 0xc2b2_ae3d_27d4_eb4f;
 const P64_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const P64_5: u64 = 0x27d4_eb2f_1656_67c5;
 
-/// Returns the 32-bit hash of LevelDB and RocksDB, which are equal for eight bytes.
+/// Returns the 32-bit hash of LevelDB and RocksDB. For eight bytes, both engines compute the same
+/// hash.
 pub fn hash32(key: u64) -> u32 {
     let m = 0xc6a4_a793u32;
     let mut h = 0xbc9f_1d34 ^ m.wrapping_mul(8);
@@ -19,7 +21,7 @@ pub fn hash32(key: u64) -> u32 {
     h
 }
 
-/// Returns RocksDB's preview of XXH3.
+/// Returns the hash of RocksDB's filters, a preview of XXH3.
 pub fn xxph3(key: u64) -> u64 {
     let k = key ^ 0xbe4b_a423_396c_feb8;
     let m = (k ^ k >> 51).wrapping_mul(0x9e37_79b1).wrapping_add(8);

@@ -20,7 +20,8 @@ pub fn file(folder: &str, name: &str) -> Vec<u8> {
 }
 
 pub fn path(folder: &str, name: &str) -> PathBuf {
-    // The tests of the command use this file too, from a crate below the root.
+    // The tests of the command use this file too, so the manifest may be in a folder below the
+    // root.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|dir| dir.join("tests/golden").is_dir());
     root.unwrap().join("tests/golden/foreign").join(folder).join(name)
 }
@@ -44,7 +45,7 @@ pub fn cases_of_type(folder: &'static str, wanted: &str) -> Vec<Case> {
 }
 
 impl Case {
-    /// Returns folder and name, for messages.
+    /// Returns the folder and the name, for messages.
     pub fn name(&self) -> String {
         format!("{}/{}", self.folder, self.text("name"))
     }
@@ -79,7 +80,7 @@ impl Case {
         self.scheme("start").wrapping_add(self.scheme("step").wrapping_mul(i))
     }
 
-    /// Returns the key of `v`. Only keys of varying length depend on `i`.
+    /// Returns the key that is made from `v`. Only keys of varying length depend on `i`.
     fn key_of(&self, v: u64, i: u64) -> Vec<u8> {
         match self.fields["keys"]["kind"].as_str().unwrap() {
             "dec" => format!("{}{v:08}", self.fields["keys"]["prefix"].as_str().unwrap()).into_bytes(),
@@ -154,12 +155,13 @@ impl Case {
         }
     }
 
-    /// Returns the answers for the absent keys: `1`, `0`, or `-` if the engine asked no filter.
+    /// Returns the engine's answers for the absent keys: `1` for "maybe", `0` for "absent", or `-`
+    /// if the engine asked no filter.
     pub fn answers(&self) -> Vec<u8> {
         self.answers_in("absent")
     }
 
-    /// Returns the answers for seeks under a prefix, in the form of [`Self::answers`].
+    /// Returns the engine's answers for prefix seeks, in the form of [`Self::answers`].
     pub fn prefix_answers(&self) -> Vec<u8> {
         self.answers_in("prefix")
     }

@@ -1,4 +1,5 @@
-//! The range filters that are measured: our kind `grafite`, and those of other crates.
+//! Builds the range filters that are measured: filterblock's kind `grafite`, and the filters of
+//! other crates.
 //!
 //! There is no crate of Rosetta, SNARF, Proteus or Memento.
 
@@ -12,25 +13,26 @@ use super::{FPR, Pass, Work, pass};
 /// The number of keys between two samples of DIVA, as in its documentation.
 const DIVA_SAMPLE: usize = 1_024;
 
-/// A filter of sorted numbers.
+/// A range filter that is built from sorted numbers.
 pub(super) trait RangeFilter: Sized {
     fn build(keys: &[u64], range_len: u64) -> Result<Self, String>;
-    /// Whether a key may lie in `range`, both ends included.
+    /// Returns whether a key may lie in `range`. Both ends belong to the range.
     fn may_contain(&mut self, range: (u64, u64)) -> bool;
-    /// The size of the filter, if the crate tells it.
+    /// Returns the size of the filter in bytes, or `None` if the crate does not tell it.
     fn bytes(&self) -> Option<u64>;
 }
 
-/// A range filter, and how much it is asked.
+/// A measured range filter, with the limits of its measurement.
 pub(super) struct Contender {
     pub(super) name: &'static str,
     pub(super) package: &'static str,
-    /// With more keys, a build takes minutes.
+    /// The maximum number of keys with which the filter is measured. With more keys, the
+    /// measurement would take minutes.
     max_keys: usize,
-    /// A slow filter is asked one of so many ranges.
+    /// The divisor of the number of ranges: a slow filter is asked only a part of them.
     asked_part: usize,
-    /// Whether a denied range that holds a key ends the measurement. Without it, the row tells how
-    /// many ranges are denied.
+    /// Whether the measurement fails if the filter denies a range that holds a key. If false, the
+    /// row only tells the share of such ranges.
     pub(super) denies_nothing: bool,
     pass: fn(&Work, usize) -> Result<Pass, String>,
 }
@@ -60,7 +62,7 @@ pub(super) const CONTENDERS: [Contender; 4] = [
         denies_nothing: false,
         pass: pass::<Diva>,
     },
-    // It copies the whole filter for each query.
+    // The crate copies the whole filter for each query.
     Contender {
         name: "Surf",
         package: "rsurf",
@@ -72,12 +74,12 @@ pub(super) const CONTENDERS: [Contender; 4] = [
 ];
 
 impl Contender {
-    /// Whether the filter is measured with so many keys.
+    /// Returns whether the filter is measured with this number of keys.
     pub(super) fn takes(&self, keys: usize) -> bool {
         keys <= self.max_keys
     }
 
-    /// Builds and asks a new filter. A panic of another crate is an error.
+    /// Builds and asks a new filter. A panic of another crate becomes an error.
     pub(super) fn pass(&self, work: &Work) -> Result<Pass, String> {
         let pass = self.pass;
         let outcome = catch_unwind(|| pass(work, self.asked_part)).unwrap_or_else(|_| Err("it panics".into()));
@@ -85,7 +87,8 @@ impl Contender {
     }
 }
 
-/// Our range filter, opened as a reader does. Numbers become eight bytes, most significant first.
+/// The range filter of filterblock, opened as a reader opens it. Numbers become eight bytes in
+/// big-endian order.
 struct Ours(FilterBlock<AlignedBytes>);
 
 impl RangeFilter for Ours {
@@ -108,7 +111,7 @@ impl RangeFilter for Ours {
     }
 }
 
-/// The crate `grafite`. It takes numbers only, and has no bytes to store.
+/// The filter of the crate `grafite`. It takes numbers only, and cannot be stored as bytes.
 struct Grafite(grafite::RangeFilter);
 
 impl RangeFilter for Grafite {
@@ -145,7 +148,7 @@ impl RangeFilter for Diva {
     }
 }
 
-/// SuRF: a trie of the shortest prefixes that tell the keys apart. It takes no FPR.
+/// SuRF: a trie of the shortest prefixes that distinguish the keys. It takes no FPR.
 struct Surf(rsurf::surf::Surf);
 
 impl RangeFilter for Surf {
@@ -156,7 +159,8 @@ impl RangeFilter for Surf {
     }
 
     fn may_contain(&mut self, (lower, upper): (u64, u64)) -> bool {
-        // A lower bound after the last key is an error.
+        // The crate returns an error if the lower bound is above the last key. No key is in this
+        // range.
         self.0.range(lower.to_be_bytes().to_vec(), upper.to_be_bytes().to_vec()).unwrap_or(false)
     }
 

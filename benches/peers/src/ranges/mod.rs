@@ -1,9 +1,9 @@
 //! Measures range filters: times of queries and builds, memory, and false-positive rates.
 //!
-//! Keys are random numbers below 2^60. Queries ask ranges without a key: uniform ones, and ranges
-//! that end one below a key, where filters of prefixes fail. Every filter is also asked ranges that
-//! hold a key: they begin at the key or one below. The filter must not deny them. Denials are
-//! counted, and are an error except for filters of other crates that are known to deny keys.
+//! Keys are random numbers below 2^60. Queries ask for ranges without a key: uniform ranges, and
+//! ranges that end one below a key, where filters of prefixes fail. Queries also ask for ranges
+//! that hold a key at a random position. The filter must not deny these. Denials are counted, and
+//! are an error except for filters of other crates that are known to deny keys.
 
 mod filters;
 
@@ -19,14 +19,14 @@ use crate::keys::{Random, mix};
 use crate::machine;
 use crate::rate::Rate;
 
-/// The bound of the FPR that all filters get.
+/// The upper bound on the FPR for which filters are built, if they take one.
 const FPR: f64 = 0.01;
-/// Lengths of the ranges that filters are built for and asked.
+/// The lengths of ranges. A filter is built for one length and asked for ranges of this length.
 const LENGTHS: [u64; 2] = [16, 1024];
-/// Lowest and highest mapped numbers would make ranges overflow.
+/// The number of bits of a key. Ranges at keys near 2^64 would overflow.
 const KEY_BITS: u32 = 60;
 
-/// The results of one filter.
+/// The results of one range filter with one number of keys and one length of ranges.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The name of the filter.
@@ -41,7 +41,7 @@ pub struct Row {
     pub range_len: u64,
     /// Number of passes that were timed.
     pub passes: usize,
-    /// Number of ranges of each kind in a pass. Slow filters are asked fewer.
+    /// Number of uniform ranges in a pass. A slow filter is asked for fewer ranges.
     pub queries: usize,
     /// CPU time of a build in ns per key, of the fastest pass. The keys come sorted.
     pub build_ns: f64,
@@ -51,22 +51,22 @@ pub struct Row {
     pub correlated_ns: f64,
     /// CPU time of a query for a range that holds a key, in ns, of the fastest pass.
     pub present_ns: f64,
-    /// Size of the filter in bytes, with all its parts. Nothing if the crate does not tell it.
+    /// Size of the filter in bytes, with all its parts, or `None` if the crate does not tell it.
     pub bytes: Option<u64>,
     /// The share of uniform ranges without a key that are answered "maybe".
     pub uniform_rate: f64,
-    /// The lower end of its 99 % interval.
+    /// The lower end of the 99 % interval of `uniform_rate`.
     pub uniform_rate_low: f64,
-    /// The same for ranges that end one below a key.
+    /// The share of ranges that end one below a key that are answered "maybe".
     pub correlated_rate: f64,
-    /// The lower end of its 99 % interval.
+    /// The lower end of the 99 % interval of `correlated_rate`.
     pub correlated_rate_low: f64,
     /// The share of ranges with a key that are denied, which is an error of the filter.
     pub denied_rate: f64,
 }
 
 impl Row {
-    /// The size of the filter in bits per key, if it is known.
+    /// Returns the size of the filter in bits per key, or `None` if the size is unknown.
     #[must_use]
     pub fn bits_per_key(&self) -> Option<f64> {
         Some(self.bytes? as f64 * 8.0 / self.keys as f64)
@@ -125,7 +125,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// The lower times of two passes, and all answers.
+    /// Returns the lower times of two passes, and the sums of their answers.
     fn and(self, next: Self) -> Self {
         Self {
             build_ns: self.build_ns.min(next.build_ns),
@@ -137,10 +137,10 @@ impl Pass {
     }
 }
 
-/// The answers to ranges of one kind.
+/// The answers to ranges of one sort.
 #[derive(Clone, Copy)]
 struct Answers {
-    /// Time of a query in ns.
+    /// The mean CPU time of a query in ns.
     ns: f64,
     asked: u64,
     maybe: u64,
@@ -151,8 +151,8 @@ impl Answers {
         Self { ns: self.ns.min(next.ns), asked: self.asked + next.asked, maybe: self.maybe + next.maybe }
     }
 
-    /// The share of "maybe" in one pass. Each pass asks the same ranges, so the passes together are
-    /// one sample.
+    /// Returns the mean share of "maybe" in a pass, with its interval. Each pass asks for the same
+    /// ranges, so further passes do not make the sample larger.
     fn rate(&self, passes: usize) -> Rate {
         Rate::of(self.maybe / passes as u64, self.asked / passes as u64)
     }
@@ -162,7 +162,8 @@ impl Answers {
     }
 }
 
-/// Builds and asks a new filter. It gets one of `asked_part` ranges.
+/// Measures the build and the queries of a new filter. Asks for the first `1 / asked_part` of the
+/// ranges of each sort, but for at least one.
 fn pass<F: RangeFilter>(work: &Work, asked_part: usize) -> Result<Pass, String> {
     let start = process_time();
     let mut filter = F::build(black_box(&work.keys), work.range_len)?;
@@ -172,7 +173,7 @@ fn pass<F: RangeFilter>(work: &Work, asked_part: usize) -> Result<Pass, String> 
     Ok(Pass { build_ns, uniform, correlated, present, bytes: filter.bytes() })
 }
 
-/// Asks all ranges.
+/// Asks for all ranges. Returns the mean CPU time and the number of answers "maybe".
 #[inline(never)]
 fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
     let start = thread_time();
@@ -181,7 +182,7 @@ fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
     Answers { ns, asked: ranges.len() as u64, maybe }
 }
 
-/// Measures all filters by turns in each pass.
+/// Measures all filters in turn in each pass.
 ///
 /// # Errors
 /// Returns an error if the thread cannot be pinned to a core, if the CSV cannot be written, or if a

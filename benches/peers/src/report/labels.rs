@@ -1,4 +1,4 @@
-//! Places labels next to points. No label covers another if there is room for that.
+//! Places labels next to points. If there is room, no label covers another.
 
 use super::picture::{TEXT_SIZE, text_width};
 
@@ -28,7 +28,7 @@ impl Box2 {
         (x.clamp(self.left, self.right) - x).hypot(y.clamp(self.top, self.bottom) - y)
     }
 
-    /// Whether a line crosses the label, tested at nineteen points of the line.
+    /// Returns whether a line crosses the label, tested at nineteen points of the line.
     fn crossed_by(&self, from: (f64, f64), to: (f64, f64)) -> bool {
         (1..20).map(|step| f64::from(step) / 20.0).any(|share| {
             let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
@@ -49,7 +49,7 @@ pub fn box_of(text: &str, (x, y): (f64, f64), is_left: bool) -> Box2 {
     Box2 { left, top: y - half, right: left + text_width(text), bottom: y + half }
 }
 
-/// Small boxes along a line, for labels to avoid.
+/// Returns small boxes along a line, which labels avoid.
 pub fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = Box2> {
     const STEPS: i32 = 60;
     (0..=STEPS).map(move |step| {
@@ -64,8 +64,8 @@ const ROUNDS: usize = 6;
 /// returns the positions with the lowest cost.
 const ORDERS: usize = 6;
 
-/// Places labels in `frame`: each near its point, if possible without covering another label, a
-/// point or a box of `avoid`.
+/// Returns a place in `frame` for each label, near its point. If possible, no label covers another
+/// label, a point or a box of `avoid`.
 pub fn place(points: &[(f64, f64)], texts: &[String], frame: Box2, avoid: &[Box2]) -> Vec<Box2> {
     let marks: Vec<Box2> = points.iter().map(|&(x, y)| around(x, y, 6.0)).collect();
     let labels = Labels { points, texts, frame, avoid, marks: &marks };
@@ -104,7 +104,7 @@ impl Labels<'_> {
         (costs.iter().sum(), placed)
     }
 
-    /// The cost of a place for label `i`. A better place costs less.
+    /// Returns the cost of a place for label `i`. A better place costs less.
     fn cost(&self, i: usize, place: &Box2, placed: &[Box2]) -> f64 {
         let (x, y) = self.points[i];
         let others = || placed.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, place)| place);
@@ -115,7 +115,7 @@ impl Labels<'_> {
         let crossed = others().chain(strangers()).filter(|other| other.crossed_by((x, y), leader)).count();
         let outside = if place.within(&self.frame) { 0.0 } else { 1e6 };
         let far = |(x, y): (f64, f64)| place.distance((x, y));
-        // A reader takes a label nearer to another point for the label of that point. Points within
+        // If a label is nearer to another point, a reader assigns it to that point. Points within
         // 12 units of each other cannot be told apart.
         let apart = |other: (f64, f64)| (other.0 - x).hypot(other.1 - y) > 12.0;
         let mistaken = self.points.iter().filter(|&&other| apart(other) && far(other) < far((x, y)) + 4.0).count();
@@ -126,7 +126,8 @@ impl Labels<'_> {
     }
 }
 
-/// Offsets of a label's near edge from its point, all around it.
+/// Returns the offsets from a point at which its label may begin or end: 24 directions at 16
+/// distances.
 fn candidates() -> impl Iterator<Item = (f64, f64)> {
     (0..16).flat_map(|step| {
         let far = 10.0 + 8.0 * f64::from(step);

@@ -19,7 +19,7 @@ const END: &str = "<!-- end -->";
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or written, if a marker has no end, or if `table`
-/// refuses its words.
+/// returns an error.
 pub fn in_file(path: &Path, begin: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<(), String> {
     let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| of_file(&error))?;

@@ -1,5 +1,5 @@
-//! Makes tables and pictures from a CSV, and writes them into docs/BENCHMARKS.md or
-//! docs/VARIANTS.md.
+//! Makes tables and pictures from a CSV. Writes the tables into docs/BENCHMARKS.md or
+//! docs/VARIANTS.md, and the pictures to files in the same folder.
 
 mod labels;
 mod markers;
@@ -17,16 +17,16 @@ use std::fs;
 use crate::args::Report;
 use crate::csv_file;
 
-/// Begins a marker of a page.
+/// The start of a marker in a page.
 const BEGIN: &str = "<!-- generated: ";
 
 /// Writes the tables of one record into its page: `peers measure` and `peers ranges` into
-/// BENCHMARKS.md, `peers variants` into VARIANTS.md. The pictures of `peers measure` are files
-/// beside BENCHMARKS.md.
+/// BENCHMARKS.md, `peers variants` into VARIANTS.md. Writes the pictures of `peers measure` to
+/// files in the folder of BENCHMARKS.md.
 ///
 /// # Errors
-/// Returns the error of the operating system, and refuses a page with an unknown or unfinished
-/// marker.
+/// Returns an error if a file cannot be read or written, or if the CSV has no measurements. Returns
+/// an error if a marker of the page is unknown or has no end.
 pub fn write(args: &Report) -> Result<(), String> {
     if let Ok((machine, rows)) = csv_file::read(&args.csv)
         && !rows.is_empty()

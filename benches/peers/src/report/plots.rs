@@ -1,5 +1,4 @@
-//! The pictures: space against query time, false-positive rate against bits per key, and build
-//! times.
+//! Draws the pictures: space and query time, false-positive rate and bits per key, and build times.
 
 use super::labels::{self, Box2};
 use super::picture::bars::{Bar, Bars, Group};
@@ -14,7 +13,8 @@ use crate::run::SAME_RATE;
 const HEIGHT: f64 = 500.0;
 const OURS: Colour = Colour::Series(0);
 const THEIRS: Colour = Colour::Series(1);
-/// The number of keys in the filters that are drawn. A record without this size shows its largest.
+/// The number of keys in the filters that are drawn. If a record lacks this number, the pictures
+/// show its largest number of keys.
 const SHOWN_N: usize = 1_000_000;
 /// Filters so near to another filter in the picture that the two labels would cover each other. The
 /// picture leaves these filters out, and the tables show them.
@@ -40,10 +40,11 @@ const SAME_DESIGN: [&str; 7] = [
     "sux VFilter 8 bits",
     "xorf BinaryFuse8",
 ];
-/// A filter with more bits per key would squeeze all others.
+/// The maximum number of bits per key of a drawn filter. A filter with more would squeeze all
+/// others.
 const MOST_BITS: f64 = 24.0;
 
-/// Draws all pictures: the names of the files, and their content.
+/// Draws all pictures. Returns the name and the content of each file.
 pub fn all(rows: &[Row]) -> Vec<(&'static str, String)> {
     vec![
         ("filters-space.svg", space_picture(rows)),
@@ -67,7 +68,7 @@ fn shown_n(rows: &[Row]) -> (usize, String) {
     (n, grouped(n))
 }
 
-/// One row of each filter with [`shown_n`] keys.
+/// Returns one row of each filter with [`shown_n`] keys.
 fn filters(rows: &[Row]) -> Vec<&Row> {
     let (n, _) = shown_n(rows);
     let mut found: Vec<&Row> = Vec::new();
@@ -110,13 +111,13 @@ fn bits(row: &Row) -> f64 {
     row.bits_per_key_bare.unwrap_or(0.0)
 }
 
-/// An axis with some room around the values.
+/// Returns an axis with some room around the values.
 fn axis(title: &str, values: impl Iterator<Item = f64>, is_logarithmic: bool) -> Axis {
     let ends = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), value| (from.min(value), to.max(value)));
     let (from, to) = match ends {
         (from, to) if from > to => (1.0, 2.0),
         (from, to) if is_logarithmic => (from * 0.7, to * 1.5),
-        // Labels are on the left, too.
+        // Labels may lie to the left of their points, so the left has more room.
         (from, to) => ((from - 3.75).max(0.0), to + 1.0),
     };
     let mut axis = Axis { title: title.into(), from, to, is_logarithmic, labels: Vec::new() };
@@ -149,7 +150,8 @@ fn frame(x: Axis, y: Axis) -> Frame {
     Frame { x, y, left: 58.0, right: WIDTH - 24.0, top: 90.0, bottom: HEIGHT - 56.0 }
 }
 
-/// Draws points with labels: ours are filled, those of other crates are rings.
+/// Draws points with labels. The points of filterblock are dots, and those of other crates are
+/// rings.
 fn scatter(picture: &mut Picture, frame: &Frame, points: &[(&Row, f64, f64)], avoid: &[Box2]) {
     let places: Vec<_> = points.iter().map(|&(_, x, y)| frame.at((x, y))).collect();
     let texts: Vec<_> = points.iter().map(|(row, _, _)| short_name(&row.filter)).collect();
@@ -307,7 +309,7 @@ fn build_picture(rows: &[Row]) -> String {
     .svg()
 }
 
-/// The name of a filter with its rate as a per cent or a fraction.
+/// Returns the name of a filter with its FPR as a percentage or a fraction.
 fn short_name(filter: &str) -> String {
     let Some((kind, rate)) = filter.split_once(":fpr=") else { return filter.into() };
     let end = rate.find([' ', ':']).unwrap_or(rate.len());

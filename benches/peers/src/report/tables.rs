@@ -5,7 +5,7 @@ use crate::ours;
 use crate::record::Row;
 use crate::run::SAME_RATE;
 
-/// Marks the name of a filter that hashes keys itself.
+/// The mark after the name of a filter that hashes keys itself.
 const NOTE_OWN: &str = " †";
 
 /// Returns the table that `what` names. `what` is the text of a marker.
@@ -83,7 +83,7 @@ fn times(rows: &[Row], at: At<'_>) -> Vec<String> {
     SETTINGS.into_iter().map(cell).collect()
 }
 
-/// Space, rate and times of all filters with `n` keys.
+/// Returns the table of space, FPR and times of all filters with `n` keys.
 fn queries(rows: &[Row], n: usize, form: &str) -> String {
     let line = |filter: &&str| {
         let at = At { filter, n, many: false, form };
@@ -113,8 +113,9 @@ fn queries(rows: &[Row], n: usize, form: &str) -> String {
     )
 }
 
-/// The name of a filter, with its crate unless the name begins with it, and with a mark if it
-/// hashes keys itself.
+/// Returns the name of a filter for a table. For a filter of another crate, adds the version, and a
+/// mark if the filter hashes keys itself. Also adds the crate's name, unless the filter's name
+/// begins with the crate's name.
 fn named(row: &Row) -> String {
     let own = if row.build_form == "key" { NOTE_OWN } else { "" };
     match row.krate.as_str() {
@@ -141,7 +142,8 @@ fn space_and_rate(row: &Row) -> [String; 3] {
     [row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}")), row.overhead_bare.map_or(none(), percent), rate]
 }
 
-/// The ratio of each time to the time of a fastbloom filter with the same measured FPR.
+/// Returns the table of ratios: each time divided by the time of a fastbloom filter with the same
+/// measured FPR.
 fn same_rate(rows: &[Row]) -> String {
     let ours = filters(rows).into_iter().filter(|filter| rows.iter().any(|row| rival_of(row) == Some(filter)));
     let mut lines = Vec::new();
@@ -155,7 +157,7 @@ fn same_rate(rows: &[Row]) -> String {
             line.extend([row, other].map(|row| row.rate.map_or(none(), |rate| format!("{:.4}", rate * 100.0))));
             line.extend([row, other].map(|row| row.bits_per_key.map_or(none(), |bits| format!("{bits:.2}"))));
             for (mix, mode) in SETTINGS {
-                // fastbloom has no batches, so its single queries are shown.
+                // fastbloom has no batches, so batches are divided by its single queries.
                 let rival_mode = if mode == "batch" { "single" } else { mode };
                 let pair = find(rows, at, mix, mode).zip(find(rows, rival, mix, rival_mode));
                 line.push(pair.map_or(none(), |(a, b)| format!("{:.2}", a.ns_min / b.ns_min)));
@@ -186,7 +188,7 @@ fn rival_of(row: &Row) -> Option<&str> {
     row.filter.strip_prefix(SAME_RATE)
 }
 
-/// Times of queries that ask a random one of many filters.
+/// Returns the table of the times of queries that each ask a random filter of many.
 fn many(rows: &[Row]) -> String {
     let Some(n) = rows.iter().find(|row| row.filters_asked > 1).map(|row| row.n) else {
         return markdown(&[""], &[]);
@@ -231,7 +233,8 @@ fn many(rows: &[Row]) -> String {
     )
 }
 
-/// Builds with the self-check and without, and queries of aligned and unaligned bytes.
+/// Returns the table of build times with and without the self-check, and of query times with
+/// aligned and unaligned bytes.
 fn extras(rows: &[Row]) -> String {
     let line = |spec: &&str| {
         let (checked, unaligned) = (format!("{spec}{}", ours::SELF_CHECK), format!("{spec}{}", ours::UNALIGNED));
@@ -266,7 +269,7 @@ fn extras(rows: &[Row]) -> String {
     )
 }
 
-/// A line for each filter, a column for each size.
+/// Returns a table with a line for each filter and a column for each size.
 fn by_size(rows: &[Row], cell: &dyn Fn(&Row) -> Option<String>) -> String {
     let sizes = sizes(rows);
     let line = |filter: &&str| {

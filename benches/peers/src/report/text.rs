@@ -11,7 +11,7 @@ pub fn none() -> String {
 }
 
 /// Returns a Markdown table without the columns in which no row has a value. The columns after the
-/// first are aligned to the right. Without rows, returns a sentence instead of a table.
+/// first are aligned to the right. If there are no rows, returns a sentence instead of a table.
 pub fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
     if lines.is_empty() {
         return "Not measured in this record.".into();
@@ -28,7 +28,7 @@ pub fn markdown(head: &[&str], lines: &[Vec<String>]) -> String {
     (head_line + &rule + &body).trim_end().to_owned()
 }
 
-/// Breaks a text into lines of at most 100 characters.
+/// Breaks a text into lines of at most 100 characters. A longer word has a line of its own.
 pub fn wrapped(text: &str) -> String {
     let mut wrapped = String::new();
     let mut len = 0;
@@ -54,7 +54,7 @@ pub fn percent(share: f64) -> String {
     if percent.abs() < 10.0 { format!("{percent:.2} %") } else { format!("{percent:.0} %") }
 }
 
-/// Writes a number with commas between thousands.
+/// Returns a number as text with commas between thousands.
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! The filters that `variants` fills: filters of filterblock, and filters of other crates with
-//! their own hash.
+//! Makes the filters that `peers variants` fills: filters of filterblock, and filters of other
+//! crates with their own hash.
 
 use std::collections::hash_map::DefaultHasher;
 
@@ -18,9 +18,9 @@ use crate::keys::Key;
 const RATE: f64 = 0.01;
 const SEED: HashSeed = HashSeed(7);
 const OURS: &str = "filterblock";
-/// The number of keys for which growing filters ("from 1,000") are built.
+/// The number of keys for which growing filters are made whose names end in "from 1,000".
 const FIRST: usize = 1_000;
-/// The highest load of a cuckoo filter. At higher loads, its buckets of four entries often have no
+/// The maximum load of a cuckoo filter. At higher loads, its buckets of four entries often have no
 /// room for a key.
 const MOST_CUCKOO_LOAD: f64 = 0.96;
 
@@ -60,8 +60,8 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Implements [`Variant`] for a filter of filterblock: how to add a key, its size, and whether keys
-/// can be removed.
+/// Implements [`Variant`] for a filter of filterblock. The arguments are the type, how to add a
+/// key, how to get the size in bytes, and `removes` if keys can be removed.
 macro_rules! ours {
     ($filter:ty, $add:expr, $bytes:expr $(, $removes:ident)?) => {
         impl Variant for $filter {
@@ -95,7 +95,7 @@ ours!(Bloom, |filter, key| (filter.insert(key), true).1, |filter| filter.num_bit
 ours!(Partitioned, |filter, key| (filter.insert(key), true).1, |filter| filter.num_bits().div_ceil(8));
 ours!(Counting, |filter, key| (filter.insert(key), true).1, Counting::len_bytes, removes);
 ours!(DLeft, |filter, key| filter.insert(key).is_ok(), DLeft::len_bytes, removes);
-// A counter has 32 bits.
+// A counter of `Spectral` has 32 bits.
 ours!(Spectral, |filter, key| filter.insert(key).is_ok(), |filter| filter.num_counters() * 4, removes);
 ours!(DynamicCounting, |filter, key| filter.insert(key).is_ok(), DynamicCounting::len_bytes, removes);
 ours!(Scalable, |filter, key| filter.insert(key).is_ok(), |filter| filter.num_bits().div_ceil(8));
@@ -160,16 +160,16 @@ impl Variant for GrowableBloom {
         self.contains(key)
     }
 
-    /// The crate does not report its memory. The serialised filter has the same bits, and a few
-    /// bytes for each stage.
+    /// Returns the length of the serialised filter, because the crate does not report its memory.
+    /// The serialised filter has the same bits, and a few more bytes for each stage.
     fn bytes(&self) -> u64 {
         let mut written = Vec::new();
         ciborium::into_writer(self, &mut written).map_or(0, |()| written.len() as u64)
     }
 }
 
-/// Returns an empty table for the keys. Its size is the next power of two, or twice as much if that
-/// would be too full.
+/// Returns an empty cuckoo filter for the keys. Its capacity is the next power of two, or twice as
+/// much if the load would exceed [`MOST_CUCKOO_LOAD`].
 fn cuckoo(keys: usize) -> CuckooFilter<DefaultHasher> {
     let full = keys as f64 / keys.next_power_of_two() as f64 > MOST_CUCKOO_LOAD;
     CuckooFilter::with_capacity(if full { keys * 2 } else { keys })

@@ -3,7 +3,7 @@
 //!
 //! A pass fills a new filter of each kind with the same keys. It asks for all keys in another
 //! order, and for as many absent keys. If the kind can remove keys, the pass then removes the first
-//! half of the keys, and asks for the other half. The fastest pass counts.
+//! half of the keys, and asks for the second half. Of each time, the lowest of all passes counts.
 
 mod filters;
 
@@ -35,13 +35,14 @@ pub struct Row {
     pub passes: usize,
     /// CPU time of an insertion in ns, of the fastest pass.
     pub insert_ns: f64,
-    /// CPU time of a query for a present key in ns.
+    /// CPU time of a query for a present key in ns, of the fastest pass.
     pub present_ns: f64,
-    /// CPU time of a query for an absent key in ns.
+    /// CPU time of a query for an absent key in ns, of the fastest pass.
     pub absent_ns: f64,
-    /// CPU time of a removal in ns, if the filter can remove keys.
+    /// CPU time of a removal in ns, of the fastest pass, or `None` if the filter cannot remove
+    /// keys.
     pub remove_ns: Option<f64>,
-    /// Size of the filter in memory, or of its file.
+    /// Size in bytes of the filter in memory, or of its file.
     pub bytes: u64,
     /// The share of absent keys answered "maybe".
     pub rate: f64,
@@ -49,30 +50,30 @@ pub struct Row {
     pub rate_low: f64,
     /// The upper end of the 99 % interval of `rate`.
     pub rate_high: f64,
-    /// Number of present keys that the filter denied.
+    /// Number of added keys that the filter denied before removals.
     pub denied: u64,
-    /// Number of keys that the filter refused to remove, and of present keys that it denied after
-    /// the removal of the others; `None` if the filter cannot remove keys.
+    /// Number of keys that the filter could not remove, plus number of remaining keys that it
+    /// denied after the removals. `None` if the filter cannot remove keys.
     pub denied_after_removals: Option<u64>,
 }
 
 /// A filter that takes keys one by one.
 trait Variant {
-    /// Whether keys can be removed.
+    /// Whether the filter can remove keys.
     const REMOVES: bool = false;
     /// Adds a key. Returns `false` if there is no room.
     fn add(&mut self, key: &Key) -> bool;
-    /// Asks for a key.
+    /// Returns whether the filter may hold a key.
     fn has(&self, key: &Key) -> bool;
     /// Removes a key. Returns `false` if the key is certainly absent.
     fn take(&mut self, _: &Key) -> bool {
         false
     }
-    /// Makes insertions durable, in a filter that lies in a file.
+    /// Makes insertions durable if the filter lies in a file.
     fn sync(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// Size of the filter in memory, or of its file.
+    /// Size in bytes of the filter in memory, or of its file.
     fn bytes(&self) -> u64;
 }
 
@@ -111,8 +112,8 @@ struct Pass {
 }
 
 impl Pass {
-    /// Combines two passes: the lower times, the higher numbers of denied keys, and the other
-    /// counts of the later pass.
+    /// Combines two passes. The result has the lower times, the higher numbers of denied keys, and
+    /// the other counts of the later pass.
     fn least(self, next: Self) -> Self {
         Self {
             insert_ns: self.insert_ns.min(next.insert_ns),
@@ -126,7 +127,8 @@ impl Pass {
     }
 }
 
-/// Fills, asks and empties a new filter.
+/// Measures a new filter: fills it, asks for all keys and for absent keys, and removes half of the
+/// keys if the filter can.
 fn pass<V: Variant>(make: &impl Fn() -> Result<V, String>, work: &Work) -> Result<Pass, String> {
     let mut filter = make()?;
     let start = thread_time();
@@ -214,7 +216,7 @@ impl Kind {
     }
 }
 
-/// Measures all kinds by turns in each pass.
+/// Measures all kinds in turn in each pass.
 ///
 /// # Errors
 /// Returns an error if the thread cannot be pinned to a core, if the CSV cannot be written, or if a

@@ -1,4 +1,4 @@
-//! filterblock-store, with blocked Bloom filters and with ribbons.
+//! Runs filterblock-store, once with blocked Bloom filters and once with bumped ribbons.
 
 use std::path::Path;
 use std::sync::Arc;

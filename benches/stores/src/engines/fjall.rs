@@ -1,4 +1,4 @@
-//! fjall.
+//! Runs fjall.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub fn contender() -> Contender {
     Contender {
         name: "fjall",
         version: version_of("fjall").into(),
-        // With 20 runs it slows down writers until a compaction ends.
+        // With 20 runs, fjall slows down writers until a compaction ends.
         most_runs: 19,
         batched: false,
         open,

@@ -1,4 +1,4 @@
-//! LevelDB itself, through its C interface: `leveldb/c.h` of Debian's libleveldb-dev.
+//! Runs LevelDB through its C interface: `leveldb/c.h` of Debian's libleveldb-dev.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -83,7 +83,7 @@ fn open(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
     }
 }
 
-/// `db` is null if the store could not be opened.
+/// An open LevelDB and its option objects. `db` is null if the store could not be opened.
 struct LevelDb {
     db: Handle,
     options: Handle,
@@ -113,7 +113,7 @@ impl Engine for LevelDb {
     }
 
     fn compact(&mut self) -> Outcome<()> {
-        // SAFETY: the handle is open; null is the end of all keys.
+        // SAFETY: the handle is open. Null bounds stand for all keys.
         unsafe { leveldb_compact_range(self.db, null(), 0, null(), 0) };
         Ok(())
     }
@@ -121,7 +121,8 @@ impl Engine for LevelDb {
     #[inline]
     fn get<R>(&mut self, key: &Key, answer: impl FnOnce(Option<&[u8]>) -> R) -> Outcome<R> {
         let (mut error, mut len) = (null_mut(), 0);
-        // SAFETY: the handles are open. A value that is not null has `len` bytes, and is freed once.
+        // SAFETY: the handles are open. A value that is not null has `len` bytes, and is freed
+        // once.
         unsafe {
             let value = leveldb_get(self.db, self.reads, key.as_ptr(), key.len(), &raw mut len, &raw mut error);
             done(error, leveldb_free)?;
@@ -138,8 +139,8 @@ impl Engine for LevelDb {
 
 impl Drop for LevelDb {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the handles after this. The store is destroyed before the objects
-        // that it refers to.
+        // SAFETY: nothing uses the handles after this. The store is closed before the objects that
+        // it refers to are destroyed.
         unsafe {
             if !self.db.is_null() {
                 leveldb_close(self.db);

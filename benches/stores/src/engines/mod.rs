@@ -1,4 +1,4 @@
-//! The measured stores.
+//! Lists the measured stores.
 
 #[cfg(any(feature = "leveldb", feature = "rocksdb"))]
 mod c;
@@ -14,7 +14,7 @@ mod surrealkv;
 
 use crate::engine::Contender;
 
-/// Returns all stores of this build.
+/// Returns all stores that this build can measure.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     let mut found = filterblock::contenders();

@@ -1,4 +1,4 @@
-//! redb, a B-tree. It has no runs and no filters.
+//! Runs redb, a B-tree. It has no runs and no filters.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn open(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
 }
 
 struct Redb {
-    /// Answers the gets of a pass.
+    /// The read transaction that answers the gets of one loop.
     reads: Option<ReadOnlyTable<&'static [u8; 16], &'static [u8]>>,
     database: Database,
 }
@@ -49,7 +49,7 @@ impl Engine for Redb {
     }
 
     fn flush(&mut self) -> Outcome<()> {
-        // Only a commit with durability keeps the commits without durability before it.
+        // A commit without durability becomes durable only with a later durable commit.
         self.write(&[], Durability::Immediate)
     }
 

@@ -1,4 +1,4 @@
-//! RocksDB itself, through its C interface: `rocksdb/c.h` of Debian's librocksdb-dev.
+//! Runs RocksDB through its C interface: `rocksdb/c.h` of Debian's librocksdb-dev.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -89,12 +89,12 @@ pub fn contenders() -> Vec<Contender> {
 }
 
 fn open_bloom(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    // SAFETY: the call returns a handle. `open` gives the handle to the options of a table.
+    // SAFETY: the call returns a new handle. `open` passes its ownership to the table options.
     open(dir, settings, unsafe { rocksdb_filterpolicy_create_bloom_full(BITS_PER_KEY.into()) })
 }
 
 fn open_ribbon(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-    // SAFETY: the call returns a handle. `open` gives the handle to the options of a table.
+    // SAFETY: the call returns a new handle. `open` passes its ownership to the table options.
     open(dir, settings, unsafe { rocksdb_filterpolicy_create_ribbon(BITS_PER_KEY.into()) })
 }
 
@@ -140,7 +140,8 @@ fn open(dir: &Path, settings: &Settings, filter: Handle) -> Outcome<Box<dyn Stor
     }
 }
 
-/// `db` and `family` are null if the store could not be opened.
+/// An open RocksDB and its option objects. `db` and `family` are null if the store could not be
+/// opened.
 struct RocksDb {
     db: Handle,
     /// The default column family. Batches need its handle.
@@ -176,7 +177,7 @@ impl Engine for RocksDb {
     }
 
     fn compact(&mut self) -> Outcome<()> {
-        // SAFETY: the handle is open; null is the end of all keys.
+        // SAFETY: the handle is open. Null bounds stand for all keys.
         unsafe { rocksdb_compact_range(self.db, null(), 0, null(), 0) };
         Ok(())
     }
@@ -184,7 +185,7 @@ impl Engine for RocksDb {
     #[inline]
     fn get<R>(&mut self, key: &Key, answer: impl FnOnce(Option<&[u8]>) -> R) -> Outcome<R> {
         let mut error = null_mut();
-        // SAFETY: the handles are open, and a value that is found is used once.
+        // SAFETY: the handles are open, and `with_value` gets the value once.
         unsafe {
             let value = rocksdb_get_pinned(self.db, self.reads, key.as_ptr(), key.len(), &raw mut error);
             done(error, rocksdb_free)?;
@@ -197,7 +198,8 @@ impl Engine for RocksDb {
         list.iter_mut().zip(keys).for_each(|(entry, key)| *entry = key.as_ptr());
         let (mut values, mut errors) = ([null_mut(); BATCH], [null_mut(); BATCH]);
         let (count, lens) = (keys.len().min(BATCH), [size_of::<Key>(); BATCH]);
-        // SAFETY: the handles are open, the lists have `count` entries, and each value is used once.
+        // SAFETY: the handles are open, the lists have at least `count` entries, and `with_value`
+        // gets each value once.
         unsafe {
             rocksdb_batched_multi_get_cf(
                 self.db,
@@ -226,7 +228,7 @@ impl Engine for RocksDb {
 /// Passes a value to `answer`, and frees it.
 ///
 /// # Safety
-/// `value` is null for no value, or a slice that is not yet freed.
+/// `value` is null for no value, or the handle of a slice that is not yet freed.
 unsafe fn with_value<R>(value: Handle, answer: impl FnOnce(Option<&[u8]>) -> R) -> R {
     if value.is_null() {
         return answer(None);
@@ -243,8 +245,8 @@ unsafe fn with_value<R>(value: Handle, answer: impl FnOnce(Option<&[u8]>) -> R) 
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the handles after this. The store is destroyed before the objects
-        // that it refers to.
+        // SAFETY: nothing uses the handles after this. The store is closed before the objects that
+        // it refers to are destroyed.
         unsafe {
             if !self.db.is_null() {
                 rocksdb_column_family_handle_destroy(self.family);

@@ -1,4 +1,4 @@
-//! rusty-leveldb. It compacts in the thread of its caller, also while it reads.
+//! Runs rusty-leveldb. It compacts in the thread of its caller, even during gets.
 
 use std::path::Path;
 use std::rc::Rc;

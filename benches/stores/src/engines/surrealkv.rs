@@ -1,4 +1,4 @@
-//! SurrealKV.
+//! Runs SurrealKV.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use crate::engine::{BLOCK_BYTES, Contender, Engine, Outcome, Settings, text};
 use crate::keys::Key;
 use crate::machine::version_of;
 
-/// More SSTs in level 0 than any layout has.
+/// An upper limit for the SSTs in level 0 that no layout reaches.
 const NO_COMPACTION: usize = 10_000;
 
-/// Returns the contender. Its default filter is a Bloom filter of ten bits per key.
+/// Returns the contender. Its default filter, a Bloom filter of ten bits per key, stays.
 pub fn contender() -> Contender {
     Contender {
         name: "surrealkv",
@@ -44,7 +44,7 @@ fn open(dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
 }
 
 struct SurrealKv {
-    /// Answers the gets of a pass.
+    /// The read transaction that answers the gets of one loop.
     reads: Option<Transaction>,
     tree: Tree,
     runtime: Runtime,

@@ -25,19 +25,19 @@ Examples:
 
 The benchmark puts distinct keys of 16 bytes in random order, from one thread and with a buffered log. Meanwhile another thread \
 makes --gets-per-second gets, half of loaded and half of absent keys, and checks each answer. Then the store is flushed and \
-settles: it compacts until nothing is due. At the end the store is opened again five times, and every loaded key is looked up.
+settles: it compacts until nothing is due. At the end the store is opened again five times, and every loaded key (or --checks random ones) is looked up.
 
 The report:
   puts per second       from the first put to the return of the last one
   put, get              percentiles and maximum of the latency in us of wall time. The latency of a put includes about 0.1 us \
 to make its key and value
   stalls                puts that had to wait for a flush or a compaction, and the total time of these waits
-  delays                puts that were slowed down before that, each by at most 32 ms, and the total time of these waits
+  delays                puts that were slowed down to avoid a stall, each by at most 32 ms, and the total time of these waits
   settling              time from the last put until no flush and no compaction is due
   write amplification   bytes of all SST files that flushes and compactions wrote, until the store has settled, per byte of keys \
-and values. The write-ahead log is not counted; it adds about 1.2
-  space amplification   bytes of the settled store per byte of keys and values; and the largest size of the directory during the \
-load, logs and replaced files included, which is sampled ten times a second
+and values. The write-ahead log is not counted; with the default value size it adds about 1.2
+  space amplification   bytes of the SST files of the settled store per byte of keys and values. The second number is the same for \
+the largest size of the directory during the load, with logs and replaced files. The size is sampled ten times a second
   runs                  sorted runs of the settled store
   reopen                median time of five opens of the closed store
   memory                largest resident memory of the process. The benchmark itself takes about 10 MB of it
@@ -51,7 +51,7 @@ Exit status: 0 done; 1 an answer was wrong; 2 an error; 128 + N when signal N en
 
 /// The maximum number of keys. With the default value size, such a store takes about 120 GB.
 const COUNT_MAX: u64 = 1_000_000_000;
-/// The longest value in bytes.
+/// The maximum length of a value in bytes.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
 /// The maximum number of gets per second. One thread answers about this many.
 const GETS_PER_SECOND_MAX: u64 = 1_000_000;
@@ -66,7 +66,7 @@ pub struct Arguments {
     /// The size of each value in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = whole(0..=VALUE_LEN_BYTES_MAX, 100))]
     value_size: usize,
-    /// The gets per second while the store is loaded and settles; 0 makes none
+    /// The number of gets per second while the store is loaded and settles; 0 for none
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = whole(0..=GETS_PER_SECOND_MAX, 1_000))]
     gets_per_second: u64,
     /// The number of loaded keys to look up at the end [default: all]

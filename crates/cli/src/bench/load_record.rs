@@ -1,5 +1,5 @@
-//! The record of `bench load`: the reports of one or more loads, and the tables that `bench report`
-//! makes from them.
+//! Reads the record of `bench load`: the reports of one or more loads. Makes the tables of `bench
+//! report` from it.
 
 use std::path::Path;
 
@@ -18,8 +18,9 @@ pub struct LoadRecord {
     pub loads: Vec<LoadReport>,
 }
 
-/// A row of the table: its name, whether it shows the largest value instead of the median, and the
-/// value of one load. `None` if the load has no such value.
+/// A row of the table: its name, whether it shows the largest value instead of the median, and a
+/// function that returns the value of one load. The function returns `None` if the load has no such
+/// value.
 type Measured = (&'static str, bool, fn(&Loaded) -> Option<f64>);
 
 const ROWS: [Measured; 12] = [
@@ -64,8 +65,8 @@ impl LoadRecord {
         }
     }
 
-    /// Returns the loads of equal settings together, in the order of their first runs. The seed may
-    /// differ.
+    /// Groups the loads whose settings differ at most in the seed. The groups are in the order of
+    /// their first loads.
     fn groups(&self) -> Vec<Vec<&LoadReport>> {
         let mut groups: Vec<Vec<&LoadReport>> = Vec::new();
         for load in &self.loads {
@@ -157,7 +158,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Returns a load with these keys, puts per second, longest put in us and gets.
+    /// Returns the report of a load with this number of keys, puts per second, longest put in us
+    /// and number of gets.
     fn load(keys: u64, rate: f64, longest_put: f64, gets: u64) -> LoadReport {
         let latencies =
             |count: u64, max: f64| json!({"count": count, "p50_us": 1, "p99_us": 1, "p999_us": 1, "max_us": max});
@@ -179,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Returns a record of three loads of equal settings, and one of others.
+    /// Returns a record of three loads with equal settings, and one load with other settings.
     fn four() -> LoadRecord {
         let loads =
             vec![load(7, 10.0, 5e3, 0), load(9, 900_000.0, 1.0, 4), load(7, 30.0, 9e3, 0), load(7, 20.0, 7e3, 0)];

@@ -1,4 +1,4 @@
-//! The report of `bench load`, as text for people and as JSON for programs.
+//! Formats the report of `bench load`, as text for people and as JSON for programs.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,7 @@ pub struct Loaded {
     /// The number of SST files of each level.
     pub tables_by_level: Vec<u64>,
     pub reopen_ms: f64,
-    /// `None` if the system does not report it.
+    /// The peak resident memory of the process. `None` if the system does not report it.
     pub peak_memory_bytes: Option<u64>,
     pub checked_keys: u64,
     pub wrong_answers: u64,
@@ -129,7 +129,7 @@ impl LoadReport {
 }
 
 impl Loaded {
-    /// Divides bytes of files by the bytes of keys and values.
+    /// Returns `bytes` divided by the bytes of all keys and values.
     pub fn per_user_byte(&self, bytes: u64) -> f64 {
         bytes as f64 / self.user_bytes.max(1) as f64
     }

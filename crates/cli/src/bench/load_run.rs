@@ -17,7 +17,7 @@ use filterblock_store::lsm::{Db, Options};
 
 /// The interval at which the size of the directory is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
-/// The number of opens whose median is the time of a reopen.
+/// The number of times that the store is opened again. The reported time is the median.
 const REOPENS: u32 = 5;
 
 /// The settings of a load.
@@ -148,8 +148,8 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Makes gets until the store has settled. Gets are spread evenly over time; a late get starts
-    /// immediately.
+    /// Makes gets until the store has settled, and samples the size of the directory meanwhile.
+    /// Gets are spread evenly over time; a late get starts immediately.
     fn read(&self, shared: &Shared) -> Outcome<Seen> {
         let mut seen = Seen { latencies: new_histogram()?, wrong_answers: 0, peak_dir_bytes: 0 };
         let mut random = Random::new(self.plan.seed.wrapping_add(1));
@@ -213,7 +213,8 @@ fn dir_len_bytes(dir: &Path) -> u64 {
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Returns the largest resident memory of this process so far.
+/// Returns the peak resident memory of this process so far. Returns `None` if the system does not
+/// report it.
 fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -232,7 +233,8 @@ fn reopen_ms(plan: &Plan<'_>, dir: &Path) -> Outcome<f64> {
     Ok(median(times))
 }
 
-/// Looks up loaded keys, and returns the number of keys whose value was not found.
+/// Looks up `plan.checks` loaded keys: all of them, or random ones. Returns the number of keys
+/// whose value is missing or wrong.
 fn wrong_answers(plan: &Plan<'_>, dir: &Path) -> Outcome<u64> {
     let db = Db::open(dir, options(plan))?;
     let bar = progress::bar(Some(plan.checks), "looking up keys");

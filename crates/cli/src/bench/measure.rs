@@ -11,7 +11,7 @@ use super::super::interrupt;
 use super::source::{Random, Source, Strings, fill_value};
 use filterblock_store::lsm::{Db, Stats};
 
-/// Keys in one `multi_get`.
+/// The number of keys in one `multi_get`.
 const MULTI_GET_LEN: usize = 32;
 /// The longest recorded latency, one minute. Longer latencies count as one minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
@@ -112,7 +112,7 @@ fn interleave(present: &Strings, absent: &Strings, random: &mut Random) -> (Stri
 pub struct Mean {
     pub cpu_ns: f64,
     pub wall_ns: f64,
-    /// Lookups of loaded keys that found nothing.
+    /// The number of lookups of loaded keys that found nothing.
     pub lost: u64,
 }
 
@@ -123,7 +123,7 @@ fn thread_cpu_time() -> Duration {
     Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0))
 }
 
-/// Returns zero. The value is not shown: on systems other than Unix, means are wall time, see
+/// Returns zero. On systems other than Unix, the reported means are wall time; see
 /// [`super::store::Setup::waits`].
 #[cfg(not(unix))]
 fn thread_cpu_time() -> Duration {
@@ -150,7 +150,7 @@ impl Clocks {
     }
 }
 
-/// Runs the first `len` lookups in a plain loop and returns the mean.
+/// Runs the first `len` lookups in a plain loop and returns the mean time of one.
 pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let len = len.min(lookups.len());
     let mut found = 0;
@@ -161,7 +161,7 @@ pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     Ok(Mean { lost: lookups.lost(len, found)?, ..mean })
 }
 
-/// Runs queries in a plain loop and returns the mean.
+/// Runs queries in a plain loop and returns the mean time of one.
 pub fn mean_of<Q>(queries: impl Iterator<Item = Q>, mut query: impl FnMut(Q) -> Outcome<()>) -> Outcome<Mean> {
     let mut len = 0;
     let clocks = Clocks::now();
@@ -173,7 +173,7 @@ pub fn mean_of<Q>(queries: impl Iterator<Item = Q>, mut query: impl FnMut(Q) -> 
     Ok(clocks.mean_since_start(len))
 }
 
-/// Runs the first `len` lookups by `multi_get` and returns the mean per key.
+/// Runs the first `len` lookups by `multi_get` and returns the mean time per key.
 pub fn batch_mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let keys: Vec<&[u8]> = lookups.first(len).collect();
     let clocks = Clocks::now();
@@ -190,11 +190,12 @@ pub struct Distribution {
     pub latencies: Histogram<u64>,
     pub stats: Stats,
     /// Bytes that the operating system read from the device during the pass, including read-around.
-    /// `None` if unknown.
+    /// `None` if the system does not report them.
     pub device_bytes: Option<u64>,
 }
 
-/// Times each of the first `len` lookups, and collects the counters over all of them.
+/// Resets the counters of the store and times each of the first `len` lookups. Returns the
+/// latencies and the counters.
 pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distribution> {
     distribution_of(db, lookups.first(len), |key| {
         black_box(db.get(key)?);
@@ -202,7 +203,7 @@ pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distributio
     })
 }
 
-/// Times each query of a store, and collects the counters over all of them.
+/// Resets the counters of the store and times each query. Returns the latencies and the counters.
 pub fn distribution_of<Q>(
     db: &Db,
     queries: impl Iterator<Item = Q>,
@@ -223,7 +224,7 @@ pub fn distribution_of<Q>(
 }
 
 /// Returns the bytes that the kernel has read from devices for this process: page faults, reads and
-/// read-ahead.
+/// read-ahead. Returns `None` if the system does not report them.
 fn device_bytes_read() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
@@ -234,7 +235,8 @@ pub fn new_histogram() -> Outcome<Histogram<u64>> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| Failure::Message(error.to_string()))
 }
 
-/// Looks up every loaded key, and returns the number of keys whose loaded value was not found.
+/// Looks up every loaded key, and calls `step` after each. Returns the number of keys whose value
+/// is missing or wrong.
 pub fn false_negatives(db: &Db, source: &Source, value_len_bytes: usize, mut step: impl FnMut()) -> Outcome<u64> {
     let mut lost = 0;
     let mut expected = vec![0; value_len_bytes];
@@ -258,7 +260,8 @@ pub fn clock_cost_ns() -> Outcome<f64> {
         }
         costs.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(GROUP));
     }
-    // A latency includes half of two readings: the end of the first and the start of the second.
+    // Each step of the inner loop reads the clock twice. A latency includes half of that time: the
+    // end of the first reading and the start of the second.
     Ok(median(costs) / 2.0)
 }
 

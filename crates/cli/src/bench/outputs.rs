@@ -1,4 +1,4 @@
-//! The files that a benchmark of misses writes.
+//! Checks and writes the output files of a benchmark of misses.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,8 @@ pub struct Outputs {
 }
 
 impl OutputArguments {
-    /// Checks the files, because a benchmark takes minutes.
+    /// Checks that the files can be written, differ from each other, and are not among `inputs`.
+    /// The check comes first, because a benchmark takes minutes.
     pub fn create(&self, inputs: Option<&Path>) -> Outcome<Outputs> {
         output::check_stdout()?;
         let json_to_stdout = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");

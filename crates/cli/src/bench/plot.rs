@@ -1,4 +1,5 @@
-//! The picture of `bench point-miss`: the mean latency of absent keys, with filters and without.
+//! Draws the picture of `bench point-miss`: the mean latency of absent keys, with filters and
+//! without.
 
 use super::super::picture::Colour;
 use super::super::picture::bars::{Bar, Bars, Group};
@@ -6,7 +7,7 @@ use super::super::picture::frame::Axis;
 use super::super::text::{count, significant, thousands, whole};
 use super::report::{Report, Row};
 
-/// The latency at the left end of the axis. A latency of this or less has a bar one unit wide.
+/// The latency at the left end of the axis. Even lower latencies have a bar one SVG unit wide.
 pub const AXIS_FROM_NS: f64 = 10.0;
 
 /// Draws the rows of absent keys of the report as an SVG document. `filters` names the filters to

@@ -1,4 +1,5 @@
-//! `filterblock bench point-miss`: loads stores and looks up absent keys, with and without filters.
+//! `filterblock bench point-miss`: loads stores and looks up absent and present keys, with and
+//! without filters.
 
 use std::path::PathBuf;
 
@@ -45,35 +46,35 @@ The table:
   FPR %       measured false-positive rate (FPR) of the filters asked about absent keys
   exp. FPR %  FPR that the formulas predict
 
-The mean is the median of --rounds. Rounds alternate between filters on and off. With --cold or --io direct the mean is \
+The mean is the median over --rounds. Each round measures with filters and without. With --cold or --io direct the mean is \
 wall time, because a read may wait for the device. It is also wall time on systems other than Unix. The percentiles \
 include the time to read the clock, which is printed.
 
 Below the table, each store has a line with its load time, its size and the size of its filters. The benchmark also looks up \
 every loaded key: false negatives must be 0.
 
-Slow measurements make fewer gets than --lookups: a quarter if they read blocks, and fewer without filters, in layouts with many \
-runs, with --io direct and with --cold. Each row of the JSON has its number of gets, gets per second, bytes read per get and \
+Slow measurements make fewer gets than --lookups: a quarter if they read blocks, and fewer with --io direct, with --cold and without filters. \
+Without filters, the number also falls with the number of runs. Each row of the JSON has its number of gets, gets per second, bytes read per get and \
 bits per key. In the JSON, null means: no filter was asked about an absent key (rates), not all keys are absent (batch \
 means), the filters are off (expected false positives), the store was made from another one by compaction (puts per \
 second), or the system does not report the value (memory, device bytes).
 
 See `filterblock build --help` for --force, which applies to --json, --svg and --html. --html writes one page with plots and \
-tables that sort; it loads nothing from elsewhere.
+sortable tables. The page loads nothing from elsewhere.
 
 Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
 /// The maximum number of keys of a benchmark. With the default value size, such a store takes about
 /// 13 GB.
 const COUNT_MAX: u64 = 100_000_000;
-/// The longest value of a benchmark in bytes.
+/// The maximum length of a value in bytes.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
 /// The maximum number of lookups. Their keys are drawn before any clock runs and stay in memory.
 const LOOKUPS_MAX: u64 = 100_000_000;
 /// The maximum number of bytes of lookup keys.
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
-/// The time in seconds to load, settle and look up one key, for a rough estimate. With it, the
-/// estimate for the defaults is the time of the record.
+/// The time in seconds to load, settle and look up one key, for a rough estimate. With this
+/// constant and the next, the estimate for the default options equals the time in the record.
 const SECONDS_PER_KEY: f64 = 6.5e-6;
 const SECONDS_PER_GET: f64 = 1e-6;
 const LOOKUPS_DEFAULT: u64 = 1_000_000;
@@ -101,8 +102,8 @@ pub struct Arguments {
     ///
     /// KIND:BITS and KIND:fpr=RATE give all SST files the same filter, see `filterblock build
     /// --help`. by-level is the store's default policy. monkey:BITS spends a mean of BITS bits per
-    /// key where they save most reads. budget:BYTES, such as budget:64MiB, limits all filters
-    /// together. `always-maybe` is the always-maybe filter.
+    /// key where they save the most reads. budget:BYTES, such as budget:64MiB, limits all filters
+    /// together. always-maybe is a filter that answers "maybe" to every key.
     #[arg(long, value_name = "SPEC", default_values = ["by-level", "blocked-bloom:10", "bloom:10"])]
     filter: Vec<FilterChoice>,
     /// The layout of the SST files; may be repeated
@@ -148,7 +149,7 @@ enum LayoutChoice {
     /// Thirty-six overlapping runs, compaction off
     #[value(name = "runs-36")]
     Runs36,
-    /// All layouts but levels-4
+    /// All layouts except levels-4
     All,
     /// Four full levels of small SST files, each ten times as large as the level above; slowest to
     /// load
@@ -234,8 +235,8 @@ fn lookups_for(keys: u64) -> u64 {
     (keys * LOOKUPS_PER_KEY_DEFAULT).clamp(LOOKUPS_DEFAULT_MIN, LOOKUPS_DEFAULT)
 }
 
-/// Refuses lookups whose keys take too much memory. The absent workload has `lookups` keys, and
-/// each other workload a quarter of that.
+/// Returns an error if the lookup keys take too much memory. The absent workload has `lookups`
+/// keys, and each other workload a quarter of that.
 fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     let source = plan.setup.source;
     let key_len_bytes = source.len_bytes() as f64 / source.len() as f64 + 8.0;

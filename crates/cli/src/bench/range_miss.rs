@@ -1,4 +1,4 @@
-//! `filterblock bench range-miss`: scans of ranges and rows without a key, with and without filters.
+//! `filterblock bench range-miss`: scans ranges and rows without a key, with and without filters.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ Examples:
 For each range filter, the benchmark loads a store of random integers (keys of 8 bytes, the highest byte first) in five \
 overlapping runs. It scans ranges that hold no key, with filters and then without:
   uniform       ranges anywhere
-  beside a key  ranges that begin right behind a loaded key
+  beside a key  ranges that begin directly after a loaded key
 Then it loads a store of rows with ten columns each (keys row/column/value) whose filters hold the prefixes of --prefix, and \
 measures gets and scans in rows that are absent.
 
@@ -34,12 +34,12 @@ The table:
   mean         ns of CPU time per query in a plain loop; elsewhere than on Unix, wall time
   p50, p99     percentiles of single queries in a second pass: ns of wall time
   reads        data blocks read per query
-  probes       filter queries for keys, ranges or prefixes per query, as the row measures them
+  probes       filter queries per query: for keys, ranges or prefixes, depending on the row
   fpr %        measured false-positive rate (FPR) of these filter queries
   expected %   FPR that the parameters predict, for ranges of the length for which the filter was made
   bits per key bits of all filters for each key
 
-The mean is the median of --rounds, which alternate between filters asked and ignored. The benchmark also looks up every \
+The mean is the median over --rounds. Each round measures with filters and without. The benchmark also looks up every \
 loaded key: false negatives must be 0. The defaults take about a minute.
 
 Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
@@ -69,10 +69,10 @@ pub struct Arguments {
     /// The prefixes in the filters of the store of rows, as in `filterblock db load`
     #[arg(long, value_name = "EXTRACTOR", default_value = "row-column:/")]
     prefix: PrefixChoice,
-    /// A length of ranges in integers; may be repeated
+    /// The length of the ranges in integers; may be repeated
     #[arg(long, value_name = "N", default_values = ["16", "1024"], value_parser = whole(1..=1u64 << 40, 1024))]
     length: Vec<u64>,
-    /// The number of queries of each kind with filters; without filters, a twentieth
+    /// The number of queries of each kind with filters; a twentieth of it is made without filters
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole(1..=QUERIES_MAX, 100_000))]
     queries: u64,
     /// Repeat each measurement N times; the report shows the median of the N means

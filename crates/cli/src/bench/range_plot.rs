@@ -1,4 +1,5 @@
-//! The picture of `bench range-miss`: the mean latency of empty scans, with filters and without.
+//! Draws the picture of `bench range-miss`: the mean latency of queries that find nothing, with
+//! filters and without.
 
 use super::super::picture::Colour;
 use super::super::picture::bars::{Bar, Bars, Group};

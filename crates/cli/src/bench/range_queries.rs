@@ -1,4 +1,4 @@
-//! The keys and the queries of `bench range-miss`: ranges without a key, and rows that are absent.
+//! Makes the keys and the queries of `bench range-miss`: ranges without a key, and absent rows.
 
 use super::super::failure::{Failure, Outcome};
 use super::source::{Random, Strings, mix};
@@ -13,7 +13,7 @@ const TRIES_MAX: u32 = 10_000;
 pub enum Place {
     /// Anywhere between the smallest and the largest key.
     Uniform,
-    /// From the integer behind a loaded key on.
+    /// Beginning at the integer after a loaded key.
     Beside,
 }
 
@@ -28,12 +28,12 @@ impl Place {
     }
 }
 
-/// Distinct random integers, in order.
+/// Distinct random integers, in ascending order.
 #[derive(Debug)]
 pub struct Integers(Vec<u64>);
 
 impl Integers {
-    /// Draws `count` integers. The same seed gives the same ones.
+    /// Draws `count` integers. The same seed gives the same integers.
     pub fn new(count: u64, seed: u64) -> Self {
         // `mix` is a bijection, so all numbers are distinct.
         let mut all: Vec<u64> = (0..count).map(|i| mix(i ^ mix(seed))).collect();
@@ -41,14 +41,15 @@ impl Integers {
         Self(all)
     }
 
-    /// Returns them as keys of eight bytes.
+    /// Returns the integers as keys of eight bytes, in ascending order.
     pub fn keys(&self) -> Strings {
         let mut keys = Strings::default();
         self.0.iter().for_each(|&integer| keys.push(&key(integer)));
         keys
     }
 
-    /// Draws ranges of `range_len` integers without a key, as keys of both ends.
+    /// Draws `count` ranges of `range_len` integers that contain no key. Returns the first and the
+    /// last key of each range. Returns an error if [`TRIES_MAX`] attempts find no range.
     pub fn empty_ranges(
         &self,
         place: Place,
@@ -88,7 +89,7 @@ fn key(integer: u64) -> [u8; 8] {
     integer.to_be_bytes()
 }
 
-/// Returns the keys of `count / COLUMNS` rows.
+/// Returns the keys of `count / COLUMNS` rows, [`COLUMNS`] keys for each row.
 pub fn rows(count: u64, seed: u64) -> Strings {
     let mut keys = Strings::default();
     for number in 0..count / COLUMNS {
@@ -98,7 +99,8 @@ pub fn rows(count: u64, seed: u64) -> Strings {
     keys
 }
 
-/// Returns the prefixes of rows that [`rows`] does not have, spread over the same keys.
+/// Returns the prefixes of `count` rows that are absent if [`rows`] made `loaded` keys with this
+/// seed. The rows are spread over the same key space.
 pub fn absent_rows(count: u64, loaded: u64, seed: u64) -> Vec<Vec<u8>> {
     let first = loaded / COLUMNS;
     (first..first + count).map(|number| row(number, seed)).collect()

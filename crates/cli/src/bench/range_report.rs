@@ -1,4 +1,4 @@
-//! The report of `bench range-miss`, as a table for people and as JSON for programs.
+//! Formats the report of `bench range-miss`, as a table for people and as JSON for programs.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct RangeReport {
     pub rows: Vec<RangeRow>,
     /// One store for each range filter, and one with prefixes.
     pub stores: Vec<StoreReport>,
-    /// Loaded keys that were not found with their value, with filters.
+    /// The number of loaded keys whose value is missing or wrong in a read with filters.
     pub false_negatives: u64,
     pub machine: Machine,
     pub versions: Versions,
@@ -43,7 +43,7 @@ pub struct RangeSettings {
 pub struct RangeRow {
     pub filter: String,
     pub query: String,
-    /// The number of integers in each range; absent for queries of rows.
+    /// The number of integers in each range. `None` for queries of rows.
     pub range_len: Option<u64>,
     pub filters_consulted: bool,
     pub runs: u64,
@@ -52,13 +52,15 @@ pub struct RangeRow {
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub block_reads_per_query: f64,
-    /// Filter queries of the kind that the row measures: for keys, prefixes or ranges.
+    /// The number of filter queries of the kind that the row measures: for keys, prefixes or
+    /// ranges.
     pub probes_per_query: f64,
     pub expected_false_positives_per_query: f64,
-    /// The measured FPR of these filter queries. `None` without one.
+    /// The measured FPR of these filter queries. `None` if no filter was asked about an absent key,
+    /// prefix or range.
     pub false_positive_rate: Option<f64>,
     pub expected_false_positive_rate: Option<f64>,
-    /// Bits of all filters of the store for each key.
+    /// The bits of all filters of the store, per key.
     pub bits_per_key: f64,
 }
 
@@ -138,7 +140,7 @@ impl RangeReport {
             let is_same = |row: &&RangeRow| (&row.filter, &row.query, row.range_len) == (&with.filter, &with.query, with.range_len);
             let without = self.rows.iter().filter(is_same).find(|row| !row.filters_consulted)?;
             Some(format!(
-                "{}, {}{}: {} ns with filters, {} of the time without ({} ns); {} blocks per query instead of {}, {} expected.",
+                "{}, {}{}: {} ns with filters, which is {} times the {} ns without; {} blocks per query ({} expected) instead of {}.",
                 with.filter,
                 with.query,
                 with.range_len.map_or_else(String::new, |len| format!(", length {}", thousands(len))),
@@ -146,8 +148,8 @@ impl RangeReport {
                 significant(with.mean_ns / without.mean_ns),
                 significant(without.mean_ns),
                 significant(with.block_reads_per_query),
-                significant(without.block_reads_per_query),
                 significant(with.expected_false_positives_per_query),
+                significant(without.block_reads_per_query),
             ))
         });
         let mut of_rows = with.filter(|row| row.range_len.is_none());

@@ -19,7 +19,8 @@ use filterblock::Verify;
 use filterblock_store::lsm::{Db, PrefixChoice, ProbeStats, Stats};
 use filterblock_store::storage::IoMode;
 
-/// Queries without filters read blocks of every run, so there are fewer of them.
+/// The divisor for the number of queries without filters. Such queries read blocks of every run, so
+/// they are slow.
 const IGNORED_DIVISOR: usize = 20;
 
 /// The stores and queries to measure.
@@ -34,11 +35,11 @@ pub struct RangePlan {
     pub queries: u64,
     pub rounds: u32,
     pub seed: u64,
-    /// The parent of the stores' directories.
+    /// The parent directory of the stores.
     pub dir: PathBuf,
 }
 
-/// Queries of one kind.
+/// All queries of one kind.
 struct Queries {
     name: &'static str,
     range_len: Option<u64>,
@@ -52,7 +53,7 @@ enum Query {
 }
 
 impl Query {
-    /// Runs the query, which finds nothing.
+    /// Runs the query. Asserts in debug builds that it finds nothing.
     fn run(&self, db: &Db) -> Outcome<()> {
         let found = match self {
             Self::Get(key) => black_box(db.get(key)?).is_some(),
@@ -63,7 +64,7 @@ impl Query {
         Ok(())
     }
 
-    /// Returns the counts of this kind of query.
+    /// Returns the counts of filter queries for this kind of query.
     fn probes(&self, stats: &Stats) -> ProbeStats {
         match self {
             Self::Get(_) => stats.total.points,
@@ -122,7 +123,8 @@ fn measure_store(
     let bar = progress::bar(Some(u64::from(plan.rounds)), format!("measuring {}", loaded.filter));
     let mut means: Vec<Vec<Mean>> = queries.iter().flat_map(|_| [Vec::new(), Vec::new()]).collect();
     for _ in 0..plan.rounds {
-        // Both are in each round, so that a slow minute of the machine affects both.
+        // Each round measures with filters and without, so that a slow minute of the machine
+        // affects both.
         for consulted in [true, false] {
             let db = store.open(filter_use(consulted))?;
             for (queries, means) in queries.iter().zip(means.chunks_mut(2)) {
@@ -154,7 +156,7 @@ fn measure_store(
 }
 
 impl Queries {
-    /// Returns the queries of a measurement with filters or without.
+    /// Returns the queries of a measurement: all with filters, and the first twentieth without.
     fn first(&self, consulted: bool) -> &[Query] {
         let len = if consulted { self.all.len() } else { self.all.len().div_ceil(IGNORED_DIVISOR) };
         self.all.get(..len).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! `filterblock bench report`: prints, draws and inserts what `bench point-miss --json`, `bench
-//! range-miss --json` or `bench load --json` recorded.
+//! `filterblock bench report`: prints the record of `bench point-miss --json`, `bench range-miss
+//! --json` or `bench load --json`, draws it, and inserts its tables into a Markdown page.
 
 use std::path::{Path, PathBuf};
 
@@ -66,10 +66,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let report = read(&arguments.record)?;
     if let Some(unknown) = arguments.filter.iter().find(|filter| !report.filters().contains(filter)) {
-        let known = report.filters().join(", ");
-        return Err(Failure::Message(format!(
-            "--filter {unknown}: the record has no such filter; choose one of {known}"
-        )));
+        let advice = match report.filters() {
+            [] => "its pictures have no choice of filters; omit --filter".to_owned(),
+            known => format!("choose one of {}", known.join(", ")),
+        };
+        return Err(Failure::Message(format!("--filter {unknown}: the record has no such filter; {advice}")));
     }
     let mut files = Vec::new();
     if let Some(path) = &arguments.svg {
@@ -106,9 +107,11 @@ enum Record {
     Loads(LoadRecord),
 }
 
-/// The tables that each kind of record has.
+/// The names of the tables of a record of `bench point-miss`.
 const POINT_TABLES: [&str; 4] = ["machine", "absent", "present", "stores"];
+/// The names of the tables of a record of `bench range-miss`.
 const RANGE_TABLES: [&str; 3] = ["range-settings", "ranges", "rows"];
+/// The names of the tables of a record of `bench load`.
 const LOAD_TABLES: [&str; 2] = ["load-settings", "loads"];
 
 impl Record {
@@ -171,7 +174,8 @@ fn read(path: &Path) -> Outcome<Record> {
 }
 
 /// Returns the page with the tables of the record between their markers. The text between the
-/// markers of other kinds of record stays. An error is the reason why the page is refused.
+/// markers of other kinds of record stays. Returns the reason as an error if the page has a wrong
+/// marker, or no marker for this record.
 fn filled(page: &str, report: &Record) -> Result<String, String> {
     let known = || POINT_TABLES.into_iter().chain(RANGE_TABLES).chain(LOAD_TABLES);
     let (mut filled, mut num_filled) = (String::new(), 0);

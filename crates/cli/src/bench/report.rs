@@ -1,4 +1,4 @@
-//! The report of `bench point-miss`, as a table for people and as JSON for programs.
+//! Formats the report of `bench point-miss`, as a table for people and as JSON for programs.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,8 @@ use super::super::text::{count, significant, thousands, whole};
 
 /// Filter sizes that differ by less than this fraction count as equal.
 const SAME_MEMORY: f64 = 0.03;
-/// The smallest ratio of block reads that the conclusions mention. Smaller ones are visible in the
-/// table.
+/// The smallest ratio of block reads that the conclusions mention. Smaller ratios are visible in
+/// the table only.
 const WORTH_A_SENTENCE: f64 = 1.5;
 
 /// The whole report; the JSON is this structure, field for field.
@@ -36,7 +36,7 @@ pub struct Settings {
     pub io: String,
     pub verify: String,
     pub cold: bool,
-    /// The memory budget of the filters in bytes; absent without one.
+    /// The memory budget of the filters in bytes. `None` without --filter-memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_memory: Option<u64>,
     /// The number of gets in the longest measurements. Each row records its own number.
@@ -79,7 +79,7 @@ pub struct Row {
     pub mean_ns: f64,
     pub cpu_mean_ns: f64,
     pub wall_mean_ns: f64,
-    /// The time per key of a `multi_get` of 32 absent keys.
+    /// The mean time per key of a `multi_get` of 32 absent keys. `None` for other workloads.
     pub batch_mean_ns: Option<f64>,
     pub p50_ns: u64,
     pub p99_ns: u64,
@@ -90,21 +90,21 @@ pub struct Row {
     /// of absent keys, divided by the number of gets. `None` if the filters are not asked.
     pub expected_false_positives_per_get: Option<f64>,
     pub bytes_per_get: f64,
-    /// Bytes that the operating system read from the device, including read-around and filter pages
-    /// (Linux).
+    /// The bytes per get that the operating system read from the device, including read-around and
+    /// filter pages. `None` if the system does not report them.
     pub device_bytes_per_get: Option<f64>,
     pub bits_per_key: f64,
     /// The measured FPR of the filters. `None` if no filter was asked about an absent key.
     pub false_positive_rate: Option<f64>,
     pub expected_false_positive_rate: Option<f64>,
-    /// Loaded keys that were not found with their value. With filters, every loaded key is looked
-    /// up; without filters, only the present keys of the workload.
+    /// With filters, the number of all loaded keys whose value is missing or wrong. Without
+    /// filters, the number of loaded keys of the workload that were not found.
     pub false_negatives: u64,
 }
 
 impl Report {
     /// Returns the number of loaded keys that were not found, summed over all stores. Several rows
-    /// of a store may count the same key, so each store counts with its largest row.
+    /// of a store may count the same key, so each store counts with the largest number of its rows.
     pub fn false_negatives(&self) -> u64 {
         self.stores.iter().map(|store| self.lost_in(store)).sum()
     }
@@ -263,7 +263,7 @@ impl Report {
                     continue;
                 }
                 sentences.push(format!(
-                    "{}: an absent key reads {gain:.2} times fewer blocks than with {}, with {memory:.3} times its filter \
+                    "{}: an absent key reads {gain:.2} times fewer blocks than with {}; the filters take {memory:.3} times the \
                      memory ({}).",
                     better.filter, worse.filter, better.layout
                 ));
@@ -362,7 +362,8 @@ impl Row {
     }
 }
 
-/// Returns a Markdown table. The columns from number `numbers` on are aligned to the right.
+/// Returns a Markdown table. The columns from number `numbers` on, counted from 0, are aligned to
+/// the right.
 pub fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numbers: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -371,7 +372,8 @@ pub fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numb
     for column in table.column_iter_mut().skip(numbers) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    // The style has no colons, by which Markdown knows the alignment.
+    // In Markdown, a colon in the line below the header aligns a column to the right. The style
+    // writes no colons.
     let mut lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
     if let Some(rule) = lines.get_mut(1) {
         let columns = rule.trim_matches('|').split('|').enumerate();

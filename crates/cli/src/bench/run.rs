@@ -1,4 +1,4 @@
-//! Runs a benchmark: makes the stores and measures them in turn.
+//! Runs `bench point-miss`: makes the stores and measures them in turn.
 
 use std::path::{Path, PathBuf};
 
@@ -20,12 +20,12 @@ use filterblock_store::storage::IoMode;
 pub struct Plan<'a> {
     pub setup: Setup<'a>,
     pub filters: Vec<FilterChoice>,
-    /// In the order of [`Layout::ALL`].
+    /// The layouts, in the order of [`Layout::ALL`].
     pub layouts: Vec<Layout>,
     /// The number of gets in the longest measurements.
     pub lookups: u64,
     pub rounds: u32,
-    /// The parent of the stores' directories.
+    /// The parent directory of the stores.
     pub dir: PathBuf,
 }
 
@@ -84,8 +84,8 @@ impl<'a> Bench<'a> {
     fn measure_filter(&mut self, filter: FilterChoice) -> Outcome<()> {
         let mut fallen = None;
         for layout in self.plan.layouts.clone() {
-            // The compacted layout is made from the as-fallen store, so that both have the same
-            // history.
+            // If both are measured, the compacted layout is made from the as-fallen store, so that
+            // both have the same history.
             let dir = match fallen.take() {
                 Some(dir) if layout == Layout::Compacted => dir,
                 _ => new_dir(&self.plan.dir)?,
@@ -218,8 +218,8 @@ pub fn new_dir(parent: &Path) -> Outcome<Temporary<tempfile::TempDir>> {
         .map_err(|error| Failure::file(parent, without_path(error)))
 }
 
-/// Looks up each loaded key once with filters. Returns the number of keys whose value was not
-/// found.
+/// Looks up each loaded key once with filters. Returns the number of keys whose value is missing or
+/// wrong.
 pub fn ask_every_key(store: &Store<'_>) -> Outcome<u64> {
     let title = format!("looking up every key of {}", store.filter);
     let bar = progress::bar(Some(store.setup.source.len()), title);

@@ -1,4 +1,4 @@
-//! The keys of a benchmark: the loaded keys, their order, and keys that are certainly absent.
+//! Makes the keys of a benchmark: the loaded keys in loading order, and absent keys.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,9 +11,11 @@ use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 /// The minimum number of keys of a benchmark. With fewer keys, few absent keys lie between the
 /// smallest and the largest key.
 pub const KEYS_MIN: u64 = 16;
-/// Seeds that no filter of the benchmark uses, so that neither values nor the key set share hashes
-/// with a filter.
+/// The seed of the values. It differs from the default seed of the filters, so that values and
+/// filters share no hashes.
 const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
+/// The seed of the hashes in the set of loaded keys. It differs from the default seed of the
+/// filters, so that the set and the filters share no hashes.
 const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
 /// The maximum number of attempts to turn a loaded key into an absent one.
 const TRIES_MAX: u32 = 10_000;
@@ -88,7 +90,7 @@ pub enum Source {
     /// Distinct pseudo-random keys of 16 bytes. Indexes below `count` are loaded; indexes from
     /// `count` on are absent.
     Mixed { count: u64, seed: u64, smallest: [u8; 16], largest: [u8; 16] },
-    /// The distinct lines of a file, or other distinct keys, shuffled.
+    /// The distinct lines of a file, or other distinct keys, in random order.
     Lines { keys: Strings, loaded: HashSet<u64>, smallest: Vec<u8>, largest: Vec<u8> },
 }
 
@@ -129,7 +131,7 @@ impl Source {
         Ok(Self::shuffled(&read, loaded, seed))
     }
 
-    /// Takes distinct keys. They are loaded in random order.
+    /// Returns a source of these distinct keys, in random order.
     pub fn listed(keys: &Strings, seed: u64) -> Self {
         let loaded = keys.iter().map(|key| KeyHash::of(key, SET_SEED).raw()).collect();
         Self::shuffled(keys, loaded, seed)
@@ -164,8 +166,8 @@ impl Source {
         }
     }
 
-    /// Returns the generated key with this index; `None` if the keys come from a file. Keys from
-    /// index [`Source::len`] on are absent.
+    /// Returns the generated key with this index. Returns `None` if the keys are not generated.
+    /// Keys from index [`Source::len`] on are absent.
     pub fn generated(&self, index: u64) -> Option<[u8; 16]> {
         match self {
             Self::Mixed { seed, .. } => Some(mixed_key(index, *seed)),
@@ -193,7 +195,8 @@ impl Source {
         chosen
     }
 
-    /// Draws `len` absent keys between the smallest and the largest loaded key.
+    /// Draws `len` absent keys between the smallest and the largest loaded key. Returns an error if
+    /// [`TRIES_MAX`] attempts find no such key.
     pub fn absent(&self, len: u64, random: &mut Random) -> Outcome<Strings> {
         let mut chosen = Strings::default();
         let mut key = Vec::new();
@@ -213,7 +216,7 @@ impl Source {
         Ok(chosen)
     }
 
-    /// Draws a key that is probably absent.
+    /// Appends a key to `key` that is probably absent.
     fn candidate(&self, random: &mut Random, key: &mut Vec<u8>) {
         match self {
             Self::Mixed { count, seed, .. } => {
@@ -235,8 +238,9 @@ impl Source {
         }
     }
 
-    /// Returns true if `key` was not loaded and lies between the smallest and the largest loaded
-    /// key. For [`Source::Mixed`], a candidate is never a loaded key.
+    /// Returns whether `key` was not loaded and lies between the smallest and the largest loaded
+    /// key. For [`Source::Mixed`] it checks only the range, because a candidate is never a loaded
+    /// key.
     fn is_absent_within(&self, key: &[u8]) -> bool {
         match self {
             Self::Mixed { smallest, largest, .. } => key > smallest.as_slice() && key < largest.as_slice(),

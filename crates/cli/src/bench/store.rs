@@ -17,10 +17,11 @@ use filterblock_store::lsm::{Db, FilterUse, Options, PrefixChoice, Stats};
 use filterblock_store::sstable::FilterMemory;
 use filterblock_store::storage::IoMode;
 
-/// Approximate bytes that an SST file needs per entry in addition to key and value, including the
-/// filter.
+/// The approximate number of bytes that an SST file needs per entry in addition to key and value,
+/// including the filter.
 const TABLE_OVERHEAD_BYTES: u64 = 14;
-/// An upper bound of the bytes that a memtable needs per entry in addition to key and value.
+/// An upper bound on the number of bytes that a memtable needs per entry in addition to key and
+/// value.
 const ENTRY_OVERHEAD_BYTES: u64 = 256;
 
 /// The layout of the SST files of a store.
@@ -41,8 +42,8 @@ pub enum Layout {
 /// The size of [`Layout::Levels4`], in units of its first level: 1 + 10 + 100 + 1,000.
 const LEVELS_4: u64 = 1_111;
 const LEVELS_RATIO: u64 = 10;
-/// The part of [`LEVELS_4`] that passes through all levels and so rewrites the lowest level too.
-/// The other keys are loaded first, into large SST files that move directly to the lowest level
+/// The part of [`LEVELS_4`] that passes through all levels and so rewrites the deepest level too.
+/// The other keys are loaded first, into large SST files that move directly to the deepest level
 /// with room. If all keys passed through all levels, loading would take seven times as long.
 const THROUGH_ALL_LEVELS: u64 = 150;
 /// The number of SST files of a full first level. With several files, a compaction that takes one
@@ -83,7 +84,7 @@ pub struct Setup<'a> {
     pub io: IoMode,
     pub verify: Verify,
     pub cold: bool,
-    /// The memory budget of the filters in bytes.
+    /// The memory budget of the filters in bytes, or `None` without a limit.
     pub filter_memory: Option<u64>,
 }
 
@@ -93,7 +94,7 @@ impl Setup<'_> {
         self.source.len_bytes() + self.source.len() * (self.value_len_bytes as u64 + TABLE_OVERHEAD_BYTES)
     }
 
-    /// Returns true if results use wall time. CPU time does not include waiting for a device, and
+    /// Returns whether results use wall time. CPU time does not include waiting for a device, and
     /// exists on Unix only.
     pub fn waits(&self) -> bool {
         self.cold || self.io == IoMode::Direct || !cfg!(unix)
@@ -157,7 +158,7 @@ impl Store<'_> {
     }
 
     /// Loads every key, waits for background work, compacts the store if the layout says so, and
-    /// closes it.
+    /// closes it. Then opens the store again to report its sizes.
     pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
         let source = self.setup.source;
         let loading = self.loading(layout);
@@ -220,22 +221,22 @@ impl Store<'_> {
             first = options.clone();
             if layout == Layout::Levels4 {
                 options.table_size_bytes = keys * (entry_len_bytes + TABLE_OVERHEAD_BYTES);
-                // A filter begins at a multiple of 4 KiB; 1 KiB is for the parts behind it.
+                // A filter begins at a multiple of 4 KiB; 1 KiB is for the parts after it.
                 let file_len_bytes = options.table_size_bytes.next_multiple_of(4096) + 1024;
                 options.level_base_bytes = file_len_bytes * TABLES_OF_LEVEL_1;
                 options.level_size_ratio = LEVELS_RATIO;
                 bulk = source.len() * (LEVELS_4 - THROUGH_ALL_LEVELS) / LEVELS_4;
-                let lowest = self.filter_of_lowest_level(options.level_size_ratio);
+                let deepest = self.filter_of_deepest_level(options.level_size_ratio);
                 let table_size_bytes = options.table_size_bytes * 2 * TABLES_OF_LEVEL_1;
-                first = Options { filter: Some(Arc::new(lowest)), table_size_bytes, ..options.clone() };
+                first = Options { filter: Some(Arc::new(deepest)), table_size_bytes, ..options.clone() };
                 first.write_buffer_bytes = Options::default().write_buffer_bytes;
             }
         }
         Loading { first, bulk, rest: options, keys_per_flush }
     }
 
-    /// Returns a policy that gives every SST file the filter of the lowest of four full levels.
-    fn filter_of_lowest_level(&self, ratio: u64) -> impl FilterPolicy + use<> {
+    /// Returns a policy that gives every SST file the filter of the deepest of four full levels.
+    fn filter_of_deepest_level(&self, ratio: u64) -> impl FilterPolicy + use<> {
         let level_1 = self.setup.source.len() / LEVELS_4;
         let level = |i: u32| LevelShape::new(level_1 * ratio.pow(i), 1);
         let levels = std::iter::once(LevelShape::default()).chain((0..4).map(level)).collect();
@@ -244,7 +245,7 @@ impl Store<'_> {
         move |_: &TableShape| chosen
     }
 
-    /// Compacts a loaded store into one run.
+    /// Compacts a loaded store into one run, and reports its sizes.
     pub fn compact(&self) -> Outcome<StoreReport> {
         let db = Db::open(self.dir, self.options(FilterUse::Consult))?;
         let seconds = compact(&db)?;

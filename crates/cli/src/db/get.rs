@@ -10,7 +10,7 @@ use super::super::failure::{Exit, Failure, Outcome};
 use super::super::keys::{KeyFormat, KeyReader};
 use super::super::output;
 use super::super::text::thousands;
-use super::{Notation, StoreArguments, report_doubts};
+use super::{Notation, StoreArguments, print_reports};
 use filterblock_store::lsm::{Db, FilterUse, MAX_KEY_LEN_BYTES, Options, Stats};
 
 /// The number of keys in one `multi_get`.
@@ -49,16 +49,16 @@ pub struct Arguments {
     /// The key
     #[arg(required_unless_present = "keys")]
     key: Option<OsString>,
-    /// Look up every line of a file, or of `-`, standard input
+    /// Look up every line of a file; `-` is standard input
     #[arg(long, value_name = "KEYFILE", conflicts_with = "key")]
     keys: Option<PathBuf>,
-    /// Print how many keys were found, and what the filters and data blocks did, instead of values
+    /// Print counts of keys, filter answers and data blocks instead of values
     #[arg(long, requires = "keys", conflicts_with = "key")]
     count: bool,
     /// Print the counts as JSON
     #[arg(long, requires = "count")]
     json: bool,
-    /// Read without the filters, to compare
+    /// Read without asking the filters, to compare the counts
     #[arg(long)]
     ignore_filters: bool,
 }
@@ -92,7 +92,7 @@ fn get_one(arguments: &Arguments, key: &OsStr, options: Options) -> Outcome {
     let key = notation.decode(key)?;
     let db = arguments.store.open_with(options)?;
     let value = db.get(&key)?;
-    report_doubts(&db);
+    print_reports(&db);
     db.close()?;
     let Some(value) = value else { return Ok(Exit::Negative) };
     let mut out = output::stdout();
@@ -117,7 +117,7 @@ fn get_all(arguments: &Arguments, keys: &Path, options: Options) -> Outcome {
     let Lookups { mut out, mut counts, .. } = all;
     out.flush().map_err(Failure::stdout)?;
     counts.add(&db.stats());
-    report_doubts(&db);
+    print_reports(&db);
     db.close()?;
     match (arguments.count, arguments.json) {
         (true, true) => output::print_json(&counts)?,
@@ -127,7 +127,7 @@ fn get_all(arguments: &Arguments, keys: &Path, options: Options) -> Outcome {
     Ok(if counts.absent == 0 { Exit::Success } else { Exit::Negative })
 }
 
-/// Keys that wait for their values.
+/// A lookup of many keys: the current batch, the output and the counts.
 struct Lookups<'a, W> {
     arguments: &'a Arguments,
     db: &'a Db,

@@ -6,15 +6,15 @@ use super::super::failure::{Exit, Failure, Outcome};
 use super::super::keys::{KeyReader, NO_PAIR};
 use super::super::output::message;
 use super::super::{progress, text};
-use super::{IfMissing, Notation, StoreArguments, WriteArguments, report_doubts};
+use super::{IfMissing, Notation, StoreArguments, WriteArguments, print_reports};
 use filterblock_store::lsm::{Db, MAX_KEY_LEN_BYTES, WriteBatch};
 
 /// The maximum number of pairs in one batch. A batch is one log record. With --sync, each batch is
 /// synced once.
 const BATCH_LEN: usize = 1_000;
-/// A batch ends when its pairs have at least this many bytes.
+/// The number of bytes of pairs at which a batch ends.
 const BATCH_LEN_BYTES: usize = 1 << 20;
-/// The longest line without --hex: the longest key, a tab and a value of 16 MiB.
+/// The maximum length of a line without --hex: the longest key, a tab and a value of 16 MiB.
 const LINE_LEN_BYTES_MAX: usize = MAX_KEY_LEN_BYTES + 1 + (16 << 20);
 
 const EXAMPLES: &str = "\
@@ -52,7 +52,8 @@ pub struct Arguments {
 
 /// Runs `filterblock db load`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // Hexadecimal digits are decoded on either side of the tab, not across it.
+    // The reader gets no --hex, because key and value are decoded separately, on either side of the
+    // tab.
     let hex = arguments.notation.hex;
     let max = if hex { LINE_LEN_BYTES_MAX * 2 } else { LINE_LEN_BYTES_MAX };
     let lines = KeyReader::open_lines(&arguments.file, max)?;
@@ -63,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let read = load.read_all(&db);
     let written = load.write(&db);
     let flushed = db.flush();
-    report_doubts(&db);
+    print_reports(&db);
     let closed = db.close();
     let is_kept = arguments.write.sync || (flushed.is_ok() && closed.is_ok());
     message(format_args!("{}: {}", arguments.store.dir().display(), outcome(load.accepted, is_kept)));

@@ -28,9 +28,9 @@ What the repair does:
   A second repair, or the repair of a sound store, changes no entry.
 
 What the report shows:
-  For each loss, the range of the affected keys. Such a key may be missing, or have an older value. A deleted key may \
-come back.
-  Without a sound manifest, also doubts: which of two SST files is newer, or whether an SST file is a leftover of a \
+  For each loss, the report shows the range of the affected keys. A key in this range may be missing, or have an older \
+value. A deleted key may come back.
+  Without a sound manifest, the report also lists doubts: which of two SST files is newer, or whether an SST file is a leftover of a \
 compaction.
 
 A file of another program is listed and stays unchanged. If no file belongs to a store, or CURRENT belongs to another \
@@ -106,7 +106,7 @@ struct LeftAlone {
 
 /// Runs `filterblock db repair`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // Only the first repair sees the losses, so it needs a stdout for its report before it begins.
+    // Only the first repair sees the losses. So it does not begin without a stdout for its report.
     output::check_stdout()?;
     check_dir(&arguments.dir)?;
     if !arguments.dir.exists() {

@@ -18,7 +18,7 @@ Examples:
 
 Each line is a key, a tab and its value. If keys or values may hold tabs or newlines, use --hex.
 
-If the filters of the store hold prefixes (--prefix), a scan within one prefix reads only the SST files that may hold it. \
+If the filters of the store hold prefixes (--prefix), a scan within one prefix reads only the SST files whose filter does not deny the prefix. \
 A scan with --from and --to reads only the SST files whose range filter (--range-filter) does not deny the range.
 
 Exit status: 0 done; 2 an error.";
@@ -31,10 +31,10 @@ pub struct Arguments {
     store: StoreArguments,
     #[command(flatten)]
     notation: Notation,
-    /// Start at this key, included
+    /// Start at this key (inclusive)
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
-    /// Stop before this key
+    /// Stop before this key (exclusive)
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
     /// Print only keys that begin with PREFIX
@@ -54,8 +54,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let bound = |key: &Option<OsString>| key.as_ref().map(|key| notation.decode(key)).transpose();
     let (from, to, prefix) = (bound(&arguments.from)?, bound(&arguments.to)?, bound(&arguments.starts_with)?);
     let db = arguments.store.open()?;
-    // A range that ends before it starts prints nothing, although the library treats it as an
-    // error. The store must still exist and open.
+    // An empty range needs no scan and prints nothing. The store must still exist and open.
     if let (Some(from), Some(to)) = (&from, &to)
         && from >= to
     {

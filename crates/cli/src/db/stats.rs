@@ -66,7 +66,7 @@ pub struct VerifyArguments {
 struct Report {
     levels: Vec<Level>,
     total: Level,
-    /// The extractor of the prefixes in filters.
+    /// The extractor of the prefixes in filters. `None` if the filters hold no prefixes.
     prefix_extractor: Option<String>,
     reports: Vec<String>,
 }
@@ -82,9 +82,9 @@ struct Level {
     bytes: u64,
     filter_bytes: u64,
     bits_per_key: f64,
-    /// SST files whose filter lacks the prefixes of the store's extractor.
+    /// The number of SST files whose filter lacks the prefixes of the store's extractor.
     tables_without_prefixes: u64,
-    /// SST files with a usable range filter.
+    /// The number of SST files with a usable range filter.
     tables_with_ranges: u64,
 }
 
@@ -124,7 +124,7 @@ impl Level {
     }
 }
 
-/// Returns the lines about prefixes and ranges; empty if the filters hold none.
+/// Returns the lines about prefixes and ranges. Returns an empty text if the filters hold neither.
 fn scan_lines(report: &Report) -> String {
     let ranges = match report.total.tables_with_ranges {
         0 => String::new(),
@@ -192,6 +192,7 @@ impl Warning {
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
     // Opening the store replays its log, so only the first command after a crash sees a torn tail.
+    // So it does not begin without a stdout for its report.
     output::check_stdout()?;
     let dir = arguments.store.dir();
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };
@@ -231,7 +232,7 @@ fn check(arguments: &VerifyArguments, verified: &mut Verified) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns true if the error means that the store is damaged, or that a file that the store names
+/// Returns whether the error means that the store is damaged, or that a file that the store names
 /// is missing. A missing store and a newer format are failures of the command instead.
 fn is_damage(error: &Error, dir: &Path) -> bool {
     let is_inside = matches!(error, Error::InFile { path, .. } if path != dir);

@@ -1,5 +1,5 @@
-//! The picture of the demo: the most important steps as a terminal shows them, as an SVG document
-//! that follows the light or dark theme of the reader.
+//! Draws the most important steps of the demo as a terminal shows them. The SVG document follows
+//! the light or dark theme of the reader.
 
 use super::super::picture::{WIDTH, escaped};
 use super::super::text::count;
@@ -8,12 +8,12 @@ use super::step::{Ran, Step};
 /// The maximum number of characters in a line. The widest common monospaced font takes 7.25 SVG
 /// units per character.
 const COLUMNS: usize = 94;
-/// The distance between two lines in units.
+/// The distance between two lines in SVG units.
 const LINE_STEP: f64 = 16.0;
 const LEFT: f64 = 18.0;
 const TOP: f64 = 64.0;
 
-/// The colours have a contrast of at least 4.5 to the background.
+/// The style sheet. The colours of texts have a contrast ratio of at least 4.5:1 to the background.
 const STYLE: &str = "\
 .back{fill:#ffffff}.screen{fill:#f6f8fa;stroke:#d1d9e0}.ink{fill:#1f2328}.faint{fill:#59636e}.command{fill:#0550ae}
 @media (prefers-color-scheme: dark){\
@@ -29,7 +29,7 @@ struct Line {
     text: String,
 }
 
-/// Draws the steps that belong in the picture.
+/// Draws the steps that are marked for the picture as an SVG document.
 pub fn draw(all: &[(Step, Ran)]) -> String {
     let shown: Vec<&(Step, Ran)> = all.iter().filter(|(step, _)| step.is_drawn).collect();
     let mut lines: Vec<Line> = Vec::new();
@@ -68,7 +68,8 @@ pub fn draw(all: &[(Step, Ran)]) -> String {
     svg + "</svg>\n"
 }
 
-/// Adds a line of output. A line that is too long is broken at a space, if it has one.
+/// Adds a line of output. A line of more than [`COLUMNS`] characters is broken at the last space of
+/// its second half, or anywhere if there is no such space.
 fn add(lines: &mut Vec<Line>, class: &'static str, text: &str) {
     let text = without_controls(text);
     let mut rest = text.as_str();

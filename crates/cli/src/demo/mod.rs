@@ -1,6 +1,6 @@
 //! `filterblock demo`: shows a filter and a store at work, damages both, and repairs the store.
-//! Every step runs this command in a folder, and the demo fails if a step behaves otherwise than
-//! its explanation says.
+//! Every step runs this command in a folder, and the demo fails if a step does not behave as its
+//! explanation says.
 
 mod draw;
 mod script;
@@ -27,13 +27,13 @@ The keys are 2,244 words of filterblock's documentation; the value of a word is 
 needs no network and less than 1 MB of disk. Each line that begins with $ is a command that also works in the folder of \
 --keep.
 
-Exit status: 0 each step behaved as explained; 2 an error, or a step that behaved otherwise.";
+Exit status: 0 each step behaved as explained; 2 an error, or a step that did not behave as explained.";
 
-/// The pause in seconds between two steps on a terminal: with it, the demo takes about a minute.
+/// The pause between two steps on a terminal. With it, the demo takes about a minute.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// The words of this project's documentation (docs/ and README.md) at one time, in alphabetical
-/// order. Each line has a word, a tab, and the number of occurrences of the word.
+/// The words of this project's documentation (docs/ and README.md) when the list was made, in
+/// alphabetical order. Each line has a word, a tab, and the number of occurrences of the word.
 const WORDS: &str = include_str!("words.tsv");
 /// The words of this project's sources that its documentation lacked at that time.
 const OTHER_WORDS: &str = include_str!("other-words.txt");
@@ -106,7 +106,7 @@ fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
         let ran = step.run(dir)?;
         output::print(&format!("{}\n", ran.text))?;
         step.check(&ran).map_err(|why| {
-            Failure::Message(format!("step {number} ({}) behaved otherwise than explained: {why}", step.command))
+            Failure::Message(format!("step {number} ({}) did not behave as explained: {why}", step.command))
         })?;
         if pauses {
             thread::sleep(PAUSE);

@@ -1,4 +1,4 @@
-//! The steps of the demo, in order.
+//! Lists the steps of the demo, in order.
 
 use std::fs;
 use std::path::Path;
@@ -7,14 +7,16 @@ use super::super::failure::{Failure, Outcome};
 use super::step::Step;
 use filterblock::layout::{MAGIC, PAGE_LEN_BYTES};
 
-/// Makes a step. Steps that damage a file look at it first.
+/// A function that makes a step for the given folder. A step that damages a file is made from the
+/// content of the file.
 type Make = fn(&Path) -> Outcome<Step>;
 
-/// The number of keys, and the number of words that are not keys.
+/// The number of keys.
 const KEYS: u64 = 2_244;
+/// The number of words that are not keys.
 const OTHERS: u64 = 1_998;
 
-/// A byte in the only page of the filter.
+/// The offset of a byte in the only page of the filter.
 const FILTER_OFFSET: u64 = 1_000;
 
 pub const STEPS: [Make; 18] = [
@@ -96,7 +98,8 @@ pub const STEPS: [Make; 18] = [
     },
 ];
 
-/// Returns the only SST file of the store, and the offset of a byte in its filter.
+/// Returns the path of the only SST file of the store, relative to `dir`, and the offset of a byte
+/// in its filter.
 fn filter_in_sst(dir: &Path) -> Outcome<(String, u64)> {
     let store = dir.join("words.db");
     let entries = fs::read_dir(&store).map_err(|error| Failure::file(&store, error))?;
@@ -105,7 +108,8 @@ fn filter_in_sst(dir: &Path) -> Outcome<(String, u64)> {
     let name = names.into_iter().find(|name| name.ends_with(".sst")).ok_or_else(missing)?;
     let path = store.join(&name);
     let bytes = fs::read(&path).map_err(|error| Failure::file(&path, error))?;
-    // The magic is the end of a filter block. The page before it holds filter and trailer.
+    // A filter block ends with the magic. The filter has more than 2 KB, so the byte 1,024 bytes
+    // before the magic belongs to its payload.
     let magic = bytes.windows(MAGIC.len()).rposition(|window| window == MAGIC).ok_or_else(missing)?;
     Ok((format!("words.db/{name}"), magic.saturating_sub(PAGE_LEN_BYTES / 4) as u64))
 }

@@ -1,4 +1,4 @@
-//! One step of the demo: a command as a user would type it, its explanation, and its check.
+//! Runs and checks one step of the demo: a command as a user would type it, with its explanation.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ pub struct Step {
     pub is_drawn: bool,
 }
 
-/// The work of a step. Each does what the shell does with the command.
+/// The work of a step. Each variant does what a shell would do with the command of the step.
 #[derive(Debug)]
 enum Work {
     /// Runs this executable.
@@ -37,11 +37,11 @@ enum Work {
 #[derive(Debug, Clone, Copy)]
 enum Shown {
     All,
-    /// This number of lines at the end (tail).
+    /// The last lines of the output (tail), with the messages. The field is their number.
     LastLines(usize),
     /// The lines that contain a text (grep), without the messages.
     LinesWith(&'static str),
-    /// The output without the messages.
+    /// The whole output, without the messages.
     Output,
 }
 
@@ -49,9 +49,10 @@ enum Shown {
 #[derive(Debug, Default)]
 struct Expected {
     status: i32,
-    /// Texts of the output.
+    /// Texts that the output must contain.
     parts: Vec<String>,
-    /// The first word or words of a line of the output, and the range of the number at its end.
+    /// For each line of the output to check: its first words, and the range of the number at its
+    /// end.
     counts: Vec<(&'static str, RangeInclusive<u64>)>,
 }
 
@@ -80,7 +81,8 @@ impl Step {
         Self::new(explanation, command, Work::FirstColumn { from, to, lines })
     }
 
-    /// Makes a step that flips the lowest bit of a byte of a file.
+    /// Makes a step that flips the lowest bit of a byte of a file. Reads the byte from the file to
+    /// write the right command.
     pub fn flip(explanation: &str, dir: &Path, file: &str, offset: u64) -> Outcome<Self> {
         let path = dir.join(file);
         let mut byte = [0];
@@ -94,7 +96,7 @@ impl Step {
         Ok(Self::overwrite(explanation, &format!("'\\{byte:03o}'"), &flipped, file, offset))
     }
 
-    /// Makes a step that writes bytes into a file. `written` are the bytes as an argument of
+    /// Makes a step that writes bytes into a file. `written` has the bytes as an argument of
     /// printf.
     pub fn overwrite(explanation: &str, written: &str, bytes: &[u8], file: &str, offset: u64) -> Self {
         let command = format!("printf {written} | dd of={file} bs=1 seek={offset} conv=notrunc status=none");
@@ -177,7 +179,7 @@ impl Step {
     /// Checks the result of the step.
     ///
     /// # Errors
-    /// Returns a message that names the difference from the explanation.
+    /// Returns a message that names the first difference from the expected result.
     pub fn check(&self, ran: &Ran) -> Result<(), String> {
         let expected = &self.expected;
         if ran.status != expected.status {
@@ -197,13 +199,14 @@ impl Step {
     }
 }
 
-/// Returns the number at the end of the line that begins with `name`.
+/// Returns the number at the end of the first line that begins with `name`. Returns `None` if there
+/// is no such number.
 fn number(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.trim().replace(',', "").parse().ok()
 }
 
-/// Runs this executable. Messages follow the output, as a terminal would show them at the end.
+/// Runs this executable. In the text of the result, the messages follow the output.
 fn run_self(dir: &Path, arguments: &[String], shown: Shown) -> Outcome<Ran> {
     let cannot = |error: std::io::Error| Failure::Message(format!("cannot start filterblock itself: {error}"));
     let program = std::env::current_exe().map_err(cannot)?;

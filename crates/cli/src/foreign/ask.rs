@@ -36,8 +36,8 @@ pub enum Asked<'a> {
 pub struct Question {
     /// Whether the keys are prefixes (--prefixes).
     pub prefixes: bool,
-    /// The keys were given in hexadecimal digits (--hex). For Parquet they are the plain encoding
-    /// of a value.
+    /// Whether the keys were given in hexadecimal digits (--hex). For Parquet such keys are the
+    /// plain encoding of a value.
     pub hex: bool,
     /// The type of the keys, if they are Parquet values and --type is given.
     pub value_type: Option<ValueType>,
@@ -48,7 +48,8 @@ impl<'a> Asked<'a> {
     ///
     /// # Errors
     /// Returns an error if the question does not fit the file: a wrong type, a missing column, or
-    /// prefixes for a filter without prefixes.
+    /// prefixes for a filter without prefixes. Also returns an error if a filter is damaged or the
+    /// file cannot be read.
     pub fn new(path: &Path, file: &'a Foreign, arguments: &FileArguments, question: Question) -> Outcome<Self> {
         let name = path.display();
         let is_parquet = matches!(file, Foreign::Parquet(_) | Foreign::Raw(RawFormat::ParquetSbbf, _));
@@ -110,7 +111,7 @@ impl<'a> Asked<'a> {
         let physical_type = chunks.first().and_then(|chunk| chunk.physical_type);
         let column = chunks.first().map_or("", |chunk| chunk.path.as_str());
         let refused = |why: String| Failure::Message(format!("{}: column {column:?} {why}", path.display()));
-        // Only the schema has the length and the logical type.
+        // Only the schema has the length and the logical type of fixed-length values.
         let (len_bytes, logical) = match physical_type {
             Some(PhysicalType::FixedLenByteArray) => fixed_type(path, column)?,
             _ => (None, String::new()),
@@ -128,7 +129,7 @@ impl<'a> Asked<'a> {
         Ok(Self::Values { filters, encoding })
     }
 
-    /// Returns true if a key or value may be present.
+    /// Returns whether a key or value may be present.
     ///
     /// # Errors
     /// Returns a message if `key` is not a value of the column.
@@ -181,7 +182,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Returns the length and the logical type of a column of FIXED_LEN_BYTE_ARRAY.
+/// Returns the length in bytes and the logical type of a column of FIXED_LEN_BYTE_ARRAY.
 fn fixed_type(path: &Path, column: &str) -> Outcome<(Option<usize>, String)> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::Message(format!(

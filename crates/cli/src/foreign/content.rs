@@ -1,6 +1,6 @@
-//! The bytes of another engine's file. A file is copied, because another process could truncate a
-//! mapped file, and access to the missing pages would kill the command. Only files above 256 MiB
-//! are mapped, to save memory.
+//! Reads or maps another engine's file. Files up to 256 MiB are read: another process could
+//! truncate a mapped file, and access to the missing pages would kill the command. Longer files are
+//! mapped, to save memory.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -10,11 +10,11 @@ use filterblock::AlignedBytes;
 use filterblock::foreign::{Error, Field, FileKind, Result};
 use filterblock::{Mapped, Populate};
 
-/// The longest file that is copied into memory. By default, RocksDB's tables have 64 MiB, and
-/// reading such a table takes about 0.1 s.
+/// The maximum length of a file that is read into memory. By default, RocksDB's tables have 64 MiB,
+/// and reading such a table takes about 0.1 s.
 const READ_LEN_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes read from each end of a file. Every magic is at most this long.
+/// The number of bytes read from each end of a file. Every magic is at most this long.
 const END_LEN_BYTES: u64 = 8;
 
 /// The bytes of a file.

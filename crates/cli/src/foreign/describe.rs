@@ -9,8 +9,8 @@ use super::super::text::{self, count, percent, printable, significant, thousands
 use super::inspect::Report;
 use super::report::Holds;
 
-/// Up to this many filters are all shown. Of more filters, only the first [`SHOWN_OF_MANY`] and the
-/// last [`SHOWN_OF_MANY`] are shown.
+/// The maximum number of filters that are all shown. If there are more, only the first
+/// [`SHOWN_OF_MANY`] and the last [`SHOWN_OF_MANY`] filters are shown.
 const SHOWN_MAX: usize = 12;
 const SHOWN_OF_MANY: usize = 5;
 
@@ -58,7 +58,8 @@ impl Report {
         out
     }
 
-    /// Makes the table of filters. Of many filters it has only the first and the last.
+    /// Makes the table of filters. If there are more than [`SHOWN_MAX`] filters, the table has only
+    /// the first and the last ones.
     fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);

@@ -35,8 +35,8 @@ pub enum Form {
     Internal,
 }
 
-/// The options for files of other engines: what the file does not record, and which part of it to
-/// use.
+/// The options for files of other engines. They give what a file does not record, or select a part
+/// of the file.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Files of other engines")]
 pub struct FileArguments {
@@ -55,11 +55,11 @@ pub struct FileArguments {
     /// sequence number and type [default: the form that fits the table's filter]
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "format", hide_possible_values = true)]
     pub key_form: Option<Form>,
-    /// The seed of the key hash of filterblock's filters in a LevelDB table, which do not store it
-    /// [default: 0]
+    /// The seed of the key hash for filterblock's filters in a LevelDB table; these filters do not
+    /// store the seed [default: 0]
     #[arg(long, value_name = "NUMBER", conflicts_with = "format", value_parser = whole(0..=u64::MAX, 0))]
     pub seed: Option<u64>,
-    /// The hash function of filterblock's filters in a LevelDB table: xxh3, or with a secret
+    /// The hash function for filterblock's filters in a LevelDB table: xxh3, or with a secret
     /// siphash-1-3 or xxh3-secret [default: siphash-1-3 with a secret, xxh3 without]
     #[arg(long, value_name = "FUNCTION", conflicts_with = "format")]
     pub hash: Option<HashKind>,
@@ -87,7 +87,8 @@ impl Foreign {
     /// Opens a file of another engine. Returns `None` if the format is unknown.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read or is damaged.
+    /// Returns an error if the file cannot be read, is damaged, or has a format that is not
+    /// supported.
     pub fn open(path: &Path, arguments: &FileArguments) -> Result<Option<Self>> {
         let open = || {
             if let Some(format) = arguments.format {
@@ -112,8 +113,10 @@ impl Foreign {
         open().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Passes the secret on to the filters of filterblock in a table. Refuses a secret that the file
-    /// does not need, and a missing secret that it needs. `file` has the other settings of the hash.
+    /// Gives the secret to filterblock's own filters in a table. Returns an error if a secret is
+    /// given and the file has no filters that need one. Also returns an error if no secret is given
+    /// and the filters of a RocksDB table need one. `file` has seed and hash function for the
+    /// filters of a LevelDB table, which do not record whether they need a secret.
     pub fn unlock(&mut self, path: &Path, file: &FileArguments, arguments: &SecretArguments) -> Outcome<()> {
         if let Self::LevelDb(table) = self
             && table.has_native_filters()
@@ -167,7 +170,7 @@ impl Foreign {
 
     /// Returns the value of `--format` for the filters of this file. Two results are not values of
     /// `--format`: `filterblock` (an exported filter block, read without `--format`) and
-    /// `filterblock-compact` (a compact filter, read only with its table).
+    /// `filterblock-compact` (a filter in compact form, read only with its table).
     pub fn raw_format(&self) -> &'static str {
         match self {
             Self::RocksDb(table) if table.native_hash().is_some() => "filterblock",
@@ -192,7 +195,8 @@ impl Foreign {
 }
 
 impl FileArguments {
-    /// Refuses options that do not fit the type of `file`, which is `None` for a filter block.
+    /// Returns an error for an option that does not fit the type of `file`. `file` is `None` for a
+    /// filter block.
     pub fn check(&self, path: &Path, file: Option<&Foreign>) -> Outcome<()> {
         let is_parquet = matches!(file, Some(Foreign::Parquet(_)));
         let (file_name, kind) = (path.display(), file.map_or("filter block", Foreign::kind));
@@ -220,7 +224,7 @@ impl FileArguments {
     }
 
     /// Returns the column chunks that --column and --row-group select. Without these options,
-    /// returns all column chunks.
+    /// returns all column chunks. Returns an error if there is no such column or row group.
     pub fn chunks<'a>(
         &self,
         path: &Path,
@@ -251,7 +255,8 @@ impl FileArguments {
     }
 
     /// Returns the chunks of the queried column in the selected row groups. The queried column is
-    /// that of --column, or else the only column with a filter.
+    /// that of --column, or else the only column with a filter. Returns an error if there is no
+    /// such column, or several.
     pub fn column<'a>(
         &self,
         path: &Path,
@@ -294,7 +299,8 @@ fn one_column<'a>(path: &Path, chunks: Vec<&'a ParquetColumnChunk>) -> Outcome<V
 /// The maximum number of column names in a message.
 const NAMES_MAX: usize = 20;
 
-/// Lists the distinct columns of some chunks, for a message.
+/// Lists the names of the distinct columns of some chunks, for a message. Shortens the list to
+/// [`NAMES_MAX`] names.
 fn columns<'a>(chunks: impl Iterator<Item = &'a ParquetColumnChunk>) -> String {
     let mut names: Vec<&str> = Vec::new();
     for chunk in chunks {

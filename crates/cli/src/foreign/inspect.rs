@@ -27,8 +27,8 @@ pub struct Report {
 /// Makes the report about a file. For a Parquet file, `arguments` select the column chunks.
 ///
 /// # Errors
-/// Returns an error if a filter of a Parquet file is damaged. The filters of tables were checked at
-/// open.
+/// Returns an error if a Parquet filter is damaged, or if a selected column or row group does not
+/// exist. The filters of tables were checked at open.
 pub fn report(path: &Path, file: &Foreign, arguments: &FileArguments) -> Outcome<Report> {
     let mut found = FileReport::new(path.display().to_string(), file.kind(), file.as_bytes().len() as u64);
     let in_file = |error: Error| error.in_file(path);
@@ -88,8 +88,9 @@ impl Report {
         })
     }
 
-    /// Returns the number of keys of each filter: estimated from the filters, or equal shares of all
-    /// keys.
+    /// Returns the number of keys of each filter. The numbers follow the estimates from the
+    /// filters, scaled so that they add up to `keys`. Without estimates they are equal shares.
+    /// Without filters, returns `keys` alone.
     fn keys_by_filter(&self, keys: u64) -> Vec<u64> {
         let estimated: Option<f64> = self.found.filters.iter().map(|filter| filter.estimated_keys).sum();
         let scale = estimated.filter(|&all| all.is_normal()).map(|all| keys as f64 / all);
@@ -101,8 +102,8 @@ impl Report {
         if self.found.filters.is_empty() { vec![keys] } else { self.found.filters.iter().map(of).collect() }
     }
 
-    /// Returns the number of entries that the filters of a table hold. Without filters, returns the
-    /// number of keys in the table. Returns `None` if the number is unknown.
+    /// Returns the number of entries that the filters of a table hold. If the table does not record
+    /// it, returns the number of keys in the table. Returns `None` if neither is known.
     fn keys_in_filters(&self) -> Option<u64> {
         let named =
             |wanted: &str| self.found.properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);

@@ -1,6 +1,6 @@
-//! The report of `inspect` about a file of another engine: the file's properties, and the place and
-//! contents of each filter. The page in `web/` compiles this file too, so it imports only the
-//! libraries and [`text`].
+//! Collects the report of `inspect` about a file of another engine: the file's properties, and
+//! offset, parameters and covered keys of each filter. The page in `web/` compiles this file too,
+//! so it imports only the libraries and [`text`].
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -20,21 +20,22 @@ pub struct FileReport {
     /// The properties that the file records; they depend on the engine.
     #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<(&'static str, Value)>,
-    /// The number of keys in the table, or `None` if the file does not record it.
+    /// The number of keys in the table, or `None` if it is unknown.
     pub keys: Option<u64>,
-    /// All filters together, or `None` without filters.
+    /// The sums over all filters, or `None` without filters.
     pub summary: Option<Summary>,
     pub filters: Vec<FilterReport>,
     /// Remarks for the user.
     pub notes: Vec<String>,
     #[serde(skip)]
     chunks_without: u64,
-    /// The total length in bytes of the filters reported so far.
+    /// The total length in bytes of the filters reported so far, and of the last keys of their
+    /// partitions.
     #[serde(skip)]
     told_len_bytes: u64,
 }
 
-/// All filters of a file together.
+/// The sums over all filters of a file.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     pub filters: u64,
@@ -42,7 +43,8 @@ pub struct Summary {
     pub estimated_keys: Option<f64>,
     pub bits_per_key: Option<f64>,
     pub fill: Option<f64>,
-    /// The mean FPR of the filters, weighted by their keys.
+    /// The mean FPR of the filters, weighted by their estimated keys. Filters without an estimate
+    /// are weighted by their length.
     pub expected_false_positive_rate: f64,
 }
 
@@ -227,7 +229,7 @@ impl FileReport {
         self.add(place.offset, filter.bits().len() as u64, || filter.info(), holds)
     }
 
-    /// Ends the report about a Parquet file.
+    /// Sets the properties of a Parquet file, after all its chunks were added.
     pub fn end_parquet(&mut self, row_groups: usize, column_chunks: usize) {
         self.properties = vec![
             ("row_groups", json!(row_groups)),
@@ -239,12 +241,12 @@ impl FileReport {
         }
     }
 
-    /// Adds a bare filter.
+    /// Adds the filter of a file that is a bare filter.
     pub fn add_raw(&mut self, info: &ForeignFilterInfo) {
         self.filters.push(FilterReport::new(0, info, Holds::Everything {}));
     }
 
-    /// Summarises all filters.
+    /// Sets the summary of all filters that were added.
     pub fn summarise(&mut self) {
         self.summary = Summary::of(&self.filters, self.keys);
     }

@@ -1,4 +1,4 @@
-//! The option `--type`: the type in which Parquet values are written.
+//! Parses the option `--type`: the type in which Parquet values are written.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 

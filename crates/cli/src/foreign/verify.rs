@@ -1,4 +1,4 @@
-//! The checks of `verify` for a file of another engine. They go beyond the checks at open.
+//! Runs the checks of `verify` on a file of another engine. They go beyond the checks at open.
 
 use std::fmt;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Plots of horizontal bars. Each bar shows its row of the report on hover and on focus, without
-//! a script.
+//! Makes plots of horizontal bars. Each bar shows its row of the report on hover and on focus,
+//! without a script.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ pub struct Bars {
     title: String,
     unit: &'static str,
     scale: Scale,
-    /// The field of the values, by which the ends of the axis are formatted.
+    /// The name of the field that the bars show. It decides how the ends of the axis are formatted.
     field: String,
     bars: Vec<Bar>,
 }
@@ -48,8 +48,8 @@ impl Bars {
         Self { title: title.into(), unit, scale, field: String::new(), bars: Vec::new() }
     }
 
-    /// Adds a bar for the field `field` of a row, unless the row has no such number. A bar of a new
-    /// group begins with the name of the group, which may be empty.
+    /// Adds a bar for the field `field` of a row, unless the row has no such number. A group is a
+    /// sequence of bars with the same `group`. Its name stands above its bars unless it is empty.
     pub fn add(&mut self, group: &str, label_text: &str, series: usize, row: &Value, field: &str) {
         let fields = flat(row);
         let Some((_, found)) = fields.iter().find(|(name, _)| name == field) else { return };
@@ -66,7 +66,7 @@ impl Bars {
         });
     }
 
-    /// Returns the plot as a figure, or nothing without a bar.
+    /// Returns the plot as an HTML figure, or an empty text if there are no bars.
     pub fn html(&self) -> String {
         if self.bars.is_empty() {
             return String::new();
@@ -114,7 +114,7 @@ impl Bars {
         html
     }
 
-    /// Returns the values at the beginning and at the end of the axis.
+    /// Returns the values at the left and right end of the axis.
     fn ends(&self, bars: &[Bar]) -> (f64, f64) {
         let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
         if self.scale == Scale::Share {

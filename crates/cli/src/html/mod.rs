@@ -1,5 +1,6 @@
-//! Reports as HTML pages, for `--html`. A page shows the values that `--json` prints: as plots, as
-//! tables that sort, and as JSON. It is one file, loads nothing, and follows the light or dark theme.
+//! Makes HTML pages from reports, for `--html`. A page shows the values that `--json` prints: as
+//! plots, as sortable tables, and as JSON. It is one file, loads nothing, and follows the light or
+//! dark theme.
 
 mod bars;
 pub mod plots;
@@ -27,7 +28,8 @@ pub fn page(title: &str, report: &impl Serialize, plots: impl FnOnce(&Value) -> 
     let plots: String = plots(&report).iter().map(Bars::html).collect();
     let mut tables = String::new();
     table::add_sections(&mut tables, "report", &report);
-    // The report of a benchmark has the machine; other results do not depend on it.
+    // A report of a benchmark already names its machine. For other reports, the page names the
+    // machine of this command.
     if report.get("machine").is_none() {
         let machine = serde_json::to_value(Machine::here()).map_err(failed)?;
         table::add_sections(&mut tables, "machine", &machine);
@@ -53,7 +55,7 @@ fn text(text: &str) -> String {
     escaped(&printable(text))
 }
 
-/// Returns the command line of this process, as a shell reads it.
+/// Returns the command line of this process, quoted for a shell.
 fn command_line() -> String {
     let words = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
     ["filterblock".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
@@ -74,7 +76,7 @@ fn label(field: &str) -> String {
     field.replace("_len_bytes", " bytes").replace('_', " ").replace("false positive rate", "FPR")
 }
 
-/// Formats a value of the report for people. The name of its field says what it is.
+/// Formats a value of the report for people. The name of its field decides the format.
 fn shown(field: &str, value: &Value) -> String {
     let is_share = field.ends_with("rate") || field.starts_with("share_of") || field.ends_with("fill");
     // These numbers are not quantities.

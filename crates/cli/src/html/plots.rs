@@ -1,25 +1,29 @@
-//! The plots of each page, from the values of its report.
+//! Makes the plots of each page from the values of its report.
 
 use serde_json::Value;
 
 use super::{Bars, Scale};
 
-/// Colours of the series.
+/// The number of the colour of measurements with filters, and of filters in general.
 const WITH_FILTERS: usize = 0;
+/// The number of the colour of measurements without filters.
 const WITHOUT_FILTERS: usize = 3;
+/// The number of the colour of a filter that the file has, and of classical variants.
 const PRESENT: usize = 1;
 
-/// Returns the values of a list of the report.
+/// Returns the values of the list at `pointer` in the report. Returns nothing if there is no such
+/// list.
 fn rows<'a>(report: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     report.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Returns a text of a row, or an empty text.
+/// Returns the text in a field of a row, or an empty text if there is none.
 fn text<'a>(row: &'a Value, field: &str) -> &'a str {
     row.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The plots of `bench point-miss`: times and reads of each layout, with filters and without.
+/// Returns the plots of `bench point-miss`: times and reads in each layout, with filters and
+/// without.
 pub fn point_miss(report: &Value) -> Vec<Bars> {
     let plot = |title: &str, unit, workload: &str, field: &str| {
         let mut bars = Bars::new(title, unit, Scale::Logarithmic);
@@ -40,7 +44,7 @@ pub fn point_miss(report: &Value) -> Vec<Bars> {
     ]
 }
 
-/// The plots of `inspect`: the filters of the file, and the filters of --what-if.
+/// Returns the plots of `inspect`: the filters of the file, and the filters of --what-if.
 pub fn inspect(report: &Value) -> Vec<Bars> {
     let mut what_if = Bars::new("Size of each filter for the same keys", "bytes", Scale::FromZero);
     for row in rows(report, "/what_if/filters") {
@@ -62,7 +66,7 @@ pub fn inspect(report: &Value) -> Vec<Bars> {
     vec![what_if, fill, rates]
 }
 
-/// The plots of `plan`: size, FPR and time of each kind.
+/// Returns the plots of `plan`: size, FPR, cache lines and time of each kind.
 pub fn plan(report: &Value) -> Vec<Bars> {
     let plot = |title: &str, unit, scale, field: &str| {
         let mut bars = Bars::new(title, unit, scale);

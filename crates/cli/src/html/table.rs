@@ -1,5 +1,5 @@
-//! The tables of a page. A list of objects becomes a table with a row for each object; the other
-//! fields of an object become a table of two columns.
+//! Makes the tables of a page. A list of objects becomes a table with a row for each object; the
+//! other fields of an object become a table of two columns.
 
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ pub fn add_sections(page: &mut String, name: &str, value: &Value) {
     }
 }
 
-/// Returns true for an object, and for a list of objects.
+/// Returns whether `value` is an object or a list of objects.
 fn is_section(value: &Value) -> bool {
     match value {
         Value::Object(_) => true,
@@ -44,8 +44,8 @@ fn add_fields(page: &mut String, name: &str, fields: &Map<String, Value>) {
     }
 }
 
-/// Adds a list of objects. Columns whose values are all equal are shown above the table, and
-/// columns without any value are left out.
+/// Adds a list of objects. If there are several rows, columns whose values are all equal are shown
+/// above the table. Columns without any value are left out.
 fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
     let rows: Vec<Vec<(String, &Value)>> = rows.iter().map(flat).collect();
     let mut columns: Vec<&str> = Vec::new();
@@ -57,7 +57,7 @@ fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
     let value_of = |row: &[(String, &Value)], column: &str| {
         row.iter().find(|(field, _)| field == column).map_or(Value::Null, |(_, value)| (*value).clone())
     };
-    // The first column names the row.
+    // The first column stays in the table, because it names the row.
     let is_constant = |column: &&str| {
         let mut values = rows.iter().map(|row| value_of(row, column));
         let first = values.next();
@@ -90,7 +90,8 @@ fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
     *page += "</tbody>\n</table></div>\n</section>\n";
 }
 
-/// Returns a cell. `data-sort` is the exact number, and is empty without a value.
+/// Returns a cell. In a column of numbers, `data-sort` is the exact number, or empty if there is
+/// none.
 fn cell(is_first: bool, in_numbers: bool, column: &str, value: &Value) -> String {
     let shown = text(&shown(column, value));
     let sort = if value.is_number() { value.to_string() } else { String::new() };

@@ -34,9 +34,10 @@ lists.
   The build needs memory for the finished index and 16 bytes per distinct key of the largest file. It also needs 8 bytes \
 per distinct key of all files in a temporary file beside OUT.
 
-Exit status: 0 written; 2 an error. After an error nothing is written.";
+Exit status: 0 written; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
+standard output.";
 
-/// The number of files from which an index of one row is worth a message.
+/// The minimum number of files for a message about an index of one row.
 const MANY_FILES: usize = 16;
 
 /// Build an index of many files
@@ -51,7 +52,7 @@ pub struct Arguments {
     /// The column of Parquet files: its path in the schema, joined by dots
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
-    /// The false-positive rate (FPR) of each file, at most
+    /// The maximum false-positive rate (FPR) of each file
     #[arg(long, value_name = "RATE", default_value = "0.01", value_parser = number(RATE_EXPECTED))]
     fpr: f64,
     /// Replace OUT if it exists
@@ -118,7 +119,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     report(&arguments.output, built.added.len(), &built, arguments.json)
 }
 
-/// Adds a file to an index with these settings, which will be written to `index`.
+/// Adds a file to an index with these settings. The index will be written to `index`. Returns an
+/// error if the file has keys of another type.
 pub fn add(builder: &mut Builder, settings: &Settings, input: Input<'_>, index: &Path) -> Outcome<()> {
     let path = input.path().display();
     let (found, key_type) = (input.key_type(), settings.key_type);
@@ -136,7 +138,8 @@ pub fn add(builder: &mut Builder, settings: &Settings, input: Input<'_>, index: 
     input.add_to(builder, index)
 }
 
-/// Prints the summary of a written index of `files` files.
+/// Prints the summary of an index of `files` files that was written, and messages about files
+/// without keys and about an index of one row.
 pub fn report(index: &Path, files: usize, built: &Built, json: bool) -> Outcome {
     let report = Report {
         index: index.display().to_string(),

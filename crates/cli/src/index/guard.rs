@@ -1,4 +1,5 @@
-//! Keeps two commands from replacing one index: each would lose the work of the other.
+//! Prevents two commands from replacing the same index at the same time. Otherwise the work of one
+//! of them would be lost.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Write};
@@ -8,7 +9,8 @@ use super::super::failure::{Failure, Outcome};
 use super::super::new_file::NewFile;
 use super::super::output::message;
 
-/// A lock on the index that a command replaces. Nothing is locked if the path names no file yet.
+/// A lock on the index that a command replaces. Nothing is locked if the path names no file yet, or
+/// if the file system has no locks.
 pub struct Guard {
     path: PathBuf,
     locked: Option<File>,
@@ -45,7 +47,8 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Returns an error if the path no longer names the file that was opened.
+    /// Returns an error if the path no longer names the file that was opened. If there was no file,
+    /// returns an error if there is one now.
     fn check(&self) -> Outcome<()> {
         let is_same = match (&self.locked, self.path.metadata()) {
             (Some(file), Ok(found)) => file.metadata().is_ok_and(|opened| place(&opened) == place(&found)),
@@ -55,7 +58,8 @@ impl Guard {
         if is_same { Ok(()) } else { Err(busy(&self.path)) }
     }
 
-    /// Writes the index, and checks just before the rename that no other command has replaced it.
+    /// Writes the new index, and checks just before the rename that no other command has replaced
+    /// the old one.
     pub fn publish(self, target: NewFile, bytes: &[u8]) -> Outcome<()> {
         target.publish_with(
             |mut file| file.write_all(bytes).map_err(|error| Failure::file(&self.path, error)),

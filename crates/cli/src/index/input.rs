@@ -1,4 +1,5 @@
-//! Reads the keys of a file that goes into an index: Parquet files, SST files and key lists.
+//! Reads the keys of files for an index: Parquet files, SST files, tables of other engines and key
+//! lists.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -53,11 +54,11 @@ pub fn spill(index: &Path) -> Outcome<File> {
     tempfile::tempfile_in(dir).map_err(|error| Failure::file(dir, error))
 }
 
-/// A file whose keys can be read.
+/// A file to add to an index.
 pub struct Input<'a> {
     /// The path as given, which the index stores.
     name: &'a Path,
-    /// The place of the file.
+    /// The path at which the file is opened.
     path: PathBuf,
     content: Content<'a>,
     /// The state of the file before its keys are read.
@@ -77,7 +78,7 @@ impl FileList {
         self.files.iter().chain(&self.key_files).map(PathBuf::as_path)
     }
 
-    /// Returns the places of all files.
+    /// Returns the paths at which all files are opened.
     pub fn places(&self) -> Vec<PathBuf> {
         self.paths().map(|path| self.place(path)).collect()
     }
@@ -87,13 +88,14 @@ impl FileList {
         self.base.is_some()
     }
 
-    /// Returns the place of a file.
+    /// Returns the path at which a file is opened: `path`, in the directory of --base if that is
+    /// given.
     pub fn place(&self, path: &Path) -> PathBuf {
         self.base.as_ref().map_or_else(|| path.to_path_buf(), |base| base.join(path))
     }
 
     /// Opens the files one by one, and gives each to `add`. `column` is the column of Parquet
-    /// files, if one is chosen.
+    /// files, if one is chosen. Returns an error for the key file `-`.
     pub fn for_each(&self, column: Option<&str>, mut add: impl FnMut(Input<'_>) -> Outcome<()>) -> Outcome<()> {
         let bar = progress::bar(Some((self.files.len() + self.key_files.len()) as u64), "indexing files");
         for path in &self.files {
@@ -173,7 +175,7 @@ impl Input<'_> {
         }
     }
 
-    /// Returns the logical type of the column. Empty if there is none.
+    /// Returns the logical type of the column, or an empty text if there is none.
     pub fn logical_type(&self) -> &str {
         match &self.content {
             Content::Parquet { column, .. } => &column.logical_type,
@@ -181,7 +183,8 @@ impl Input<'_> {
         }
     }
 
-    /// Reads the keys, and adds the file to the index that will be written to `index`.
+    /// Reads the keys, and adds the file to the builder. The index will be written to `index`.
+    /// Returns an error if the file changes while it is read.
     pub fn add_to(self, builder: &mut Builder, index: &Path) -> Outcome<()> {
         let path = self.path.as_path();
         let mut hashes = DistinctHashes::new();
@@ -229,7 +232,7 @@ impl Input<'_> {
             IndexError::Invalid { what: "filter", why } => {
                 Failure::Message(format!("{}: a filter is {why}, without --from-filters", path.display()))
             }
-            // The spilled hashes are in a file beside the index, so the error names the index.
+            // The hashes are in a temporary file beside the index, so an I/O error names the index.
             IndexError::Io(error) => Failure::file(index, error),
             error => failure(path, error),
         })
@@ -279,7 +282,7 @@ fn add_table(path: &Path, table: &Foreign, hashes: &mut DistinctHashes) -> Outco
     Ok(source)
 }
 
-/// Returns for each row group whether the column has only nulls, by its statistics.
+/// Returns for each row group whether the column has only nulls, according to its statistics.
 fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
     let groups = file.metadata().row_groups().iter();
     let is_null = groups.map(|group| {
@@ -291,9 +294,10 @@ fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
     is_null.collect()
 }
 
-/// Returns the number of values and the bits of the filters of a column, one for each row group
-/// with values. `is_null` says for each row group whether it has only nulls. A filter without a set
-/// bit is correct in such a row group, and damaged in a row group with other values.
+/// Returns the number of values of a column, and the bits of its filters. `is_null` says for each
+/// row group whether it has only nulls. If no bit of a filter is set, the filter is correct in a
+/// row group of nulls, and the result leaves out this row group. In a row group with other values,
+/// such a filter is damaged, which is an error.
 fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
     let bytes = super::super::foreign::content::Content::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;

@@ -1,4 +1,5 @@
-//! `filterblock index`: one file that answers which of many files may hold a key.
+//! `filterblock index`: builds, queries and updates an index of many files. The index is one file
+//! that answers which of these files may hold a key.
 
 mod build;
 mod guard;
@@ -32,7 +33,7 @@ missing, it is a candidate for every key until it is added again. The command na
 Paths:
   The index stores the paths as given. Relative paths are looked up in the working directory, or in --base.";
 
-/// Build and ask an index of many files: which files may hold a key?
+/// Build and query an index of many files: which files may hold a key?
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {

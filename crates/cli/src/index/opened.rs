@@ -40,7 +40,8 @@ pub struct CheckArguments {
 }
 
 impl CheckArguments {
-    /// Returns the place of a file of the index.
+    /// Returns the path at which a file of the index is opened: `path`, in the directory of --base
+    /// if that is given.
     pub fn place(&self, path: &Path) -> PathBuf {
         match &self.base {
             Some(base) => base.join(path),
@@ -66,7 +67,7 @@ impl CheckArguments {
 }
 
 /// Opens an index file. The file is read by `pread` and not mapped, because another process could
-/// truncate a mapped file.
+/// truncate a mapped file and so kill the command.
 pub fn open(path: &Path) -> Outcome<IndexReader<File>> {
     try_open(path)?.map_err(|error| failure(path, error))
 }
@@ -84,7 +85,8 @@ pub fn try_open(path: &Path) -> Outcome<Result<IndexReader<File>, Error>> {
     Ok(IndexReader::open(file))
 }
 
-/// Names changed files on stderr.
+/// Prints messages about changed files on stderr: the names of the first [`NAMED_MAX`] files, and
+/// the number of all.
 pub fn report_differences(index: &Path, reader: &IndexReader<File>, differences: &[(usize, Difference)]) {
     for (number, difference) in differences.iter().take(NAMED_MAX) {
         let Some(file) = reader.files().get(*number) else { continue };

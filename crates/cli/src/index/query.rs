@@ -18,11 +18,14 @@ use super::opened::{self, CheckArguments};
 use filterblock::foreign::parquet::PhysicalType;
 use filterblock_parquet::index::{IndexReader, KeyType, Settings, hash};
 
-/// Keys in one batch from a file. Keys of a batch that share a row share its read.
+/// The maximum number of keys in a batch from a file. Keys of a batch that share a row share its
+/// read.
 const BATCH_LEN: usize = 16 << 10;
-/// Keys in one batch from a pipe or a terminal, whose writer may wait for answers.
+/// The maximum number of keys in a batch from a pipe or a terminal, whose writer may wait for
+/// answers.
 const STREAM_BATCH_LEN: usize = 256;
-/// A batch ends at this many bytes of keys, so that large keys do not accumulate in memory.
+/// The number of bytes of keys at which a batch ends, so that large keys do not accumulate in
+/// memory.
 const BATCH_LEN_BYTES: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
@@ -45,9 +48,9 @@ unchanged) or in the type of --type. With --hex they are the plain encoding, wit
   Decimals, dates, times, timestamps and FLOAT16 have no plain text: give the stored number with --type, or bytes with \
 --hex. A key that cannot be a value of the column is an error.
 
-Doubt:
+Changed files and damage:
   The files are checked before each batch of answers: 16,384 keys of a file, or 256 keys of a pipe. A pipe that pauses \
-within a batch gets its answers when the batch is full.
+within a batch gets no answers before the batch is full or the pipe ends.
   Changed and missing files are candidates for every key, and so are all files for the keys of a damaged row. Both are \
 counted on stderr. If the index does not open, the status is 2: search all files.
 
@@ -133,7 +136,8 @@ fn is_regular(path: &Path) -> bool {
 struct Batch {
     /// The hashes of all encodings of all keys.
     hashes: Vec<u64>,
-    /// The end of each key in `hashes`. Zero of a floating-point type has two encodings.
+    /// For each key, the end of its hashes in `hashes`. Zero of a floating-point type has two
+    /// encodings, so it has two hashes.
     hash_ends: Vec<usize>,
     written: Vec<u8>,
     ends: Vec<usize>,
@@ -164,7 +168,7 @@ struct Query<'a, W> {
     encoding: Encoding,
     batch: Batch,
     batch_len: usize,
-    /// The files that have changed, and are candidates for every key.
+    /// The numbers of the files that have changed. They are candidates for every key.
     changed: HashSet<usize>,
     out: W,
     counts: Counts,
@@ -196,7 +200,7 @@ impl<W: Write> Query<'_, W> {
         Ok(())
     }
 
-    /// Adds a key to the batch, with all its encodings.
+    /// Adds a key with all its encodings to the batch. Answers the batch if it is full.
     fn ask(&mut self, key: &[u8], written: &[u8], place: impl Fn() -> String) -> Outcome<()> {
         let hashes = std::cell::RefCell::new(std::mem::take(&mut self.batch.hashes));
         // Each "absent" makes the conversion try the next encoding of the value.
@@ -214,7 +218,7 @@ impl<W: Write> Query<'_, W> {
     }
 
     /// Looks for files that have changed since they were indexed. Such a file becomes a candidate
-    /// for every key, and a message names it once.
+    /// for every key, and is reported once.
     fn check_files(&mut self) {
         let mut differences = self.arguments.files.differences(&self.index);
         differences.retain(|(file, _)| self.changed.insert(*file));

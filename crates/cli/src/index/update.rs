@@ -22,11 +22,12 @@ Examples:
   filterblock index add ids.index data/new.parquet
   filterblock index add lists.index --key-file wednesday.txt
 
-A file that the index already has is replaced. From another working directory, give --base: a relative path must lead \
-to the file that the index means. The column, the key type and the FPR are those of the index. The new \
+A file that the index already has is replaced. If the working directory is not that of the \
+build, give --base, so that relative paths lead to the same files. The column, the key type and the FPR are those of the index. The new \
 index replaces the old one in one step, so a query sees the old or the new one.
 
-Exit status: 0 written; 2 an error. After an error the index is unchanged.";
+Exit status: 0 written; 2 an error. After an error the index is unchanged, unless the message says otherwise or is \
+about standard output.";
 
 const REMOVE_EXAMPLES: &str = "\
 Examples:
@@ -34,7 +35,8 @@ Examples:
 
 PATH is the path as the index has it. The files themselves are not touched. A query no longer names the removed files.
 
-Exit status: 0 written; 2 an error. After an error the index is unchanged.";
+Exit status: 0 written; 2 an error. After an error the index is unchanged, unless the message says otherwise or is \
+about standard output.";
 
 /// Add files to an index, or replace files that have changed
 #[derive(Debug, clap::Args)]
@@ -79,9 +81,9 @@ pub fn add(arguments: &AddArguments) -> Outcome {
     update.finish(builder, |path| replaced.contains(path))
 }
 
-/// Refuses a new file that would replace the record of another file, because both have the same
-/// relative path. Without --base, the function looks for the recorded file in the directory of the
-/// index, and recognizes it by its stamp.
+/// Returns an error for a new file that would replace the record of another file with the same
+/// relative path. The function looks for the recorded file in the directory of the index, and
+/// recognizes it by its stamp. With --base it checks nothing.
 fn refuse_other_files(index: &Path, old: &IndexReader<File>, files: &FileList) -> Outcome<()> {
     let (Some(dir), false) = (index.parent(), files.has_base()) else { return Ok(()) };
     let given: HashSet<&Path> = files.paths().filter(|path| path.is_relative()).collect();
@@ -124,8 +126,8 @@ pub fn remove(arguments: &RemoveArguments) -> Outcome {
     update.finish(builder, |path| removed.contains(path))
 }
 
-/// An update of an index. It holds a lock on the old file, so that two updates cannot lose the work
-/// of one of them.
+/// An update of an index. It holds a lock on the old file, so that no other update runs at the same
+/// time.
 struct Update<'a> {
     path: &'a Path,
     old: IndexReader<File>,
@@ -149,7 +151,8 @@ impl<'a> Update<'a> {
         builder.map_err(|error| failure(self.path, error))
     }
 
-    /// Writes the next version, without the old files that `is_removed` selects.
+    /// Writes the next version without the old files that `is_removed` selects, and prints its
+    /// summary.
     fn finish(self, builder: Builder, is_removed: impl Fn(&Path) -> bool) -> Outcome {
         let Self { path, old, target, guard, json } = self;
         let is_old = |number: usize| old.files().get(number).is_some_and(|file| is_removed(&file.identity.path));

@@ -125,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn summary(report: &Report) -> String {
-    // The sum of no numbers would be -0.
+    // `Iterator::sum` of no numbers is -0.0.
     let mean =
         report.files.iter().map(|file| file.fpr).fold(0.0, |sum, fpr| sum + fpr) / report.files.len().max(1) as f64;
     let state = match (report.damaged_rows, report.changed_files) {

@@ -1,4 +1,5 @@
-//! Signals on systems other than Unix: SIGINT (Ctrl-C) and SIGTERM, which the C library emulates.
+//! Receives signals on systems other than Unix: SIGINT (Ctrl-C) and SIGTERM, which the C library
+//! emulates.
 
 use std::io;
 use std::sync::Arc;
@@ -32,5 +33,5 @@ pub fn watch(end: fn(i32)) -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing. These processes cannot die of a signal, so the caller exits.
+/// Does nothing. On these systems a process cannot die of a signal, so the caller exits.
 pub fn die_of(_signal: i32) {}

@@ -1,4 +1,4 @@
-//! Signals on Unix.
+//! Receives signals on Unix.
 
 use std::io;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use signal_hook::iterator::Signals;
 /// The terminating signals that people, shells and resource limits send.
 const ENDING: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU];
 
-/// Ignores SIGXFSZ, so that a write beyond the file size limit returns an error, like a write to a
-/// full disk.
+/// Catches SIGXFSZ and does nothing else, so that a write beyond the file size limit returns an
+/// error, like a write to a full disk.
 pub fn outlive_file_size_limit() {
-    // If this fails, the signal ends the command, which is the default.
+    // If this fails, the signal still ends the command, as by default.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 

@@ -18,7 +18,7 @@ use super::report::{FileReport, Report};
 use super::targets;
 use filterblock_parquet::filters::{Budget, Sizing};
 
-/// The false-positive rate without an option.
+/// The default false-positive rate of the filters.
 const DEFAULT_FPR: f64 = 0.01;
 
 const EXAMPLES: &str = "\
@@ -33,14 +33,14 @@ The new file:
   It begins with the bytes of the old file, unchanged. The filters and a new footer follow.
   The filters of a column lie side by side, so that a reader fetches them with one read.
   The command reads every filter back and looks up the hash of every value of its row group. The hashes stay in \
-memory from the first read. If there are more than 12 Mi, the command reads the values from the file again. If a \
+memory from the first read. If there are more than 12 Mi hashes, the command reads the values from the file again. If a \
 filter denies a hash, there is no new file.
   --replace leaves the old filters in the file as dead bytes, so the file grows with each run.
   If a command is interrupted or the disk is full, the old file is whole and there is no new file.
 
 Columns:
   NAME is the path of a leaf column: the names joined by dots, such as user.id or tags.list.element.
-  All types but Boolean and FLOAT16 can have filters: DuckDB finds no rows of a FLOAT16 column with filters.
+  All types except Boolean and FLOAT16 can have filters. DuckDB finds no rows of a FLOAT16 column with filters.
   Nulls are in no filter.
   If a column has +0.0 or -0.0, its filter has both. If it has a NaN, its filter has this NaN and the two default NaNs.
 
@@ -53,10 +53,10 @@ query. DuckDB, DataFusion and ClickHouse 26.9 read them.
 
 Outputs:
   The command refuses an output that is an input of the same run, and an output folder in an input folder.
-  Add filters before you index the files. Afterwards, the index notices that they have changed.
+  Add filters before you index the files. An older index notices that the files have changed.
 
 What --in-place keeps:
-  The new file keeps the mode, the owner and the access list (ACL) of the old file. A file of several names (hard \
+  The new file keeps the mode, the owner and the access list (ACL) of the old file. A file with several names (hard \
 links) is refused. A symbolic link is followed and stays.
   The new file loses all other extended attributes. It has a new inode and new times.
   A file with a read-only mode is replaced too and stays read-only: a rename only needs write permission for the \
@@ -69,8 +69,8 @@ Write a new file and register it.
   Queries that run meanwhile keep the old file open.
 
 When a filter does not help:
-  Sorted columns (the smallest and greatest values already skip), columns of few distinct values, ranges and LIKE, and \
-engines that ignore filters. docs/FOREIGN.md has a table of engines.
+  For sorted columns (readers already skip row groups by min and max), columns of few distinct values, ranges and LIKE, \
+and engines that ignore filters. docs/FOREIGN.md has a table of engines.
 
 A folder stands for the files *.parquet, *.parq and *.pq in it at any depth. Names that begin with a dot or an \
 underscore are skipped.
@@ -184,7 +184,8 @@ impl Arguments {
         Ok(targets.into_iter().map(Some).collect())
     }
 
-    /// Adds the filters of one file.
+    /// Adds the filters of one file, or estimates the work for a dry run. If it fails, removes the
+    /// folders that it made for the output.
     fn one(&self, work: &Work<'_>, input: &Input, target: Option<&Path>, bar: &ProgressBar) -> Outcome<FileReport> {
         let source = Source::open(&input.path)?;
         let request = source.request(work)?;
@@ -237,14 +238,14 @@ impl Arguments {
     }
 }
 
-/// Refuses an output that is its own input. --force would replace the old file.
+/// Returns an error if the output is its own input, because --force would replace the old file.
 fn refuse_input(file: NewFile, input: &Path) -> Outcome<NewFile> {
     file.refuse_inputs([input])
         .map_err(|failure| Failure::Message(format!("{failure}; to replace the file itself, use --in-place")))?;
     Ok(file)
 }
 
-/// Makes the folders of an output file. Returns the folders that were missing, outer folders first.
+/// Makes the missing folders of an output file. Returns these folders, outer folders first.
 fn make_folders(target: &Path) -> Outcome<Vec<PathBuf>> {
     let mut missing: Vec<PathBuf> = target
         .ancestors()

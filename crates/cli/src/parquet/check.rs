@@ -1,4 +1,5 @@
-//! `filterblock parquet check`: tells which columns have filters, and whether the filters are right.
+//! `filterblock parquet check`: tells which columns have filters, and whether the filters are
+//! right.
 
 use std::path::{Path, PathBuf};
 
@@ -33,8 +34,8 @@ With --values:
 filter denies one of its own values, readers lose rows.
 
 Findings:
-  A missing filter of a --column, an undersized or damaged filter, a missing length in the footer, and a denied value. \
-Oversized and scattered filters are only remarks.
+  These are findings: a missing filter of a --column, an undersized or damaged filter, a missing length in the footer, \
+and a denied value. Oversized and scattered filters are only remarks.
 
 Exit status:
   0  no findings
@@ -78,8 +79,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let sizing = Sizing::new(Budget::Fpr(arguments.fpr), false)?;
     if !(arguments.max_fpr >= arguments.fpr && arguments.max_fpr < 1.0) {
         return Err(Failure::Message(format!(
-            "--max-fpr {}: expected a rate below 1 that is not below --fpr {}; try 0.06",
-            arguments.max_fpr, arguments.fpr
+            "--max-fpr {}: expected a rate of at least --fpr {} and below 1; try {}",
+            arguments.max_fpr,
+            arguments.fpr,
+            arguments.fpr.max(0.06)
         )));
     }
     if !arguments.quiet {
@@ -120,7 +123,8 @@ impl Arguments {
         let values = match source.values() {
             Ok(values) => Some(values),
             Err(error) if self.values => return Err(error.in_file(path).into()),
-            // The dictionaries of columns without a filter are then not counted.
+            // Without values, the number of distinct values of a column without a filter is
+            // unknown.
             Err(_) => None,
         };
         let places =

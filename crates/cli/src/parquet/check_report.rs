@@ -1,4 +1,4 @@
-//! The report of `filterblock parquet check`: a table and remarks for people, and JSON.
+//! Formats the report of `filterblock parquet check`: a table and remarks for people, and JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ const NAMED_MAX: usize = 5;
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     pub files: Vec<FileReport>,
-    /// The number of findings, for which the exit status is 1.
+    /// The number of findings. If there are any and no file failed, the exit status is 1.
     pub findings: u64,
     /// The number of files that could not be checked, or not completely.
     pub failed: u64,
@@ -45,13 +45,14 @@ struct ColumnReport {
     undersized: u64,
     damaged: u64,
     missing_lengths: u64,
-    /// The sum over the row groups, or null without --values.
+    /// The sum over the row groups with a sound filter, or null without --values or without such a
+    /// filter.
     false_negatives: Option<u64>,
     /// The sum over the row groups, or null if it is unknown for one of them.
     distinct_values: Option<u64>,
     is_estimate: bool,
     len_bytes: u64,
-    /// The highest expected false-positive rate, or null without filters.
+    /// The highest expected false-positive rate, or null without sound filters.
     fpr: Option<f64>,
     /// The number of reads that fetch all filters: 1 if they lie side by side.
     reads: usize,
@@ -80,12 +81,13 @@ struct ChunkReport {
     is_estimate: bool,
     false_negatives: Option<u64>,
     damage: Option<String>,
-    /// The reason why the values cannot be read.
+    /// The reason why the values cannot be read, or null if they were read or not needed.
     unread: Option<String>,
 }
 
 impl FileReport {
-    /// `is_required` says whether the user has named the columns.
+    /// Makes the report of a file. `is_required` says whether the user has named the columns, so
+    /// that a missing filter is a finding.
     pub fn new(path: &Path, footer: &Footer, leaves: &[usize], checked: &[CheckedChunk], is_required: bool) -> Self {
         let file = path.display().to_string();
         let mut by_leaf: BTreeMap<usize, Vec<&CheckedChunk>> = BTreeMap::new();
@@ -180,7 +182,7 @@ impl ColumnReport {
     }
 }
 
-/// A column whose report is made.
+/// The data from which the report of a column is made.
 struct Column<'a> {
     file: &'a str,
     footer: &'a Footer,
@@ -340,7 +342,7 @@ fn named(groups: &[usize]) -> String {
     format!("row group{plural} {}{rest}", first.join(", "))
 }
 
-/// Returns the reason without advice for the whole file.
+/// Returns the reason why a filter is damaged, without the advice that concerns the whole file.
 fn reason(error: &Error) -> String {
     match error {
         Error::Corrupt { part, offset } => format!("the {part} at offset {offset} is not valid"),

@@ -1,4 +1,4 @@
-//! Column names of a Parquet file, and the names near a wrong one.
+//! Finds columns of a Parquet file by name, and suggests similar names for an unknown one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,13 @@ use filterblock_parquet::Footer;
 use filterblock_parquet::error::shortened;
 use filterblock_parquet::footer::PhysicalType;
 
-/// The minimum similarity of a name that is suggested, and the maximum number of names.
+/// The minimum similarity of a name that is suggested.
 const SIMILARITY_MIN: f64 = 0.7;
+/// The maximum number of column names in a message.
 const NAMED_MAX: usize = 5;
 
-/// Returns the leaf columns with these names, each once, in the order of the names.
+/// Returns the numbers of the leaf columns with these names, each once, in the order of the names.
+/// Returns an error for an unknown or ambiguous name, and for a type that gets no filters.
 pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
     let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, leaf) in footer.leaves().iter().enumerate() {
@@ -50,7 +52,7 @@ pub fn find(footer: &Footer, names: &[String]) -> Outcome<Vec<usize>> {
 fn unknown(footer: &Footer, name: &str) -> Failure {
     let paths = footer.leaves().iter().map(|leaf| leaf.path.as_str());
     let lower = name.to_lowercase();
-    // A group has no values, but its leaf columns have.
+    // The name may be that of a group, or the last part of a path.
     let score = |path: &str| match path.to_lowercase() {
         path if path.starts_with(&format!("{lower}.")) || path.ends_with(&format!(".{lower}")) => 1.0,
         path => strsim::jaro_winkler(&path, &lower),

@@ -1,4 +1,4 @@
-//! The engines that use the filters of a column, by its type.
+//! Tells which engines use the filters of a column, by its type.
 //!
 //! `tests/engines/expected.json` has the test results. Types that were not tested have no list.
 
@@ -36,7 +36,7 @@ enum Kind {
     Boolean,
 }
 
-/// The engines of each type.
+/// The engines that use the filters of each type.
 const ENGINES: [(Kind, &[&str]); 12] = [
     (Kind::Small, &[DUCKDB, CLICKHOUSE, HYPARQUET]),
     (Kind::Integer, &[DUCKDB, DATAFUSION, CLICKHOUSE, HYPARQUET]),
@@ -57,7 +57,8 @@ const ENGINES: [(Kind, &[&str]); 12] = [
 pub fn of(column: &Leaf) -> Option<Vec<&'static str>> {
     let kind = kind(column)?;
     let (_, engines) = ENGINES.iter().find(|(found, _)| *found == kind)?;
-    // Only integers were tried in groups, and no lists.
+    // In groups, only integers were tried. Lists were not tried. A type without engines has none in
+    // groups either.
     let is_tried = !column.is_repeated && (!column.is_nested || kind == Kind::Integer || engines.is_empty());
     let in_groups = |engine: &&&str| !column.is_nested || **engine != DATAFUSION;
     is_tried.then(|| engines.iter().filter(in_groups).copied().collect())
@@ -108,7 +109,8 @@ enum Annotation {
     Other,
 }
 
-/// Returns the annotation. The format's specification defines the numbers.
+/// Returns the annotation. The numbers are those of `LogicalType` and `ConvertedType` in the Thrift
+/// definition of Parquet.
 fn annotation(column: &Leaf) -> Annotation {
     match (column.logical_type, column.converted_type) {
         (Some(1), _) | (None, Some(0)) => Annotation::Text,

@@ -1,16 +1,17 @@
-//! The Parquet files that the arguments name: files, folders and patterns.
+//! Finds the Parquet files that the arguments name: files, folders and patterns.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::super::failure::{Failure, Outcome};
 
-/// The endings of Parquet files in a folder.
+/// The file name extensions of Parquet files in a folder.
 const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
-/// Files that describe the Parquet files of their folder. Their copies of a footer would be wrong.
+/// The names of files that repeat the footers of the Parquet files in their folder. New filters
+/// make these copies wrong.
 const COMPANIONS: [&str; 2] = ["_metadata", "_common_metadata"];
 
-/// A file, and its name below an output folder.
+/// A file, and its path relative to an output folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     pub path: PathBuf,
@@ -49,7 +50,7 @@ pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
     Ok(Inputs { files, folders, is_one_file })
 }
 
-/// Refuses a file that only describes others.
+/// Returns an error for a file that only repeats the footers of other files.
 pub fn refuse_companion(path: &Path) -> Outcome<()> {
     match path.file_name().is_some_and(|name| COMPANIONS.iter().any(|companion| name == *companion)) {
         true => Err(Failure::Message(format!(
@@ -72,8 +73,8 @@ fn is_pattern(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains(['*', '?', '[']))
 }
 
-/// Returns the files of a pattern. An output folder repeats the folders of the paths from the first
-/// component with a wildcard on.
+/// Returns the files that match a pattern. The path of a file relative to an output folder begins
+/// at the first component with a wildcard.
 fn matching(pattern: &Path) -> Outcome<Vec<Input>> {
     let fixed: PathBuf = pattern.components().take_while(|part| !is_pattern(Path::new(part))).collect();
     let text = pattern.to_str().unwrap_or_default();
@@ -98,7 +99,7 @@ fn walk(folder: &Path, below: &Path, files: &mut Vec<Input>) -> Outcome<()> {
         if name.as_encoded_bytes().starts_with(b".") || name.as_encoded_bytes().starts_with(b"_") {
             continue;
         }
-        // Links to folders are not followed, because they may form a circle.
+        // Links to folders are not followed, because they may form a cycle.
         if entry.file_type().map_err(failed)?.is_dir() {
             walk(&path, &below.join(&name), files)?;
         } else if has_extension(&path) && path.is_file() {

@@ -1,4 +1,4 @@
-//! `filterblock parquet`: filters of Parquet files.
+//! `filterblock parquet`: adds filters to Parquet files, and checks them.
 
 mod add;
 mod check;

@@ -26,7 +26,7 @@ pub enum Work<'a> {
     FixLengths,
 }
 
-/// A file that is read.
+/// An opened Parquet file with its footer.
 #[derive(Debug)]
 pub struct Source<'a> {
     path: &'a Path,
@@ -84,7 +84,8 @@ impl<'a> Source<'a> {
         Ok(Self { path, file, seen: Seen::of(&found), footer })
     }
 
-    /// Returns the columns of the work, and the filters to make.
+    /// Returns the columns of the work and the settings of the new filters. Returns `None` if the
+    /// work only adds lengths.
     pub fn request(&self, work: &Work<'_>) -> Outcome<Option<Request>> {
         match work {
             Work::FixLengths => Ok(None),
@@ -131,7 +132,7 @@ impl<'a> Source<'a> {
         Ok(done)
     }
 
-    /// Returns the report of a file that stays as it is.
+    /// Returns the result for a file that stays unchanged.
     pub fn untouched(&self, request: Option<&Request>) -> Done {
         let leaves = request.map(|request| request.leaves.clone()).unwrap_or_default();
         let chunks = leaves.len() as u64 * self.footer.num_row_groups() as u64;
@@ -157,8 +158,8 @@ impl<'a> Source<'a> {
         Ok(Done { added, fixed_lengths, new_len_bytes, time: start.elapsed(), ..self.untouched(request) })
     }
 
-    /// Copies the file to `copy` and appends to it. Returns the filters, the number of added lengths
-    /// and the new length in bytes.
+    /// Copies the file to `copy` and appends to it. Returns the filters, the number of added
+    /// lengths and the new length in bytes.
     ///
     /// The values are read from the copy: if the file changes meanwhile, the filters still fit the
     /// bytes before them.
@@ -194,7 +195,7 @@ impl<'a> Source<'a> {
         Ok((added, fixed, copy.metadata().map_err(in_target)?.len()))
     }
 
-    /// Refuses a file that another program has changed or replaced since it was opened.
+    /// Returns an error if another program has changed or replaced the file since it was opened.
     fn check_unchanged(&self) -> Outcome<()> {
         let failed = |error| Failure::file(self.path, error);
         let mut file = File::open(self.path).map_err(failed)?;
@@ -215,8 +216,8 @@ fn values(file: File, footer: &Footer) -> Result<ParquetValues<FileStart>, Error
     ParquetValues::open(FileStart::new(file, footer.file_len_bytes()))
 }
 
-/// Makes `copy` a copy of the first `len_bytes` bytes of `file`. File systems such as Btrfs and XFS
-/// share the bytes of both files.
+/// Makes `copy` a copy of the first `len_bytes` bytes of `file`. On Linux, file systems such as
+/// Btrfs and XFS share the bytes of both files.
 fn copy_start(file: &File, mut copy: &File, len_bytes: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if rustix::fs::ioctl_ficlone(copy, file).is_ok() {

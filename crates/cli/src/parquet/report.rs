@@ -1,4 +1,4 @@
-//! The report of `filterblock parquet add`, as text and as JSON.
+//! Formats the report of `filterblock parquet add`, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,9 +28,9 @@ pub struct FileReport {
     pub output: Option<String>,
     pub row_groups: usize,
     pub filters_added: u64,
-    /// The filters of the columns that stay as they are.
+    /// The number of filters of the columns that stay unchanged.
     pub filters_kept: u64,
-    /// The lengths of filters that were added to the footer.
+    /// The number of filter lengths that were added to the footer.
     pub lengths_added: u64,
     pub old_len_bytes: u64,
     pub new_len_bytes: u64,
@@ -44,7 +44,7 @@ pub struct ColumnReport {
     pub column: String,
     pub physical_type: &'static str,
     pub filters_added: u64,
-    /// The length of the filters in bytes. They lie side by side.
+    /// The total length of the new filters in bytes. They lie side by side.
     pub len_bytes: u64,
     /// The sum over the row groups.
     pub distinct_values: u64,

@@ -1,4 +1,5 @@
-//! The output files of `filterblock parquet add`, and the outputs that would destroy an input.
+//! Chooses the output files of `filterblock parquet add`, and refuses outputs that would destroy an
+//! input.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +9,9 @@ use std::path::{Component, Path, PathBuf};
 use super::super::failure::{Failure, Outcome};
 use super::inputs::{Input, Inputs};
 
-/// Returns the output path of each input. `output` is a file, or a folder for all outputs. Refuses
-/// an output that is also an input, under any name, and two outputs at the same place.
+/// Returns the output path of each input. `output` is a file, or a folder for all outputs. Returns
+/// an error for an output that is also an input, under any name, and for two outputs with the same
+/// path.
 pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let is_file = inputs.is_one_file && !is_folder(output);
     if !is_file {
@@ -34,7 +36,8 @@ pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     inputs.files.iter().map(target).collect()
 }
 
-/// Returns the inputs as outputs. Refuses a file that comes twice, under any name.
+/// Returns the paths of the inputs, which are also the outputs. Returns an error for a file that
+/// comes twice, under any name.
 pub fn in_place(inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let mut places = BTreeSet::new();
     let target = |input: &Input| match places.insert(place(&input.path)?) {
@@ -51,7 +54,8 @@ fn same(target: &Path) -> Failure {
     ))
 }
 
-/// Refuses an output folder in an input folder: the next run would read the outputs of this one.
+/// Returns an error for an output folder in an input folder: the next run would read the outputs of
+/// this one.
 fn refuse_nested(output: &Path, inputs: &Inputs) -> Outcome<()> {
     let output_place = place(output)?;
     let is_outer = |folder: &&PathBuf| folder.canonicalize().is_ok_and(|folder| output_place.starts_with(folder));
@@ -74,7 +78,8 @@ fn is_folder(output: &Path) -> bool {
 /// Device and inode, or `None` on systems without them.
 type Id = Option<(u64, u64)>;
 
-/// Returns path and inode of a file that exists. Two names of a file share the inode.
+/// Returns the path without symbolic links, and device and inode. Returns `None` if there is no
+/// such file. Two names of a file share the inode.
 fn seen(path: &Path) -> Option<(PathBuf, Id)> {
     let canonical = path.canonicalize().ok()?;
     #[cfg(unix)]
@@ -87,7 +92,8 @@ fn seen(path: &Path) -> Option<(PathBuf, Id)> {
     Some((canonical, id))
 }
 
-/// Returns the path without symbolic links. The path need not exist.
+/// Returns the absolute path without symbolic links. The path need not exist. Returns an error if
+/// `..` follows a folder that does not exist.
 fn place(path: &Path) -> Outcome<PathBuf> {
     let absolute = std::path::absolute(path).map_err(|error| Failure::file(path, error))?;
     for existing in absolute.ancestors() {
@@ -103,7 +109,7 @@ fn place(path: &Path) -> Outcome<PathBuf> {
                 return Ok(canonical.join(rest));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(existing).is_err() => {}
-            // A link to a missing file, or a folder that must not be read.
+            // A symbolic link to a missing file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(absolute),
             Err(error) => return Err(Failure::file(path, error)),
         }

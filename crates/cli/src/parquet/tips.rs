@@ -1,15 +1,15 @@
-//! Tips for columns whose filters help little.
+//! Makes tips for columns whose filters help little.
 
 use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;
 use filterblock_parquet::footer::PhysicalType;
 
-/// The number of distinct values of a row group up to which a filter hardly helps.
+/// The maximum number of distinct values in a row group for which a filter counts as hardly useful.
 const FEW_VALUES: u64 = 100;
-/// A filter may have this many times the requested rate before a tip says so.
+/// The maximum ratio between the FPR of a filter and the requested FPR that gives no tip.
 const RATE_SLACK: f64 = 1.5;
 
-/// The smallest and the greatest value of a column in each row group.
+/// The min and max of a column in each row group.
 pub type Ranges = [(Vec<u8>, Vec<u8>)];
 
 /// Returns the tips for a column with these new filters.
@@ -30,9 +30,7 @@ pub fn of(
         ));
     }
     if is_sorted(footer, leaf, ranges) {
-        tips.push(
-            "sorted: the smallest and greatest values of the row groups already skip, so a filter adds little".into(),
-        );
+        tips.push("sorted: readers already skip row groups by min and max, so a filter adds little".into());
     }
     let worst = filters.iter().map(|filter| filter.fpr).fold(0.0, f64::max);
     if requested_fpr.is_some_and(|fpr| worst > fpr * RATE_SLACK) {
@@ -50,16 +48,18 @@ pub fn are_few(distinct: u64, num_values: u64) -> bool {
     distinct <= FEW_VALUES && num_values > 10 * FEW_VALUES
 }
 
-/// Returns whether readers can already skip row groups by their smallest and greatest values.
+/// Returns whether readers can already skip row groups by min and max.
 pub fn is_sorted(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     footer.is_sorted_by(leaf) || are_ranges_apart(footer, leaf, ranges)
 }
 
-/// Returns whether no two row groups share a part of their range of values.
+/// Returns whether the ranges of values of the row groups do not overlap. Two ranges may share one
+/// end.
 fn are_ranges_apart(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     let Some(column) = footer.leaves().get(leaf) else { return false };
     let order: fn(&[u8]) -> Option<Vec<u8>> = match (column.physical_type, column.logical_type) {
-        // With its sign flipped and the greatest byte first, a number has the order of its bytes.
+        // With the sign bit flipped and the most significant byte first, the bytes of two numbers
+        // have the order of the numbers.
         (PhysicalType::Int32, _) => |bytes| {
             Some((i32::from_le_bytes(bytes.try_into().ok()?) ^ i32::MIN).to_le_bytes().into_iter().rev().collect())
         },

@@ -1,4 +1,4 @@
-//! Horizontal bars with their values.
+//! Draws horizontal bars with their values.
 
 use super::frame::Axis;
 use super::{Anchor, Colour, Picture, Stroke, WIDTH, text_width};
@@ -78,7 +78,7 @@ impl Bars {
                 let upper = middle - BAR_HEIGHT / 2.0;
                 picture.text(&bar.label, (left - 8.0, middle), Anchor::End, Colour::Ink);
                 picture.bar((left, upper), (end, upper + BAR_HEIGHT), bar.colour);
-                // The background hides the grid behind the value.
+                // A bar in the colour of the background hides the grid lines at the value.
                 let width = text_width(&bar.value_text);
                 picture.bar((end + 3.0, upper), (end + 7.0 + width, upper + BAR_HEIGHT), Colour::Background);
                 picture.text(&bar.value_text, (end + 6.0, middle), Anchor::Start, Colour::Ink);
@@ -93,12 +93,12 @@ impl Bars {
     }
 
     /// Returns by how many units the axis must be shorter than the full width, so that all values
-    /// fit behind their bars.
+    /// fit after their bars.
     fn overhang(&self, left: f64) -> f64 {
         let full = WIDTH - 20.0 - left;
         let bars = self.groups.iter().flat_map(|group| &group.bars);
         // If the axis has `w` units, a bar of share `s` has `s * w` units. The bar and the text
-        // behind it must fit into `full` units.
+        // after it must fit into `full` units.
         let fits = |bar: &Bar| {
             let share = self.axis.share(bar.value).clamp(0.01, 1.0);
             (full - text_width(&bar.value_text) - 10.0) / share

@@ -1,4 +1,4 @@
-//! Two axes, and the positions of values between them.
+//! Draws two axes, and computes the positions of values between them.
 
 use super::{Anchor, Colour, Picture, Stroke, TEXT_SIZE};
 
@@ -80,7 +80,7 @@ impl Frame {
     /// Returns the parts of a line that lie within the frame, cut where the line crosses the lower
     /// and the upper edge.
     fn visible(&self, values: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
-        // Rounding may put the last point of a curve behind the end of the axis.
+        // Rounding may put the last point of a curve beyond the end of the axis.
         let on_axis = -1e-9..=1.0 + 1e-9;
         let is_in = |(x, y): (f64, f64)| on_axis.contains(&x) && on_axis.contains(&y);
         let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
@@ -124,7 +124,7 @@ fn crossing(from: (f64, f64), to: (f64, f64)) -> Option<(f64, f64)> {
 }
 
 /// Returns a height for each wanted height, in the same order. The heights are near the wanted
-/// ones, at least `apart` from each other and between `top` and `bottom`.
+/// ones, at least `apart` from each other, and between `top` and `bottom` if there is room.
 pub fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut sorted: Vec<(usize, f64)> = wanted.iter().copied().enumerate().collect();
     sorted.sort_by(|one, other| one.1.total_cmp(&other.1));

@@ -1,5 +1,5 @@
-//! Pictures as SVG documents: text, lines, bars and areas that follow the light or dark theme of
-//! the reader.
+//! Draws pictures as SVG documents: text, lines, bars and areas that follow the light or dark theme
+//! of the reader.
 //!
 //! The command, `benches/peers` and `benches/stores` draw with this module. The module depends on
 //! none of them.
@@ -9,8 +9,8 @@ pub mod frame;
 
 use std::fmt::{Display, Write as _};
 
-/// The width of every picture in units. Pages show a picture about 700 pixels wide, so a unit is
-/// about a pixel.
+/// The width of every picture in SVG units. Pages show a picture about 700 pixels wide, so a unit
+/// is about a pixel.
 pub const WIDTH: f64 = 720.0;
 /// The size of all text but the title, in units. On a page that shows the picture 700 pixels wide,
 /// this is more than 11 pixels.
@@ -20,8 +20,8 @@ const TITLE_SIZE: f64 = 17.0;
 /// size.
 const BASELINE: f64 = 0.35;
 
-/// The colours have a contrast of at least 4.5 to the background. Each picture labels what it
-/// draws, so that colours are never the only difference.
+/// The style sheet. The colours of texts and series have a contrast ratio of at least 4.5:1 to the
+/// background. Each picture labels what it draws, so that colours are never the only difference.
 const STYLE: &str = "\
 .back{color:#ffffff}.ink{color:#1f2328}.faint{color:#59636e}.grid{color:#d8dee4}\
 .c0{color:#0969da}.c1{color:#bc4c00}.c2{color:#1a7f37}.c3{color:#8250df}.c4{color:#bf3989}.c5{color:#1b7c83}\
@@ -205,7 +205,7 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 pub mod check {
-    //! Checks that tests make of every picture.
+    //! Checks pictures in tests.
 
     use super::*;
 

@@ -1,5 +1,5 @@
-//! The pictures of a plan: the formulas of Bloom filters, and the space that each kind of filter
-//! takes.
+//! Draws the pictures of a plan: the formulas of Bloom filters, and the space that each kind of
+//! filter takes.
 
 use super::super::picture::frame::{Axis, Frame, spread};
 use super::super::picture::{Anchor, Colour, Picture, Stroke, TEXT_SIZE, WIDTH, text_width};

@@ -1,4 +1,4 @@
-//! Measured query times, read from the tables of docs/BENCHMARKS.md. `benches/peers` writes these
+//! Reads measured query times from the tables of docs/BENCHMARKS.md. `benches/peers` writes these
 //! tables from its record.
 
 use std::fmt;
@@ -49,9 +49,10 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the measurement of this kind whose number of keys is nearest to `keys`. Of several
-    /// such measurements, returns the one with the nearest bits per key. Returns `None` if all
-    /// differ by more than [`KEYS_APART`] or [`BITS_APART`].
+    /// Returns the measurement of this kind whose number of keys is nearest to `keys`, and among
+    /// several such measurements the one with the nearest bits per key. Measurements that differ by
+    /// more than [`KEYS_APART`] or [`BITS_APART`] do not count. Returns `None` if there is no
+    /// other.
     pub fn nearest(kind: FilterKind, bits_per_key: f64, keys: u64) -> Option<Self> {
         let rows = sections().filter_map(|(name, text)| {
             let (keys, form) = name.strip_prefix("queries ")?.split_once(' ')?;
@@ -100,7 +101,7 @@ mod tests {
     fn every_kind_was_measured_and_the_nearest_is_taken() {
         assert!(Machine::recorded().unwrap().0.contains("cores"));
         for kind in KINDS {
-            // Binary fuse filters of few keys take more for the same fingerprint.
+            // Binary fuse filters of few keys take more bits per key for the same fingerprint.
             let bits = if kind == FilterKind::Ribbon { 8.4 } else { 9.9 };
             for (keys, nearest) in [(1_000, 10_000), (90_000, 10_000), (110_000, 1_000_000), (300_000_000, 30_000_000)]
             {

@@ -33,13 +33,13 @@ The table:
   lines if present  the same for a present key
   ns if absent      time to query an absent key, measured for docs/BENCHMARKS.md
 
-Formulas give all other columns. The real size of ribbons and binary fuse filters may differ by a few tenths of a per \
-cent. The classical variants exist in memory only; their size is that of their bits or cells.
+Formulas give all other columns. The real size of ribbons and binary fuse filters may differ by a few tenths of a \
+percent. The classical variants exist in memory only; their size is that of their bits or cells.
 
 --svg writes plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg and, for --keys keys, \
 plan-space-by-rate.svg.
 
---html writes one page with plots and tables that sort; it loads nothing from elsewhere.
+--html writes one page with plots and sortable tables. The page loads nothing from elsewhere.
 
 Exit status: 0 done; 2 an error. After an error nothing is written, unless the message says otherwise or is about \
 standard output.";

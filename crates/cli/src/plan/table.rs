@@ -1,4 +1,4 @@
-//! The table of a plan, with a row for each kind of filter.
+//! Makes the table of a plan, with a row for each kind of filter.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ pub struct Table {
     keys: u64,
     budget: Budget,
     filters: Vec<Row>,
-    /// The machine of the measured times, or `None` without measurements.
+    /// The machine of the measured times, or `None` if docs/BENCHMARKS.md names none.
     measured_on: Option<Machine>,
 }
 
@@ -72,13 +72,15 @@ struct Row {
 
 #[derive(Debug, Serialize)]
 struct Taken {
-    /// The bytes of a whole block, or the transmitted bytes of a compressed filter.
+    /// The bytes of a whole block, the bytes of the bits or cells of a classical variant, or the
+    /// transmitted bytes of a compressed filter.
     len_bytes: u64,
     bits_per_key: f64,
     expected_false_positive_rate: f64,
     lines_if_absent: f64,
     lines_if_present: f64,
-    /// The memory of a compressed filter in bytes. `None` for other filters, which take `len_bytes`.
+    /// The memory of a compressed filter in bytes. `None` for other filters, which take
+    /// `len_bytes`.
     memory_len_bytes: Option<u64>,
 }
 
@@ -86,8 +88,8 @@ impl Table {
     /// Plans a filter of every kind and of every classical variant.
     ///
     /// # Errors
-    /// Returns a message for the user if the number of keys or the budget is out of range. Does the
-    /// same if no kind has a filter for the budget.
+    /// Returns a message for the user if the number of keys or the budget is out of range, or if no
+    /// kind of filter block fits the budget.
     pub fn new(keys: u64, budget: Budget) -> Outcome<Self> {
         let refuse = |why: String| Err(Failure::Message(why));
         if keys == 0 {
@@ -219,7 +221,10 @@ impl fmt::Display for Table {
         if let (Some(machine), Some(first)) = (&self.measured_on, measured.first()) {
             let filters: Vec<&str> = measured.iter().map(|measured| measured.filter).collect();
             let (filters, keys) = (filters.join(", "), thousands(first.keys));
-            writeln!(f, "ns if absent: measured for one hashed absent key and {keys} keys, in {filters};")?;
+            writeln!(
+                f,
+                "ns if absent: measured for one absent key, without the time to hash it, in {filters} with {keys} keys;"
+            )?;
             writeln!(f, "{machine} (docs/BENCHMARKS.md)")?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The filters that a user can choose inside another engine, for `inspect --what-if`.
+//! Computes the filters that a user can choose inside another engine, for `inspect --what-if`.
 
 use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
@@ -63,7 +63,7 @@ impl Engine {
 }
 
 impl Deployable {
-    /// Returns all filters together. Their FPR is the mean, weighted by keys.
+    /// Returns the sum of all filters. Its FPR is the mean, weighted by keys.
     fn sum(parts: Vec<(Share, Self)>) -> Self {
         let mut all = Self { setting: String::new(), len_bytes: 0, expected_fpr: 0.0 };
         let mut keys = 0.0;
@@ -79,10 +79,11 @@ impl Deployable {
     }
 }
 
-/// From this many filters on, all filters count as equally large.
+/// The minimum number of filters for which all filters count as equally large, so that only one is
+/// built.
 const MANY_FILTERS: usize = 64;
 
-/// The number of keys of a filter, and the number of such filters.
+/// The number of keys of a filter, and the number of filters of this size.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     keys: u64,
@@ -98,13 +99,14 @@ impl Share {
         vec![Self { keys: keys.iter().sum::<u64>().div_ceil(filters), filters }]
     }
 
-    /// Returns the length of all filters, from one that was built for `built` keys.
+    /// Returns the total length of all filters. `len_bytes` is the length of a filter that was
+    /// built for `built` keys.
     fn len_of_all(self, len_bytes: u64, built: u64) -> u64 {
         let scale = self.keys as f64 / built.max(1) as f64 * self.filters as f64;
         super::super::text::whole(len_bytes as f64 * scale)
     }
 
-    /// The number of keys of the filter that is built.
+    /// Returns the number of keys of the filter that is built.
     fn built(self) -> u64 {
         self.keys.min(BUILT_KEYS_MAX)
     }

@@ -46,11 +46,11 @@ pub struct Present {
     /// The number of keys of each filter.
     pub filters: Vec<u64>,
     pub len_bytes: u64,
-    /// `None` if the file has no filter.
+    /// The expected FPR of the filters. `None` if the file has no filter.
     pub expected_fpr: Option<f64>,
 }
 
-/// The comparison.
+/// The comparison of `--what-if`.
 #[derive(Debug, Serialize)]
 pub struct WhatIf {
     keys: u64,
@@ -69,18 +69,19 @@ struct Choice {
     len_bytes: u64,
     bits_per_key: f64,
     expected_false_positive_rate: f64,
-    /// `None` if the file has no filter.
+    /// The length divided by that of the present filters. `None` if the file has no filter.
     share_of_present_len: Option<f64>,
 }
 
 impl WhatIf {
-    /// Builds a block of each kind from integers, as many as there are keys but at most
-    /// [`BUILT_KEYS_MAX`]. This gives nearly the size of a block of the real keys, because the size
-    /// depends mostly on their number. Returns `None` if there are no keys, or if the FPR is not
-    /// between 0 and 1.
+    /// Compares the present filters with other filters of the engine and with each native kind.
+    /// Builds a block of each kind from integers: as many as there are keys, up to
+    /// [`BUILT_KEYS_MAX`]. The size is nearly that of a block of the real keys, because it depends
+    /// mostly on their number. Returns `None` if there are no keys, or if the FPR is not between 0
+    /// and 1.
     ///
     /// # Errors
-    /// Returns an error if memory is short.
+    /// Returns an error if a filter cannot be built, for example because memory is short.
     pub fn new(present: &Present) -> Outcome<Option<Self>> {
         let rate = present.expected_fpr.unwrap_or(DEFAULT_RATE);
         if present.keys == 0 || !(rate > 0.0 && rate < 1.0) {
@@ -109,7 +110,7 @@ impl WhatIf {
                 share_of_present_len: share_of_present(found.len_bytes),
             });
         }
-        // The FPR is rounded down, so that no kind exceeds the present one.
+        // The requested FPR is rounded down, so that native filters do not exceed the present FPR.
         for kind in KINDS {
             // A kind that cannot reach the FPR with 100 bits per key has no row.
             let Ok(spec) = FilterSpec::false_positive_rate(kind, rounded_down(rate)) else { continue };

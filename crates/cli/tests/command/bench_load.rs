@@ -1,4 +1,4 @@
-//! The command `bench load`: its report, its record, and what it leaves behind.
+//! Tests of `filterblock bench load`: its report, its record, and the files that it leaves.
 
 use std::fs;
 

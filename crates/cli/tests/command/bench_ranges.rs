@@ -1,4 +1,5 @@
-//! The command `bench range-miss`: its table, its record, and the documents made from the record.
+//! Tests of `filterblock bench range-miss`: its table, its record, and the documents made from the
+//! record.
 
 use std::fs;
 
@@ -17,7 +18,8 @@ fn empty_ranges_are_measured_with_filters_and_without() {
     let run = small(&["--range-filter", "grafite:L=64:fpr=0.01", "--length", "64", "--json", "-"]);
     let report = shell.run(&run).json(0);
     let rows = report["rows"].as_array().unwrap();
-    // Two places of ranges and two queries of rows, each with filters and without.
+    // The rows are two kinds of ranges and two queries of absent rows, each with filters and
+    // without.
     assert_eq!((rows.len(), report["stores"].as_array().unwrap().len(), &report["false_negatives"]), (8, 2, &0.into()));
     for row in rows {
         let number = |field: &str| row[field].as_f64().unwrap_or(-1.0);
@@ -59,7 +61,7 @@ fn the_tables_of_ranges_in_the_documents_are_the_recorded_ones() {
     let run = ["bench", "report", record.to_str().unwrap(), "--svg", "ranges.svg", "--markdown", "page.md"];
     assert_eq!(shell.run(&run).exits(0), "");
     assert!(fs::read_to_string(shell.path("page.md")).unwrap() == page, "docs/BENCHMARKS.md differs from {RECORD}");
-    // Elsewhere a logarithm may differ in its last digit, and a bar by a tenth of a pixel.
+    // On other platforms a logarithm may differ in its last digit, and a bar by a tenth of a pixel.
     if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         let documented = fs::read_to_string(crate::repository("docs/range-miss.svg")).unwrap();
         let drawn = fs::read_to_string(shell.path("ranges.svg")).unwrap();

@@ -1,4 +1,5 @@
-//! The command `bench report`: the tables and the picture of the repository, and what it refuses.
+//! Tests of `filterblock bench report`: the tables and the picture of the repository, and the files
+//! that it refuses.
 
 use std::fs;
 
@@ -16,7 +17,7 @@ fn the_report_in_the_documents_is_that_of_the_record() {
     let arguments = ["bench", "report", record, "--filter", "by-level", "--svg", "miss.svg", "--markdown", "page.md"];
     assert_eq!(shell.run(&arguments).exits(0), "");
     assert!(fs::read_to_string(shell.path("page.md")).unwrap() == page, "docs/BENCHMARKS.md differs from {RECORD}");
-    // Elsewhere a logarithm may differ in its last digit, and a bar by a tenth of a pixel.
+    // On other platforms a logarithm may differ in its last digit, and a bar by a tenth of a pixel.
     if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         let documented = fs::read_to_string(crate::repository("docs/point-miss.svg")).unwrap();
         let drawn = fs::read_to_string(shell.path("miss.svg")).unwrap();
@@ -42,6 +43,8 @@ fn reports_of_other_files_and_into_other_pages_are_refused() {
     let shell = Shell::new();
     let record = crate::repository(RECORD);
     let record = record.to_str().unwrap();
+    let loads = crate::repository("benches/record/load.json");
+    let loads = loads.to_str().unwrap();
     shell.write("page.md", "# Nothing\n");
     shell.write("unknown.md", "<!-- bench report: speed -->\n<!-- end -->\n");
     shell.write("record.json", fs::read(record).unwrap());
@@ -52,6 +55,7 @@ fn reports_of_other_files_and_into_other_pages_are_refused() {
         (&[record, "--markdown", "unknown.md"], &["unknown.md", "speed", "absent"]),
         (&[record, "--filter", "ribbon:8", "--svg", "new.svg"], &["--filter ribbon:8", "bloom:10"]),
         (&[record, "--filter", "bloom:10"], &["--svg"]),
+        (&[loads, "--filter", "bloom:10", "--svg", "new.svg"], &["--filter bloom:10", "omit --filter"]),
         (&[record, "--svg", "page.md"], &["page.md", "--force"]),
         (&["record.json", "--svg", "record.json", "--force"], &["record.json", "also an input"]),
     ] {

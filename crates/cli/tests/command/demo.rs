@@ -1,5 +1,5 @@
-//! Tests of `filterblock demo`: it shows the truth, leaves nothing behind, and refuses folders with
-//! files.
+//! Tests of `filterblock demo`: its outputs are real, it leaves no files without --keep, and it
+//! refuses folders with files.
 
 use std::fs;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn the_demo_runs_every_step_and_keeps_its_files() {
     {
         assert!(svg.contains(part), "{part}");
     }
-    // The picture never replaces a file unasked, and a folder with files is refused.
+    // The picture replaces a file only with --force, and a folder with files is refused.
     shell.run(&["demo", "--svg", "demo.svg"]).fails_with(&["demo.svg", "--force"]);
     shell.run(&["demo", "--keep", "tour"]).fails_with(&["tour", "has files"]);
     shell.run(&["demo", "--keep", "demo.svg"]).fails_with(&["demo.svg"]);
@@ -49,7 +49,7 @@ fn a_demo_without_keep_leaves_nothing() {
     assert!(shell.files().is_empty(), "{:?}", shell.files());
 }
 
-/// Every printed command does in a shell what the demo shows.
+/// Every command that the demo prints does in a shell what the demo shows.
 #[test]
 fn the_commands_of_the_demo_work_when_typed() {
     if Command::new("bash").arg("-c").arg("printf x | dd status=none").output().is_ok_and(|found| found.stdout == *b"x")
@@ -72,8 +72,8 @@ fn the_commands_of_the_demo_work_when_typed() {
     }
 }
 
-/// Returns the words of a text with `#` for numbers and checksums. A store draws a random seed, so its
-/// checksums and its few false positives differ.
+/// Returns the words of a text, with `#` in place of numbers and checksums. A store draws a random
+/// seed, so its checksums and its few false positives differ.
 fn stable(text: &str) -> Vec<&str> {
     let is_number = |word: &str| {
         let bare = word.trim_end_matches([',', ')', ';']);
@@ -82,7 +82,7 @@ fn stable(text: &str) -> Vec<&str> {
     text.split_whitespace().map(|word| if is_number(word) { "#" } else { word }).collect()
 }
 
-/// The picture in the documents shows the present commands.
+/// The picture in docs/ shows the commands and explanations of this version.
 #[test]
 fn the_picture_of_the_demo_is_up_to_date() {
     let shell = Shell::new();

@@ -57,7 +57,7 @@ fn a_range_filter_answers_ranges() {
         shell.run(&asked).exits(0),
         "maybe\tapple..pear\nabsent\tbanana..cherry\nabsent\tquince..\nmaybe\t..=apple\n"
     );
-    // Hexadecimal ends: b..c and p..=plum.
+    // The ranges in hexadecimal are b..c and p..=plum.
     shell.write("asked", "62..63\n70..=706c756d\n");
     let json = shell.run(&["query", "ranges.filter", "--ranges", "--hex", "--json", "--keys", "asked"]).exits(0);
     assert_eq!(
@@ -69,7 +69,7 @@ fn a_range_filter_answers_ranges() {
         (&["ranges.filter", "--ranges", "plum"][..], "argument \"plum\": not a range"),
         (&["ranges.filter", "--ranges", "--hex", "6x..70"], "column 2"),
         (&["ranges.filter", "--ranges", "--keys", "keys"], "keys: line 1: not a range"),
-        (&["fruit.filter", "--ranges", "a..b"], "this filter answers no ranges"),
+        (&["fruit.filter", "--ranges", "a..b"], "this filter cannot answer range queries"),
         (&["ranges.filter", "--ranges", "--prefixes", "a..b"], "cannot be used with"),
     ] {
         shell.run(&[&["query"], arguments].concat()).fails_with(&[message]);
@@ -275,6 +275,16 @@ fn verify_names_the_keys_that_a_filter_denies() {
         "{run:?}"
     );
     assert!(run.exits(1).contains("2 keys looked up, 1 false negative"));
+}
+
+#[test]
+fn a_quiet_query_stops_at_the_first_maybe() {
+    let shell = shell_with_fruit();
+    let apple = "6170706c65";
+    shell.run(&["query", "fruit.filter", "--hex", "--quiet", apple, "not hex"]).exits(0);
+    shell.run(&["query", "fruit.filter", "--hex", "--quiet", "not hex", apple]).fails_with(&["not hex"]);
+    shell.write("keys", format!("{apple}\nnot hex\n"));
+    shell.run(&["query", "fruit.filter", "--hex", "--quiet", "--keys", "keys"]).exits(0);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Directories of other programs (databases of other engines, repositories, homes). Every command
-//! refuses them and changes nothing.
+//! Tests with directories of other programs (databases of other engines, repositories, homes).
+//! Every `db` command refuses them and changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -291,7 +291,7 @@ fn a_foreign_current_file_in_a_store_is_refused() {
     assert_eq!(tree(&dir), before);
 }
 
-/// A process that holds a file lock by `fcntl`, as other engines do. This crate locks by `flock`.
+/// A process that holds a file lock by `fcntl`, as other engines do. The store locks by `flock`.
 struct Holder(Child);
 
 impl Holder {

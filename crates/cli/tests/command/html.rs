@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const BENCH: [&str; 8] = ["bench", "point-miss", "--count", "500", "--lookups", "100", "--rounds", "1"];
 
-/// Returns the page, after checks that hold for each page.
+/// Reads a page, and asserts what holds for every page.
 fn page(shell: &Shell, name: &str) -> String {
     let page = fs::read_to_string(shell.path(name)).unwrap();
     for part in [

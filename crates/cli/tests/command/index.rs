@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::foreign_support::{self, Case, cases};
 use crate::shell::Shell;
 
-/// Returns lines of numbers.
+/// Returns the numbers of a range, one per line.
 fn numbers(range: std::ops::Range<u32>) -> String {
     range.map(|number| format!("{number}\n")).collect()
 }
@@ -40,7 +40,7 @@ fn shell_with_index() -> Shell {
     shell
 }
 
-/// Returns the candidates for a key, by `--json`.
+/// Returns the candidate files for a key, from the output of `--json`.
 fn candidates(shell: &Shell, key: &str) -> Vec<String> {
     let run = shell.run(&["index", "query", "index", "--json", key]);
     assert!(run.status < 2, "{run:?}");
@@ -64,7 +64,7 @@ fn no_key_of_any_file_is_denied() {
     }
     shell.write("others", numbers(10_000..20_000));
     let counts = shell.run(&["index", "query", "index", "--keys", "others", "--count", "--json"]).json(0);
-    // 30,000 questions at an FPR of 0.1 %.
+    // 10,000 absent keys and three files with an FPR of 0.1 % give about 30 candidates.
     assert!(counts["candidates"].as_u64().unwrap() < 80, "{counts}");
     assert_eq!(counts["maybe"].as_u64().unwrap() + counts["absent"].as_u64().unwrap(), 10_000);
 }
@@ -136,7 +136,7 @@ fn equal_size_and_time_do_not_hide_another_content() {
 }
 
 #[test]
-fn missing_files_are_told_and_stay_candidates() {
+fn missing_files_are_reported_and_stay_candidates() {
     let shell = shell_with_index();
     fs::remove_file(shell.path("a")).unwrap();
     let run = shell.run(&["index", "query", "index", "x"]);
@@ -194,7 +194,7 @@ fn a_full_disk_leaves_the_old_index_and_no_litter() {
     shell.write("more", numbers(0..20_000));
     let (old, files) = (fs::read(shell.path("index")).unwrap(), shell.files());
     assert!(old.len() > 2_048);
-    // The hashes do not fit, and then the new index does not fit.
+    // `add` exceeds the file size limit with its hashes, and `remove` with the new index.
     for arguments in [&["add", "index", "--key-file", "more"][..], &["remove", "index", "a"]] {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -f 1; exec \"$0\" index \"$@\"", env!("CARGO_BIN_EXE_filterblock")]);
@@ -229,7 +229,7 @@ fn a_stopped_update_leaves_the_old_index_or_the_new_one() {
 }
 
 #[test]
-fn an_index_of_one_row_is_told() {
+fn an_index_of_one_row_is_reported() {
     let shell = Shell::new();
     let mut build = vec!["index".to_owned(), "build".into(), "-o".into(), "index".into(), "--force".into()];
     for number in 0..16 {
@@ -308,7 +308,8 @@ fn values_and_filters_of_parquet_files_are_indexed() {
         assert!(of_column.len() >= 2);
         shell.run(&build).exits(0);
         of_column.iter().for_each(|case| agrees(&shell, case, case.number("absent_count") / 50));
-        // The filters of two row groups: their FPRs add up, and they are halved where 1 % allows it.
+        // The index takes the filters of two row groups. Their FPRs add up, and the filters are
+        // halved as long as an FPR of 1 % allows it.
         let report = shell.run(&[&build[..], &["--from-filters", "--json"]].concat()).json(0);
         let fpr = report["highest_fpr"].as_f64().unwrap();
         assert!(fpr > 0.0 && fpr <= 0.011, "{report}");
@@ -349,7 +350,7 @@ fn zero_is_found_with_both_signs() {
         let written = format!("{value:?}");
         assert_eq!(shell.run(&["index", "query", "index", "--count", "--", &written]).status, 0, "{written}");
     }
-    // One key with two encodings between keys with one encoding each.
+    // The key 0 has two encodings, and its neighbours have one each.
     let printed = shell.run(&["index", "query", "index", "--json", "1e300", "0", "2e300"]);
     let lines: Vec<Value> =
         String::from_utf8(printed.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();

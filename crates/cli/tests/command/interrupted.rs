@@ -1,4 +1,5 @@
-//! Commands that end by a signal or reach a file size limit: they leave no unfinished files.
+//! Tests of commands that a signal ends, or that reach a file size limit. They leave no unfinished
+//! files.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -44,7 +45,7 @@ fn has_strace() -> bool {
     found
 }
 
-/// Returns the status that a shell sees. The command must die of its signal, because a shell
+/// Returns the status that a shell sees. Asserts that the command dies of its signal: a shell
 /// continues its script after a plain exit with 130.
 fn status_of(status: ExitStatus) -> i32 {
     assert!(status.code().is_none_or(|code| code < 128), "{status}: the command exits, but the signal should kill it");
@@ -52,7 +53,7 @@ fn status_of(status: ExitStatus) -> i32 {
 }
 
 /// Starts a command, delays each system call of the given name by a second, and sends a signal once
-/// a temporary file exists.
+/// a temporary file exists. Returns the status that a shell sees.
 fn end_while_publishing(shell: &Shell, arguments: &[&str], call: &str, signal: &str) -> i32 {
     let inject = format!("inject={call}:delay_enter=1000000");
     let mut strace = with_default_signals("strace");
@@ -162,8 +163,8 @@ fn a_limit_on_file_sizes_is_an_error_and_leaves_nothing() {
     for arguments in WRITERS {
         let shell = shell();
         let before = fs::read(shell.path("a.filter")).unwrap();
-        // A block has 512 or 1024 bytes, depending on the shell. Both are less than the command
-        // writes.
+        // The limit is one block of 512 or 1,024 bytes, depending on the shell. Each command writes
+        // more.
         let script = "ulimit -f 1; exec \"$0\" \"$@\"";
         let mut limited = Command::new("sh");
         limited.args(["-c", script, env!("CARGO_BIN_EXE_filterblock")]).args(arguments);

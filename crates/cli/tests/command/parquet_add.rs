@@ -1,4 +1,4 @@
-//! `filterblock parquet add`: files, folders, options, and files that are refused.
+//! Tests of `filterblock parquet add`: files, folders, options, and files that are refused.
 
 use std::fs;
 use std::sync::Arc;
@@ -195,7 +195,7 @@ fn an_error_in_one_file_does_not_stop_the_others() {
 }
 
 #[test]
-fn wrong_columns_name_the_near_ones() {
+fn an_error_for_an_unknown_column_names_similar_ones() {
     let shell = shell();
     let fails = |name: &str, parts: &[&str]| {
         shell.run(&["parquet", "add", "a.parquet", "--column", name, "-o", "new/b.parquet"]).fails_with(parts);
@@ -216,6 +216,8 @@ fn a_column_of_half_floats_is_refused() {
     let shell = Shell::new();
     shell.write("a.parquet", bytes);
     let run = shell.run(&["parquet", "add", "a.parquet", "--column", "half", "-o", "b.parquet"]);
+    run.fails_with(&["half has the type FLOAT16", "omit this column"]);
+    let run = shell.run(&["parquet", "add", "a.parquet", "--column", "half", "--dry-run"]);
     run.fails_with(&["half has the type FLOAT16", "omit this column"]);
     assert_eq!(shell.files(), ["a.parquet"]);
 }
@@ -286,7 +288,7 @@ fn an_output_that_is_any_input_of_the_run_is_refused() {
     symlink("out", shell.path("link")).unwrap();
     run(&["a.parquet", "in/b.parquet", "link/b.parquet"], "out").fails_with(&["also an input"]);
     run(&["in", "out/b.parquet"], "link").fails_with(&["also an input"]);
-    // Another name of an input.
+    // A hard link is another name of an input.
     fs::create_dir(shell.path("names")).unwrap();
     fs::hard_link(shell.path("a.parquet"), shell.path("names/b.parquet")).unwrap();
     run(&["in/b.parquet", "a.parquet"], "names").fails_with(&["names/b.parquet", "also an input"]);

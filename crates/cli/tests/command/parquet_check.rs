@@ -1,4 +1,4 @@
-//! `filterblock parquet check`: sizes, damage, missing filters, exit statuses and output.
+//! Tests of `filterblock parquet check`: sizes, damage, missing filters, exit statuses and output.
 
 use std::fs;
 
@@ -28,7 +28,8 @@ fn column(report: &Value) -> &Value {
     &report["files"][0]["columns"][0]
 }
 
-/// Fills a part of the first filter with zeros. `from` counts from its header.
+/// Fills a part of the first filter with zeros. `from` is the offset of the part from the start of
+/// the filter header.
 fn clear_filter(shell: &Shell, name: &str, from: usize, len: usize) {
     let report = check(shell, &[name, "--column", "id", "--json"]).json(0);
     let at = column(&report)["chunks"][0]["offset"].as_u64().unwrap() as usize + from;
@@ -63,7 +64,7 @@ fn a_missing_filter_is_a_finding_only_for_a_named_column() {
     let text = check(&shell, &["plain.parquet"]).exits(0);
     assert!(text.contains("none; a filter would not help: a Boolean has two values"), "{text}");
     assert!(text.contains("none; a filter would not help: sorted"), "{text}");
-    // Without --values the number of values is unknown.
+    // Without --values, the number of distinct values of `kind` is unknown.
     assert!(text.contains("--column id user.name kind -o OUT"), "{text}");
     let text = check(&shell, &["plain.parquet", "--values"]).exits(0);
     assert!(text.contains("none; a filter would not help: at most 5 distinct values in a row group"), "{text}");
@@ -133,7 +134,8 @@ fn an_error_in_one_file_does_not_end_the_check() {
     assert_eq!((&report["failed"], &report["findings"]), (&1.into(), &1.into()));
     assert_eq!(report["files"].as_array().unwrap().len(), 2);
     check(&shell, &["a.parquet", "--column", "nope"]).fails_with(&["a.parquet: there is no column nope"]);
-    check(&shell, &["a.parquet", "--max-fpr", "0.001"]).fails_with(&["--max-fpr 0.001", "--fpr 0.01"]);
+    check(&shell, &["a.parquet", "--max-fpr", "0.001"]).fails_with(&["--max-fpr 0.001", "--fpr 0.01", "try 0.06"]);
+    check(&shell, &["a.parquet", "--fpr", "0.2"]).fails_with(&["--max-fpr 0.06", "--fpr 0.2", "try 0.2"]);
     check(&shell, &["a.parquet", "--quiet", "--json"]).fails_with(&["--json"]);
 }
 

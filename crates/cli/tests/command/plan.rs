@@ -1,5 +1,5 @@
-//! Tests of `filterblock plan`: its numbers against independent formulas, its JSON, its pictures
-//! and its errors.
+//! Tests of `filterblock plan`: compares its numbers with independent formulas, and checks its
+//! JSON, its pictures and its errors.
 
 use std::fs;
 
@@ -35,14 +35,14 @@ fn sizes_for_a_rate_match_the_formulas() {
     let bloom = shortest.fold(f64::INFINITY, f64::min);
     let of_block = |bits: f64| bits * (1.0 + 4.0 / 4096.0) + 60.0 * 8.0 / 1e6;
     assert!((bits("bloom") - of_block(bloom)).abs() < 0.001, "{}", bits("bloom"));
-    // Blocked Bloom filters are a little larger; the other kinds follow in the order of
+    // Blocked Bloom filters are up to 4 % larger; the other kinds follow in the order of
     // docs/BENCHMARKS.md.
     assert!(bits("blocked-bloom") > bits("bloom") && bits("blocked-bloom") < 1.04 * bits("bloom"));
     assert!(bits("split-block") > bits("split-block-512") && bits("split-block-512") > bits("blocked-bloom"));
     let least = 100f64.log2();
     assert!((1.005..1.03).contains(&(bits("bumped-ribbon") / least)), "{}", bits("bumped-ribbon"));
     assert!((1.02..1.07).contains(&(bits("ribbon") / least)), "{}", bits("ribbon"));
-    // Each key has 1.125 slots with a fingerprint of eight bits.
+    // The filter has 1.125 slots of eight bits per key.
     assert!((bits("binary-fuse") / of_block(9.0) - 1.0).abs() < 0.02, "{}", bits("binary-fuse"));
     // With a million keys, equal hashes add only 1e6 / 2^64 to the rate.
     let fuse_rate = number(row(&plan, "binary-fuse"), "expected_false_positive_rate");
@@ -77,7 +77,7 @@ fn rates_for_bits_match_the_formulas() {
     let quarter = (1..9).map(|k| (1.0 - (-f64::from(k) / 2.5).exp()).powi(k)).fold(1.0, f64::min);
     assert!((rate("counting") / quarter - 1.0).abs() < 0.01, "{} {quarter}", rate("counting"));
     // 10 bits per key at 3/4 load leave 5 bits for the remainder, and a query compares 24 keys: the
-    // FPR is 24 / 32, or a little less because the last bucket lacks some keys.
+    // FPR is 24 / 32, or slightly less because the last bucket lacks some keys.
     assert!((rate("d-left") / 0.75 - 1.0).abs() < 1e-4, "{}", rate("d-left"));
 }
 
@@ -237,6 +237,6 @@ fn the_pictures_in_docs_match_the_code() {
             );
         }
     }
-    // The command also replaces existing pictures.
+    // With --force, the command replaces existing pictures.
     shell.run(&["plan", "--keys", KEYS, "--fpr", "0.01", "--svg", "new/pictures", "--force"]).exits(0);
 }

@@ -1,5 +1,5 @@
-//! Wrong command lines: the error is one line that names the option, says what is wrong, and gives
-//! a value that works.
+//! Tests of wrong command lines: the error is one line that names the option, says what is wrong,
+//! and gives a value that works.
 
 use super::shell::{Run, Shell, command};
 

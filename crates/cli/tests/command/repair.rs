@@ -10,7 +10,7 @@ fn pairs() -> String {
     (0..2_000).map(|i| format!("key-{i:05}\tvalue {i}\n")).collect()
 }
 
-/// Makes a store with two SST files, one of pairs and one of a tombstone, and a log without
+/// Makes a store with two SST files, one with pairs and one with a tombstone, and a log without
 /// records.
 fn store(shell: &Shell) {
     shell.run_with(&["db", "load", "store", "-"], pairs().as_bytes()).exits(0);

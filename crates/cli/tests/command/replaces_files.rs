@@ -187,8 +187,8 @@ fn a_merge_without_keys_replaces_nothing_by_default() {
     shell.run(&["query", "a.filter", "apple"]).exits(1);
 }
 
-/// Runs the command as another user. That user cannot run the executable of root, so this copies
-/// it.
+/// Runs the command as another user. That user cannot run the executable of root, so the function
+/// runs a copy. Returns `None` if `setpriv` is not installed.
 fn run_as_other(shell: &Shell, arguments: &[&str]) -> Option<Run> {
     let exe = shell.path("filterblock");
     fs::copy(env!("CARGO_BIN_EXE_filterblock"), &exe).unwrap();

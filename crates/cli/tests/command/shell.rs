@@ -8,13 +8,13 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Returns the command.
+/// Returns the command `filterblock`.
 pub fn command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_filterblock"))
 }
 
-/// Returns a program with default signal handlers. The parent of the tests may ignore signals: a
-/// shell without job control ignores INT and QUIT for background jobs.
+/// Returns a command that runs `program` with default signal handlers. The parent of the tests may
+/// ignore signals: a shell without job control ignores INT and QUIT for background jobs.
 pub fn with_default_signals(program: &str) -> Command {
     let mut env = Command::new("env");
     env.args(["--default-signal=HUP,INT,QUIT,TERM,XCPU", program]);
@@ -97,7 +97,7 @@ impl Run {
         serde_json::from_str(&self.exits(status)).unwrap()
     }
 
-    /// Asserts an error whose message contains all of `parts`.
+    /// Asserts exit status 2, an empty stdout, and a message that contains all of `parts`.
     #[track_caller]
     pub fn fails_with(self, parts: &[&str]) {
         assert_eq!(self.status, 2, "{self:?}");

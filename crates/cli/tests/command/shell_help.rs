@@ -104,7 +104,7 @@ fn each_subcommand_has_a_manual_page_without_warnings() {
             assert!(output.status.success() && output.stderr.is_empty(), "{page}: {output:?}");
         }
     }
-    // The main page on stdout is that of --out.
+    // The main page on stdout equals the file that --out writes.
     let main = fs::read_to_string(shell.path("share/man1/filterblock.1")).unwrap();
     assert_eq!(shell.run(&["man"]).exits(0), main);
     for section in ["EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "STREAMS AND SIGNALS"] {

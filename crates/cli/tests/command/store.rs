@@ -48,7 +48,7 @@ fn many_pairs_are_loaded_compacted_and_verified() {
 }
 
 #[test]
-fn scans_within_a_prefix_skip_ssts_and_changes_are_told() {
+fn scans_within_a_prefix_skip_ssts_and_changes_are_reported() {
     let shell = Shell::new();
     for pair in [["ann/age", "31"], ["ann/name", "Ann"], ["bob/age", "32"]] {
         shell.run(&["db", "put", "store", pair[0], pair[1], "--prefix", "delimiter:/"]).exits(0);
@@ -193,7 +193,7 @@ fn a_damaged_log_is_an_error_that_names_salvage() {
     for key in ["a", "b", "c", "d"] {
         db.put(key.as_bytes(), &[b'x'; 200]).unwrap();
     }
-    // A copy of the files of an open store is what a crash leaves.
+    // The copied files of an open store equal the files that a crash leaves.
     fs::create_dir(shell.path("copy")).unwrap();
     for entry in fs::read_dir(shell.path("store")).unwrap() {
         let path = entry.unwrap().path();
@@ -244,7 +244,8 @@ fn an_incomplete_log_record_is_damage_unless_bytes_are_missing() {
     for key in ["a", "b"] {
         db.put(key.as_bytes(), &[b'x'; 200]).unwrap();
     }
-    // The sizes of header, record header, operation, lengths, key and value.
+    // The second record begins after the log header and the first record. A record has a header, an
+    // operation, the lengths of key and value, the key and the value.
     let (begin, len) = (48 + 24 + 1 + 1 + 1 + 2 + 200, 24 + 1 + 1 + 1 + 2 + 200);
     type Edit = fn(&mut Vec<u8>);
     let cases: [(&str, Edit, u64, i32); 5] = [

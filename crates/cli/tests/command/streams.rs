@@ -1,5 +1,5 @@
-//! Closed and full standard streams: each command keeps its exit status, or reports that it could
-//! not write its output.
+//! Tests with closed and full standard streams: each command keeps its exit status, or reports that
+//! it could not write its output.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::shell::{Run, Shell};
 
-/// A command, its exit status with healthy streams, and whether it writes to stdout.
+/// A command, its exit status with working streams, and whether it writes to stdout.
 type Case = (&'static [&'static str], i32, bool);
 
 const BENCH: &[&str] = &[
@@ -235,8 +235,8 @@ fn query_with_a_closed_pipe_ends_at_the_first_maybe() {
 
 #[test]
 fn opened_files_do_not_take_the_place_of_closed_streams() {
-    // The first file that a process opens gets the lowest descriptor. Messages must not end up in
-    // that file.
+    // The first file that a process opens gets the lowest free descriptor. Messages must not end up
+    // in that file.
     let shell = shell();
     let found = run(&shell, &["build", "-o", "built", "keys", "--json"], "<&- 2>&- >/dev/full");
     assert_eq!(found.status, 2, "{found:?}");
@@ -276,7 +276,8 @@ fn a_torn_log_is_reported_even_if_stdout_fails() {
         let shell = Shell::new();
         let db = Db::open(shell.path("store"), Options { durability: Durability::Sync, ..Options::default() }).unwrap();
         db.put(b"apple", b"red").unwrap();
-        // A copy of the open store is what a crash leaves. A closed store has an empty log.
+        // The copied files of an open store equal the files that a crash leaves. A closed store has
+        // an empty log.
         fs::create_dir(shell.path("torn")).unwrap();
         for entry in fs::read_dir(shell.path("store")).unwrap() {
             let path = entry.unwrap().path();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::repository;
 
-/// The blocks of a shell session: lines that begin with `$ ` and what they print.
+/// Returns the blocks with shell sessions: lines that begin with `$ `, and what these lines print.
 fn sessions(page: &str) -> Vec<&str> {
     page.split("```console\n").skip(1).map(|block| block.split("```").next().unwrap()).collect()
 }

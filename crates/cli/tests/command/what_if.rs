@@ -1,4 +1,4 @@
-//! `inspect --what-if`: the filters of the file's engine, and the native kinds.
+//! Tests of `inspect --what-if`: the filters of the file's engine, and the native kinds.
 
 use crate::foreign_files::close;
 use crate::foreign_support;

@@ -1,6 +1,6 @@
-//! Calls the functions of the ABI with slices, so that tests need no pointers.
+//! Wraps the functions of the ABI, so that tests can pass slices in place of pointers.
 #![allow(dead_code, reason = "each test program uses a part of this module")]
-#![allow(clippy::host_endian_bytes, reason = "the array of a C program has the order of the machine")]
+#![allow(clippy::host_endian_bytes, reason = "the array of a C program has the byte order of the machine")]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
 use std::ffi::{CStr, CString, c_void};
@@ -12,7 +12,7 @@ use filterblock_ffi::*;
 pub const TABLE: [u8; 16] = *b"table 0000000012";
 pub const SEED: u64 = 42;
 
-/// A code and a message.
+/// The error that a call set.
 #[derive(Debug, PartialEq)]
 pub struct Failed {
     pub code: Code,
@@ -22,10 +22,11 @@ pub struct Failed {
 }
 
 /// Calls `call` with a pointer to an error struct that is filled with garbage. Returns the result
-/// of `call`, and the error if `call` set one.
+/// of `call`, and the error if `call` set one. Panics if `call` did not fill the struct correctly.
 pub fn with_error<T>(call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Failed>) {
     let mut error = MaybeUninit::<ErrorInfo>::uninit();
-    // SAFETY: every byte of the struct is written. The code is set again before it is read.
+    // SAFETY: `write_bytes` initialises every byte of the struct. The assertion checks that `call`
+    // overwrote the code with a valid one, before the struct is read as an `ErrorInfo`.
     let (value, error) = unsafe {
         ptr::write_bytes(error.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<ErrorInfo>());
         let value = call(error.as_mut_ptr());
@@ -45,7 +46,7 @@ pub fn with_error<T>(call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Faile
     (value, Some(Failed { code: error.code, offset: error.offset, is_hasher_mismatch, message }))
 }
 
-/// Returns the value, or the error. Exactly one of them must exist.
+/// Returns the value or the error of a call. Panics unless exactly one of the two exists.
 fn result<T>((value, error): (Option<T>, Option<Failed>)) -> Result<T, Failed> {
     match (value, error) {
         (Some(value), None) => Ok(value),
@@ -104,7 +105,7 @@ pub fn add_prefix(builder: &mut Builder, prefix: &[u8]) {
 
 pub fn take(bytes: Box<Bytes>) -> Vec<u8> {
     let (data, len) = (filterblock_bytes_data(Some(&bytes)), filterblock_bytes_len(Some(&bytes)));
-    // SAFETY: the handle has the length that its function returns.
+    // SAFETY: the handle has `len` bytes at `data`, and is freed only after the copy.
     let copy = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) }.to_vec();
     filterblock_bytes_free(Some(bytes));
     copy
@@ -124,7 +125,7 @@ pub fn expected(hasher: &Hasher) -> ExpectedInfo {
     ExpectedInfo { hasher, table_id: TABLE, flags: 0, checksum: 0, num_entries: 0, extractor: ptr::null(), offset: 0 }
 }
 
-/// An open filter that frees itself.
+/// An open filter, which is freed when this value is dropped.
 #[derive(Debug)]
 pub struct Open(pub *mut Filter);
 
@@ -178,7 +179,8 @@ impl Open {
         unsafe { filterblock_filter_may_contain_prefix(self.get(), extractor.as_ptr(), pointer(prefix), prefix.len()) }
     }
 
-    /// Asks in one batch. The arrays of the ABI begin at odd addresses.
+    /// Asks for all hashes in one call. The array of hashes begins at an address that is not
+    /// aligned.
     pub fn may_contain_hashes(&self, hashes: &[u64]) -> Vec<bool> {
         let bytes: Vec<u8> = [0].into_iter().chain(hashes.iter().flat_map(|hash| hash.to_ne_bytes())).collect();
         let mut answers = vec![false; hashes.len()];

@@ -1,4 +1,5 @@
-//! Runs the tools of C programmers, and prints a line on the terminal if one is missing.
+//! Runs C compilers and other tools for the tests. If a tool is missing, prints that the test is
+//! skipped.
 #![allow(dead_code, reason = "each test program uses a part of this module")]
 
 use std::ffi::OsStr;
@@ -6,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// With this variable, a missing tool is a failure. `.ci/ffi` sets it.
+/// The environment variable that makes a test fail if a tool is missing. `.ci/ffi` sets it.
 const REQUIRE_TOOLS: &str = "FILTERBLOCK_REQUIRE_TOOLS";
 
 pub fn crate_folder() -> &'static Path {
@@ -23,7 +24,8 @@ pub fn libraries() -> PathBuf {
 }
 
 /// Returns whether all tools can be run. If a tool is missing, prints that the test is skipped, or
-/// panics if `FILTERBLOCK_REQUIRE_TOOLS` is set. The test harness does not capture the line.
+/// panics if [`REQUIRE_TOOLS`] is set. Prints to the stderr of the process, because the test
+/// harness captures only the print macros.
 pub fn have(test: &str, tools: &[&str]) -> bool {
     for tool in tools {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -36,7 +38,7 @@ pub fn have(test: &str, tools: &[&str]) -> bool {
     true
 }
 
-/// Runs a command and returns what it printed. A failure shows the output.
+/// Runs a command and returns its stdout. Panics with the whole output if the command fails.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -44,7 +46,7 @@ pub fn run(command: &mut Command) -> String {
     printed.into_owned()
 }
 
-/// Returns the words that a command printed.
+/// Runs a command and returns the words of its stdout.
 pub fn words(command: &mut Command) -> Vec<String> {
     run(command).split_whitespace().map(str::to_owned).collect()
 }

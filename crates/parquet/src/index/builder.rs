@@ -15,9 +15,9 @@ use super::table::{FileIdentity, FileTable, IndexedFile, Settings, check_path};
 
 /// Collects the keys of files, and builds an index of them.
 ///
-/// `S` stores the hashes until all keys are counted: 8 bytes per distinct key. An unnamed temporary
-/// file suits. The memory is bounded by the size of the finished index, and by
-/// [`DistinctHashes`] of one file.
+/// `S` stores the hashes until all keys are counted: 8 bytes per distinct key. For example, use an
+/// unnamed temporary file. The builder needs memory for the finished index, for existing filters,
+/// and for the [`DistinctHashes`] of one file.
 #[derive(Debug)]
 pub struct IndexBuilder<S> {
     settings: Settings,
@@ -32,7 +32,7 @@ struct NewFile {
     identity: FileIdentity,
     num_keys: u64,
     filters: Vec<Content>,
-    /// The FPR of existing filters together.
+    /// The FPR of all existing filters of the file together.
     filters_fpr: f64,
 }
 
@@ -42,10 +42,11 @@ enum Content {
     Blocks(Blocks),
 }
 
-/// A file as it was built.
+/// The number of keys and the expected FPR of an added file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileSummary {
-    /// The number of distinct keys, or of values if the filters existed before.
+    /// The number of distinct keys. For a file that was added by its filters, the number of values
+    /// in the column.
     pub num_keys: u64,
     /// The expected FPR of the file.
     pub fpr: f64,
@@ -65,10 +66,11 @@ pub struct Built {
 }
 
 impl<S: Read + Write + Seek> IndexBuilder<S> {
-    /// Starts an index.
+    /// Returns a builder without files. `spill` is the empty storage for hashes.
     ///
     /// # Errors
-    /// Returns an error if the FPR is not between 0 and 1, or the keys of the type have no filters.
+    /// Returns an error if the FPR is not above 0 and below 1, or if columns of the key type have
+    /// no filters.
     pub fn new(settings: Settings, spill: S) -> Result<Self> {
         if !(settings.fpr > 0.0 && settings.fpr < 1.0) {
             return Err(Error::invalid("FPR", format!("{} is not above 0 and below 1; try 0.01", settings.fpr)));
@@ -80,8 +82,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// Adds a file by the distinct hashes of its keys.
     ///
     /// # Errors
-    /// Returns an error if the path was already added or is too long, or if the hashes cannot be
-    /// stored.
+    /// Returns an error if the path was already added, is empty or is too long, or if the hashes
+    /// cannot be stored.
     pub fn add_hashes(&mut self, identity: FileIdentity, hashes: DistinctHashes) -> Result<()> {
         self.note(&identity)?;
         let hashes = hashes.into_sorted();
@@ -98,14 +100,15 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// may be in the file if any of the filters says so. `num_values` is the number of values in
     /// the column. A row group that has only nulls needs no filter, and its values do not count.
     ///
-    /// Filters are halved as long as the FPR of the file does not exceed the FPR of the settings.
-    /// If the filters have a higher FPR, they are stored as they are.
+    /// The FPR of the settings is divided equally among the filters of the file. Each filter is
+    /// halved as long as its number of blocks is even and the FPR of the half does not exceed this
+    /// part. A filter with a higher FPR is stored unchanged.
     ///
     /// # Errors
-    /// Returns an error if the path was already added or is too long, or if a filter is not whole
-    /// blocks of 32 bytes. Returns an error if the column has values but no filter. Returns an
-    /// error for filters that are certainly damaged: no bit is set in any of them although the
-    /// column has values, or some lanes of a block are empty and others are not.
+    /// Returns an error if the path was already added, is empty or is too long, or if a filter is
+    /// not whole blocks of 32 bytes. Returns an error if the column has values but no filter.
+    /// Returns an error for filters that are certainly damaged: no bit is set in any of them
+    /// although the column has values, or some lanes of a block are empty and others are not.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
         self.note(&identity)?;
         if filters.is_empty() && num_values > 0 {
@@ -150,18 +153,22 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// Builds a new index of the added files.
     ///
     /// # Errors
-    /// Returns an error if the hashes cannot be read back, or if the index does not fit in memory.
+    /// Returns an error if the hashes cannot be read back, or if the index does not fit in memory
+    /// or in the format. Returns an error if no number of rows fits the existing filters, or if the
+    /// new index denies a key.
     pub fn build(self) -> Result<Built> {
         let rows = shape::rows_for(&self.sizes())?;
         self.assemble(rows, 1, Vec::new(), |_, _| Ok(()))
     }
 
-    /// Makes the next version of the index `old`: without the files whose numbers `is_removed`
-    /// selects, and with the added files. The number of rows stays. A file that is larger than the
-    /// others gets several cells in each row.
+    /// Builds the next version of the index `old`: without the files whose numbers `is_removed`
+    /// selects, and with the added files. The number of rows stays. A filter that needs more blocks
+    /// than there are rows gets several cells in each row.
     ///
     /// # Errors
-    /// Returns an error if `old` has other settings, has a damaged row, or still has an added path.
+    /// Returns an error if `old` has another column, key type or logical type, or still has an
+    /// added path. Returns an error if a row of `old` is damaged or cannot be read. Returns an
+    /// error as [`Self::build`] does, also if an existing filter does not fit the number of rows.
     pub fn build_onto<R: ReadAt>(self, old: &IndexReader<R>, is_removed: impl Fn(usize) -> bool) -> Result<Built> {
         let (known, new) = (old.settings().keys(), self.settings.keys());
         if known != new {
@@ -204,8 +211,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
         })
     }
 
-    /// Makes the bytes of an index: the `kept` files of an older version, whose cells `copy_row`
-    /// writes to the front of each row, and then the new files.
+    /// Returns the bytes of an index. It has the `kept` files of an older version, and then the new
+    /// files. `copy_row` writes the cells of the kept files to the front of a row.
     fn assemble(
         mut self,
         rows: u32,
@@ -276,8 +283,9 @@ impl Content {
         }
     }
 
-    /// Writes the filter to its cells, and asks it for every hash. Returns the number of denied
-    /// hashes, which is 0 unless memory is broken.
+    /// Writes the filter to its cells, and asks a filter of hashes for every hash. Returns the
+    /// number of hashes that it denies, or of existing blocks that have no cell. The number is 0
+    /// unless memory is broken or the builder has a defect.
     fn store<S: Read + Write + Seek>(
         &self,
         spill: &mut Spill<S>,
@@ -311,7 +319,7 @@ impl Content {
 }
 
 impl NewFile {
-    /// Returns the record of the file in an index with this number of rows.
+    /// Returns the record of the file in an index of `rows` rows.
     fn record(&self, rows: u32, fpr: f64) -> Result<IndexedFile> {
         let cells = self.filters.iter().map(|content| {
             let size = content.size(fpr);
@@ -371,7 +379,7 @@ impl<'a> Matrix<'a> {
         self.bytes.get_mut(start..start + self.cells_len).unwrap_or_default()
     }
 
-    /// Returns the cell with this block of the filter.
+    /// Returns the cell that holds the block number `block` of the filter at `place`.
     fn cell(&mut self, place: Place, block: u64) -> Option<&mut Cell> {
         let (row, cell) = (block / place.cells, place.first_cell + block % place.cells);
         let start = usize::try_from(row).ok()? * self.row_len + usize::try_from(cell).ok()? * CELL_LEN_BYTES;

@@ -1,4 +1,4 @@
-//! The cells of a row: blocks of Parquet's split-block Bloom filters.
+//! Computes the cells of a row, which are blocks of Parquet's split-block Bloom filters.
 
 use filterblock::foreign::parquet::ParquetBloom;
 
@@ -19,13 +19,13 @@ pub fn hash(key: &[u8]) -> u64 {
     ParquetBloom::hash(key)
 }
 
-/// Returns the block of a key in a filter of `blocks` blocks, which are at most 2^32.
+/// Returns the number of a key's block in a filter of `blocks` blocks. `blocks` is at most 2^32.
 #[inline]
 pub(super) fn block_number(hash: u64, blocks: u64) -> u64 {
     ((hash >> 32) * blocks) >> 32
 }
 
-/// Returns a cell with the eight bits of a key.
+/// Returns a cell in which only the eight bits of a key are set.
 #[inline]
 pub(super) fn mask(hash: u64) -> Cell {
     let mut mask = [0; CELL_LEN_BYTES];
@@ -37,7 +37,8 @@ pub(super) fn mask(hash: u64) -> Cell {
     mask
 }
 
-/// Returns whether `cell` has all bits of `mask`. The compiler turns the fold into vector operations.
+/// Returns whether `cell` has all bits of `mask`. The compiler turns the fold into vector
+/// operations.
 #[inline(always)]
 pub(super) fn has_all(cell: &Cell, mask: &Cell) -> bool {
     cell.iter().zip(mask).fold(0, |missing, (cell, mask)| missing | (!cell & mask)) == 0
@@ -45,8 +46,8 @@ pub(super) fn has_all(cell: &Cell, mask: &Cell) -> bool {
 
 /// Calls `each` with the number of every cell of a row that has all bits of `mask`.
 ///
-/// The cells are tested 64 at a time without a branch for each. Such branches are often
-/// mispredicted.
+/// The cells are tested 64 at a time without a branch for each cell, because these branches would
+/// often be mispredicted.
 #[inline]
 pub(super) fn for_each_with_all(row: &[Cell], mask: &Cell, mut each: impl FnMut(usize)) {
     for (group, cells) in row.chunks(64).enumerate() {
@@ -80,7 +81,7 @@ pub fn expected_fpr(keys: u64, blocks: u64) -> f64 {
         return covered(keys as f64);
     }
     let mean = keys as f64 / blocks as f64;
-    // Beyond this many keys in a block, nearly all bits are set.
+    // With a mean of more than 600 keys per block, nearly all bits are set.
     if mean > 600.0 {
         return 1.0;
     }
@@ -101,7 +102,7 @@ fn covered(keys: f64) -> f64 {
     (1.0 - (31.0f64 / 32.0).powf(keys)).powi(8)
 }
 
-/// Returns the FPR of a filter for random absent keys, from the bits of its blocks.
+/// Returns the FPR of a filter for random absent keys, computed from the set bits of its blocks.
 #[must_use]
 pub fn measured_fpr(blocks: &[[u8; 32]]) -> f64 {
     let of_block = |block: &Cell| -> f64 {
@@ -111,8 +112,8 @@ pub fn measured_fpr(blocks: &[[u8; 32]]) -> f64 {
     blocks.iter().map(of_block).sum::<f64>() / blocks.len().max(1) as f64
 }
 
-/// Returns the smallest number of blocks at which `keys` distinct keys have an FPR of at most
-/// `fpr`. It is 1 or more, and `max` if no smaller number suffices.
+/// Returns the smallest number of blocks, from 1 to `max`, at which `keys` distinct keys have an
+/// FPR of at most `fpr`. Returns `max` if no number suffices.
 pub(super) fn blocks_for(keys: u64, fpr: f64, max: u64) -> u64 {
     let (mut low, mut high) = (1, max);
     while low < high {

@@ -1,15 +1,15 @@
-//! The content of one filter before it is stored in an index: hashes, or the blocks of an existing
-//! filter.
+//! Holds the content of each filter until it is stored in an index: hashes, or the blocks of an
+//! existing filter.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::cells::{Cell, measured_fpr, unite};
 use super::error::{Error, Result};
 
-/// The number of hashes that are read at once: 512 KiB.
+/// The maximum number of hashes that are written or read at once: 512 KiB.
 const CHUNK: usize = 1 << 16;
 
-/// Distinct hashes of all files, in a temporary file.
+/// The distinct hashes of all files, in a temporary storage.
 ///
 /// The number of rows depends on all files, so no filter can be built before all keys are counted.
 /// We do not read the values twice, because decoding takes longer than writing 8 bytes per key.
@@ -24,7 +24,7 @@ pub(super) struct Spill<S> {
 pub(super) struct Run {
     offset: u64,
     pub count: u64,
-    /// The wrapping sum of the hashes.
+    /// The wrapping sum of the hashes. It detects storage that returns other hashes.
     sum: u64,
 }
 
@@ -33,7 +33,7 @@ impl<S: Read + Write + Seek> Spill<S> {
         Self { storage, len_bytes: 0 }
     }
 
-    /// Appends hashes.
+    /// Appends hashes to the storage.
     pub fn push(&mut self, hashes: &[u64]) -> io::Result<Run> {
         let sum = hashes.iter().fold(0, |sum: u64, &hash| sum.wrapping_add(hash));
         let run = Run { offset: self.len_bytes, count: hashes.len() as u64, sum };
@@ -48,11 +48,11 @@ impl<S: Read + Write + Seek> Spill<S> {
         Ok(run)
     }
 
-    /// Calls `each` with every hash of a run, in their order.
+    /// Calls `each` with every hash of a run, in the order in which the hashes were pushed.
     ///
     /// # Errors
-    /// Returns an error if the storage does not return the hashes that were pushed. The index would
-    /// deny the missing keys.
+    /// Returns an error if the storage does not return the hashes that were pushed. `each` has then
+    /// received wrong hashes. An index of them would deny keys.
     pub fn for_each(&mut self, run: Run, mut each: impl FnMut(u64)) -> io::Result<()> {
         self.storage.flush()?;
         self.storage.seek(SeekFrom::Start(run.offset))?;
@@ -85,8 +85,8 @@ impl<S: Read + Write + Seek> Spill<S> {
 pub(super) struct Blocks(Vec<Cell>);
 
 impl Blocks {
-    /// Copies the bits of a filter, and halves the copy as long as its FPR does not exceed `fpr`.
-    /// Returns the filter and its FPR.
+    /// Copies the bits of a filter, and halves the copy as long as its number of blocks is even and
+    /// the half has an FPR of at most `fpr`. Returns the copy and its FPR.
     pub fn shrunk(bits: &[u8], fpr: f64) -> Result<(Self, f64)> {
         let (blocks, rest) = bits.as_chunks();
         if blocks.is_empty() || !rest.is_empty() {
@@ -111,7 +111,8 @@ impl Blocks {
 
     /// Calls `each` with the number and the content of every block of the equivalent filter of
     /// `blocks` blocks. A larger filter repeats each block, because a key's block number scales
-    /// with the number of blocks. Returns false if no equivalent filter has this size.
+    /// with the number of blocks. Returns false, without a call, if `blocks` is not a multiple of
+    /// the number of blocks.
     pub fn for_each_of(&self, blocks: u64, mut each: impl FnMut(u64, &Cell)) -> bool {
         let len = self.len();
         if !blocks.is_multiple_of(len) {
@@ -125,20 +126,22 @@ impl Blocks {
     }
 }
 
-/// Refuses blocks that no set of keys makes. Each key sets a bit in each lane of a block.
+/// Returns an error if a block has both empty lanes and lanes with set bits. No set of keys makes
+/// such a block, because each key sets a bit in each lane.
 fn check_damage(blocks: &[Cell]) -> Result<()> {
     for (number, block) in blocks.iter().enumerate() {
         let lanes: &[[u8; 4]] = block.as_chunks().0;
         let empty = lanes.iter().filter(|lane| **lane == [0; 4]).count();
         if empty > 0 && empty < lanes.len() {
-            let why = format!("damaged: block {number} has {empty} empty lanes beside others with keys");
+            let why =
+                format!("damaged: block {number} has {empty} empty lanes, but each key sets a bit in all 8 lanes");
             return Err(Error::invalid("filter", why + "; read the values instead"));
         }
     }
     Ok(())
 }
 
-/// Unites each group of `group` neighbouring blocks.
+/// Returns the bitwise OR of each group of `group` neighbouring blocks.
 fn fold(blocks: &[Cell], group: usize) -> Vec<Cell> {
     let united = blocks.chunks(group).map(|group| {
         let mut all = [0; size_of::<Cell>()];

@@ -1,16 +1,17 @@
 //! Collects the distinct hashes of one file.
 
-/// The number of hashes that are collected before the first sort: 8 MiB of memory.
+/// The number of hashes that are collected before duplicates are first dropped: 8 MiB.
 const FIRST_LIMIT: usize = 1 << 20;
 
 /// The distinct hashes of the keys of one file.
 ///
-/// It needs at most 16 bytes of memory per distinct key, and at least 8 MiB. A column with many
-/// repeated values needs no more: equal hashes are dropped during the collection.
+/// It keeps at most 1 Mi hashes (8 MiB), or two hashes (16 bytes) per distinct key if that is more.
+/// The memory that its vector reserves may be twice as large. Repeated values need no more memory,
+/// because duplicate hashes are dropped during the collection.
 #[derive(Debug, Default)]
 pub struct DistinctHashes {
     hashes: Vec<u64>,
-    /// The length at which equal hashes are dropped.
+    /// The number of hashes at which duplicates are dropped.
     limit: usize,
 }
 

@@ -1,4 +1,5 @@
-//! The errors of an index. Each message says what is wrong, where, and what to do next.
+//! Defines the errors of an index. A message of this module says what is wrong, where, and what to
+//! do next.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,7 +37,7 @@ impl fmt::Display for Part {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A read or a write failed.
+    /// A read or a write failed, or the storage of the builder returned wrong hashes.
     Io(io::Error),
     /// A part has bytes that no writer of version 1 writes.
     Corrupt {
@@ -65,7 +66,7 @@ pub enum Error {
     Invalid {
         /// The name of the value.
         what: &'static str,
-        /// The reason why the value is refused, and after a semicolon what to do next.
+        /// The reason why the value is rejected. What to do next follows after a semicolon.
         why: String,
     },
     /// The index does not fit in the memory of this machine or in the limits of the format.
@@ -75,8 +76,8 @@ pub enum Error {
     },
     /// A Parquet file cannot be read.
     Parquet(crate::Error),
-    /// A newly built index denies keys that were added to it, because of broken memory or a defect
-    /// of the builder.
+    /// A newly built index denies keys that were added to it. The cause is broken memory or a
+    /// defect of the builder.
     SelfCheckFailed {
         /// The number of added hashes that the index denies.
         denied: u64,

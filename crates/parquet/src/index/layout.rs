@@ -1,4 +1,5 @@
-//! The header of an index: the first 64 bytes, and the places that follow from it.
+//! Encodes and decodes the header of an index (its first 64 bytes), and computes the lengths and
+//! offsets that follow from the header.
 
 use filterblock::foreign::parquet::PhysicalType;
 
@@ -16,10 +17,11 @@ pub(super) const CELL_LEN_BYTES: usize = 32;
 pub(super) const ROW_CHECKSUM_LEN_BYTES: usize = 4;
 /// The maximum number of rows. A filter of this number of blocks has 64 GiB.
 pub(super) const MAX_ROWS: u64 = 1 << 31;
-/// The number of the only hash function: XXH64 with seed 0.
+/// The number of XXH64 with seed 0, the only hash function of version 1.
 const HASH_XXH64: u8 = 1;
 
-/// Returns whether a file that begins with `start` is an index. It needs the first eight bytes.
+/// Returns whether a file that begins with `start` is an index. Returns false if `start` has less
+/// than eight bytes.
 #[must_use]
 pub fn is_index(start: &[u8]) -> bool {
     start.starts_with(&MAGIC)
@@ -51,8 +53,8 @@ impl KeyType {
         (7, PhysicalType::FixedLenByteArray, "FIXED_LEN_BYTE_ARRAY"),
     ];
 
-    /// Returns the tag and the length of a value. Returns `None` for a type without filters, such
-    /// as BOOLEAN.
+    /// Returns the tag of the type and the length of a value in bytes. Returns `None` for a type
+    /// without filters, such as BOOLEAN, and for a length that does not fit the type.
     fn encode(self) -> Option<(u8, u32)> {
         match self {
             Self::Bytes => Some((0, 0)),
@@ -99,13 +101,14 @@ impl std::fmt::Display for KeyType {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Header {
     pub key_type: KeyType,
-    /// The number of rows, at least 1. A filter has this number of blocks, or a multiple of it.
+    /// The number of rows, at least 1. The number of blocks of a filter is a multiple of the number
+    /// of rows.
     pub rows: u32,
     /// The number of cells of 32 bytes in each row.
     pub cells: u32,
     pub files: u32,
     pub table_len_bytes: u64,
-    /// The FPR that the builder aims at for each file.
+    /// The maximum FPR for which the builder sizes the filters of a file that it builds from keys.
     pub fpr: f64,
     /// 1 for a new index; each update adds 1.
     pub generation: u64,
@@ -114,7 +117,7 @@ pub(super) struct Header {
     pub checksum: u32,
 }
 
-/// Reads an integer at a fixed offset of the header.
+/// Returns the `N` bytes at a fixed offset of the header.
 fn field<const N: usize>(bytes: &[u8; HEADER_LEN_BYTES], offset: usize) -> [u8; N] {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
@@ -195,12 +198,13 @@ impl Header {
         u64::from(self.cells) * CELL_LEN_BYTES as u64 + ROW_CHECKSUM_LEN_BYTES as u64
     }
 
-    /// Returns the offset of row 0. Returns `None` if it exceeds 64 bits.
+    /// Returns the offset of row 0. Returns `None` if the offset exceeds 64 bits.
     pub fn rows_offset(&self) -> Option<u64> {
         self.table_len_bytes.checked_add(HEADER_LEN_BYTES as u64)
     }
 
-    /// Returns the length of the whole index. Returns `None` if it exceeds 64 bits.
+    /// Returns the length of the whole index in bytes. Returns `None` if the length exceeds 64
+    /// bits.
     pub fn file_len_bytes(&self) -> Option<u64> {
         self.row_len_bytes().checked_mul(self.rows.into())?.checked_add(self.rows_offset()?)
     }

@@ -1,11 +1,11 @@
-//! The logical type of a Parquet column as a canonical text.
+//! Converts the logical type of a Parquet column to a canonical text.
 
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit};
 use parquet::schema::types::ColumnDescriptor;
 
 /// Returns the canonical text of a column's logical type. An older converted type has the text of
-/// the logical type that replaces it. Signed integers have none: each number has the same bytes as
-/// without a logical type.
+/// the logical type that replaces it. A signed integer has the empty text, because its bytes are
+/// the same as without a logical type.
 pub(super) fn canonical(column: &ColumnDescriptor) -> String {
     match column.logical_type_ref() {
         Some(logical) => of_logical(logical),

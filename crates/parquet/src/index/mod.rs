@@ -1,9 +1,9 @@
-//! One checksummed file that answers which of many files may hold a key.
+//! Builds and reads an index: one checksummed file that tells which of many files may hold a key.
 //!
-//! Each indexed file has a split-block Bloom filter of Parquet's format. The index stores the
-//! filters block-major: row 0 holds the first blocks of all filters, row 1 the next blocks. A key
-//! needs one row, so one contiguous read answers for all files. docs/INDEX_FORMAT.md specifies the
-//! bytes.
+//! Each indexed file with keys has one or several split-block Bloom filters of Parquet's format.
+//! The index stores the filters block-major: row 0 holds the first blocks of all filters, row 1
+//! holds the next blocks. A query for a key needs one row, so one contiguous read answers for all
+//! files. docs/INDEX_FORMAT.md specifies the bytes.
 //!
 //! ```
 //! use std::io::Cursor;
@@ -27,9 +27,9 @@
 //! # Ok::<(), filterblock_parquet::index::Error>(())
 //! ```
 //!
-//! **An index never denies a key that it holds.** A damaged row answers "maybe" for all files. An
-//! index whose header or file table is damaged does not open. The caller must then treat all files
-//! as candidates.
+//! **An index never denies a key that it holds.** If a row is damaged, the answer is "maybe" for
+//! all files. An index whose header or file table is damaged cannot be opened. The caller must then
+//! treat all files as candidates.
 
 mod builder;
 mod cells;

@@ -1,4 +1,4 @@
-//! The sources of the bytes of an index: memory, a memory map, a file, or range requests.
+//! Reads the bytes of an index from memory, from a memory map, from a file or with range requests.
 
 use std::fs::File;
 use std::io;
@@ -6,8 +6,8 @@ use std::io;
 /// Reads ranges of an index. An implementation for an object store sends one range request per
 /// call.
 pub trait ReadAt {
-    /// Returns the bytes `offset .. offset + len_bytes`. An implementation that has no such bytes
-    /// in memory reads them into `buffer`.
+    /// Returns the bytes `offset .. offset + len_bytes`. An implementation that does not have the
+    /// bytes in memory reads them into `buffer`.
     ///
     /// # Errors
     /// Returns an error if the range cannot be read in full.
@@ -38,7 +38,8 @@ impl<D: AsRef<[u8]>> ReadAt for InMemory<D> {
 
 impl ReadAt for File {
     fn read_at<'a>(&'a self, offset: u64, len_bytes: usize, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
-        // Bytes of an earlier read are overwritten, so only new ones are set to zero.
+        // The read overwrites the bytes of an earlier read, so only additional bytes are set to
+        // zero.
         if buffer.len() < len_bytes {
             buffer.resize(len_bytes, 0);
         }

@@ -17,12 +17,12 @@ pub enum Answer {
     Degraded,
 }
 
-/// The counts of an index's answers since the index was opened.
+/// The numbers of queries, reads and errors since the index was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueryCounts {
     /// The number of keys that were looked up.
     pub keys: u64,
-    /// The number of reads of a row.
+    /// The number of reads of a row, for queries and for all other calls.
     pub reads: u64,
     /// The number of keys whose row failed its checksum.
     pub damaged: u64,
@@ -63,12 +63,12 @@ pub struct IndexReader<R> {
 }
 
 impl<R: ReadAt> IndexReader<R> {
-    /// Opens an index with two reads: the header and the file table.
+    /// Opens an index with two reads. One reads the header, and the other the file table.
     ///
     /// # Errors
-    /// Returns an error if the header or the file table is damaged, or if the index has another
-    /// length than the header says. Returns an error for an index that is newer than this program.
-    /// The caller must then treat all files as candidates.
+    /// Returns an error if the header or the file table is damaged or cannot be read, or if the
+    /// index has another length than the header says. Returns an error for an index that is newer
+    /// than this program. The caller must then treat all files as candidates.
     pub fn open(reader: R) -> Result<Self> {
         let len = reader.len_bytes()?;
         let mut buffer = Vec::new();
@@ -154,14 +154,15 @@ impl<R: ReadAt> IndexReader<R> {
         self.header.file_len_bytes().unwrap_or(u64::MAX)
     }
 
-    /// Makes the file with this number a candidate for every key, because the file has changed.
+    /// Makes the file with this number a candidate for every key. Callers use it for a file that
+    /// has changed.
     pub fn distrust(&mut self, file: usize) {
         if let Err(place) = self.distrusted.binary_search(&file) {
             self.distrusted.insert(place, file);
         }
     }
 
-    /// Returns the number of looked-up keys, and the number of keys among them that met damage.
+    /// Returns the numbers of queries, reads and errors since the index was opened.
     #[must_use]
     pub fn counts(&self) -> QueryCounts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -173,7 +174,7 @@ impl<R: ReadAt> IndexReader<R> {
         }
     }
 
-    /// Returns the cells of a row, in one read, after verifying the row's checksum.
+    /// Reads a row with one read, verifies its checksum, and returns its cells.
     pub(super) fn read_row<'a>(&'a self, row: u32, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let offset = self.rows_offset + u64::from(row) * self.header.row_len_bytes();
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -186,7 +187,7 @@ impl<R: ReadAt> IndexReader<R> {
         Ok(cells)
     }
 
-    /// Returns the row of a key.
+    /// Returns the number of the row that answers for a key.
     #[inline]
     fn row_of(&self, hash: u64) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "the block number is below the number of rows")]
@@ -195,17 +196,17 @@ impl<R: ReadAt> IndexReader<R> {
     }
 
     /// Finds the files that may hold the key with this hash (see [`hash`](super::hash)). Writes
-    /// their numbers to `files`, in ascending order. It reads one row, into `buffer` if the index
-    /// is not in memory.
+    /// their numbers to `files`, in ascending order. Reads one row. If the index is not in memory,
+    /// the row is read into `buffer`.
     pub fn candidates(&self, hash: u64, buffer: &mut Vec<u8>, files: &mut Vec<usize>) -> Answer {
         files.clear();
         let row = self.read_row(self.row_of(hash), buffer);
         self.answer(hash, &row, files)
     }
 
-    /// Finds the candidates for many keys, and calls `each` with the position of a key, its files
-    /// and how the index answered. Keys of the same row share one read. The calls come in the order
-    /// of the rows.
+    /// Finds the candidates for many keys. Calls `each` for every key with its position in
+    /// `hashes`, the numbers of its candidate files, and the state of its row. Keys of the same row
+    /// share one read. The calls come in the order of the rows.
     pub fn candidates_of_many(&self, hashes: &[u64], mut each: impl FnMut(usize, &[usize], Answer)) {
         let mut order: Vec<usize> = (0..hashes.len()).collect();
         let hash_of = |position: usize| hashes.get(position).copied().unwrap_or_default();
@@ -248,7 +249,7 @@ impl<R: ReadAt> IndexReader<R> {
                 let block = block_number(hash, u64::from(self.header.rows) * u64::from(filter.cells));
                 let cell = u64::from(filter.first_cell) + block % u64::from(filter.cells);
                 let cell = usize::try_from(cell).ok().and_then(|cell| row.get(cell));
-                // A cell that is not there cannot deny a key.
+                // If the row lacks the cell, the filter must not deny the key.
                 if cell.is_none_or(|cell| has_all(cell, &mask)) && files.last() != Some(&(filter.file as usize)) {
                     files.push(filter.file as usize);
                 }
@@ -271,8 +272,8 @@ impl<R: ReadAt> IndexReader<R> {
         }
     }
 
-    /// Returns the FPR of each file, computed from the bits of its filters. It reads the whole
-    /// index. Damaged rows count as full.
+    /// Returns the FPR of each file, computed from the bits of its filters. Reads the whole index.
+    /// In a row that is damaged or cannot be read, all bits count as set.
     pub fn measure(&self) -> Vec<f64> {
         let mut sums = vec![0.0; self.filters.len()];
         let mut buffer = Vec::new();

@@ -1,15 +1,15 @@
 //! Chooses the number of rows of a new index.
 //!
 //! A filter has `rows * cells` blocks, where `cells` is a whole number for each filter. So one
-//! large file among small ones gets several cells in each row, and does not make every other filter
-//! as large as its own. A query reads one row, and rows are shorter if there are more of them. Few
-//! rows waste less space, because the sizes of filters are rounded up to a multiple of the number
-//! of rows.
+//! large file among small ones gets several cells in each row, and the filters of the small files
+//! do not have to grow to its size. A query reads one row, and rows are shorter if there are more
+//! of them. Few rows waste less space, because the sizes of filters are rounded up to a multiple of
+//! the number of rows.
 
 use super::error::{Error, Result};
 use super::layout::MAX_ROWS;
 
-/// The maximum number of sizes of filters that are tried as the number of rows.
+/// The maximum number of filter sizes from which candidates for the number of rows are computed.
 const SIZES_MAX: usize = 64;
 /// The maximum mean number of cells per filter in each row, for an index with filters from Parquet
 /// files. With more cells, a row would be too long for one read.
@@ -52,7 +52,7 @@ pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
     let mut all: Vec<u64> = sizes.iter().map(|size| size.blocks()).collect();
     all.sort_unstable();
     all.dedup();
-    // Evenly spaced sizes, with the smallest and the largest.
+    // Picks evenly spaced sizes. The smallest and the largest are among them.
     let count = all.len().min(SIZES_MAX);
     let picked = (0..count).filter_map(|i| all.get(i * (all.len() - 1) / (count - 1).max(1)));
     let exact = sizes.iter().filter_map(|size| match size {
@@ -62,11 +62,12 @@ pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
     let divisor = exact.reduce(gcd);
     let mut candidates: Vec<u64> =
         picked.flat_map(|size| (1..=4).map(move |parts| size.div_ceil(parts))).chain(divisor).collect();
-    // The number of rows must not pass the limit, however large a filter is.
+    // The number of rows must not exceed the limit, even if a filter is larger.
     candidates.iter_mut().for_each(|rows| *rows = (*rows).clamp(1, MAX_ROWS));
     candidates.sort_unstable();
     candidates.dedup();
-    // The largest of equally good numbers comes first.
+    // If several numbers of rows have the lowest cost, `min_by` keeps the first, which is the
+    // largest.
     let rated = candidates.iter().rev().filter_map(|&rows| Some((cost(sizes, rows)?, rows)));
     let best = rated.min_by(|one, other| one.0.total_cmp(&other.0));
     match best {

@@ -1,4 +1,4 @@
-//! The stamp of a file: the data by which an index detects that the file has changed.
+//! Computes the stamp of a file, by which an index detects that the file has changed.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 /// The minimum number of bytes at the end of a file that the stamp's checksum covers. In an SST
 /// file, they hold the footer. In a Parquet file, the checksum covers the whole metadata.
 pub const TAIL_LEN_BYTES: u64 = 4096;
-/// The end of a Parquet file: the length of the metadata, and the magic.
+/// The length of a Parquet file's last two fields: the length of the metadata, and the magic.
 const PARQUET_END_LEN_BYTES: usize = 8;
 /// The number of bytes that are read at once.
 const CHUNK_LEN_BYTES: u64 = 1 << 16;
@@ -24,7 +24,8 @@ pub struct Stamp {
     /// The nanoseconds of the modification time.
     pub modified_nanos: u32,
     /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. If the
-    /// metadata and the end of a Parquet file are longer, it is the CRC-32 of both.
+    /// metadata of a Parquet file, their length and the magic have more bytes together, it is the
+    /// CRC-32 of these.
     pub tail_checksum: u32,
 }
 
@@ -80,7 +81,7 @@ impl Stamp {
 
     /// Returns the stamp without the checksum of the last bytes.
     fn of_metadata(found: &Metadata) -> Self {
-        // A system without modification times gives 0 to all files.
+        // On a platform without modification times, every file has the time 0.
         let (modified_seconds, modified_nanos) =
             found.modified().map_or((0, 0), |time| match time.duration_since(UNIX_EPOCH) {
                 Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
@@ -122,7 +123,8 @@ impl Stamp {
     }
 }
 
-/// Returns the number of last bytes that the checksum covers.
+/// Returns the number of bytes at the end of the file that the checksum covers. The file may be
+/// shorter.
 fn tail_len(file: &mut File, len_bytes: u64) -> io::Result<u64> {
     let Some(start) = len_bytes.checked_sub(PARQUET_END_LEN_BYTES as u64) else { return Ok(TAIL_LEN_BYTES) };
     file.seek(SeekFrom::Start(start))?;
@@ -154,7 +156,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     #[test]
-    fn every_kind_of_change_is_seen() {
+    fn a_stamp_detects_size_time_and_last_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_000, 500_000_000);

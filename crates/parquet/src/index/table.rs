@@ -1,4 +1,5 @@
-//! The file table of an index: the name of the column, and one record for each indexed file.
+//! Encodes and decodes the file table of an index: the name and logical type of the column, and one
+//! record for each indexed file.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use super::error::{Error, Part, Result};
 use super::layout::{HEADER_LEN_BYTES, Header, KeyType};
 use super::stamp::Stamp;
 
-/// The longest path of a file, and the longest name of a column, in bytes.
+/// The maximum length of a path, and of the name of a column, in bytes.
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
 /// The length of a record without its path and its numbers of cells, in bytes.
 const RECORD_LEN_BYTES: usize = 40;
@@ -20,8 +21,8 @@ const MAX_BLOCKS: u64 = 1 << 32;
 pub struct Settings {
     /// The name of the column, empty for key lists and SST files.
     pub column: String,
-    /// The logical type of the column, such as `uuid` or `timestamp(ms,utc)`. Empty if it has none,
-    /// and for key lists and SST files. See `ParquetColumn::logical_type`.
+    /// The logical type of the column, such as `uuid` or `timestamp(ms,utc)`. The text is empty if
+    /// the column has none, and for key lists and SST files. See `ParquetColumn::logical_type`.
     pub logical_type: String,
     /// The type of the keys.
     pub key_type: KeyType,
@@ -30,14 +31,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns a description of the keys for messages. Files of one index agree in this text.
+    /// Returns a description of the keys for messages. All files of an index have the same
+    /// description.
     pub(super) fn keys(&self) -> String {
         let Self { column, logical_type, key_type, .. } = self;
         format!("keys of column {column:?}, type {key_type} and logical type {}", logical_name(logical_type))
     }
 }
 
-/// Returns the name of a logical type for messages. A column without one has the empty text.
+/// Returns the name of a logical type for messages. Returns "none" for the empty text, which stands
+/// for no logical type.
 #[must_use]
 pub fn logical_name(logical_type: &str) -> &str {
     if logical_type.is_empty() { "none" } else { logical_type }
@@ -136,12 +139,14 @@ fn path_of(bytes: &[u8]) -> Option<PathBuf> {
     std::str::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// Checks that the table can hold this path. A path that is not valid UTF-8 can be stored on Unix
-/// only.
+/// Returns an error if the table cannot hold this path. A path that is not valid UTF-8 can be
+/// stored on Unix only.
 pub(super) fn check_path(path: &Path) -> Result<()> {
     match path_bytes(path) {
         Some(bytes) if (1..=MAX_PATH_LEN_BYTES).contains(&bytes.len()) => Ok(()),
-        _ => Err(Error::invalid("path", format!("{}: not 1 to 65535 bytes; use a shorter path", path.display()))),
+        _ => {
+            Err(Error::invalid("path", format!("{}: not a path of 1 to 65535 bytes; use another path", path.display())))
+        }
     }
 }
 
@@ -156,7 +161,10 @@ pub(super) struct FileTable {
 impl FileTable {
     /// Returns the bytes of the table.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let len16 = |bytes: &[u8], what| u16::try_from(bytes.len()).map_err(|_| Error::TooLarge { what });
+        let len16 = |bytes: &[u8], what| {
+            let too_long = |_| Error::invalid(what, format!("{} bytes exceed 65,535; use a shorter one", bytes.len()));
+            u16::try_from(bytes.len()).map_err(too_long)
+        };
         let mut out = Vec::new();
         for (text, what) in [(&self.column, "the name of the column"), (&self.logical_type, "the logical type")] {
             out.extend_from_slice(&len16(text.as_bytes(), what)?.to_le_bytes());
@@ -188,9 +196,10 @@ impl FileTable {
         let mut input = Input { rest: bytes, len: bytes.len() };
         let column = input.text()?;
         let logical_type = input.text()?;
-        // Every record has at least RECORD_LEN_BYTES bytes, which bounds the allocation.
+        // Every record has at least `RECORD_LEN_BYTES` bytes, so the length of the table bounds the
+        // allocation.
         if u64::from(header.files) > (bytes.len() / RECORD_LEN_BYTES) as u64 {
-            return Err(input.corrupt("more files than records fit"));
+            return Err(input.corrupt("the header has more files than the table has room for"));
         }
         let mut files: Vec<IndexedFile> = Vec::with_capacity(header.files as usize);
         let mut cells_left = u64::from(header.cells);
@@ -199,7 +208,7 @@ impl FileTable {
             for &cells in &file.cells {
                 let blocks = u64::from(cells) * u64::from(header.rows);
                 if cells == 0 || blocks > MAX_BLOCKS {
-                    return Err(input.corrupt("a filter has no blocks or too many"));
+                    return Err(input.corrupt("a filter has no blocks, or more than 2^32"));
                 }
                 cells_left = cells_left.checked_sub(cells.into()).ok_or_else(|| input.corrupt(WRONG_SUM))?;
             }
@@ -219,7 +228,7 @@ impl FileTable {
     }
 }
 
-const WRONG_SUM: &str = "the cells of the files are not the cells of a row";
+const WRONG_SUM: &str = "the sum of the files' cells is not the number of cells in a row";
 
 fn record(input: &mut Input<'_>) -> Result<IndexedFile> {
     let [tag, reserved] = input.array()?;
@@ -266,7 +275,7 @@ impl<'a> Input<'a> {
         bytes.try_into().map_err(|_| self.corrupt("the table ends early"))
     }
 
-    /// Takes a text with its length in front.
+    /// Takes a text that follows its length of two bytes.
     fn text(&mut self) -> Result<String> {
         let len = u16::from_le_bytes(self.array()?);
         let text = std::str::from_utf8(self.take(len.into())?);

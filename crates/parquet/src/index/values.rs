@@ -1,4 +1,4 @@
-//! The values of a Parquet column as keys of an index.
+//! Reads the values of a Parquet column as keys of an index.
 
 use filterblock::foreign::parquet::PhysicalType;
 use parquet::basic::Type;
@@ -19,9 +19,10 @@ pub struct ParquetColumn {
     pub leaf: usize,
     /// The type of the values as keys.
     pub key_type: KeyType,
-    /// The logical type as a canonical text: `string`, `uuid`, `decimal(9,2)`, `timestamp(ms,utc)`,
-    /// `uint32`. Empty if the column has none. Two columns with equal texts and key types store
-    /// equal values as equal bytes. docs/INDEX_FORMAT.md lists the texts.
+    /// The logical type as a canonical text, such as `string`, `uuid`, `decimal(9,2)`,
+    /// `timestamp(ms,utc)` or `uint32`. The text is empty if the column has no logical type or is a
+    /// signed integer. Two columns with equal texts and key types store equal values as equal
+    /// bytes. docs/INDEX_FORMAT.md lists the texts.
     pub logical_type: String,
     /// The number of values in the footer, nulls included.
     pub num_values: u64,
@@ -31,8 +32,8 @@ impl ParquetColumn {
     /// Finds the column with this path: the names from the schema's root, joined by dots.
     ///
     /// # Errors
-    /// Returns an error if no column or several columns have this path, or if its values have no
-    /// filters.
+    /// Returns an error if no column or several columns have this path, or if columns of its type
+    /// have no filters.
     pub fn find<R: ChunkReader + 'static>(file: &ParquetValues<R>, path: &str) -> Result<Self> {
         let columns = file.metadata().file_metadata().schema_descr().columns();
         let mut found = columns.iter().enumerate().filter(|(_, column)| column.path().string() == path);
@@ -71,10 +72,10 @@ impl ParquetColumn {
         Ok(Self { leaf, key_type, logical_type: super::logical::canonical(column), num_values })
     }
 
-    /// Reads the values of all row groups, and adds their hashes.
+    /// Reads the values of all row groups, and adds their hashes to `hashes`.
     ///
     /// # Errors
-    /// Returns an error if the values cannot be read.
+    /// Returns an error if the values cannot be read. `hashes` may then have a part of the hashes.
     pub fn add_values<R: ChunkReader + 'static>(
         &self,
         file: &ParquetValues<R>,

@@ -134,9 +134,10 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
     if total_len_bytes > left_bytes {
         return Err(format!("the page at offset {offset} exceeds its column chunk"));
     }
-    if uncompressed.max(compressed) > MAX_PAGE_LEN_BYTES {
+    let longer = uncompressed.max(compressed);
+    if longer > MAX_PAGE_LEN_BYTES {
         let mib = MAX_PAGE_LEN_BYTES >> 20;
-        return Err(format!("the page at offset {offset} has {uncompressed} bytes, more than {mib} MiB"));
+        return Err(format!("the page at offset {offset} has {longer} bytes, more than {mib} MiB"));
     }
     let page_type = int(header, 1).ok_or_else(invalid)?;
     let (num_values, encoding) = match page_type {

@@ -98,8 +98,8 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
         self.hash(row_group, leaf, Companions::Added, sink)
     }
 
-    /// Like [`Self::for_each_hash`], but a zero or a NaN gives its own hash only. A filter of any
-    /// writer must hold these hashes.
+    /// Hashes the values as [`Self::for_each_hash`] does, but a zero or a NaN gives only its own
+    /// hash. A filter of any writer must hold these hashes.
     ///
     /// # Errors
     /// Returns errors as [`Self::for_each_hash`] does.

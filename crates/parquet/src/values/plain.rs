@@ -10,7 +10,7 @@ const BATCH: usize = 1024;
 /// The method that hashes the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Values of this length, hashed as they are.
+    /// Values of this length in bytes, hashed unchanged.
     Fixed(usize),
     /// Values that each follow a length of four bytes. The hash does not cover the length.
     Variable,

@@ -1,5 +1,5 @@
-//! Files with added filters: the old bytes stay, the crate `parquet` finds every value, and the
-//! data read back are equal.
+//! Tests of files with added filters: the old bytes stay, the filters that the crate `parquet`
+//! reads find every value, and the rows stay the same.
 
 use std::io::Cursor;
 
@@ -53,7 +53,7 @@ fn rows_of(bytes: &[u8]) -> Vec<String> {
     file.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
 }
 
-/// Asks the filters of the crate `parquet` for every value.
+/// Asserts that the filters in `bytes`, read by the crate `parquet`, find every value of `leaves`.
 fn assert_finds_all(bytes: &[u8], sample: &Sample, leaves: &[usize]) {
     let filters = filters_of(bytes);
     assert_eq!(filters.len(), sample.values.len());
@@ -148,7 +148,7 @@ fn a_missing_length_is_added_and_nothing_else() {
     assert_eq!(Footer::read(&mut Cursor::new(&fixed)).unwrap().metadata(), footer.metadata());
 }
 
-/// Removes the lengths of filters from a footer, as older writers leave them out.
+/// Returns the file with a footer that lacks the lengths of filters, as older writers wrote it.
 pub fn without_lengths(bytes: &[u8]) -> Vec<u8> {
     use filterblock_parquet::thrift::{Field, List, Struct};
     fn edit(list: &List<'_>, id: i16, change: &dyn Fn(&Struct<'_>) -> Field<'static>) -> Vec<u8> {
@@ -220,7 +220,7 @@ fn a_copy_of_another_length_is_refused() {
     assert!(matches!(append::fix_lengths(&footer, &mut out), Err(Error::Changed)));
 }
 
-/// An output that stores a wrong byte at an offset.
+/// An output that stores a zero at the offset `at`, whatever byte is written there.
 struct Faulty {
     inner: Cursor<Vec<u8>>,
     at: u64,
@@ -283,7 +283,7 @@ fn files_of_pyarrow_and_of_the_crate_parquet_get_filters() {
         let request = Request { leaves, sizing: sizing(), replace: true };
         let (after, added) = add(&bytes, &request).unwrap();
         assert!(after.starts_with(&bytes) && added.len() == before.column_chunks().len(), "{name}");
-        // Filters of these writers have no doubtful bits: a value of the old filter is in the new.
+        // The new filter must have every value.
         let values = ParquetValues::open(Bytes::from(bytes.clone())).unwrap();
         let file = ParquetFile::open(&after[..]).unwrap();
         for (number, chunk) in file.column_chunks().iter().enumerate() {

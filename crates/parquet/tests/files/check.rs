@@ -1,4 +1,5 @@
-//! Checks of filters: sizes, locations, damage and false negatives, against a simple model.
+//! Tests of the check of filters: sizes, locations, damage and false negatives, compared with the
+//! values that were written.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -30,7 +31,7 @@ fn checked(bytes: &[u8]) -> Vec<CheckedChunk> {
     checked_with(bytes, true).unwrap()
 }
 
-/// Returns a file with filters of this size for all columns that can have one.
+/// Returns a file with filters of this budget for all columns that can have one.
 fn with_filters(sample: &Sample, budget: Budget) -> Vec<u8> {
     let sizing = Sizing::new(budget, false).unwrap();
     add(&sample.bytes, &AddRequest { leaves: all_leaves(), sizing, replace: true }).unwrap().0
@@ -75,7 +76,7 @@ fn an_estimate_of_distinct_values_is_near_their_number() {
         }
         let (estimate, exact) = (chunk.distinct.unwrap() as f64, distinct(&sample, &chunk).len() as f64);
         assert!(chunk.is_estimate && sound(&chunk).false_negatives.is_none());
-        // Zeros and NaNs have up to four more hashes.
+        // Zeros and NaNs add up to four more hashes.
         assert!((estimate - exact).abs() < 5.0 + exact * 0.1, "{}: {estimate} {exact}", PATHS[chunk.leaf]);
     }
 }
@@ -188,7 +189,8 @@ fn dictionaries_give_the_number_of_values_without_filters() {
         let exact = distinct(&sample, chunk).len() as u64;
         assert_eq!(chunk.distinct, Some(exact), "{chunk:?}");
     }
-    // Plain pages follow a dictionary that is full, so its length says nothing.
+    // The second file has plain pages after a full dictionary, so the dictionary does not hold all
+    // values.
     let plain = write(&Layout::default());
     assert!(checked_with(&plain.bytes, false).unwrap().iter().all(|chunk| chunk.distinct.is_none()));
     let full = write_with(&Layout { dictionary: true, ..Layout::default() }, |builder| {

@@ -1,4 +1,4 @@
-//! Footers: typed fields, unknown fields, and files that are refused.
+//! Tests of footers: typed fields, unknown fields, and files that are rejected.
 
 use std::io::Cursor;
 
@@ -13,7 +13,7 @@ fn footer_of(bytes: &[u8]) -> Result<Footer, Error> {
     Footer::read(&mut Cursor::new(bytes))
 }
 
-/// Returns a file with other metadata.
+/// Returns the file with `metadata` in place of its own.
 fn with_metadata(bytes: &[u8], metadata: &[u8]) -> Vec<u8> {
     let start = footer_of(bytes).unwrap().metadata_offset() as usize;
     [&bytes[..start], metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat()
@@ -57,7 +57,7 @@ fn a_rewrite_without_changes_gives_the_same_bytes() {
 #[test]
 fn unknown_fields_survive_a_rewrite() {
     let sample = write(&Layout::default());
-    // A double, and a list of maps with a length that takes more bytes than it needs.
+    // A list of two maps. The length of the first map is a varint with one byte too many.
     let strange = Field { id: 77, kind: Kind::LIST, value: vec![0x2b, 0x81, 0, 0x88, 1, b'a', 1, b'b', 0].into() };
     let bytes = set_in_file(&sample.bytes, strange.clone());
     let footer = footer_of(&bytes).unwrap();
@@ -73,7 +73,7 @@ fn unknown_fields_survive_a_rewrite() {
 #[test]
 fn an_empty_list_may_have_no_type() {
     let sample = write(&Layout::default());
-    // fastparquet writes this as the list of keys and values of each chunk.
+    // fastparquet writes such an empty list as the key-value metadata of each chunk.
     let untyped = Field { id: 77, kind: Kind::LIST, value: vec![0].into() };
     let bytes = set_in_file(&sample.bytes, untyped.clone());
     let footer = footer_of(&bytes).unwrap();
@@ -129,7 +129,7 @@ fn encrypted_files_are_refused() {
     }
 }
 
-/// Sets a field of the first column chunk.
+/// Returns the file with `field` set in the first column chunk.
 fn in_first_chunk(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
     fn first(list: &List<'_>, change: impl FnOnce(&mut Struct<'_>)) -> Vec<u8> {
         let mut out = list.header.to_vec();
@@ -146,7 +146,6 @@ fn in_first_chunk(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
             let field = Field { value: field.value.to_vec().into(), ..field };
             chunk.fields.retain(|old| old.id != field.id);
             let at = chunk.fields.iter().position(|old| old.id > field.id).unwrap_or(chunk.fields.len());
-            // The struct borrows from the list, so the field is owned.
             chunk.fields.insert(at, field);
         });
         let kind = group.get(1).unwrap().kind;
@@ -155,7 +154,8 @@ fn in_first_chunk(bytes: &[u8], field: Field<'_>) -> Vec<u8> {
     set_in_file(bytes, Field { id: 4, kind: Kind::LIST, value: groups.into() })
 }
 
-/// Returns metadata with one group, whose name has `len` bytes, and `num` leaves in it.
+/// Returns metadata whose schema has one group of `num` leaves. The name of the group has `len`
+/// bytes.
 fn metadata_of_group(len: usize, num: usize) -> Vec<u8> {
     let element = |name: &[u8], fields: &[(i16, usize)]| {
         let mut element = Struct::default();
@@ -219,7 +219,7 @@ fn files_that_are_not_parquet_are_refused() {
     }
 }
 
-/// Any value of the protocol, as bytes, with its type.
+/// Generates any value of the protocol: its type and its encoded bytes.
 fn value() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let leaf = prop_oneof![
         Just((1, vec![])),
@@ -238,7 +238,7 @@ fn value() -> impl Strategy<Value = (u8, Vec<u8>)> {
                 (12, fields.chain([0]).collect())
             }),
             (inner, 0_usize..20, 9_u8..=10).prop_map(|((kind, value), len, list)| {
-                // In a list, a flag is a byte.
+                // In a list, a Boolean takes one byte.
                 let element = if value.is_empty() { vec![kind] } else { value };
                 let header = if len < 15 { vec![(len as u8) << 4 | kind] } else { vec![0xf0 | kind, len as u8] };
                 (list, [header, element.repeat(len)].concat())

@@ -1,5 +1,5 @@
-//! Parquet files that no writer makes: pages and headers are given as bytes. The file has one
-//! optional INT32 column `c` and one row group.
+//! Tests of Parquet files that no writer makes. Their pages and headers are built byte by byte.
+//! Each file has one optional INT32 column `c` and one row group.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -10,7 +10,7 @@ use filterblock_parquet::thrift::{Field, Kind, Struct};
 use filterblock_parquet::values::ParquetValues;
 use filterblock_parquet::{Error, Footer};
 
-/// The number of values of each page.
+/// The number of values of each data page.
 const ROWS: i64 = 8;
 
 type Fields = Vec<Field<'static>>;
@@ -47,7 +47,7 @@ fn nested(id: i16, fields: Fields) -> Field<'static> {
     Field { id, kind: Kind::STRUCT, value: encoded(fields).into() }
 }
 
-/// The fields of a page header.
+/// Returns the fields of a page header. `details` is the nested header of the page type.
 fn header(page_type: i64, body: &[u8], details: Field<'static>) -> Fields {
     vec![i32(1, page_type), i32(2, body.len() as i64), i32(3, body.len() as i64), details]
 }
@@ -56,7 +56,7 @@ fn page(header: Fields, body: &[u8]) -> Vec<u8> {
     [encoded(header), body.to_vec()].concat()
 }
 
-/// The definition levels of a page without nulls, and then its values.
+/// Returns the definition levels of a page without nulls, followed by `values`.
 fn with_levels(values: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, (ROWS << 1) as u8, 1], values].concat()
 }
@@ -75,7 +75,8 @@ fn dictionary_page() -> Vec<u8> {
 }
 
 fn indices_page() -> Vec<u8> {
-    // The last byte pads the values: the body has the length of a whole number of values.
+    // The last byte is padding: it makes the length of the body that of a whole number of plain
+    // values.
     let body = with_levels(&[1, 3, 0x55, 0]);
     page(header(0, &body, nested(5, data(8))), &body)
 }
@@ -142,7 +143,7 @@ fn index_pages_are_skipped_wherever_they_are() {
     }
 }
 
-/// Returns a file and replaces the header of its last page by this header.
+/// Returns a file whose last page, a plain page, has this header.
 fn with_last_header(header: Fields) -> Bytes {
     file(&[dictionary_page(), indices_page(), page(header, &plain_bytes())], 2, Some(4))
 }
@@ -151,14 +152,14 @@ fn with_last_header(header: Fields) -> Bytes {
 fn page_headers_with_equal_fields_are_refused() {
     let plain = header(0, &plain_bytes(), nested(5, data(0)));
     assert_eq!(hashes(with_last_header(plain.clone())).unwrap(), expected((1000..1008).chain([1, 2])));
-    // One reader takes the first encoding, another one the last.
+    // Some readers use the first of two encodings, and others the last.
     let encodings: Fields = [vec![i32(1, ROWS), i32(2, 8)], data(0).split_off(1)].concat();
     assert_refused(with_last_header(header(0, &plain_bytes(), nested(5, encodings))), "encoding");
     for twice in plain.clone() {
         let id = twice.id;
         assert_refused(with_last_header([vec![twice], plain.clone()].concat()), &format!("field {id}"));
     }
-    // Statistics in the page's details.
+    // The duplicate field is in the statistics, one level below the details.
     let statistics = nested(5, vec![i64(3, 0), i64(3, 1)]);
     let details = nested(5, [data(0), vec![statistics]].concat());
     assert_refused(with_last_header(header(0, &plain_bytes(), details)), "statistics");
@@ -178,13 +179,14 @@ fn page_headers_with_other_field_types_are_refused() {
         other[at].kind = Kind::I64;
         assert_refused(with_last_header(header(0, &body, nested(5, other))), &format!("field {at} of the details"));
     }
-    // A reader with 32 bits would read 0, the number of plain values.
+    // The low 32 bits are valid: encoding 0 is PLAIN, and `ROWS` is the number of values.
     for (at, field) in [(1, i32(2, 1 << 32)), (0, i32(1, ROWS + (1 << 32)))] {
         let mut other = data(0);
         other[at] = field;
         assert_refused(with_last_header(header(0, &body, nested(5, other))), &format!("long number {at}"));
     }
-    // The details of another type of page: readers of version 2 take levels from them.
+    // The header also has the details of a data page of version 2. Some readers take the lengths of
+    // levels from them.
     let mut both = plain.clone();
     both.push(nested(8, vec![i32(1, ROWS), i32(2, 0), i32(3, ROWS), i32(4, 0), i32(5, 6), i32(6, 0)]));
     assert_refused(with_last_header(both), "details of two types");
@@ -202,7 +204,7 @@ fn a_dictionary_offset_of_zero_means_no_dictionary() {
 
 #[test]
 fn dictionary_offsets_outside_the_chunk_are_refused() {
-    // Some readers begin at the data page then, and others at the dictionary.
+    // With these offsets, some readers begin at the data page, and others at the dictionary.
     for offset in [-1, 1, 3, 60] {
         assert_refused(file(&[plain_page(), plain_page()], 2, Some(offset)), &offset.to_string());
     }

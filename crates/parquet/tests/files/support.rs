@@ -1,4 +1,5 @@
-//! Parquet files with columns of every type, written by the crate `parquet`, and their values.
+//! Writes Parquet files with columns of every type with the crate `parquet`, and keeps their
+//! values.
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ pub const PATHS: [&str; 14] = [
 
 /// The number of the Boolean column.
 pub const FLAG: usize = 10;
-/// The leaf of type FLOAT16.
+/// The number of the FLOAT16 column.
 pub const HALF: usize = 9;
 
 /// The options for writing a file.
@@ -51,10 +52,11 @@ pub struct Layout {
     pub compression: Compression,
     pub version: WriterVersion,
     pub dictionary: bool,
-    /// The encodings of integers and of byte arrays, where they are not plain.
+    /// The encodings of the columns `number`, `small` and `id`, and of the byte array columns.
+    /// `None` means PLAIN or dictionary.
     pub encodings: Option<(Encoding, Encoding)>,
     pub rows: Vec<usize>,
-    /// Whether values are repeated, as in a column of few distinct values.
+    /// Whether a row group has at most seven distinct rows.
     pub few_values: bool,
 }
 
@@ -101,7 +103,7 @@ pub struct Sample {
     pub values: Vec<Vec<Vec<Vec<u8>>>>,
 }
 
-/// Writes a file of random-looking values.
+/// Writes a file of pseudorandom values.
 pub fn write(layout: &Layout) -> Sample {
     write_with(layout, |builder| builder)
 }
@@ -144,7 +146,8 @@ fn write_group(
         let bytes: Vec<u8> = seed.to_le_bytes().into_iter().chain(random(seed).to_le_bytes()).take(len).collect();
         FixedLenByteArray::from(bytes)
     };
-    // Lengths in front of values look like an old layout; some values begin with such bytes.
+    // Some values begin with the bytes of their length. Such a page looks like one of an old
+    // version of the crate `parquet`, which wrote a length before each value.
     let price = |seed: u64| match seed % 9 {
         0 => FixedLenByteArray::from(vec![5, 0, 0, 0, seed as u8]),
         _ => fixed(seed, 5),
@@ -223,7 +226,7 @@ where
     values.iter().map(Plain::plain).collect()
 }
 
-/// Every eleventh value of an optional column is null.
+/// Returns whether an optional column has a null for this seed. About one value in eleven is null.
 fn is_null(seed: u64) -> bool {
     seed.is_multiple_of(11)
 }
@@ -253,7 +256,7 @@ where
     put::<T>(group, &values, Some(&seeds.iter().map(level).collect::<Vec<_>>()), None)
 }
 
-/// Writes lists of zero to four elements, some of them null.
+/// Writes lists of zero to four elements. Some elements are null.
 fn list(group: &mut Group<'_, '_>, seeds: &[u64], make: impl Fn(u64) -> ByteArray) -> Vec<Vec<u8>> {
     let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
     for &seed in seeds {
@@ -274,8 +277,8 @@ fn list(group: &mut Group<'_, '_>, seeds: &[u64], make: impl Fn(u64) -> ByteArra
     put::<ByteArrayType>(group, &values, Some(&definitions), Some(&repetitions))
 }
 
-/// The layouts that the tests cover: each codec, both page versions, with and without dictionary,
-/// and the encodings that are not plain.
+/// Returns the layouts that the tests cover: each codec with both page versions, with and without a
+/// dictionary, and the encodings other than PLAIN.
 pub fn layouts() -> Vec<Layout> {
     use Encoding::{BYTE_STREAM_SPLIT, DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, PLAIN};
     let codecs = [
@@ -309,7 +312,7 @@ pub fn layouts() -> Vec<Layout> {
     all
 }
 
-/// Prints no message for a panic that becomes an error.
+/// Installs a panic hook that prints no message for a panic that becomes an error.
 pub fn quiet() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! The hashes of a chunk's values: all values, and no others.
+//! Tests that all values of a chunk are hashed, and no others.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ fn hashes_of(file: &ParquetValues<bytes::Bytes>, row_group: usize, leaf: usize) 
     found
 }
 
-/// Returns the hashes that a filter of the values must have. Zeros and NaNs have companions.
+/// Returns the hashes that a filter of the values must have. A zero adds the zero of the other
+/// sign, and a NaN adds the two default NaNs.
 fn expected(leaf: usize, values: &[Vec<u8>]) -> BTreeSet<u64> {
     let mut all: BTreeSet<Vec<u8>> = values.iter().cloned().collect();
     for value in values {

@@ -1,4 +1,4 @@
-//! Damaged, torn and mixed indexes: no key that an index holds is ever denied.
+//! Tests that damaged, torn and mixed indexes never deny a key that they hold.
 
 use std::io;
 
@@ -9,8 +9,9 @@ use crate::support::{builder, distinct, hash_of, identity, index_of, open};
 const FILES: u64 = 3;
 const KEYS: u64 = 40;
 
-/// Asserts that bytes do not open, or that they deny no key: file `i` has the keys from `i * KEYS`
-/// on. Returns whether they opened, and the number of keys that met a damaged row.
+/// Asserts that `bytes` do not open as an index, or that the index never denies a key. File `i` has
+/// `KEYS` keys from `i * KEYS` on. Returns whether the index opened, and the number of keys whose
+/// row was damaged.
 fn denies_nothing(bytes: &[u8], context: impl std::fmt::Display) -> (bool, u64) {
     let Ok(index) = IndexReader::open(InMemory(bytes)) else { return (false, 0) };
     let (mut buffer, mut files) = (Vec::new(), Vec::new());
@@ -33,7 +34,8 @@ fn no_damaged_byte_denies_a_key() {
             let mut bytes = sound.clone();
             bytes[at] ^= change;
             let (opened, damaged) = denies_nothing(&bytes, format_args!("byte {at} xor {change}"));
-            // Damage of header and table is seen at open; damage of a row when it is asked.
+            // Opening detects damage of the header and of the table. A query detects damage of its
+            // row.
             assert_eq!(opened, at >= rows_offset, "byte {at}");
             if opened {
                 let mut rows = Vec::new();
@@ -72,8 +74,7 @@ fn torn_and_mixed_updates_deny_no_key() {
     let new = more.build_onto(&open(&old), |_| false).unwrap().bytes;
     assert_eq!(denies_nothing(&new, "new"), (true, 0));
     for cut in 0..new.len() {
-        // A file system may lose the end of an unsynced file, or fill it with zeros, or keep old
-        // bytes.
+        // After a crash, an unsynced file may lack its end, or have zeros or old bytes there.
         assert!(!denies_nothing(&new[..cut], format_args!("cut at {cut}")).0);
         let mut zeros = new.clone();
         zeros[cut..].fill(0);
@@ -116,7 +117,7 @@ fn rows_of_an_older_generation_deny_no_key() {
     }
 }
 
-/// A reader that fails behind an offset.
+/// A reader that fails at and after an offset.
 struct Failing<'a>(&'a [u8], u64);
 
 impl ReadAt for Failing<'_> {

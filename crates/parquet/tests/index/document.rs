@@ -1,5 +1,5 @@
-//! docs/INDEX_FORMAT.md against the code: a reader written from the document alone, and a golden
-//! file.
+//! Compares docs/INDEX_FORMAT.md with the code, by a reader written from the document alone and by
+//! a golden file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,8 @@ use crate::support::{ask, distinct, hash_of, open};
 
 const DOCUMENT: &str = include_str!("../../../../docs/INDEX_FORMAT.md");
 
-/// Returns the rows of the table behind a heading, cell by cell.
+/// Returns the rows of the first table after a heading whose header row begins with `header`. Each
+/// row is a list of cells.
 fn table(heading: &str, header: &str) -> Vec<Vec<String>> {
     let lines = DOCUMENT.lines().skip_while(|line| *line != heading).skip_while(|line| !line.starts_with(header));
     let rows = lines.skip(2).take_while(|line| line.starts_with('|'));
@@ -34,7 +35,7 @@ fn integer(bytes: &[u8], heading: &str, name: &str) -> u64 {
 const HEADER: &str = "## 2. Header";
 const RECORD: &str = "## 3. File table";
 
-/// CRC-32 of IEEE 802.3, bit by bit.
+/// Returns the CRC-32 of IEEE 802.3, computed bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for &byte in bytes {
@@ -46,7 +47,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// A reader by the document. It keeps the path and the cells of each file.
+/// A reader that is written from the document alone.
 struct Stranger {
     bytes: Vec<u8>,
     rows: u64,
@@ -124,8 +125,8 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-four-files.index")
 }
 
-/// Builds the index of the golden file: a file of one cell, one of several, one of two filters, and
-/// one without keys.
+/// Builds the index of the golden file. It has four files: one with one cell, one with several
+/// cells, one with two filters, and one without keys.
 fn built() -> Vec<u8> {
     let key_type = KeyType::Parquet { physical_type: PhysicalType::Int64, type_len_bytes: 0 };
     let settings = Settings { column: "user.id".into(), logical_type: "uint64".into(), key_type, fpr: 0.01 };

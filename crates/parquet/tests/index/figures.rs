@@ -1,4 +1,5 @@
-//! The figures of docs/INDEX_FORMAT.md: size, reads, candidates and time for a thousand files.
+//! Tests and prints the numbers of docs/INDEX_FORMAT.md: size, reads, candidates and times for a
+//! thousand files.
 
 use std::fs::File;
 use std::time::Instant;
@@ -23,7 +24,7 @@ fn a_query_is_one_read_of_32_bytes_a_file() {
     }
     let counts = index.counts();
     assert_eq!((counts.keys, counts.reads), (1_000, 1_000));
-    // Many keys of one row share its read.
+    // All keys of a row share one read.
     let hashes: Vec<u64> = (0..1_000).map(hash_of).collect();
     index.candidates_of_many(&hashes, |_, _, _| {});
     assert_eq!(index.counts().reads, 1_000 + u64::from(built.rows));
@@ -61,7 +62,7 @@ fn size_and_candidates_follow_the_rate() {
     }
 }
 
-/// Returns the time of a query in microseconds: the best of five passes.
+/// Measures the mean time of a query in microseconds, and returns the best of five passes.
 fn time_of<R: ReadAt>(index: &IndexReader<R>, hashes: &[u64]) -> f64 {
     let (mut buffer, mut files, mut found) = (Vec::new(), Vec::new(), 0);
     let mut best = f64::MAX;
@@ -77,7 +78,7 @@ fn time_of<R: ReadAt>(index: &IndexReader<R>, hashes: &[u64]) -> f64 {
     best
 }
 
-/// Prints the figures. Run it with
+/// Measures and prints the numbers. Run it with
 /// `cargo test --release -p filterblock-parquet --test index -- --ignored --nocapture figures`.
 #[test]
 #[ignore = "measures for half a minute"]

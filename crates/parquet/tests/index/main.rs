@@ -1,4 +1,5 @@
-//! Tests of the filter index over many files: a model, damage, crashes, the document and figures.
+//! Tests of the index over many files: a model, damage, crashes, the format document and its
+//! numbers.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod damage;

@@ -1,4 +1,4 @@
-//! The index against a model of sets, after any builds and updates.
+//! Compares the index with a model of sets, after any builds and updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
@@ -17,7 +17,8 @@ type Model = BTreeMap<String, BTreeSet<u64>>;
 #[derive(Debug, Clone)]
 enum Source {
     Hashes,
-    /// Existing filters: the keys are dealt to this number of filters of `1 << log_blocks` blocks.
+    /// The keys are added by existing filters. They are dealt in turn to `groups` filters of `1 <<
+    /// log_blocks` blocks.
     Filters {
         groups: usize,
         log_blocks: u32,
@@ -38,7 +39,7 @@ enum Step {
 }
 
 fn new_file() -> impl Strategy<Value = NewFile> {
-    // Most files are small; some are much larger than the others, and some are empty.
+    // Most files are small. Some are much larger than the others, and some are empty.
     let keys = prop_oneof![
         6 => vec(0..3_000u64, 0..60),
         1 => (0..1_000u64).prop_map(|first| (first..first + 2_000).collect()),
@@ -61,8 +62,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Adds files to a builder. Of several files with one path, the last one counts. Returns the paths
-/// that were added.
+/// Adds files to a builder and to the model. If several files have one path, adds only the last of
+/// them.
 fn add(builder: &mut IndexBuilder<Cursor<Vec<u8>>>, files: &[NewFile], model: &mut Model) {
     let last: BTreeMap<&str, &NewFile> = files.iter().map(|file| (file.path.as_str(), file)).collect();
     for file in last.into_values() {
@@ -84,6 +85,7 @@ fn add(builder: &mut IndexBuilder<Cursor<Vec<u8>>>, files: &[NewFile], model: &m
 }
 
 /// Asserts that the index has the files of the model, and that no file denies one of its keys.
+/// Asserts that `candidates` and `candidates_of_many` agree.
 fn check<R: ReadAt>(index: &IndexReader<R>, model: &Model) {
     let files: Vec<&str> = index.files().iter().map(|file| file.identity.path.to_str().unwrap()).collect();
     assert_eq!(files.iter().copied().collect::<BTreeSet<_>>(), model.keys().map(String::as_str).collect());
@@ -117,8 +119,8 @@ proptest! {
         let builder = || IndexBuilder::new(settings(fpr), Cursor::new(Vec::new())).unwrap();
         let mut new = builder();
         add(&mut new, &first, &mut model);
-        // Sizes of existing filters are powers of two, so every set of them fits, unless their
-        // spread is too wide for a row.
+        // The sizes of existing filters are powers of two, so some number of rows fits them all.
+        // `build` fails only if the sizes differ so much that a row would be too long.
         let Ok(built) = new.build() else { return Ok(()) };
         let mut bytes = built.bytes;
         check(&open(&bytes), &model);

@@ -1,4 +1,4 @@
-//! Builds small indexes, and counts the reads of a query.
+//! Helpers that build small indexes and count the reads of a query.
 
 use std::cell::Cell;
 use std::io::{self, Cursor};
@@ -20,7 +20,7 @@ pub fn identity(path: &str) -> FileIdentity {
     FileIdentity::of_path(path, SourceKind::KeyList)
 }
 
-/// Returns the hash of a numbered key.
+/// Returns the hash of the key with this number.
 pub fn hash_of(key: u64) -> u64 {
     hash(&key.to_le_bytes())
 }
@@ -31,8 +31,8 @@ pub fn distinct(keys: impl IntoIterator<Item = u64>) -> DistinctHashes {
     hashes
 }
 
-/// Builds an index of `files` files with `keys` keys each. File `i` has the keys from `i * keys`
-/// on.
+/// Builds an index of `files` files with `keys` keys each. File `i` has the keys from `i * keys` to
+/// `i * keys + keys - 1`.
 pub fn index_of(files: u64, keys: u64, fpr: f64) -> Built {
     let mut builder = builder(fpr);
     for file in 0..files {
@@ -45,7 +45,7 @@ pub fn open(bytes: &[u8]) -> IndexReader<InMemory<&[u8]>> {
     IndexReader::open(InMemory(bytes)).unwrap()
 }
 
-/// Returns the candidates for a numbered key.
+/// Returns the candidates for the key with this number.
 pub fn ask<R: ReadAt>(index: &IndexReader<R>, key: u64) -> Vec<usize> {
     let (mut buffer, mut files) = (Vec::new(), Vec::new());
     index.candidates(hash_of(key), &mut buffer, &mut files);

@@ -13,10 +13,10 @@ use crate::error::Error;
 /// The delay between the first failure and the second attempt.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 
-/// The upper bound of the delay.
+/// The maximum delay between two attempts.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The attempts at one task.
+/// The attempts at one background task.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     /// The number of failed attempts since the store was opened.
@@ -69,8 +69,8 @@ impl Attempts {
         Some(Error::BackgroundFails { reason: trouble.reason.clone() })
     }
 
-    /// Returns the time until the next attempt; zero if the attempt is due or the last attempt did
-    /// not fail.
+    /// Returns the time until the next attempt. Returns zero if the attempt is due, or if the last
+    /// attempt did not fail.
     pub(super) fn delay(&self) -> Duration {
         self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
     }

@@ -1,4 +1,4 @@
-//! Shared state of the background threads, and the deletion of obsolete files.
+//! Records the attempts of the background threads, and removes unneeded files.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -22,8 +22,12 @@ impl Work {
 }
 
 impl Shared {
-    /// Records the result of an attempt at a background task. After a success, it also removes
-    /// files that could not be removed before, and reopens SSTs whose filter could not be loaded.
+    /// Records the result of an attempt at a background task, and frees the memory of dropped
+    /// filters.
+    ///
+    /// After a success, it removes files that could not be removed before, and reopens SSTs whose
+    /// filter could not be loaded. After a failure, it schedules a retry, or fails the store as
+    /// [`Self::judge`] does.
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         self.files.reclaimer.reclaim();
         let Err(error) = result else {
@@ -55,7 +59,7 @@ impl Shared {
     }
 }
 
-/// A caller that waits until nothing is left to do. Its drop ends the wait.
+/// The guard that [`Background::wait_for_idleness`] returns.
 pub(super) struct IdleWaiter<'a>(&'a Background);
 
 impl Drop for IdleWaiter<'_> {
@@ -65,22 +69,23 @@ impl Drop for IdleWaiter<'_> {
 }
 
 impl Background {
-    /// Lets level 0 be compacted without waiting for more SSTs until the returned guard is dropped.
+    /// Returns a guard for a caller that waits until the store is idle. While the guard exists, a
+    /// compaction of level 0 does not wait for more SSTs.
     pub(super) fn wait_for_idleness(&self) -> IdleWaiter<'_> {
         lock(&self.work).idle_waiters += 1;
         self.changed.notify_all();
         IdleWaiter(self)
     }
 
-    /// Makes the next attempt at a task due now. Returns the number of attempts at it that have
-    /// failed since the store was opened.
+    /// Makes the next attempt at a task due now. Returns the number of failed attempts at this task
+    /// since the store was opened.
     pub(super) fn hurry(&self, task: Task) -> u64 {
         let num_failed = lock(&self.work).attempts(task).hurry();
         self.changed.notify_all();
         num_failed
     }
 
-    /// Waits until the shared state changes, at most for `timeout`.
+    /// Waits until the shared state changes, or until `timeout` has passed.
     pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, timeout: Duration) -> MutexGuard<'w, Work> {
         self.changed.wait_timeout(work, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -96,9 +101,11 @@ impl Background {
 }
 
 impl Shared {
-    /// Removes unneeded files, which may be missing. The caller must keep the store open. The lock
-    /// of `Files::closed` is not held while a file is deleted: the deletion may take long, and a
-    /// reader that releases an SST needs the lock.
+    /// Removes unneeded files. A missing file is not an error. The store tries again later to
+    /// remove a file that cannot be removed now.
+    ///
+    /// The caller must keep the store open. The lock of `Files::closed` is not held while a file is
+    /// deleted: the deletion may take long, and a reader that releases an SST needs the lock.
     pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
         let storage = self.options.storage.as_ref();
         let stays = |path: &PathBuf| {

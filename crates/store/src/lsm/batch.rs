@@ -1,5 +1,5 @@
-//! Batches of writes that take effect together. A batch is encoded as it is filled, and its bytes
-//! are the payload of a log record.
+//! Encodes and decodes batches of writes that take effect together. A batch is encoded while it is
+//! filled. The payload of a log record is one encoded batch, or several in a row.
 
 use crate::codec::{Cursor, MAX_VARINT_LEN_BYTES, put_bytes, varint_len_bytes};
 use crate::error::{Error, Field, Result};
@@ -14,10 +14,15 @@ pub const MAX_VALUE_LEN_BYTES: usize = 1 << 30;
 /// long.
 pub(super) const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
 
+/// The maximum number of writes in a batch. A memtable has 2^32 words, of which at least 3 * 2^30
+/// are free before a batch. A write takes five words on average, so 640 million writes fit.
+pub(super) const MAX_BATCH_WRITES: usize = 1 << 29;
+
 const OP_PUT: u8 = 1;
 const OP_DELETE: u8 = 2;
 
-/// Writes that take effect together or not at all. If several writes have the same key, the last one counts.
+/// Writes that take effect together or not at all. If several writes have the same key, the last
+/// one counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WriteBatch {
     encoded: Vec<u8>,
@@ -31,18 +36,18 @@ impl WriteBatch {
         Self::default()
     }
 
-    /// Sets the value of `key`.
+    /// Adds a put to the batch: the put sets the value of `key`.
     ///
     /// # Errors
     /// Returns [`Error::KeyTooLong`] if the key exceeds 65,536 bytes. Returns
-    /// [`Error::InvalidArgument`] if the value exceeds 1 GiB or the batch would exceed 3 GiB. After
-    /// an error the batch is unchanged.
+    /// [`Error::InvalidArgument`] if the value exceeds 1 GiB, or if the batch would exceed 3 GiB or
+    /// 536,870,912 writes. After an error the batch is unchanged.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if value.len() > MAX_VALUE_LEN_BYTES {
             let reason = format!("{} bytes exceed the limit of {MAX_VALUE_LEN_BYTES}; split the value", value.len());
             return Err(Error::InvalidArgument { what: "value", reason });
         }
-        check(self.encoded.len(), key, Some(value.len()))?;
+        check(self.encoded.len(), self.len, key, Some(value.len()))?;
         // Reserve once instead of in the three steps below: most batches contain one write.
         self.encoded.reserve(key.len() + value.len() + 2 * MAX_VARINT_LEN_BYTES);
         self.encoded.push(OP_PUT);
@@ -52,12 +57,14 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Deletes `key`, whether or not it exists.
+    /// Adds a deletion of `key` to the batch. The key need not exist.
     ///
     /// # Errors
-    /// Returns [`Error::KeyTooLong`] or [`Error::InvalidArgument`] as [`Self::put`] does.
+    /// Returns [`Error::KeyTooLong`] if the key exceeds 65,536 bytes. Returns
+    /// [`Error::InvalidArgument`] if the batch would exceed 3 GiB or 536,870,912 writes. After an
+    /// error the batch is unchanged.
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
-        check(self.encoded.len(), key, None)?;
+        check(self.encoded.len(), self.len, key, None)?;
         self.encoded.push(OP_DELETE);
         put_bytes(&mut self.encoded, key);
         self.len += 1;
@@ -94,22 +101,26 @@ impl WriteBatch {
         &self.encoded
     }
 
-    /// Iterates over the writes in insertion order.
+    /// Returns an iterator over the writes in insertion order.
     #[must_use]
     pub fn iter(&self) -> BatchOps<'_> {
         BatchOps::new(&self.encoded, 0)
     }
 }
 
-/// Checks that a write fits into a batch of `len_bytes` encoded bytes. `value_len` is `None` for a
-/// deletion.
-fn check(len_bytes: usize, key: &[u8], value_len: Option<usize>) -> Result<()> {
+/// Checks the length of the key of a write, and that the write fits into a batch of `num_writes`
+/// writes and `len_bytes` encoded bytes. `value_len` is `None` for a deletion.
+fn check(len_bytes: usize, num_writes: usize, key: &[u8], value_len: Option<usize>) -> Result<()> {
     if key.len() > MAX_KEY_LEN_BYTES {
         return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_KEY_LEN_BYTES });
     }
     let encoded_len = |len: usize| varint_len_bytes(len as u64) + len;
     if len_bytes + 1 + encoded_len(key.len()) + value_len.map_or(0, encoded_len) > MAX_BATCH_LEN_BYTES {
         let reason = format!("the batch would exceed {MAX_BATCH_LEN_BYTES} bytes; write it, and start another batch");
+        return Err(Error::InvalidArgument { what: "batch", reason });
+    }
+    if num_writes >= MAX_BATCH_WRITES {
+        let reason = format!("the batch would exceed {MAX_BATCH_WRITES} writes; write it, and start another batch");
         return Err(Error::InvalidArgument { what: "batch", reason });
     }
     Ok(())
@@ -141,7 +152,7 @@ impl<'a> BatchOp<'a> {
         }
     }
 
-    /// Returns the value; `None` for a deletion.
+    /// Returns the value, or `None` for a deletion.
     #[must_use]
     pub fn value(self) -> Option<&'a [u8]> {
         match self {
@@ -151,7 +162,7 @@ impl<'a> BatchOp<'a> {
     }
 }
 
-/// Decodes writes. The iteration ends after the first error.
+/// Iterates over encoded writes and decodes them. The iteration ends after the first error.
 #[derive(Debug, Clone)]
 pub struct BatchOps<'a> {
     cursor: Cursor<'a>,
@@ -255,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_a_batch_counts_every_encoded_byte() {
+    fn the_limits_of_a_batch_count_every_byte_and_write() {
         let (key, value) = ([b'k'; 300], [b'v'; 20_000]);
         for value in [None, Some(&value[..0]), Some(&value[..1]), Some(&value[..])] {
             for key in [&key[..0], &key[..127], &key[..128], &key[..]] {
@@ -265,9 +276,12 @@ mod tests {
                     None => batch.delete(key).unwrap(),
                 }
                 let room = MAX_BATCH_LEN_BYTES - batch.len_bytes();
-                check(room, key, value.map(<[u8]>::len)).unwrap();
-                let error = check(room + 1, key, value.map(<[u8]>::len)).unwrap_err();
-                assert!(matches!(error, Error::InvalidArgument { what: "batch", .. }), "{error}");
+                let value_len = value.map(<[u8]>::len);
+                check(room, MAX_BATCH_WRITES - 1, key, value_len).unwrap();
+                for (len_bytes, num_writes) in [(room + 1, 1), (room, MAX_BATCH_WRITES)] {
+                    let error = check(len_bytes, num_writes, key, value_len).unwrap_err();
+                    assert!(matches!(error, Error::InvalidArgument { what: "batch", .. }), "{error}");
+                }
             }
         }
     }

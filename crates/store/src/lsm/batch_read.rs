@@ -1,13 +1,14 @@
-//! The keys of a read on their way through the SSTs: one key, or a batch.
+//! Prepares the keys of a read for the SSTs: computes the hash and the order prefix of one key, or
+//! of each key of a batch.
 
 use crate::codec::order_prefix;
 use filterblock::{KeyHash, KeyHasher};
 
-/// The number of keys of one `multi_get` that are processed together. A 32-bit word has one bit
-/// for each of them, and they are enough to hide cache misses.
+/// The maximum number of keys of one `multi_get` that are processed together. A 32-bit mask has one
+/// bit for each key, and 32 keys are enough to hide cache misses.
 pub(super) const BATCH: usize = 32;
 
-/// A key to read, with its hash.
+/// A key to read, with its order prefix and its hash.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe<'a> {
     pub(super) key: &'a [u8],
@@ -28,19 +29,19 @@ pub(super) struct Batch<'a> {
     keys: [&'a [u8]; BATCH],
     prefixes: [u64; BATCH],
     hashes: [KeyHash; BATCH],
-    /// The least and the greatest key prefix of the batch. Most SSTs of level 0 cover all keys of
+    /// The minimum and the maximum order prefix of the keys. Most SSTs of level 0 cover all keys of
     /// a batch or none, and these two prefixes decide both cases.
-    least: u64,
-    greatest: u64,
+    min_prefix: u64,
+    max_prefix: u64,
     /// One bit for each key without a result so far.
     pub(super) open: u32,
 }
 
-/// The keys of a batch that one SST may hold, in contiguous memory.
+/// The keys of a batch that one SST may hold, with their hashes in contiguous memory.
 #[derive(Debug)]
 pub(super) struct Group<'b> {
     gathered: Option<Gathered>,
-    /// The hashes of the keys, if the keys are the first ones of the batch.
+    /// The hashes of the keys, if the keys are the first ones of the batch. Otherwise empty.
     front: &'b [KeyHash],
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Group<'b> {
 struct Gathered {
     len: usize,
     hashes: [KeyHash; BATCH],
-    /// The position in the batch of each key.
+    /// The position of each key in the batch.
     places: [u8; BATCH],
 }
 
@@ -61,7 +62,7 @@ impl Group<'_> {
         }
     }
 
-    /// Returns the position in the batch of the `i`-th key of the group.
+    /// Returns the position of the group's `i`-th key in the batch.
     #[inline]
     pub(super) fn place(&self, i: usize) -> Option<u32> {
         match &self.gathered {
@@ -78,22 +79,23 @@ impl<'a> Batch<'a> {
             keys: [&[]; BATCH],
             prefixes: [0; BATCH],
             hashes: [KeyHash::from_raw(0); BATCH],
-            least: u64::MAX,
-            greatest: 0,
+            min_prefix: u64::MAX,
+            max_prefix: 0,
             open: 0,
         };
         let parts = batch.keys.iter_mut().zip(&mut batch.prefixes).zip(&mut batch.hashes);
         for (((key, prefix), hash), from) in parts.zip(keys) {
             let probe = Probe::new(from.as_ref(), hasher);
             (*key, *prefix, *hash) = (probe.key, probe.prefix, probe.hash);
-            batch.least = batch.least.min(probe.prefix);
-            batch.greatest = batch.greatest.max(probe.prefix);
+            batch.min_prefix = batch.min_prefix.min(probe.prefix);
+            batch.max_prefix = batch.max_prefix.max(probe.prefix);
             batch.open = batch.open << 1 | 1;
         }
         batch
     }
 
-    /// Returns the key at a position; `None` beyond the last key.
+    /// Returns the key at a position, or `None` if the position is [`BATCH`] or more. In a batch of
+    /// fewer keys, the key at a position behind the last one is empty.
     #[inline]
     pub(super) fn probe(&self, place: u32) -> Option<Probe<'a>> {
         let place = place as usize;
@@ -105,10 +107,10 @@ impl<'a> Batch<'a> {
     /// these two, `covers` decides.
     #[inline]
     pub(super) fn within(&self, (smallest, largest): (u64, u64), of: u32, covers: impl Fn(&Probe<'_>) -> bool) -> u32 {
-        if smallest < self.least && self.greatest < largest {
+        if smallest < self.min_prefix && self.max_prefix < largest {
             return of;
         }
-        if self.greatest < smallest || largest < self.least {
+        if self.max_prefix < smallest || largest < self.min_prefix {
             return 0;
         }
         let (mut inside, mut on_edge) = (0u32, 0u32);

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-/// Borrows the key of a bound.
+/// Returns the bound with a borrowed key.
 pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
         Bound::Included(key) => Bound::Included(key),
@@ -11,7 +11,7 @@ pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
-/// Returns whether a key does not lie behind an upper bound.
+/// Returns whether a key lies before an upper bound, or on an included one.
 pub(super) fn is_before(key: &[u8], end: Bound<&[u8]>) -> bool {
     match end {
         Bound::Included(end) => key <= end,
@@ -25,7 +25,7 @@ pub(super) fn is_within(key: &[u8], from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) 
     is_behind(key, as_slice(from)) && is_before(key, as_slice(to))
 }
 
-/// Returns whether a key does not lie before a lower bound.
+/// Returns whether a key lies behind a lower bound, or on an included one.
 pub(super) fn is_behind(key: &[u8], start: Bound<&[u8]>) -> bool {
     match start {
         Bound::Included(start) => key >= start,

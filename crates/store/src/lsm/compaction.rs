@@ -1,5 +1,5 @@
-//! Leveled compaction. It merges SSTs downwards, so that each level below 0 stays one sorted run
-//! and reads query few SSTs.
+//! Runs leveled compactions. They merge SSTs into deeper levels, so that each level except level 0
+//! stays one sorted run and reads query few SSTs.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -27,14 +27,14 @@ use filterblock::TableShape;
 pub(super) struct Compaction {
     level: usize,
     to: usize,
-    /// The SSTs of `level`, in the order of reading.
+    /// The SSTs of `level`: newest first in level 0, in key order in a deeper level.
     upper: Vec<Arc<StoredTable>>,
     /// The SSTs of `to` that overlap `upper`, in key order.
     lower: Vec<Arc<StoredTable>>,
     bottommost: bool,
 }
 
-/// Describes the SSTs of a version for picking.
+/// Returns the facts that picking uses about each SST of a version.
 fn levels_of(version: &Version) -> Levels<'_> {
     let facts = |level| version.tables(level).map(|table| TableFacts::from(&table.meta)).collect();
     Levels((0..NUM_LEVELS).map(facts).collect())
@@ -51,7 +51,7 @@ pub(super) fn picker(options: &Options) -> Picker {
 }
 
 impl Compaction {
-    /// Returns the compaction of a pick; `None` if the version lacks one of its SSTs.
+    /// Returns the compaction of a pick, or `None` if the version lacks one of the picked SSTs.
     fn of(version: &Version, pick: &Pick) -> Option<Self> {
         let tables = |level: usize, numbers: &[u64]| {
             let by_number: HashMap<u64, _> = version.tables(level).map(|table| (table.meta.number, table)).collect();
@@ -72,8 +72,11 @@ impl Compaction {
         self.upper.iter().chain(&self.lower)
     }
 
-    /// Returns whether the SST can change its level without a rewrite. It must overlap nothing
-    /// below, and must not hold tombstones that the bottommost level can drop.
+    /// Returns whether the compaction is a trivial move: its only SST changes its level without a
+    /// rewrite.
+    ///
+    /// The SST must not be in level 0, and must overlap no SST of the next level. If the compaction
+    /// is bottommost, the SST must not hold tombstones, because a rewrite can drop them.
     fn is_move(&self) -> bool {
         let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
         self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
@@ -92,7 +95,8 @@ impl Compaction {
     }
 }
 
-/// The right to compact. One thread has it at a time. Its drop ends the right, also after a panic.
+/// The right to compact, which one thread has at a time. Dropping this guard releases the right,
+/// even after a panic.
 struct Turn<'a>(&'a Background);
 
 impl Drop for Turn<'_> {
@@ -102,7 +106,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Compacts in the background until the store closes.
+/// Compacts in the background until the store closes or fails.
 pub(super) fn run_compactions(shared: &Shared) {
     while let Some(compaction) = next_compaction(shared) {
         let turn = Turn(&shared.background);
@@ -117,8 +121,8 @@ pub(super) fn run_compactions(shared: &Shared) {
         lock(&shared.background.picker).note_end(compaction.level, compacted.is_err());
         let result = compacted.map(drop);
         match &result {
-            // Nothing has changed, and sound SSTs are still usable. A retry would find the same
-            // damage.
+            // The compaction changed nothing, and sound SSTs are still usable. A retry would find
+            // the same damage.
             Err(error) if error.is_damage() || error.is_unsupported() => shared.leave_out(&compaction, error),
             result => shared.note_attempt(Task::Compaction, result),
         }
@@ -128,7 +132,9 @@ pub(super) fn run_compactions(shared: &Shared) {
     }
 }
 
-/// Waits for the next due compaction. Returns `None` when the store closes or has failed.
+/// Waits for the next due compaction, takes the right to compact and returns the compaction. The
+/// caller must create a [`Turn`], which releases the right. Returns `None` when the store closes or
+/// has failed.
 fn next_compaction(shared: &Shared) -> Option<Compaction> {
     let mut work = lock(&shared.background.work);
     loop {
@@ -147,7 +153,7 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
                 work.compacting = true;
                 return Some(compaction);
             }
-            // The compaction that failed is not needed any more.
+            // If the last compaction failed, it is not needed any more: end its retries.
             work.compactions.succeed();
             if let Some(delay) = shared.level_0_delay(spare_bytes) {
                 work = shared.background.wait_at_most(work, delay);
@@ -159,15 +165,16 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
 }
 
 impl Shared {
-    /// Returns whether a background compaction can be picked. A level 0 that only waits for a
-    /// cheaper compaction counts as due. Always `false` without [`Options::auto_compaction`].
+    /// Returns whether a background compaction can be picked, now or after a wait of level 0 for a
+    /// cheaper compaction. Returns `false` without [`Options::auto_compaction`].
     pub(super) fn needs_compaction(&self) -> bool {
         self.pick_compaction(u64::MAX).is_some()
     }
 
-    /// Returns the remaining time for which level 0 delays its compaction, or `None` if there is no
-    /// delay. There is none either if the compaction is due but cannot be picked, because an SST is
-    /// left out.
+    /// Returns the remaining time for which level 0 delays its compaction. Returns `None` if level
+    /// 0 needs no compaction or if its compaction is due now. A compaction that is due may still be
+    /// impossible, because a damaged SST is left out. Returns `None` without
+    /// [`Options::auto_compaction`], too.
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;
@@ -177,13 +184,13 @@ impl Shared {
         Some(lock(&self.background.pace).delay(bytes))
     }
 
-    /// Keeps the input that `error` names out of background compactions until the store is
-    /// reopened, and reports the error.
+    /// Excludes the input that `error` names from background compactions until the store is
+    /// reopened, and reports the error. If `error` names no input, excludes all inputs.
     fn leave_out(&self, compaction: &Compaction, error: &Error) {
         let is_named = |table: &Arc<StoredTable>| matches!(error, Error::InFile { path, .. } if *path == table.path);
         let is_any_named = compaction.inputs().any(is_named);
         // If the error names no input, the output is damaged. The next attempt would fail the same
-        // way, so leave out all inputs.
+        // way.
         let numbers =
             compaction.inputs().filter(|table| !is_any_named || is_named(table)).map(|table| table.meta.number);
         lock(&self.background.picker).leave_out(numbers);
@@ -192,10 +199,10 @@ impl Shared {
             .add(format!("{error}; background compactions skip the damaged SSTs until the store is reopened"));
     }
 
-    /// Returns whether the background compacts level 0 when it is full. It returns `false` without
-    /// automatic compaction, while compactions fail, and if a damaged SST blocks level 0. Writers
-    /// must not wait for level 0 then: perhaps only their deletions can release the space that the
-    /// compaction needs.
+    /// Returns whether a background thread compacts level 0 when it is full. Returns `false`
+    /// without automatic compaction, while compactions fail, and if a damaged SST blocks level 0.
+    /// In these cases writers must not wait for level 0: perhaps only their deletions can release
+    /// the space that the compaction needs.
     pub(super) fn compacts_level_0(&self, version: &Version, work: &Work) -> bool {
         if !self.options.auto_compaction || work.compactions.is_failing() {
             return false;
@@ -219,7 +226,7 @@ impl Shared {
     /// Waits until no compaction is running, and gives the caller the right to compact.
     ///
     /// # Errors
-    /// Returns [`Error::Poisoned`] after a failure.
+    /// Returns [`Error::Poisoned`] if the store accepts no more writes.
     fn begin_compaction(&self) -> Result<Turn<'_>> {
         let mut work = lock(&self.background.work);
         work.callers_waiting += 1;
@@ -234,20 +241,23 @@ impl Shared {
         Ok(Turn(&self.background))
     }
 
-    /// Merges all SSTs that hold keys of a range down to the lowest level that holds any, one level
-    /// after the other.
+    /// Merges all SSTs that overlap a range, one level after the other, into the deepest level that
+    /// overlaps it. If level 0 overlaps the range, merges it as a whole, and at least into level 1.
+    /// In the deepest level, rewrites only SSTs with tombstones or outdated filters.
+    ///
+    /// Before each level, it waits for a running compaction.
     ///
     /// # Errors
-    /// Returns errors for damaged SSTs, I/O errors, and [`Error::Poisoned`] after an earlier
-    /// failure.
+    /// Returns errors for damaged SSTs, I/O errors, [`Error::NoSpace`] if the result would leave no
+    /// space for the log, and [`Error::Poisoned`] after an earlier failure.
     pub(super) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
         for level in 0..NUM_LEVELS {
             let turn = self.begin_compaction()?;
             let version = Arc::clone(&self.reading.state.load().version);
             let RangePicks { picks, goes_on } = pick_range(&levels_of(&version), level, from, to);
             let mut compactions: Vec<_> = picks.iter().filter_map(|pick| Compaction::of(&version, pick)).collect();
-            // The lowest level may hold tombstones for entries that are gone, and filters that were
-            // chosen for an earlier shape of the store.
+            // A merge into the next level is always needed. A rewrite in place is needed only to
+            // drop tombstones or to replace an outdated filter.
             let is_needed = |one: &Compaction| {
                 one.to != one.level || one.has_tombstones() || self.has_outdated_filter(&version, one)
             };
@@ -255,8 +265,8 @@ impl Shared {
             drop(version);
             for compaction in compactions {
                 self.compact(&compaction)?;
-                // The missing space, or another missing resource, may be available again: retry the
-                // background work.
+                // This compaction may have freed the space that background compactions lack, so
+                // they are retried now.
                 lock(&self.background.work).compactions.hurry();
             }
             drop(turn);
@@ -267,12 +277,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Compacts, and returns the bytes written.
+    /// Runs a compaction and installs its result. Returns the number of bytes written: 0 for a
+    /// trivial move.
     fn compact(&self, compaction: &Compaction) -> Result<u64> {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
-        // Do not move a filter that was chosen for a small level: it would be too large for the
-        // level below.
+        // Do not move an SST with an outdated filter: a filter that was chosen for a small level is
+        // too large for the next, larger level.
         let is_move = compaction.is_move() && !self.has_outdated_filter(&self.reading.state.load().version, compaction);
         let added = if is_move { compaction.upper.clone() } else { self.merge(compaction)? };
         let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
@@ -302,8 +313,9 @@ impl Shared {
             level.num_keys = level.num_keys.saturating_add(num_keys);
             level.num_tables = level.num_tables.saturating_add(num_tables);
             if compaction.to == compaction.level {
-                // The SSTs of the level are rewritten one after the other. Excess filter memory of
-                // one SST must not reduce the share of the next.
+                // The SSTs of the level are rewritten one after the other, and each gets a new
+                // filter. The old filters of the other SSTs must not reduce the memory share of
+                // this one.
                 level.filter_bytes = 0;
             }
         }
@@ -311,12 +323,19 @@ impl Shared {
         shape.with_size_ratio(self.options.size_ratio())
     }
 
-    /// Returns whether the policy would now choose a different filter for an SST: another kind, one
-    /// more than 25 % larger, one more than 1 % smaller, one with the prefixes of the store's
-    /// extractor, or any other range filter. The limit for smaller filters is strict, because the policy
-    /// may have a memory budget. Smaller differences are not worth a rewrite.
+    /// Returns whether an input has an outdated filter, so that a rewrite is worth its cost. A
+    /// filter is outdated if it is missing, or if the policies would now choose one
+    ///
+    /// * of another kind;
+    /// * more than 25 % larger or more than 1 % smaller;
+    /// * with the prefixes of the store's extractor, if the filter lacks them;
+    /// * with another range filter or without one, if [`Options::range_filter`] is set;
+    /// * with another range filter as the only filter.
+    ///
+    /// The limit for smaller filters is strict, because the policy may have a memory budget.
+    /// Returns `false` if the policy now chooses no filter.
     fn has_outdated_filter(&self, version: &Version, compaction: &Compaction) -> bool {
-        // If the choice is invalid, nothing could be rewritten.
+        // If the choice is invalid, no SST can be rewritten.
         let Ok(specs) = self.options.choose_filters(&self.result_shape(version, compaction)) else { return false };
         let Some(chosen) = specs.points else { return false };
         let wanted = self.identity.extractor.as_ref().filter(|_| specs.holds_prefixes());
@@ -371,8 +390,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes entries of the merge to one SST file. Returns `None` if only droppable tombstones
-    /// were left.
+    /// Writes entries of the merge to one SST file, until the file has
+    /// [`Options::table_size_bytes`] or the merge ends. Returns `None` if the merge had only
+    /// tombstones left that may be dropped.
     fn write_one_table(
         &self,
         merge: &mut Merge,

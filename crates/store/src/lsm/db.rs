@@ -1,4 +1,4 @@
-//! The handle of an open store.
+//! Defines the handle of an open store, and its snapshots.
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -49,7 +49,7 @@ use filterblock::PrefixExtractor;
 pub struct Db {
     pub(super) shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Dropped last, after the threads have ended.
+    /// This field is dropped last, after the threads have ended.
     _lock: StoreLock,
 }
 
@@ -73,12 +73,14 @@ impl Db {
     /// # Errors
     /// Errors that concern the directory:
     ///
-    /// * [`Error::NotAStore`]: it holds files of other programs.
-    /// * [`Error::ForeignFile`]: a file of another program has the name of a store's file.
-    /// * [`Error::Locked`]: the store is open elsewhere, or another engine holds its lock.
+    /// * [`Error::NotAStore`]: it is not empty and holds no store.
+    /// * [`Error::ForeignFile`]: a file has the name of a store's file, but another program wrote
+    ///   it, or its content does not show who wrote it.
+    /// * [`Error::Locked`]: the store is open elsewhere, or another engine has locked the
+    ///   directory.
     /// * [`Error::Unsupported`]: the store has a newer format.
-    /// * An I/O error of kind `NotFound`: the manifest or an SST is missing, or there is no store and
-    ///   [`Options::create_if_missing`] is not set.
+    /// * An I/O error of kind `NotFound`: the manifest or an SST is missing, or there is no store
+    ///   and [`Options::create_if_missing`] is not set.
     /// * Damage of the manifest, a log or an SST: the error names the file, the field and the
     ///   offset.
     ///
@@ -89,7 +91,8 @@ impl Db {
     ///
     /// * [`filterblock::Error::Secret`]: [`Options::secret`] is missing or wrong.
     /// * [`filterblock::Error::Unexpected`]: [`Options::hash`] is not the store's hash kind.
-    /// * [`filterblock::Error::Invalid`]: [`Options::secret`] is set, but the hash kind takes none.
+    /// * [`filterblock::Error::Invalid`]: [`Options::secret`] is set, but the hash kind takes none;
+    ///   or the policy in [`Options::range_filter`] chooses a kind that is no range filter.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let dir = open::named(path.as_ref());
         let (shared, lock) = open::open(dir, options).map_err(|error| error.in_file(dir))?;
@@ -133,19 +136,21 @@ impl Db {
         self.write(batch)
     }
 
-    /// Writes a batch. Readers see all of the batch or nothing, also after a crash.
+    /// Writes a batch. Readers see all of the batch or nothing, even after a crash. If free disk
+    /// space is short, the call may first flush the memtable.
     ///
     /// # Errors
-    /// After an I/O error of the log or the manifest, or a failed sync of the directory, the store
-    /// refuses writes with [`Error::Poisoned`] until it is reopened. Reopening finds out whether
-    /// the failed write was kept. Returns [`Error::OutOfNumbers`] after about 4.6 * 10^18 writes,
-    /// or if the manifest claims as many.
+    /// Returns I/O errors of the log. After such an error, an I/O error of the manifest or a failed
+    /// sync of the directory, the store refuses writes with [`Error::Poisoned`] until it is
+    /// reopened. After reopening, reads show whether the failed write was kept. Returns
+    /// [`Error::OutOfNumbers`] after about 4.6 * 10^18 writes, or if the manifest holds such a
+    /// large file number or sequence number.
     ///
     /// These errors are temporary, and nothing was written:
     ///
     /// * [`Error::NoSpace`]: the batch contains a put, and the free disk space is below
     ///   [`Options::reserve_bytes`] plus the space that the batch and the writes in memory need.
-    /// * [`Error::BackgroundFails`]: memory is full of writes that cannot be flushed.
+    /// * [`Error::BackgroundFails`]: the memtables are full, and flushes fail.
     /// * An I/O error that names a new log file: the log could not be created.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.shared.write(batch, self.shared.options.durability)
@@ -169,9 +174,9 @@ impl Db {
         self.shared.get(&state, key, sequence)
     }
 
-    /// Returns the value of `key` as [`Db::get`] does, but copies no value that is in memory. The
-    /// result keeps the memory that holds the value: one block of the block cache, or the memtable
-    /// ([`PinnableSlice`] says more).
+    /// Returns the value of `key` as [`Db::get`] does, but without a copy if the value lies in a
+    /// memtable or if the store has a block cache. The result keeps the memory that holds the
+    /// value, such as a block or a memtable: see [`PinnableSlice`].
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -211,8 +216,9 @@ impl Db {
         Snapshot { shared: Arc::clone(&self.shared), state, sequence }
     }
 
-    /// Iterates over the current entries of a range in key order. [`Iterator::rev`] reverses the
-    /// order. The scan reads no SST whose range filter ([`Options::range_filter`]) denies the range.
+    /// Returns an iterator over the current entries of a range in key order. [`Iterator::rev`]
+    /// reverses the order. The scan reads no SST whose range filter ([`Options::range_filter`])
+    /// denies the range.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -228,8 +234,9 @@ impl Db {
         scan_plan::scan(&self.shared, &state, sequence, range.start_bound().cloned(), range.end_bound().cloned())
     }
 
-    /// Iterates over the current entries whose keys begin with `prefix`, in key order. If the prefix
-    /// is one of [`Options::prefix_extractor`], the scan reads only SSTs that may hold such keys.
+    /// Returns an iterator over the current entries whose keys begin with `prefix`, in key order.
+    /// If the extractor in [`Options::prefix_extractor`] takes this prefix from keys, the scan
+    /// reads only SSTs that may hold such keys.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -254,15 +261,15 @@ impl Db {
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
-    /// the SST file cannot be written: the writes then stay in memory and in the log, and the
-    /// background retries. I/O errors pass through.
+    /// the SST file cannot be written: the writes then stay in memory and in the log, and a
+    /// background thread retries. I/O errors pass through.
     pub fn flush(&self) -> Result<()> {
         self.shared.wait_for_level_0()?;
         self.shared.flush()
     }
 
-    /// Merges all SSTs that hold keys of a range into one sorted run, and drops entries that no
-    /// read can see.
+    /// Flushes the memtables, and merges all SSTs that hold keys of a range into one sorted run.
+    /// The merge drops entries that no read can see.
     ///
     /// It also rebuilds SSTs of the range for which the policy would now choose another filter:
     /// more than 1 % smaller, more than 25 % larger, of another kind, with the prefixes of another
@@ -286,8 +293,8 @@ impl Db {
 
     /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
     /// It does not flush the current memtable. During this call, level 0 is compacted as soon as it
-    /// has [`Options::l0_compaction_trigger`] SSTs. Otherwise the store may delay this compaction to
-    /// write fewer bytes.
+    /// has [`Options::l0_compaction_trigger`] SSTs. Outside this call, the store may delay this
+    /// compaction to write fewer bytes.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
@@ -315,18 +322,19 @@ impl Db {
         }
     }
 
-    /// Creates a second store with the current content in a missing or empty directory. It uses
-    /// hard links if the file system supports them.
+    /// Creates a second store with the current content in a missing or empty directory. The call
+    /// first flushes the memtables. Then it links the SSTs, or copies them if the file system does
+    /// not support hard links.
     ///
     /// The copy keeps the store's id, its hash seed and the numbers of its SSTs, because every SST
-    /// file contains them. The numbers of the copy's new files begin at a random offset, almost
-    /// always far ahead. A new file of one store is then never taken for a file of the other.
+    /// file contains them. The numbers of the copy's new files begin at a random offset of up to
+    /// 2^40. So a new file of one store is almost never taken for a file of the other.
     ///
     /// # Errors
     /// Returns [`Error::NotAStore`] if `dir` holds anything but a lock file, and [`Error::Locked`]
     /// if that lock is taken. Returns [`Error::OutOfNumbers`] as [`Db::write`] does, and the errors
-    /// of [`Db::flush`]. I/O errors pass through. A failed checkpoint never opens as a store with
-    /// only a part of the content, because `CURRENT` is written last.
+    /// of [`Db::flush`]. I/O errors pass through. A failed checkpoint never opens as a store that
+    /// lacks a part of the content, because `CURRENT` is written last.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
         let (source, outside) = (self.shared.options.storage.as_ref(), self.shared.files.outside.as_ref());
@@ -339,7 +347,7 @@ impl Db {
         open::create_dir_durably(outside, dir)?;
         let held = source.hold(dir)?;
         let storage = held.as_deref().unwrap_or(outside);
-        // The lock keeps other processes from creating a store in this directory meanwhile.
+        // The lock keeps other processes from creating a store in this directory.
         let _lock = storage.lock(&dir.join(LOCK))?;
         if !is_empty(storage)? {
             return Err(Error::NotAStore.in_file(dir));
@@ -359,15 +367,16 @@ impl Db {
             storage.link_or_copy(&table.path, &dir.join(table_name(table.meta.number)))?;
         }
         storage.sync_dir(dir)?;
-        // The source's logs stay behind. A random offset of 40 bits almost always exceeds the
-        // number of files that a store creates, and it is far below the limit of file numbers.
+        // The logs are not copied, because the flush has written their content to SSTs. A random
+        // offset of 40 bits almost always exceeds the number of files that a store creates, and it
+        // is far below the limit of file numbers.
         state.log_number = 0;
         state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
     }
 
-    /// Returns the sizes of the store, and its counters since it was opened or
-    /// [`Db::reset_stats`] was called.
+    /// Returns the sizes of the store, and its counters since it was opened or since the last call
+    /// of [`Db::reset_stats`].
     #[must_use]
     pub fn stats(&self) -> Stats {
         let state = self.shared.reading.state.load_full();
@@ -425,12 +434,13 @@ impl Db {
         }
     }
 
-    /// Divides [`Options::filter_memory_budget`] anew among the filters, by the reads so far. Filters
-    /// that are asked often get dropped columns back. Without a budget, does nothing.
+    /// Divides [`Options::filter_memory_budget`] anew among the filters, by the number of queries
+    /// of each filter so far. Filters that are asked often get dropped columns back. Without a
+    /// budget, the call has no effect.
     ///
     /// Flushes and compactions only drop columns. Call this from time to time if the SSTs that are
-    /// read most change. It copies up to the budget's bytes, and the old copies stay until no read
-    /// uses them.
+    /// read most change. The call copies filters of up to the budget's bytes in total. The old
+    /// copies stay in memory until no read uses them.
     pub fn rebalance_filters(&self) {
         self.shared.rebalance_filters();
     }
@@ -445,9 +455,9 @@ impl Db {
     /// writes in the log.
     ///
     /// # Errors
-    /// Returns the error of the last flush, or [`Error::Poisoned`] after an earlier failure. The
-    /// store is closed in either case and does not wait for retries. The next open recovers
-    /// acknowledged writes from the log.
+    /// Returns the error of the last flush or of writing the log's buffer, or [`Error::Poisoned`]
+    /// after an earlier failure. Even after an error the store is closed. The call does not wait
+    /// for retries. The next open recovers acknowledged writes from the log.
     pub fn close(mut self) -> Result<()> {
         self.shut_down()
     }
@@ -500,8 +510,7 @@ impl Snapshot {
         self.shared.get(&self.state, key, self.sequence)
     }
 
-    /// Returns the value of `key` at the moment of the snapshot without a copy: see
-    /// [`Db::get_pinned`].
+    /// Returns the value of `key` at the moment of the snapshot, as [`Db::get_pinned`] does.
     ///
     /// # Errors
     /// Returns the errors of [`Db::get`].
@@ -517,14 +526,16 @@ impl Snapshot {
         self.shared.multi_get(&self.state, keys, self.sequence)
     }
 
-    /// Iterates over the entries of a range in key order. [`Iterator::rev`] reverses the order.
+    /// Returns an iterator over the entries of a range in key order at the moment of the snapshot.
+    /// [`Iterator::rev`] reverses the order.
     pub fn scan<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Scan {
         let bound = |bound: Bound<&&'k [u8]>| bound.cloned();
         let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
         scan_plan::scan(&self.shared, &self.state, self.sequence, from, to)
     }
 
-    /// Iterates over the entries whose keys begin with `prefix`: see [`Db::scan_prefix`].
+    /// Returns an iterator over the entries whose keys begin with `prefix` at the moment of the
+    /// snapshot: see [`Db::scan_prefix`].
     pub fn scan_prefix(&self, prefix: &[u8]) -> Scan {
         let end = PrefixExtractor::end_of_prefix(prefix);
         scan_plan::scan(&self.shared, &self.state, self.sequence, Bound::Included(prefix), as_slice(&end))

@@ -1,9 +1,9 @@
-//! Compares docs/STORE_FORMAT.md with the code: the directory, the limits, logs and manifests.
-//! (tests/ compares SST files.)
+//! Compares docs/STORE_FORMAT.md with the code: the directory, the limits, logs and manifests. The
+//! tests in tests/sst compare SST files.
 
 use std::path::Path;
 
-use super::batch::{MAX_BATCH_LEN_BYTES, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
+use super::batch::{MAX_BATCH_LEN_BYTES, MAX_BATCH_WRITES, MAX_KEY_LEN_BYTES, MAX_VALUE_LEN_BYTES, WriteBatch};
 use super::file_name::{FileName, parse};
 use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, LogKind, LogWriter, RECORD_HEADER_LEN_BYTES};
 use super::version_edit::{MAX_NUMBER, NUM_LEVELS, TableMeta, VersionEdit};
@@ -13,12 +13,11 @@ use filterblock::{Fingerprint, HashKind};
 
 const DOCUMENT: &str = include_str!("../../../../docs/STORE_FORMAT.md");
 
-/// Returns the rows, without the heading row, of the table with the heading row `head` in
-/// `section`.
-fn table(section: &str, head: &str) -> Vec<Vec<&'static str>> {
+/// Returns the body rows of the table in `section` that has the header row `header`.
+fn table(section: &str, header: &str) -> Vec<Vec<&'static str>> {
     let start =
         DOCUMENT.find(&format!("# {section}\n")).unwrap_or_else(|| panic!("the document has no section {section}"));
-    let lines = DOCUMENT[start..].lines().skip_while(|line| *line != head).skip(2);
+    let lines = DOCUMENT[start..].lines().skip_while(|line| *line != header).skip(2);
     let rows = lines.take_while(|line| line.starts_with('|'));
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
@@ -31,7 +30,8 @@ fn u32_bytes(number: u32) -> Vec<u8> {
 
 const LAYOUT: &str = "| Offset | Size | Field | Meaning |";
 
-/// Checks that the documented fields are contiguous and hold `expected`, name by name.
+/// Checks that the documented fields are contiguous, and that each has the name and the content in
+/// `expected`.
 fn assert_layout(section: &str, bytes: &[u8], expected: &[(&str, Vec<u8>)]) {
     let rows = table(section, LAYOUT);
     assert_eq!(rows.len(), expected.len(), "{section}");
@@ -50,7 +50,7 @@ fn assert_layout(section: &str, bytes: &[u8], expected: &[(&str, Vec<u8>)]) {
 fn log_of(id: LogId) -> Vec<u8> {
     let (memory, path) = (Memory::new(), Path::new("log"));
     let mut log = LogWriter::create(&memory, path, id, 0x1112_1314_1516_1718).unwrap();
-    // Sync first, so that the record has a synced length.
+    // Sync first, so that the synced length in the record is not 0.
     log.sync().unwrap();
     log.append(0x1112_1314_1516_1718, &[b"payload"]).unwrap();
     log.flush().unwrap();
@@ -201,6 +201,7 @@ fn limits_match_the_document() {
         ("length of a key", MAX_KEY_LEN_BYTES as u64),
         ("length of a value", MAX_VALUE_LEN_BYTES as u64),
         ("length of a write batch", MAX_BATCH_LEN_BYTES as u64),
+        ("writes in a write batch", MAX_BATCH_WRITES as u64),
         ("file number, sequence number", MAX_NUMBER),
     ];
     assert_eq!(documented, expected);

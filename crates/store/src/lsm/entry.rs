@@ -1,4 +1,4 @@
-//! One version of one key in a memtable. Versions are ordered by key, then newest first.
+//! Encodes one version of one key in a memtable. Versions are ordered by key, then newest first.
 
 use std::cmp::Ordering;
 
@@ -6,11 +6,12 @@ use crate::codec::{order_prefix, put_u32, put_u64, u32_at, u64_from};
 
 const HEADER_LEN_BYTES: usize = 12;
 
-/// The bit of the key length that marks a value. A tombstone has it clear.
+/// The flag in the key length: set for a value, clear for a tombstone.
 const IS_VALUE: u32 = 1 << 31;
 
 const CACHE_LINE_LEN_BYTES: usize = 64;
-/// The processor prefetches the lines behind these by itself.
+/// The maximum number of cache lines that [`Entry::touch`] reads one by one. The processor
+/// prefetches the following lines by itself.
 const TOUCHED_LINES: usize = 4;
 
 /// One version of a key in one allocation: sequence number (8 bytes), key length with [`IS_VALUE`]
@@ -34,8 +35,9 @@ impl Entry {
         self.0.len()
     }
 
-    /// Reads a byte of each of the first cache lines, so that they are in the cache. Returns a
-    /// meaningless number.
+    /// Reads one byte of each of the first [`TOUCHED_LINES`] cache lines, and the last byte, so
+    /// that these lines are loaded into the cache. The result has no meaning. A caller passes it to
+    /// `black_box`, so that the compiler keeps the reads.
     pub(super) fn touch(&self) -> u8 {
         let lines = self.0.iter().step_by(CACHE_LINE_LEN_BYTES).take(TOUCHED_LINES);
         lines.fold(self.0.last().copied().unwrap_or(0), |sum, byte| sum.wrapping_add(*byte))

@@ -1,12 +1,12 @@
-//! The names of a store's files.
+//! Builds and parses the names of a store's files.
 
-/// The file that names the manifest in force.
+/// The name of the file `CURRENT`, which names the manifest in force.
 pub const CURRENT: &str = "CURRENT";
 
-/// The temporary file that is renamed to [`CURRENT`].
+/// The name of the temporary file that is renamed to [`CURRENT`].
 pub const CURRENT_TEMPORARY: &str = "CURRENT.tmp";
 
-/// The file whose lock keeps other processes out.
+/// The name of the lock file, whose lock keeps other processes out.
 pub const LOCK: &str = "LOCK";
 
 /// The kind of a store's file, derived from its name.
@@ -55,8 +55,9 @@ pub fn set_aside_name(name: &str) -> Option<&str> {
     })
 }
 
-/// Returns the number in the name of an SST, log or manifest. Also accepts the name of an
-/// unfinished SST and of one that was set aside. Returns `None` for every other name.
+/// Returns the number in the name of an SST, log or manifest. Also accepts such a name with `.tmp`
+/// at its end, as an unfinished SST has, or with `unnamed-` at its start, as an SST has that was
+/// set aside. Returns `None` for every other name.
 #[must_use]
 pub fn number_in(name: &str) -> Option<u64> {
     let name = set_aside_name(name).unwrap_or(name);

@@ -1,5 +1,5 @@
-//! The data that a version takes from the previous version, so that its filters stay within the
-//! memory budget of the store.
+//! Carries the filters and their numbers of queries from one version to the next. The next version
+//! divides the memory budget for filters by these numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::sstable::TableFilter;
 pub(super) struct Earlier {
     /// The filters and their numbers of queries, by file number. Empty if the store has no budget.
     filters: HashMap<u64, (Option<Arc<TableFilter>>, u64)>,
-    /// The mean number of queries. A new SST gets it: with 0 queries, the output of a compaction of
-    /// hot SSTs would lose more columns than a cold SST.
+    /// The mean number of queries per SST. A new SST starts with this number. With 0 queries, the
+    /// output of a compaction of hot SSTs would lose more columns than a cold SST.
     mean_queries: u64,
 }
 
@@ -26,10 +26,11 @@ impl Earlier {
         let mut filters = HashMap::new();
         let mut sum = 0u64;
         for (number, filter, queries) in found {
-            // Older queries count less.
+            // Older queries count less: each new version takes off an eighth.
             let queries = queries - queries / 8;
             sum = sum.saturating_add(queries);
-            // Only a usable filter is better than the filter of the SST itself.
+            // Take over only a usable filter. The SST itself may have been reopened with a usable
+            // one.
             let filter = filter.filter(|filter| keeps_columns && filter.ready().is_some()).cloned();
             filters.insert(number, (filter, queries));
         }
@@ -37,8 +38,8 @@ impl Earlier {
         Self { filters, mean_queries }
     }
 
-    /// Returns the filter of SST `number`, and its number of queries. `own` is the filter with all
-    /// columns.
+    /// Returns the filter with which SST `number` starts in the next version, and its number of
+    /// queries. `own` is the filter of the SST itself, with all columns.
     pub(super) fn of(&self, number: u64, own: &Arc<TableFilter>) -> (Arc<TableFilter>, u64) {
         match self.filters.get(&number) {
             Some((Some(filter), queries)) => (Arc::clone(filter), *queries),

@@ -1,4 +1,5 @@
-//! Flushes memtables to level 0, and runs the background threads for SSTs and for the log.
+//! Flushes memtables to level 0, and runs the background threads that write memtables and the log's
+//! buffer.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -19,10 +20,10 @@ use crate::sync::lock;
 use filterblock::SelfCheck;
 use filterblock::TableShape;
 
-/// The longest time that a buffered write stays in the process.
+/// The interval at which the log's buffer goes to the operating system.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Writes memtables to SST files until the store closes.
+/// Writes immutable memtables to SST files until the store closes.
 pub(super) fn run_flushes(shared: &Shared) {
     while let Some(memtable) = next_full_memtable(shared) {
         let flushed = shared.flush_memtable(&memtable);
@@ -55,8 +56,8 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
 }
 
 /// Passes the log's buffer to the operating system periodically until the store closes, and drops
-/// replaced states. It has its own thread, because writing an SST or syncing the log may take longer
-/// than a write may stay in the process.
+/// replaced states. It has its own thread, because writing an SST or syncing the log may take
+/// longer than this interval.
 pub(super) fn run_log_flushes(shared: &Shared) {
     let mut flushed = Instant::now();
     let mut work = lock(&shared.background.work);
@@ -86,7 +87,7 @@ impl Shared {
         if lock(&self.background.work).flushes.is_failing()
             && self.reading.state.load().immutable.len() >= max_immutable
         {
-            // The limit on memory applies here, too.
+            // A flush must not exceed the limit on immutable memtables either.
             self.wait_for_flushes(|state| state.immutable.len() < max_immutable)?;
         }
         let log_number = {
@@ -100,10 +101,12 @@ impl Shared {
         self.wait_for_flushes(|state| state.immutable.iter().all(|memtable| memtable.log_number >= log_number))
     }
 
-    /// Waits until `is_reached` holds for the state, or until a flush fails.
+    /// Makes the next attempt at a flush due now. Then waits until `is_reached` returns `true` for
+    /// the state, or until a flush fails.
     ///
     /// # Errors
-    /// Returns [`crate::Error::BackgroundFails`] or [`crate::Error::Poisoned`].
+    /// Returns [`Error::BackgroundFails`] if a flush fails during this call, and
+    /// [`Error::Poisoned`] after a failure that makes writes unsafe.
     pub(super) fn wait_for_flushes(&self, is_reached: impl Fn(&ReadState) -> bool) -> Result<()> {
         let num_failed = self.background.hurry(Task::Flush);
         let mut work = lock(&self.background.work);
@@ -117,8 +120,8 @@ impl Shared {
         self.background.check_writable()
     }
 
-    /// Passes the log's buffer to the operating system, also after a failure elsewhere, because the
-    /// buffer holds acknowledged writes.
+    /// Passes the log's buffer to the operating system, even after a failure elsewhere, because the
+    /// buffer holds acknowledged writes. If this fails, the store accepts no more writes.
     fn flush_log(&self) {
         let flushed = lock(&self.writing.log).log.flush();
         if let Err(error) = flushed
@@ -131,7 +134,8 @@ impl Shared {
     /// Returns the options for writing a new SST.
     ///
     /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the policy of range filters chose another kind.
+    /// Returns [`filterblock::Error::Invalid`] if the policy for range filters chose a kind that is
+    /// no range filter.
     pub(super) fn table_options(&self, number: u64, shape: &TableShape, sequences: (u64, u64)) -> Result<TableOptions> {
         let filters = self.options.choose_filters(shape)?;
         Ok(TableOptions {
@@ -151,7 +155,8 @@ impl Shared {
     /// Writes the newest version of each key of a memtable to a new SST file.
     ///
     /// # Errors
-    /// Returns the error of the writer, and leaves no file behind.
+    /// Returns the errors of [`Self::write_level_0`], and [`Error::NoSpace`] if the SST would leave
+    /// no space for the log.
     fn write_memtable(&self, memtable: &Memtable) -> Result<Arc<StoredTable>> {
         let allowance = self.table_allowance();
         self.write_level_0(memtable.num_entries(), memtable.sequences(), true, &[], |writer| {
@@ -163,11 +168,11 @@ impl Shared {
     }
 
     /// Writes a new SST file for level 0 with at most `num_keys` keys, which `add_all` adds.
-    /// `others` are the SSTs that will be installed together with it.
+    /// `others` are the SSTs that will be installed together with it. Without `with_filter`, the
+    /// SST gets no filter.
     ///
     /// # Errors
-    /// Returns the error of the writer, of `add_all` or of opening the file, and leaves no file
-    /// behind.
+    /// Returns the error of the writer, of `add_all` or of opening the file, and removes the file.
     pub(super) fn write_level_0(
         &self,
         num_keys: u64,
@@ -198,8 +203,12 @@ impl Shared {
         })
     }
 
-    /// Runs `make` and removes the files of the SST if it fails. Otherwise a task that fails
-    /// repeatedly would fill the disk.
+    /// Runs `make`, which writes SST `number`. If `make` fails, removes the files of this SST, so
+    /// that a task that fails repeatedly does not fill the disk.
+    ///
+    /// # Errors
+    /// Returns the error of `make`. Returns an I/O error of kind `AlreadyExists` if a file already
+    /// has the SST's name; that file stays.
     pub(super) fn make_table<T>(&self, number: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let name = table_name(number);
         let path = self.identity.dir.join(&name);
@@ -242,7 +251,7 @@ impl Shared {
     }
 }
 
-/// Returns the origin that an SST file stores in its properties.
+/// Returns the origin that an SST file stores in its properties, or `None` for a level above 255.
 pub(crate) fn origin(level: usize, (smallest_sequence, largest_sequence): (u64, u64)) -> Option<TableOrigin> {
     Some(TableOrigin { level: u8::try_from(level).ok()?, smallest_sequence, largest_sequence })
 }

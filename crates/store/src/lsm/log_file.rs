@@ -1,4 +1,4 @@
-//! Checksummed records in an append-only file. The write-ahead log and the manifest use this
+//! Writes checksummed records to an append-only file. The write-ahead log and the manifest use this
 //! format.
 //!
 //! ```text
@@ -6,10 +6,10 @@
 //! record       payload length 4 | sequence 8 | synced length 8 | CRC 4 | payload
 //! ```
 //!
-//! A record's CRC starts with the first 36 bytes of the header, so a record of another log never
-//! passes for one of this log. Each record says how much of the file was durable when the record
-//! was appended. The reader uses this to distinguish a crash from damage: a crash may lose any
-//! sectors that were never synced, but no others (see [`super::log_reader`]).
+//! The CRC of a record also covers the first 36 bytes of the header. So a record of another log is
+//! not accepted in this log. Each record says how much of the file was durable when the record was
+//! appended. The reader uses this to distinguish a crash from damage: a crash may lose any sectors
+//! that were never synced, but no others (see [`super::log_reader`]).
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ pub const RECORD_HEADER_LEN_BYTES: usize = 24;
 /// The format version that this code writes, and the only one that it reads.
 pub const LOG_VERSION: u32 = 1;
 
-/// Records are collected in a buffer of this size before they go to the operating system. A part of
-/// a payload that is longer than the buffer bypasses it.
+/// The size of the buffer in which records are collected before they go to the operating system. A
+/// part of a payload that is longer than the buffer bypasses the buffer.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
 
 /// The content of a file's records.
@@ -42,8 +42,8 @@ pub enum LogKind {
 }
 
 impl LogKind {
-    /// Returns the first eight bytes of the file. The line ending in them detects a transfer in
-    /// text mode.
+    /// Returns the first eight bytes of the file. They contain a line ending, so a file that was
+    /// transferred in text mode is detected.
     #[must_use]
     pub fn magic(self) -> &'static [u8; 8] {
         match self {
@@ -93,7 +93,7 @@ pub struct LogWriter {
     synced_len_bytes: u64,
     /// The lowest sequence number that the next record may have.
     next_sequence: u64,
-    /// The reason of the first failure. After a failure, the end of the file is unknown.
+    /// The reason for the first failure. After a failure, the end of the file is unknown.
     failure: Option<Cow<'static, str>>,
 }
 
@@ -102,7 +102,8 @@ impl LogWriter {
     /// must begin at `first_sequence`.
     ///
     /// # Errors
-    /// Returns an I/O error if the file exists or cannot be created.
+    /// Returns an I/O error if the file exists or cannot be created. If the creation fails halfway,
+    /// the file is removed.
     pub fn create(storage: &dyn Storage, path: &Path, id: LogId, first_sequence: u64) -> Result<Self> {
         let file = storage.create(path).inspect_err(|error| remove_unless_found(storage, path, error))?;
         let mut buffer = Vec::with_capacity(BUFFER_LEN_BYTES);
@@ -135,14 +136,14 @@ impl LogWriter {
     ///
     /// `sequence` is the sequence number of the record's first write. Sequence numbers have no
     /// gaps: `sequence` must be one more than the number of the last write in the record before.
-    /// This function only refuses a number that is certainly used. The reader finds all other
-    /// errors.
+    /// This function checks only that the number is above that of the record before. The reader
+    /// detects all other errors.
     ///
     /// # Errors
     /// Returns [`Error::InvalidArgument`], before anything is written, for:
     ///
     /// * an empty payload, or a payload of 4 GiB or more;
-    /// * a `sequence` that is already used;
+    /// * a `sequence` that is not above that of the record before;
     /// * a `sequence` below the log's first sequence number.
     ///
     /// Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
@@ -227,9 +228,9 @@ impl LogWriter {
         }
     }
 
-    /// Runs an operation and refuses every later operation if it fails. After a failed write, the
-    /// last record may or may not be in the file, so no record may follow. After a failed sync, a
-    /// later successful sync proves nothing.
+    /// Runs an operation. If the operation fails, the log refuses every later one. After a failed
+    /// write, the last record may or may not be in the file, so no record may follow. After a
+    /// failed sync, a later successful sync proves nothing.
     fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.check_usable()?;
         // If the storage panics, this reason stays.
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_refuses_every_call_with_its_reason() {
+    fn a_log_refuses_every_call_after_a_failed_sync() {
         let (storage, mut log) = writer();
         log.flush().unwrap();
         fail_next(&storage);
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_refuses_every_call_with_its_reason() {
+    fn a_log_refuses_a_record_after_a_failed_write() {
         let (storage, mut log) = writer();
         fail_next(&storage);
         assert!(matches!(log.flush().unwrap_err().root(), Error::Io(_)));

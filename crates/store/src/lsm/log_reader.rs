@@ -4,13 +4,16 @@
 //!
 //! * There is none: a crash tore the tail. The tail is cut off and reported. The one exception is a
 //!   damaged header of the file, which is an error.
-//! * There is one, but a sector before it is blank, and no later sound record says that the file was
-//!   synced beyond the start of the damage. This is a crash, too: a crash may keep later sectors and
-//!   lose earlier ones. The tail is cut off and reported.
-//! * In every other case, bytes may be lost that had been durable. This is an error.
+//! * There is one, but a sector before it is all zeros, and no later sound record says that the
+//!   file was synced beyond the start of the damage. This is a crash, too: a crash may keep later
+//!   sectors and lose earlier ones. The tail is cut off and reported.
+//! * In every other case, durable bytes may be lost. This is an error.
 //!
-//! Under [`LogRecovery::Salvage`], no case is an error. The reader skips to the next sound record
-//! and reports the skipped bytes.
+//! A sound record with an unexpected sequence number is an error, too: records are missing or
+//! repeated.
+//!
+//! Under [`LogRecovery::Salvage`], none of these cases is an error. The reader skips to the next
+//! sound record and reports the skipped bytes.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,15 +26,16 @@ use crate::storage::Storage;
 
 use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, RECORD_HEADER_LEN_BYTES};
 
-/// The unit that devices write atomically.
+/// The length of a sector, the unit that devices write atomically.
 const SECTOR_LEN_BYTES: usize = 512;
 
-/// In the search for the next record, a larger step in sequence numbers counts as a random match.
+/// The maximum step from the expected sequence number to that of the next record, in the search for
+/// this record. A record with a larger step counts as a random match.
 const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 
-/// The search for sound records may checksum this many bytes beyond four times the file's length.
-/// Only a hostile file needs more. Without a bound, the search would cost the square of the file's
-/// length.
+/// The search for sound records may checksum four times the file's length plus this many bytes.
+/// Only a hostile file needs more. Without a limit, the cost would grow with the square of the
+/// file's length.
 const SEARCH_BUDGET_BYTES: u64 = 16 << 20;
 
 /// The behaviour of recovery if the middle of a log is damaged.
@@ -61,8 +65,8 @@ pub struct LogRecord<'a> {
 pub struct LogEnd {
     /// The offset where the torn tail begins. Without a torn tail, this is the length of the file.
     pub valid_len_bytes: u64,
-    /// The length of the torn tail: bytes at the end of the file that a crash left, or that are
-    /// damaged and not followed by a sound record.
+    /// The length of the torn tail: the bytes from `valid_len_bytes` to the end of the file, which
+    /// the reader did not accept.
     pub torn_tail_bytes: u64,
     /// Whether the tail lacks bytes at its end, or contains sectors that were never written.
     pub is_tail_cut: bool,
@@ -78,38 +82,39 @@ pub struct LogEnd {
 }
 
 impl LogEnd {
-    /// Returns whether the header is sound and all bytes after it were delivered as records.
+    /// Returns whether the header is sound, all bytes after it were delivered as records, and no
+    /// record is missing between them.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.torn_tail_bytes == 0 && self.skipped.is_empty() && self.next_sequence.is_some()
     }
 
-    /// Returns the description of the bytes at the end of the file at `path` that are not a
-    /// record, or `None` if there are no such bytes.
+    /// Returns a description of the torn tail of the file at `path`, or `None` if there is no torn
+    /// tail.
     pub(crate) fn tail(&self, path: &Path) -> Option<LogTail> {
         let (offset, len_bytes) = (self.valid_len_bytes, self.torn_tail_bytes);
         (len_bytes > 0).then(|| LogTail { path: path.to_path_buf(), offset, len_bytes, is_cut: self.is_tail_cut })
     }
 }
 
-/// Bytes at the end of a log or manifest that are not a complete record. Opening the store cuts
-/// them off.
+/// The torn tail of a log or manifest: the bytes at its end that recovery did not accept. Opening
+/// the store cuts them off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogTail {
     /// The path of the file.
     pub path: PathBuf,
-    /// The offset where these bytes begin.
+    /// The offset where the torn tail begins.
     pub offset: u64,
-    /// The number of bytes.
+    /// The length of the torn tail in bytes.
     pub len_bytes: u64,
     /// Whether bytes are missing at the end, or sectors were never written.
     ///
     /// `true` means that a crash interrupted a write that was not synced. `false` means that the
     /// last record has its full length and fails its checksum. Either a crash interrupted the
-    /// device in a write, or a synced write is damaged. The file cannot tell these cases apart,
-    /// because only the next record says what was synced. The file also cannot tell whether a cut
-    /// removed whole records.
+    /// device in a write, or a synced write is damaged. The content of the file does not
+    /// distinguish these cases, because only the next record says what was synced. It also does not
+    /// show whether a cut removed whole records.
     pub is_cut: bool,
 }
 
@@ -173,7 +178,7 @@ struct Reader<'a> {
     budget: u64,
 }
 
-/// The search for a sound record exceeded its budget.
+/// An error: the search for a sound record exceeded its budget.
 struct OverBudget;
 
 impl<'a> Reader<'a> {
@@ -275,8 +280,9 @@ impl<'a> Reader<'a> {
         Ok(record)
     }
 
-    /// Returns the record at `offset` if its lengths fit. Nothing is verified yet. An empty payload
-    /// is refused, so that zeros are not a record.
+    /// Returns the record at `offset` if its payload lies within the file and its synced length is
+    /// at most `offset`. The checksum is not verified yet. An empty payload is refused, so that
+    /// zeros are not a record.
     fn plausible_record_at(&self, offset: usize) -> Option<LogRecord<'a>> {
         let mut cursor = Cursor::new(self.bytes.get(offset..)?, offset as u64);
         let payload_len = usize::try_from(cursor.take_u32(Field::LogRecord).ok()?).ok()?;
@@ -289,8 +295,11 @@ impl<'a> Reader<'a> {
         plausible.then_some(LogRecord { sequence, payload, payload_offset, synced_len_bytes })
     }
 
-    /// Returns the offset at which to continue after the unsound bytes at `offset`. `None` means
-    /// that the torn tail begins at `offset`.
+    /// Returns the offset at which to continue after the unsound bytes at `offset`. Returns `None`
+    /// if the torn tail begins at `offset`.
+    ///
+    /// # Errors
+    /// Returns `failed` if the unsound bytes are damage and the recovery is strict.
     fn resume_after(&mut self, offset: usize, expected: Option<u64>, failed: Error) -> Result<Option<usize>> {
         let strict = self.recovery == LogRecovery::Strict;
         // The record itself is sound: records before it are missing, or the record is a duplicate.
@@ -332,8 +341,8 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Returns whether the range contains a sector of zeros. An allocated sector that was never
-    /// written reads as zeros. The first sector is only checked from the start of the range,
+    /// Returns whether a sector that overlaps the range is all zeros. An allocated sector that was
+    /// never written reads as zeros. The first sector is checked only from the start of the range,
     /// because the bytes before may be an older state of the same sector.
     fn has_blank_sector(&self, range: Range<usize>) -> bool {
         let mut start = range.start;
@@ -347,7 +356,8 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Returns whether the unsound tail from `offset` lacks bytes at its end or sectors in between.
+    /// Returns whether the unsound tail from `offset` lacks bytes at its end, or contains sectors
+    /// that were never written.
     fn is_cut_at(&self, offset: usize, expected: Option<u64>) -> bool {
         let tail = self.bytes.get(offset..).unwrap_or_default();
         if Self::is_short(tail, offset as u64, expected).unwrap_or(true) {
@@ -379,13 +389,14 @@ impl<'a> Reader<'a> {
         let sequence = cursor.take_u64(Field::LogRecord)?;
         let synced_len_bytes = cursor.take_u64(Field::LogRecord)?;
         cursor.take_u32(Field::LogRecord)?;
-        // Random bytes may contain any length, but not the expected sequence number as well.
+        // Random bytes may begin with any length, but hardly ever continue with the expected
+        // sequence number.
         let is_next = Some(sequence) == expected && synced_len_bytes <= offset;
         Ok(is_next && payload_len > cursor.rest().len() as u64)
     }
 
-    /// Returns whether a record at or after `next` says that the bytes at `offset` were durable
-    /// before it was written.
+    /// Returns whether a record at or after `next` says that the bytes at `offset` were durable.
+    /// Returns `true` if the search exceeds its budget.
     fn was_synced(&mut self, offset: usize, mut next: usize, expected: Option<u64>) -> bool {
         loop {
             if let Ok(record) = self.record_at(next) {
@@ -405,7 +416,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns whether the header is damaged, as opposed to the sound header of another file.
+/// Returns whether an error of the header means damage. All other errors mean a sound header of
+/// another log, or of a newer format.
 fn is_unsound(error: &Error) -> bool {
     matches!(error, Error::ChecksumMismatch { .. } | Error::Corrupt { field: Field::Length, .. })
 }

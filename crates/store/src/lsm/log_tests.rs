@@ -177,8 +177,8 @@ fn another_log_is_refused_and_its_records_are_not_accepted() {
         let mut mixed = own.clone();
         mixed[ranges[1].clone()].copy_from_slice(&other[ranges[1].clone()]);
         assert_damage_at(&strict(&mixed), ranges[1].start as u64);
-        // A new log whose later blocks still hold an older log, because the file system reused
-        // them.
+        // `reused` is a new log in blocks that the file system reused. The later blocks still hold
+        // an older log.
         let reused = [&own[..ranges[2].start], &other[ranges[2].start..]].concat();
         let read = strict(&reused);
         assert_eq!(read.1, numbered(&PAYLOADS[..2]));
@@ -228,11 +228,12 @@ fn a_complete_tail_is_distinguished_from_a_cut_one() {
         assert!(end.torn_tail_bytes > 0 && end.tail(path()).unwrap().is_cut == end.is_tail_cut);
         end.is_tail_cut
     };
-    // Cut the file at any length that is not the end of a record.
+    // Cut the file at each length that is not the end of the header or of a record.
     for len in (1..sound.len()).filter(|len| *len != HEADER_LEN_BYTES && ranges.iter().all(|range| range.end != *len)) {
         assert!(is_cut(&sound[..len]), "{len}");
     }
-    // Flip any bit of the last record, except one that makes its length exceed the file.
+    // Flip each bit of the last record. A bit that enlarges the payload length makes the tail look
+    // cut.
     let last = ranges[2].clone();
     for bit in last.start * 8..last.end * 8 {
         let mut bytes = sound.clone();
@@ -282,7 +283,7 @@ fn blank_sectors_count_as_a_crash_unless_they_were_synced() {
 }
 
 #[test]
-fn a_sync_record_behind_other_records_and_damage_is_found() {
+fn a_synced_length_is_found_behind_other_records_and_damage() {
     let memory = Memory::new();
     let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
     let mut starts = Vec::new();
@@ -383,7 +384,7 @@ fn an_error_of_the_visitor_names_the_file() {
     );
 }
 
-/// A small generator, so that every image can be reproduced from its seed.
+/// A small random generator, so that every image can be reproduced from its seed.
 struct Random(u64);
 
 impl Random {

@@ -12,13 +12,13 @@ use super::log_reader::LogRecord;
 use crate::codec::{order_prefix, u32_at};
 use crate::error::{Error, Field, Result};
 
-/// Writes from sound records of one log. Their payloads are known to decode.
+/// Writes from sound records of one log. The payload of each record decodes without an error.
 #[derive(Debug)]
 pub(super) struct LoggedWrites<'a> {
     log: &'a [u8],
     /// The ranges of the records in the log. Adjacent records are merged into one range.
-    stretches: Vec<Range<usize>>,
-    /// The offset of the first write; the writes before it are in SSTs.
+    ranges: Vec<Range<usize>>,
+    /// The offset of the first write. The writes before it are already in SSTs.
     first: usize,
     len_bytes: usize,
     num_writes: u64,
@@ -38,7 +38,7 @@ pub(super) const PLACE_LEN_BYTES: usize = size_of::<Place>();
 impl<'a> LoggedWrites<'a> {
     /// Creates an empty set of writes of `log`.
     pub(super) fn of(log: &'a [u8]) -> Self {
-        Self { log, stretches: Vec::new(), first: 0, len_bytes: 0, num_writes: 0, sequences: None }
+        Self { log, ranges: Vec::new(), first: 0, len_bytes: 0, num_writes: 0, sequences: None }
     }
 
     /// Adds the writes of the next record, except the first `num_known`. Returns the number of
@@ -65,9 +65,9 @@ impl<'a> LoggedWrites<'a> {
         let payload = place(record.payload_offset);
         let lies_at = payload - RECORD_HEADER_LEN_BYTES..payload + record.payload.len();
         self.len_bytes += lies_at.len();
-        match self.stretches.last_mut() {
+        match self.ranges.last_mut() {
             Some(last) if last.end == lies_at.start => last.end = lies_at.end,
-            _ => self.stretches.push(lies_at),
+            _ => self.ranges.push(lies_at),
         }
         if self.sequences.is_none() {
             self.first = place(first);
@@ -86,19 +86,20 @@ impl<'a> LoggedWrites<'a> {
         self.num_writes == 0
     }
 
-    /// Returns the sequence numbers of the first and of the last write; `(0, 0)` without writes.
+    /// Returns the sequence numbers of the first and of the last write, or `(0, 0)` if there are no
+    /// writes.
     pub(super) fn sequences(&self) -> (u64, u64) {
         self.sequences.unwrap_or_default()
     }
 
-    /// Returns the length of the records in bytes.
+    /// Returns the total length of the records in bytes, with their headers.
     pub(super) fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Passes the newest write of each key to `visit`, in key order. It uses memory for the
-    /// positions of `max_places` writes, at least two. Each pass over the log, except the last,
-    /// handles at least half as many keys.
+    /// Passes the newest write of each key to `visit`, in key order. The memory for sorting holds
+    /// the positions of `max_places` writes; a number below 2 counts as 2. Each pass over the log,
+    /// except the last, visits at least `max_places / 2` keys.
     ///
     /// # Errors
     /// Returns the first error of `visit`.
@@ -140,9 +141,9 @@ impl<'a> LoggedWrites<'a> {
 
     /// Visits the writes in the order of the log.
     fn for_each(&self, mut visit: impl FnMut(Place, &'a [u8])) -> Result<()> {
-        for stretch in &self.stretches {
-            let mut start = stretch.start;
-            while start < stretch.end {
+        for range in &self.ranges {
+            let mut start = range.start;
+            while start < range.end {
                 let payload_len = u32_at(self.log, start).unwrap_or(0) as usize;
                 let payload_start = start + RECORD_HEADER_LEN_BYTES;
                 start = payload_start + payload_len;
@@ -293,7 +294,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(newest(&writes, 10), model.into_iter().collect::<Vec<_>>());
-        assert_eq!(writes.stretches.len(), 20);
+        assert_eq!(writes.ranges.len(), 20);
         assert!(writes.len_bytes() < log.len() * 9 / 10);
     }
 }

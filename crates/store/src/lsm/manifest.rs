@@ -1,5 +1,5 @@
-//! The manifest: a log of version edits that begins with a complete state. The file `CURRENT` names
-//! the manifest in force.
+//! Reads and writes the manifest: a log of version edits that begins with a complete state. The
+//! file `CURRENT` names the manifest in force.
 //!
 //! `CURRENT` holds two lines: the name of the manifest, and the CRC-32 of the first line in eight
 //! hexadecimal digits.
@@ -53,9 +53,9 @@ impl Manifest {
     /// durable on return.
     ///
     /// # Errors
-    /// Returns an I/O error, also if a manifest with this number exists. After an error, either the
-    /// previous manifest or this one is in force; reopening the store finds out. If the new
-    /// manifest is certainly not in force, its file is removed.
+    /// Returns an I/O error, for example if a manifest with this number exists. After an error,
+    /// either the previous manifest or this one is in force: the next open reads `CURRENT` to find
+    /// out. If the new manifest is certainly not in force, its file is removed.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let mut manifest = Self::planned(number);
         manifest.begin(storage, dir, snapshot)?;
@@ -80,7 +80,7 @@ impl Manifest {
     /// become `CURRENT`. Both are durable on return.
     ///
     /// # Errors
-    /// Returns an I/O error, also if a manifest with this number exists. After an error, the
+    /// Returns an I/O error, for example if a manifest with this number exists. After an error, the
     /// previous manifest is in force. The files that this call created are removed if the storage
     /// allows it.
     pub(super) fn prepare(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
@@ -127,9 +127,10 @@ impl Manifest {
         self.may_be_in_force
     }
 
-    /// Reads the manifest in force. If `files` is given, the reader keeps only the number of an SST
-    /// that is not in `files`. This bounds the memory: later edits remove most of these SSTs, and a
-    /// hostile manifest can name an SST in a dozen bytes.
+    /// Reads the manifest in force. `files` may hold the numbers of all existing SST files. The
+    /// reader then keeps only the number of an SST whose file is missing, not its metadata. This
+    /// bounds the memory: later edits remove most of these SSTs, and a hostile manifest can name an
+    /// SST in a dozen bytes.
     ///
     /// # Errors
     /// Returns an I/O error of kind `NotFound` with the path if `CURRENT` or the manifest is
@@ -206,7 +207,7 @@ struct Replay<'f> {
 
 impl Replay<'_> {
     /// Applies the edit in a record's payload, as [`VersionEdit::decode`] and [`StoreState::apply`]
-    /// do. Unlike them, it does not keep a second copy of the edit's SSTs, and keeps none whose
+    /// do. Unlike them, it keeps no second copy of the edit's SSTs, and no metadata of an SST whose
     /// file is missing. Returns the edit without its SSTs.
     fn apply(&mut self, bytes: &[u8], offset: u64) -> Result<VersionEdit> {
         let (mut any_removed, mut any_added) = (false, false);
@@ -267,7 +268,7 @@ pub(crate) fn log_id(number: u64) -> LogId {
 }
 
 /// Removes the files of a manifest that is certainly not in force. It ignores errors: the caller
-/// already reports one, and the next open removes what stays.
+/// already reports one, and the next open removes the files that stay.
 fn clean(storage: &dyn Storage, dir: &Path, path: &Path) {
     let _ = storage.remove(&dir.join(CURRENT_TEMPORARY));
     let _ = storage.remove(path);

@@ -280,7 +280,7 @@ fn an_edit_without_changes_is_refused_and_harms_nothing() {
     assert_eq!(Manifest::recover(&memory, dir, None).unwrap().state.log_number, 6);
 }
 
-/// Returns a store with a manifest, and the number of its next operation.
+/// Returns a store with a manifest, and the number of the storage's next operation.
 fn faulty() -> (Faulty, &'static Path, Manifest, u64) {
     let (storage, dir) = (Faulty::new(), Path::new("/db"));
     storage.create_dir_all(dir).unwrap();
@@ -320,7 +320,7 @@ fn a_failed_change_of_manifests_leaves_the_old_or_the_new_one() {
 
 #[test]
 fn a_manifest_refuses_edits_after_failure_but_recovers() {
-    // A write without space leaves half a record. A failed sync leaves a whole one.
+    // A write without space leaves half a record. A failed sync leaves a whole record.
     for (more, kind, expected) in [(0, FaultKind::NoSpace, 5), (1, FaultKind::Io, 66)] {
         let (storage, dir, mut manifest, next) = faulty();
         storage.fail(Fault { from: next + more, kind, is_lasting: false });

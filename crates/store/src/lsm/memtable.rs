@@ -1,5 +1,5 @@
 //! The memtable holds the newest writes in memory. It is a skip list in key order, newest version
-//! first. A small filter in front of the list saves most misses the search.
+//! first. For most misses, a small filter in front of the list makes the search unnecessary.
 
 use std::hint::black_box;
 use std::ops::Bound;
@@ -15,16 +15,17 @@ use filterblock::KeyHash;
 /// the allocator's header.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
-/// The filter has 16 bits per entry if entries have this length. Shorter entries raise the fill
-/// ratio: the list is searched more often, but no answer is wrong.
+/// The assumed length of an entry. The filter has 16 bits per entry if entries have this length.
+/// With shorter entries, its fill ratio is higher: the list is searched more often, but no answer
+/// is wrong.
 const ENTRY_LEN_BYTES: usize = 128;
 
-/// The largest filter has this many 64-bit words: 16 MiB, enough for a write buffer of 1 GiB.
+/// The maximum number of 64-bit words in the filter: 16 MiB, enough for a write buffer of 1 GiB.
 /// Without a maximum, the filter would take all memory if the write buffer's size is set to "no
 /// limit".
 const MAX_FILTER_WORDS: usize = 1 << 21;
 
-/// The number of entries that a walk loads into the cache together.
+/// The number of entries that [`Memtable::for_each_newest`] loads into the cache together.
 const WALK_LEN: usize = 32;
 
 /// A Bloom filter that can be read while keys are inserted. It sets four bits per key in one 64-bit
@@ -32,7 +33,7 @@ const WALK_LEN: usize = 32;
 ///
 /// Relaxed accesses suffice here. A writer sets the bits before it publishes the write with
 /// `Release`, and a reader sees the write with `Acquire` before it queries the bits. A reader that
-/// does not see a write yet may miss its bits, too.
+/// does not see a write yet may miss the bits of this write, too.
 #[derive(Debug)]
 struct GrowingFilter(Box<[AtomicU64]>);
 
@@ -122,8 +123,8 @@ impl Memtable {
         self.list.is_full()
     }
 
-    /// Returns the newest version of `key` up to `sequence`, and its node. `None` means that there
-    /// is no version.
+    /// Returns the newest version of `key` up to `sequence`, and its node. Returns `None` if there
+    /// is no such version.
     #[inline]
     pub(super) fn get(&self, key: &[u8], hash: KeyHash, sequence: u64) -> Option<(Node, &Entry)> {
         // An empty memtable, as after a flush, must not cost a cache miss in its filter.
@@ -155,7 +156,8 @@ impl Memtable {
         self.num_entries() == 0
     }
 
-    /// Returns the oldest and the newest sequence number. Meaningless if the memtable is empty.
+    /// Returns the smallest and the largest sequence number. They have no meaning if the memtable
+    /// is empty.
     pub(super) fn sequences(&self) -> (u64, u64) {
         (self.smallest_sequence.load(Ordering::Relaxed), self.largest_sequence.load(Ordering::Relaxed))
     }
@@ -208,7 +210,7 @@ impl MemtableCursor {
         self.current.as_ref().map(|(key, value)| (key.as_slice(), value.as_deref()))
     }
 
-    /// Moves to the first key within `bound`.
+    /// Moves to the first visible key within the lower bound `bound`.
     pub(super) fn seek_forward(&mut self, bound: Bound<&[u8]>) {
         let list = &self.table.list;
         // The newest version of a key comes first. Sequence number 0 sorts behind all versions of a
@@ -221,7 +223,7 @@ impl MemtableCursor {
         self.current = self.visible_from(node, |key| list.first_from(&Place::new(key, 0)));
     }
 
-    /// Moves to the last key within `bound`.
+    /// Moves to the last visible key within the upper bound `bound`.
     pub(super) fn seek_backward(&mut self, bound: Bound<&[u8]>) {
         let list = &self.table.list;
         let node = match bound {
@@ -233,7 +235,7 @@ impl MemtableCursor {
     }
 
     /// Returns the key of `node` and its visible version. If no version is visible, continues with
-    /// the next key.
+    /// the next key in the direction of `next`. Returns `None` at the end.
     fn visible_from(
         &self,
         mut node: Option<Node>,
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(cursor.entry().unwrap().0, b"a");
     }
 
-    /// Prints the figures of docs/DESIGN.md.
+    /// Prints the numbers in docs/DESIGN.md.
     #[test]
     #[ignore = "a measurement"]
     fn measure_what_the_filter_saves_per_miss() {

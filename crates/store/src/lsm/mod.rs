@@ -1,17 +1,21 @@
 //! A small log-structured merge (LSM) store. Its reads query filter blocks before they read data.
 //!
 //! ```text
-//! put ─▶ WAL, memtable ─(flush)─▶ level 0: SSTs may overlap ─(compaction)─▶ level 1..: sorted runs
-//! scan ─▶ memtables and SSTs of the range: prefix? range? ─▶ merge, newest first
-//! get ─▶ hash the key once ─▶ memtables ─▶ SSTs, newest first: range? filter? index, data block
+//! put  ─▶ WAL, memtable ─(flush)─▶ level 0: SSTs may overlap
+//!                       ─(compaction)─▶ levels 1 to 6: one sorted run per level
+//! get  ─▶ hash the key once ─▶ memtables ─▶ SSTs whose key range covers the key, newest first:
+//!         filter ─▶ index block ─▶ data block
+//! scan ─▶ memtables, and SSTs whose key range overlaps the bounds of the scan:
+//!         filter (for a common prefix of the range) ─▶ range filter ─▶ merge
 //! ```
 //!
-//! * Of two versions of a key, the newer one always lies above the older one. An SST holds at most
-//!   one version of a key.
+//! * A get searches the memtables, then the levels from 0 to 6, and stops at the first version of
+//!   the key. This version is the newest, because flushes and compactions never move a version
+//!   below an older version of the key. An SST holds at most one version of a key.
 //! * A snapshot keeps the SSTs and memtables of its moment alive. Compaction therefore never has to
 //!   keep old versions.
 //! * Readers never wait for writes, flushes or compactions. Writers wait for their turn and for the
-//!   log. If memory or level 0 is full, writers also wait for a flush or a compaction.
+//!   log. If the memtables or level 0 are full, writers also wait for a flush or a compaction.
 
 mod attempts;
 mod background;

@@ -1,4 +1,4 @@
-//! Opens a store: takes its lock and reads its manifest, SSTs and write-ahead logs.
+//! Opens or creates a store: takes its lock, and reads its manifest, SSTs and write-ahead logs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
 use filterblock::{HashKind, HashSeed, KeyHasher, PrefixExtractor, Reclaimer};
 
-/// Opens or creates the store in `dir`. The second returned value holds the store's lock until it
-/// is dropped.
+/// Opens or creates the store in `dir`. Returns the store and a guard. Dropping the guard releases
+/// the store's lock.
 ///
 /// # Errors
 /// Returns the errors of [`super::Db::open`].
@@ -55,8 +55,8 @@ pub(crate) fn named(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// Refuses a directory of another program before it gets a lock file. Returns whether the directory
-/// holds a store.
+/// Returns whether the directory holds a store. Refuses a directory of another program, so that no
+/// lock file is created in it.
 ///
 /// # Errors
 /// Returns [`Error::ForeignFile`] or an I/O error, and the errors of [`check_may_create`] if there
@@ -75,7 +75,8 @@ fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Resu
 ///
 /// # Errors
 /// Returns an I/O error if the directory is missing or unreadable, and
-/// [`filterblock::Error::Invalid`] if the options contradict themselves.
+/// [`filterblock::Error::Invalid`] if the policy for range filters chooses a kind that is no range
+/// filter.
 pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
     options.check()?;
     let outside = Arc::clone(&options.storage);
@@ -201,7 +202,7 @@ pub(crate) fn its_hasher(options: &Options, state: &StoreState) -> Result<KeyHas
     }
 }
 
-/// The content of the manifest of a store that is being opened.
+/// The manifest of a store that is being opened, and the choices that depend on it.
 struct Found {
     /// The new manifest of an existing store is only planned: its file does not exist yet.
     registry: Registry,
@@ -246,7 +247,7 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Returns [`Error::Corrupt`] for a number out of range, for an SST newer than all writes, and for
-/// SSTs that overlap below level 0.
+/// SSTs of level 1 or deeper that overlap.
 pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;

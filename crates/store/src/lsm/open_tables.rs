@@ -1,7 +1,7 @@
 //! Opens the SSTs of a large store on several threads.
 //!
-//! By default, an open reads and verifies the filter of each SST, about one byte per key. One thread
-//! would need long for a large store.
+//! By default, an open reads and verifies the filter of each SST, about one byte per key. One
+//! thread would need a long time for a large store.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,13 +9,15 @@ use std::thread;
 use super::version_edit::TableMeta;
 use crate::error::Result;
 
-/// In a smaller store, starting threads takes longer than it saves.
+/// The minimum total length of the SSTs for more than one thread. In a smaller store, starting
+/// threads takes longer than it saves.
 const MIN_BYTES: u64 = 256 << 20;
 
-/// More threads than this would wait for memory.
+/// The maximum number of threads. More threads would wait for memory.
 const MAX_THREADS: usize = 8;
 
-/// Opens all SSTs by `open`, and returns them in the order of `metas`.
+/// Calls `open` for each SST in `metas`, on several threads if the store is large. Returns the
+/// results in the order of `metas`.
 ///
 /// # Errors
 /// Returns the error of the first SST in that order whose `open` fails.

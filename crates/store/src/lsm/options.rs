@@ -1,4 +1,4 @@
-//! The options for opening a store.
+//! Defines the options for opening a store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use filterblock::{ByLevel, FilterPolicy, HashKind, PrefixExtractor, Secret, Tabl
 pub enum Durability {
     /// A write is acknowledged when it is in the memtable and in the log's buffer. The buffer goes
     /// to the operating system when it holds 64 KiB, and every 100 ms. A crash may lose the last
-    /// writes, but never a write before one that it keeps.
+    /// writes. It never loses a write and keeps a later one.
     #[default]
     Buffered,
     /// A write is acknowledged when it is durable. Writers that wait at the same time share one
@@ -29,11 +29,12 @@ pub enum FilterUse {
     /// Reads query the filters.
     #[default]
     Consult,
-    /// Reads search every SST whose range covers the key. Use this to measure what filters save.
+    /// Reads search every SST whose key range covers the key. Use this to measure what filters
+    /// save.
     Ignore,
 }
 
-/// Which prefixes the filters of a store hold beside the keys.
+/// The choice of the prefixes that the filters of a store hold beside the keys.
 ///
 /// ```
 /// use filterblock_store::lsm::{Options, PrefixChoice};
@@ -44,14 +45,15 @@ pub enum FilterUse {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PrefixChoice {
-    /// The prefixes of the extractor that the manifest names. A new store has none. If the extractor
-    /// is not built in, new filters hold no prefixes, and the store reports it.
+    /// The prefixes of the extractor that the manifest names. A new store has none. If the
+    /// extractor is not built in, new filters hold no prefixes, and the store reports this.
     #[default]
     Keep,
     /// No prefixes.
     None,
-    /// The prefixes of this extractor. If the manifest names another one, the store reports it. Until
-    /// a compaction rewrites an older SST, its filter answers "maybe" for every prefix.
+    /// The prefixes of this extractor. If the manifest names another extractor or none, the store
+    /// reports how many SSTs lack these prefixes. The filter of such an SST answers "maybe" for
+    /// every prefix until a compaction rewrites the SST.
     By(PrefixExtractor),
 }
 
@@ -91,16 +93,18 @@ impl fmt::Display for PrefixChoice {
 ///
 /// A store takes at most:
 ///
-/// * `2 * (max_immutable_memtables + 2) * write_buffer_bytes` for memtables: 192 MiB by default, while
-///   writes come faster than flushes,
-/// * the filters: by default 8.1 bits per key at the bottom, 10 above it and 16 in level 0,
-/// * the index of each SST in use: a key and about 10 bytes for each data block,
-/// * `block_cache_bytes`,
-/// * while it compacts: 16 bytes per key of one SST of `table_size_bytes`, its filter and index, and
-///   64 KiB for each SST of level 0; with range filters also 10 bytes per key and the bytes in which
-///   it differs from the key before it.
+/// * for memtables: `2 * (max_immutable_memtables + 2) * write_buffer_bytes`, 192 MiB by default. A
+///   store reaches this limit only while writes come faster than flushes.
+/// * for filters: by default 8.1 bits per key in the bottommost level, 16 in level 0 and 10 in the
+///   levels between.
+/// * for the index of each SST in use: a key and about 10 bytes for each data block.
+/// * for the block cache: `block_cache_bytes`.
+/// * while it compacts: 16 bytes per key of one SST of `table_size_bytes`, the filter and the index
+///   of this SST, and 64 KiB for each SST of level 0. A range filter takes 10 more bytes per key,
+///   and the bytes in which the key differs from the key before it.
 ///
-/// A store of 20 million keys with values of 100 bytes is loaded and settled in 170 MB.
+/// For example, it takes 170 MB to load 20 million keys with values of 100 bytes and to compact
+/// them.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The storage that holds the files.
@@ -112,19 +116,19 @@ pub struct Options {
     /// SSTs without filters.
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Chooses the range filter of each new SST, beside its filter: a [`filterblock::FilterSpec`]
-    /// such as `grafite:fpr=0.01` or `grafite:L=1024:fpr=0.01`, or your own function. Scans then skip
-    /// the SSTs that hold no key between the bounds of the scan. `None` writes SSTs without range
-    /// filters; scans still ask the existing range filters.
+    /// such as `grafite:fpr=0.01` or `grafite:L=1024:fpr=0.01`, or your own function. Scans then
+    /// skip the SSTs that hold no key between the bounds of the scan. `None` writes SSTs without
+    /// range filters; scans still ask the existing range filters.
     ///
-    /// A short scan finds its keys mostly at the bottom, which holds most keys, and nothing in the
-    /// SSTs above. So a policy that chooses range filters only above the bottom
-    /// ([`filterblock::AboveBottom`]) saves most reads of such scans for a tenth of the memory. Range
-    /// filters everywhere pay off if many scans find nothing at all.
+    /// A short scan finds most of its keys in the bottommost level, which holds most keys, and
+    /// nothing in the SSTs of the levels above. So a policy that chooses range filters only above
+    /// the bottommost level ([`filterblock::AboveBottom`]) saves most reads of such scans for a
+    /// tenth of the memory. Range filters everywhere pay off if many scans find nothing at all.
     pub range_filter: Option<Arc<dyn FilterPolicy>>,
-    /// Which prefixes the filters hold beside the keys. Scans within one prefix then skip the SSTs
-    /// whose filters deny the prefix. If the filter does not deny the key of a get, the get asks
-    /// for the prefixes of the key, too. Each distinct prefix takes as much space in a filter as a
-    /// key.
+    /// The prefixes that the filters hold beside the keys. Scans within one prefix then skip the
+    /// SSTs whose filters deny the prefix. If the filter does not deny the key of a get, the get
+    /// asks for the prefixes of the key, too. Each distinct prefix takes as much space in a filter
+    /// as a key.
     pub prefix_extractor: PrefixChoice,
     /// Whether reads query the filters.
     pub filter_use: FilterUse,
@@ -142,11 +146,11 @@ pub struct Options {
     pub durability: Durability,
     /// The size at which the memtable becomes immutable and is written to an SST file.
     pub write_buffer_bytes: usize,
-    /// Writers wait when this many immutable memtables wait for their flush; 0 counts as 1. If
+    /// The number of immutable memtables at which writers wait for a flush. 0 counts as 1. If
     /// flushes fail, further writes are then refused until a flush succeeds
     /// ([`crate::Error::BackgroundFails`]).
     pub max_immutable_memtables: usize,
-    /// Compaction starts a new SST file at this size.
+    /// The size of an SST file at which a compaction starts a new one.
     pub table_size_bytes: u64,
     /// The space to keep free on the disk, so that a full store can be emptied. Puts are refused
     /// ([`crate::Error::NoSpace`]) while the free space is below this reserve plus the space for
@@ -162,13 +166,15 @@ pub struct Options {
     /// that would have to be merged with it, until the store is reopened.
     pub auto_compaction: bool,
     /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. Under a fast load,
-    /// compactions of level 0 wait: level 0 first grows to the size of level 1, or to three
-    /// quarters of [`Options::l0_stall_trigger`].
+    /// compactions of level 0 wait: level 0 first grows to the size of level 1, to
+    /// [`Options::level_base_bytes`], or to three quarters of [`Options::l0_stall_trigger`],
+    /// whichever comes first.
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
     /// `l0_compaction_trigger` counts as that trigger. From three quarters of this number on,
     /// writers wait for 0.25 to 32 ms for each 64 KiB of writes, or for each batch if it is longer.
-    /// Each further SST makes the wait longer. Writes wait only while a compaction is due.
+    /// Each further SST makes the wait longer. Writers do not wait without `auto_compaction`, while
+    /// compactions fail, or if a damaged SST keeps level 0 from being compacted.
     pub l0_stall_trigger: usize,
     /// The maximum size of level 1. If level 1 is larger, a compaction moves entries to level 2.
     pub level_base_bytes: u64,
@@ -187,10 +193,11 @@ pub struct Options {
     /// and [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters
     /// of other kinds stay whole, so only bumped ribbons keep the limit.
     ///
-    /// The SSTs keep all columns. Whole filters are mapped, as by [`FilterMemory::Mapped`], whose
-    /// conditions then apply; filters that have lost columns are copies on the heap. While a version
-    /// replaces another, both may hold copies. A copy has no range filter, so range filters are the
-    /// first to leave the budget; scans go on asking them in the map. `None` sets no limit.
+    /// The SST files keep all columns. Whole filters are mapped into memory: the conditions of
+    /// [`FilterMemory::Mapped`] apply. Filters that have lost columns are copies on the heap. While
+    /// a version replaces another, both may hold copies. A copy has no range filter. Scans then ask
+    /// the range filter in the map, and its bytes do not count toward the budget. `None` sets no
+    /// limit.
     pub filter_memory_budget: Option<u64>,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
     /// is counted and reported.
@@ -209,17 +216,18 @@ impl Options {
     /// Asks the policies for the filters of a new SST.
     ///
     /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the policy of range filters chose another kind.
+    /// Returns [`filterblock::Error::Invalid`] if the policy for range filters chose a kind that is
+    /// no range filter.
     pub(crate) fn choose_filters(&self, shape: &TableShape) -> Result<FilterSpecs> {
         let choose = |policy: &Option<Arc<dyn FilterPolicy>>| policy.as_ref().and_then(|policy| policy.choose(shape));
         FilterSpecs::of(choose(&self.filter), choose(&self.range_filter))
     }
 
-    /// Checks what can be checked before the store is opened.
+    /// Checks the policy for range filters, before the store is opened.
     ///
     /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the policy of range filters chooses another kind
-    /// for a flush or for the bottom.
+    /// Returns [`filterblock::Error::Invalid`] if the policy chooses a kind that is no range
+    /// filter, for a flush or for the bottommost level.
     pub(super) fn check(&self) -> Result<()> {
         let Some(policy) = &self.range_filter else { return Ok(()) };
         let shapes = [TableShape::new(1, 0, false), TableShape::new(1, 1, true)];

@@ -20,13 +20,14 @@ use crate::sstable::{FOOTER_LEN_BYTES, is_footer};
 use crate::storage::{IoMode, ReadAt, Storage};
 
 /// LevelDB and RocksDB cut their logs and manifests into blocks of this length, and a record never
-/// crosses a border.
+/// crosses a block boundary.
 const ENGINE_BLOCK_LEN_BYTES: usize = 32 << 10;
 
 /// The value that LevelDB and RocksDB add to a rotated CRC-32C before they store it.
 const ENGINE_CRC_MASK: u32 = 0xa282_ead8;
 
-/// The last eight bytes of the SST files of other engines, as little-endian numbers.
+/// The last eight bytes of the SST files of other engines, as little-endian numbers, with a
+/// description of each kind of file.
 const ENGINE_MAGICS: [(u64, &str); 6] = [
     (0xdb47_7524_8b80_fb57, "an SST file of LevelDB or of an old RocksDB"),
     (0x88e2_41b7_85f4_cff7, "an SST file of RocksDB"),
@@ -49,7 +50,7 @@ const BLANK: &str = "a file that is empty, all zeros or cut short, so its conten
 /// The program that wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// A filterblock store: the file has its magic, or a checksum that nothing else has.
+    /// A filterblock store: the file has the store's magic, or a checksum that proves its origin.
     Store,
     /// Another program; the text says what the file is.
     Other(&'static str),
@@ -61,22 +62,24 @@ enum Owner {
     Blank,
 }
 
-/// The program that wrote the files of a directory that have the name of a store's file.
+/// The result of [`Ownership::judge`]: the programs that wrote the files whose names are names of a
+/// store's files.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
     has_store: bool,
-    /// Names of files that other programs wrote, and what each file is.
+    /// The names of the files that other programs wrote, each with a description.
     pub(crate) others: Vec<(String, &'static str)>,
     unknown: Option<(String, &'static str)>,
     blank: Option<String>,
 }
 
 impl Ownership {
-    /// Judges every file of `dir` that has the name of a store's file. It changes nothing.
+    /// Judges every file of `dir` that has the name of a store's file. It changes nothing. It reads
+    /// the lock file only if the other files are inconclusive.
     ///
     /// # Errors
-    /// Returns I/O errors, also for a file that cannot be read. A file that disappears meanwhile is
-    /// not judged.
+    /// Returns I/O errors, for example for a file that cannot be read. A file that disappears
+    /// meanwhile is not judged.
     pub(crate) fn judge(storage: &dyn Storage, dir: &Path) -> Result<Self> {
         let mut judged = Self::default();
         let names: Vec<(FileName, String)> =
@@ -118,7 +121,7 @@ impl Ownership {
     /// belongs to a store. A directory without such files passes.
     ///
     /// # Errors
-    /// Returns [`Error::ForeignFile`] with the first file that speaks against a store.
+    /// Returns [`Error::ForeignFile`] for the first file that does not certainly belong to a store.
     pub(crate) fn require_store(&self, dir: &Path) -> Result<()> {
         // The store's new manifest would replace both files.
         let is_current = |(name, _): &&(String, &str)| [CURRENT, CURRENT_TEMPORARY].contains(&name.as_str());
@@ -173,7 +176,7 @@ pub(super) fn check_current(storage: &dyn Storage, dir: &Path) -> Result<()> {
 }
 
 /// Returns the reason to keep an unneeded file: another program wrote it, or its content does not
-/// show which program wrote it. `None` means that the file may be removed: it belongs to a store,
+/// show which program wrote it. Returns `None` if the file may be removed: it belongs to a store,
 /// is blank, or is a temporary file of unknown origin.
 ///
 /// # Errors
@@ -300,7 +303,7 @@ fn begins_with_engine_record(file: &dyn ReadAt) -> Result<bool> {
     Ok(holds(1 + payload_len) || holds(1 + 4 + payload_len))
 }
 
-/// The appearance of bytes without a known magic.
+/// The kind of content of a file without a known magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     /// All zeros, or empty.

@@ -1,23 +1,25 @@
-//! The pace of compactions: how fast they write, and how long level 0 has waited for one.
+//! Measures the pace of compactions: how fast they write, and how long level 0 has waited for its
+//! next one.
 
 use std::time::{Duration, Instant};
 
-/// Level 0 waits this many times the expected duration of its compaction. A later, larger
-/// compaction can make an earlier one needless. With this wait, needless compactions take at most a
-/// third of the time.
+/// The time that level 0 waits for its compaction, in multiples of the expected duration of this
+/// compaction. A later, larger compaction can make an earlier one needless. With this wait,
+/// needless compactions take at most a third of the time.
 const PATIENCE: f64 = 2.0;
 
-/// A compaction that writes at most this many bytes never waits: it is done in a tenth of a second.
+/// The maximum number of bytes of a compaction that never waits. It is done in a tenth of a second.
 const FREE_BYTES: u64 = 16 << 20;
 
-/// The assumed speed until a compaction has been measured.
+/// The assumed write speed until a compaction has been measured.
 const FIRST_BYTES_PER_SECOND: f64 = 200e6;
 
-/// The lowest speed that a measurement can give. Without this limit, level 0 would wait for hours
-/// after a compaction during which the machine slept.
+/// The lower limit of the measured speed. Without this limit, level 0 would wait for hours after a
+/// compaction during which the machine slept.
 const LEAST_BYTES_PER_SECOND: f64 = 5e6;
 
-/// A compaction that writes fewer bytes says nothing about the speed.
+/// The minimum number of bytes of a compaction that is measured. A smaller one says nothing about
+/// the speed.
 const MEASURED_BYTES: u64 = 1 << 20;
 
 /// The pace of the compactions of a store.
@@ -33,7 +35,7 @@ impl Pace {
         Self { bytes_per_second: FIRST_BYTES_PER_SECOND, level_0_merged: Instant::now() }
     }
 
-    /// Records the end of a compaction that wrote `bytes`.
+    /// Records the end of a compaction of `level` that wrote `bytes`.
     pub(super) fn note_end(&mut self, level: usize, bytes: u64, start: Instant) {
         let seconds = start.elapsed().as_secs_f64();
         if bytes >= MEASURED_BYTES && seconds > 0.0 {
@@ -44,7 +46,8 @@ impl Pace {
         }
     }
 
-    /// Returns the number of bytes that a compaction of level 0 may write now.
+    /// Returns the number of bytes that a compaction of level 0 may write without waiting any
+    /// longer.
     pub(super) fn spare_bytes(&self) -> u64 {
         let waited = self.level_0_merged.elapsed().as_secs_f64() / PATIENCE;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
@@ -52,7 +55,8 @@ impl Pace {
         bytes.max(FREE_BYTES)
     }
 
-    /// Returns the remaining time for which level 0 waits for a compaction that writes `bytes`.
+    /// Returns the remaining time for which level 0 waits for a compaction that writes `bytes`: at
+    /// least 1 ms.
     pub(super) fn delay(&self, bytes: u64) -> Duration {
         let seconds = bytes as f64 / self.bytes_per_second.max(1.0) * PATIENCE;
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);

@@ -1,7 +1,7 @@
-//! The parts of the store that sibling modules use: its files, its state, and a store without
-//! threads.
+//! Exports the parts of the store that sibling modules use: its files, its state, and a store
+//! without threads.
 //!
-//! Everything else in the store is private to `lsm`.
+//! Everything else that is not public is private to `lsm`.
 
 use std::path::Path;
 use std::sync::Arc;

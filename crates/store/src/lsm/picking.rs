@@ -1,11 +1,11 @@
-//! Compaction picking: decides which SSTs are merged next, and into which level.
+//! Picks compactions: decides which SSTs are merged next, and into which level.
 //!
-//! Picking is a pure function of the SSTs' descriptions: it uses no file, lock or thread. The
-//! module `compaction` does the work.
+//! Picking depends only on the descriptions of the SSTs and on the state of the [`Picker`]. It uses
+//! no file, lock or thread. The module `compaction` does the work.
 //!
 //! A strategy has two parts, each in its own function. [`Picker::due_levels`] ranks the levels that
-//! need a compaction, and [`Picker::pick_of`] chooses the SSTs of one level. [`Pick`] alone decides
-//! which SSTs a merge must include.
+//! need a compaction, and [`Picker::pick_of`] chooses the SSTs of one level. The constructors of
+//! [`Pick`] decide which SSTs of the next level a merge must include.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -19,7 +19,7 @@ pub(super) struct TableFacts<'a> {
     pub(super) smallest: &'a [u8],
     pub(super) largest: &'a [u8],
     pub(super) len_bytes: u64,
-    /// The number of entries, with tombstones.
+    /// The number of entries, including tombstones.
     pub(super) num_entries: u64,
     pub(super) num_tombstones: u64,
 }
@@ -59,7 +59,8 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Returns the range from the smallest key of the SSTs to the largest; `None` without SSTs.
+    /// Returns the range from the smallest key of the SSTs to the largest, or `None` if there are
+    /// no SSTs.
     fn of(tables: impl Iterator<Item = TableFacts<'a>> + Clone) -> Option<Self> {
         let smallest = tables.clone().map(|table| table.smallest).min()?;
         let largest = tables.map(|table| table.largest).max()?;
@@ -81,14 +82,14 @@ impl<'a> Levels<'a> {
         sum(self.tables(level), |table| table.len_bytes)
     }
 
-    /// Returns the SSTs of a level below 0 that overlap a range.
+    /// Returns the SSTs of a level that overlap a range. The level must not be level 0.
     fn overlapping(&self, level: usize, keys: Keys<'a>) -> impl Iterator<Item = TableFacts<'a>> + Clone {
         let tables = self.tables(level);
         let start = tables.partition_point(|table| table.largest < keys.smallest);
         tables.get(start..).unwrap_or_default().iter().copied().take_while(move |table| table.overlaps(keys))
     }
 
-    /// Returns whether no level below `level` holds keys of the range.
+    /// Returns whether no level deeper than `level` has an SST that overlaps the range.
     fn is_bottommost(&self, level: usize, keys: Keys<'a>) -> bool {
         (level + 1..NUM_LEVELS).all(|below| self.overlapping(below, keys).next().is_none())
     }
@@ -106,29 +107,30 @@ pub(super) struct Pick {
     pub(super) to: usize,
     /// The numbers of the SSTs of `level`: level 0 newest first, a deeper level in key order.
     pub(super) upper: Vec<u64>,
-    /// The numbers of all SSTs of the next level that overlap `upper`, in key order.
+    /// The numbers of all SSTs of the next level that overlap `upper`, in key order. Empty if an
+    /// SST is rewritten in place.
     pub(super) lower: Vec<u64>,
-    /// Whether no level below the result holds keys of its range, so that the merge may drop
-    /// tombstones.
+    /// Whether no level deeper than `to` has an SST that overlaps the result. The merge may then
+    /// drop tombstones.
     pub(super) bottommost: bool,
 }
 
 impl Pick {
-    /// Merges `upper`, SSTs of `level`, into the next level. Returns `None` if there is nothing to
-    /// merge.
+    /// Returns the pick that merges the SSTs `upper` of `level` into the next level. Returns `None`
+    /// if `upper` is empty.
     fn down(levels: &Levels<'_>, level: usize, upper: &[TableFacts<'_>]) -> Option<Self> {
         let to = level + 1;
         let lower = levels.overlapping(to, Keys::of(upper.iter().copied())?);
-        // The SSTs of the next level may cover a wider range than those above them.
+        // The SSTs of the next level may cover a wider range than `upper`.
         let keys = Keys::of(upper.iter().copied().chain(lower.clone()))?;
         let bottommost = levels.is_bottommost(to, keys);
         let lower = lower.map(|table| table.number).collect();
         Some(Self { level, to, upper: upper.iter().map(|table| table.number).collect(), lower, bottommost })
     }
 
-    /// Rewrites one SST in its level. Returns `None` if a deeper level holds keys of its range.
-    /// Only one SST is rewritten at a time, because the result of two could overlap an SST between
-    /// them.
+    /// Returns the pick that rewrites one SST in its level. Returns `None` if a deeper level has an
+    /// SST that overlaps it. A pick never rewrites two SSTs together, because their result could
+    /// overlap an SST between them.
     fn in_place(levels: &Levels<'_>, level: usize, table: TableFacts<'_>) -> Option<Self> {
         let keys = Keys { smallest: table.smallest, largest: table.largest };
         let pick = Self { level, to: level, upper: vec![table.number], lower: Vec::new(), bottommost: true };
@@ -145,20 +147,25 @@ impl Pick {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RangePicks {
     pub(super) picks: Vec<Pick>,
-    /// Whether deeper levels also hold SSTs of the range.
+    /// Whether a deeper level has SSTs that overlap the range.
     pub(super) goes_on: bool,
 }
 
-/// Picks all SSTs of a level that hold keys of a range. If no deeper level holds keys of the range,
-/// the level is a sorted run already. Each of its SSTs may then be rewritten in place, if the
-/// caller has a reason.
+/// Returns the picks for a manual compaction of the SSTs of a level that overlap a range.
+///
+/// * In level 0, if one SST overlaps the range, one pick merges all SSTs of the level into level 1.
+/// * In another level, if a deeper level overlaps the range, too, one pick merges the SSTs into the
+///   next level.
+/// * Otherwise each bottommost SST gets a pick that rewrites it in place. The caller drops the
+///   picks that are not worth a rewrite.
 pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, to: Bound<&[u8]>) -> RangePicks {
     let within = |level: usize| levels.tables(level).iter().copied().filter(|table| table.is_within(from, to));
     let goes_on = (level + 1..NUM_LEVELS).any(|below| within(below).next().is_some());
     let upper: Vec<_> = within(level).collect();
     let picks = match level {
         0 if upper.is_empty() => Vec::new(),
-        // Merge level 0 as a whole: an older SST left behind would lie above a newer one.
+        // Merge level 0 as a whole: an older SST that stayed in level 0 would hide the newer result
+        // in level 1.
         0 => Pick::down(levels, 0, levels.tables(0)).into_iter().collect(),
         _ if goes_on => Pick::down(levels, level, &upper).into_iter().collect(),
         _ => upper.iter().filter_map(|&table| Pick::in_place(levels, level, table)).collect(),
@@ -166,23 +173,26 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
     RangePicks { picks, goes_on }
 }
 
-/// In a level below 0, a pick compares this many SSTs, in key order from the last compaction on. It
-/// takes the SST whose merge rewrites the fewest bytes of the next level per byte of the SST.
+/// The maximum number of SSTs that the picker compares in a level other than level 0. It compares
+/// them in key order, from the end of the last compaction on. It takes the SST whose merge rewrites
+/// the fewest bytes of the next level per byte of the SST.
 const CANDIDATES: usize = 16;
 
-/// Returns the bytes of `below` that are rewritten for each byte of an SST that is merged into it.
+/// Returns the number of bytes of level `below` that a merge of the SST into this level rewrites,
+/// divided by the length of the SST.
 fn rewritten_per_byte(levels: &Levels<'_>, table: TableFacts<'_>, below: usize) -> f64 {
     let keys = Keys { smallest: table.smallest, largest: table.largest };
     let bytes = levels.overlapping(below, keys).fold(0u64, |sum, table| sum.saturating_add(table.len_bytes));
     bytes as f64 / table.len_bytes.max(1) as f64
 }
 
-/// Returns the bytes that a compaction of level 0 writes.
+/// Returns an upper bound on the bytes that a compaction of level 0 writes: the lengths of levels 0
+/// and 1.
 fn merge_bytes(levels: &Levels<'_>) -> u64 {
     levels.bytes(0).saturating_add(levels.bytes(1))
 }
 
-/// The limits above which a level needs a compaction.
+/// The limits that decide whether a level needs a compaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// The number of SSTs in level 0 that starts a compaction, if level 0 has waited long enough.
@@ -204,7 +214,7 @@ pub(super) struct Picker {
     cursors: Vec<Vec<u8>>,
     /// The level of the last compaction, if that compaction failed.
     failed_level: Option<usize>,
-    /// The numbers of SSTs that a compaction found damaged.
+    /// The numbers of the SSTs that no pick may include, because a compaction found damage.
     left_out: BTreeSet<u64>,
 }
 
@@ -213,22 +223,22 @@ impl Picker {
         Self { limits, cursors: vec![Vec::new(); NUM_LEVELS], failed_level: None, left_out: BTreeSet::new() }
     }
 
-    /// Returns the most urgent compaction, if any. A compaction of level 0 that writes at most
-    /// `spare_bytes` does not wait, even if a later one would be cheaper; see
+    /// Returns the most urgent compaction, or `None` if no compaction is due. A compaction of level
+    /// 0 that writes at most `spare_bytes` does not wait, even if a later one would be cheaper; see
     /// [`Picker::is_level_0_due`].
     pub(super) fn pick(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<Pick> {
         let due = self.due_levels(levels, spare_bytes).into_iter().find_map(|level| self.pick_of(levels, level));
         due.or_else(|| self.pick_tombstones(levels))
     }
 
-    /// Returns a compaction that drops tombstones, or brings them nearer to the entries that they
-    /// delete, so that deletions release space. Repeated picks come to an end, because each pick
-    /// moves tombstones down or drops them.
+    /// Returns a compaction that drops tombstones, or moves them closer to the entries that they
+    /// delete, so that deletions release space. Returns `None` if no compaction is worth its cost.
+    /// Repeated picks come to an end, because each pick moves tombstones down or drops them.
     fn pick_tombstones(&self, levels: &Levels<'_>) -> Option<Pick> {
         let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
         let num_tombstones = sum(level_0, |table| table.num_tombstones);
         let num_deeper = deeper.clone().map(|level| sum(levels.tables(level), |table| table.num_entries)).max()?;
-        // A merge of level 0 may rewrite the level below, so it must release about as much.
+        // A merge of level 0 may rewrite level 1, so it must release about as much space.
         let is_worth = num_tombstones.saturating_mul(2) >= num_deeper.max(sum(level_0, |table| table.num_entries));
         if num_tombstones > 0 && is_worth {
             return self.pick_level_0(levels);
@@ -245,14 +255,14 @@ impl Picker {
         )
     }
 
-    /// Returns the compaction of level 0, whether or not the level is full. `None` if the level is
-    /// empty or one of the SSTs is left out.
+    /// Returns the compaction of level 0, whether or not the level is full. Returns `None` if the
+    /// level is empty, or if one of the SSTs to merge is left out.
     pub(super) fn pick_level_0(&self, levels: &Levels<'_>) -> Option<Pick> {
         Pick::down(levels, 0, levels.tables(0)).filter(|pick| self.is_left_in(pick))
     }
 
     /// Returns the levels that need a compaction, the most urgent first. If the last compaction
-    /// failed, its level comes behind the others: their compactions may need less space, or may
+    /// failed, its level comes last: compactions of the other levels may need less space, or may
     /// release space.
     ///
     /// The most urgent level exceeds its limit by the largest factor. A fixed order would starve a
@@ -269,7 +279,7 @@ impl Picker {
             }
             limit = limit.saturating_mul(self.limits.size_ratio);
         }
-        // The sort is stable: of two equal levels, the upper one comes first.
+        // The sort is stable: with equal factors, the level with the smaller number comes first.
         due.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         due.sort_by_key(|&(_, level)| self.failed_level == Some(level));
         due.into_iter().map(|(_, level)| level).collect()
@@ -283,7 +293,8 @@ impl Picker {
     /// Returns whether level 0 needs a compaction. It needs one if it has at least `l0_trigger`
     /// SSTs, and if one of these conditions holds:
     ///
-    /// * It has as many bytes as level 1, so the merge writes at most two bytes per byte of level 0.
+    /// * It has as many bytes as level 1, so the merge writes at most two bytes per byte of level
+    ///   0.
     /// * It has `base_bytes`, the maximum size of level 1.
     /// * The merge writes at most `spare_bytes`. So a store that is small, or whose level 0 has
     ///   waited long, keeps few runs.
@@ -296,8 +307,9 @@ impl Picker {
                 || num_tables >= self.limits.l0_limit)
     }
 
-    /// Returns the bytes that a compaction of level 0 would write, if level 0 waits. Level 0 waits
-    /// if its compaction would be due with a larger `spare_bytes`. Otherwise returns `None`.
+    /// Returns the bytes that the compaction of level 0 would write, or `None` if level 0 does not
+    /// wait. Level 0 waits if its compaction is not due, but would be due with a larger
+    /// `spare_bytes`.
     pub(super) fn waits_for(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<u64> {
         let waits = !self.is_level_0_due(levels, spare_bytes) && self.is_level_0_due(levels, u64::MAX);
         waits.then(|| merge_bytes(levels))
@@ -315,7 +327,7 @@ impl Picker {
             let pick = Pick::down(levels, level, &[table]).filter(|pick| self.is_left_in(pick))?;
             Some((rewritten_per_byte(levels, table, level + 1), pick))
         });
-        // If candidates are equal, the first in turn wins.
+        // If candidates are equal, the first one wins.
         in_turn.take(CANDIDATES).min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, pick)| pick)
     }
 

@@ -1,4 +1,4 @@
-//! Tests for picking under a load: flushes and compactions of a store are simulated without files.
+//! Tests picking under a load: simulates flushes and compactions of a store without files.
 //!
 //! Keys are spread evenly, so an SST is a range of keys and a number of bytes.
 
@@ -49,8 +49,8 @@ impl Load {
         TableMeta { number: self.next_number, smallest, largest, len_bytes, ..TableMeta::default() }
     }
 
-    /// Flushes `num_flushes` memtables. Compactions may write `speed` times as many bytes as flushes
-    /// in the same time.
+    /// Flushes `num_flushes` memtables. Compactions may write `speed` times as many bytes as
+    /// flushes in the same time.
     fn run(&mut self, num_flushes: u64, speed: i64) {
         let (mut num_flushed, mut credit_bytes) = (0, 0i64);
         while num_flushed < num_flushes {
@@ -121,8 +121,8 @@ fn default_limits() -> (Limits, usize) {
     (Limits { l0_trigger: 4, l0_limit: 30, base_bytes: 256 * MB, size_ratio: 10 }, 40)
 }
 
-/// With a fixed order of levels, level 1 grew to 92 times its limit here, and a byte was written 37
-/// times.
+/// With a fixed order of levels, level 1 grows to 92 times its limit here, and each byte is written
+/// 37 times.
 #[test]
 fn level_1_does_not_starve_under_a_lasting_load() {
     for speed in [3, 6, 12] {
@@ -135,7 +135,7 @@ fn level_1_does_not_starve_under_a_lasting_load() {
 }
 
 #[test]
-fn tiny_levels_do_not_starve_either() {
+fn tiny_levels_do_not_starve() {
     let limits = (Limits { base_bytes: 4 * MB, ..default_limits().0 }, 20);
     let mut load = Load::new(limits, MB, MB);
     load.run(1_000, 12);
@@ -143,8 +143,8 @@ fn tiny_levels_do_not_starve_either() {
     assert!(amplification < 12.0 && excess < 9.0, "{amplification:.1}, {excess:.1}");
 }
 
-/// 240 flushes of 10 MiB are about 20 million entries of 116 bytes. If level 0 was compacted at its
-/// trigger, 8.4 bytes were written per byte.
+/// 240 flushes of 10 MiB are about 20 million entries of 116 bytes. If level 0 is compacted as soon
+/// as it reaches its trigger, each byte is written 8.4 times.
 #[test]
 fn a_load_of_20_million_keys_writes_a_byte_at_most_6_5_times() {
     for speed in [6, 12, 30] {

@@ -1,4 +1,4 @@
-//! Tests for picking: hand-made levels, and invariants that every pick must keep.
+//! Tests picking: with hand-made levels, and with invariants that every pick must keep.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::*;
 
 const LIMITS: Limits = Limits { l0_trigger: 4, l0_limit: 4, base_bytes: 100, size_ratio: 2 };
 
-/// SSTs whose keys have one byte.
+/// The SSTs of each level. Each key has one byte.
 type Store = Vec<Vec<TableMeta>>;
 
 fn table(number: u64, smallest: u8, largest: u8, len_bytes: u64) -> TableMeta {
@@ -49,7 +49,7 @@ fn picks_of_hand_made_levels_are_the_expected_ones() {
         ("a level at its limit", vec![vec![], vec![table(1, 1, 2, 50), table(2, 3, 4, 50)]], None),
         ("a level over its limit", vec![vec![], vec![large(1, 1, 2), large(2, 3, 4)]], down(1, &[1], &[], true)),
         (
-            "the deeper level has twice the limit",
+            "a deeper level within its limit, which is twice as large",
             vec![vec![], vec![], vec![large(1, 1, 2), large(2, 3, 4)], vec![]],
             None,
         ),
@@ -60,12 +60,12 @@ fn picks_of_hand_made_levels_are_the_expected_ones() {
             down(1, &[2], &[4], true),
         ),
         (
-            "level 0 if it exceeds its trigger by more than level 1 its limit",
+            "level 0, because it exceeds its trigger by more than level 1 exceeds its limit",
             vec![(0..8).map(|i| small(19 - i, 1, 9)).collect(), vec![large(1, 1, 2), large(2, 30, 40)]],
             down(0, &[19, 18, 17, 16, 15, 14, 13, 12], &[1], true),
         ),
         (
-            "level 1 if it exceeds its limit by more than level 0 its trigger",
+            "level 1, because it exceeds its limit by more than level 0 exceeds its trigger",
             vec![
                 (0..8).map(|i| small(19 - i, 1, 9)).collect(),
                 vec![large(1, 1, 2), large(2, 30, 40), large(3, 50, 60)],
@@ -123,14 +123,14 @@ fn tombstones_are_merged_down_and_dropped_at_the_bottom() {
 }
 
 #[test]
-fn the_lowest_level_is_never_due() {
+fn the_deepest_level_is_never_due() {
     let mut store: Store = vec![Vec::new(); NUM_LEVELS];
     store[NUM_LEVELS - 1] = vec![table(1, 1, 2, u64::MAX), table(2, 3, 4, u64::MAX)];
     assert_eq!(Picker::new(LIMITS).pick(&levels(&store), u64::MAX), None);
 }
 
 #[test]
-fn a_range_is_compacted_to_the_lowest_level_that_holds_it() {
+fn a_range_is_compacted_to_the_deepest_level_that_holds_it() {
     let store: Store = vec![
         vec![table(9, 1, 2, 10), table(8, 5, 6, 10)],
         vec![table(1, 1, 3, 10), table(2, 5, 6, 10), table(3, 7, 8, 10)],
@@ -144,12 +144,13 @@ fn a_range_is_compacted_to_the_lowest_level_that_holds_it() {
     assert_eq!(range(0, 3, 5), RangePicks { picks: vec![], goes_on: true });
     assert_eq!(range(1, 5, 8), RangePicks { picks: Vec::from_iter(down(1, &[2, 3], &[5], true)), goes_on: true });
     assert_eq!(range(2, 0, 9), RangePicks { picks: vec![in_place(4), in_place(5)], goes_on: false });
-    // No key of the range lies below, but keys of the SST do: the SST keeps its tombstones.
+    // No deeper level overlaps the range, but one overlaps the SST. So the SST cannot be rewritten
+    // in place.
     assert_eq!(range(1, 2, 4), RangePicks { picks: vec![], goes_on: false });
     assert_eq!(pick_range(&levels, 2, Bound::Excluded(&[1]), Bound::Included(&[6])).picks, [in_place(5)]);
 }
 
-/// Levels as in a real store: anything in level 0, sorted runs below.
+/// Generates levels as in a real store: any SSTs in level 0, and a sorted run in each deeper level.
 fn stores() -> impl Strategy<Value = Store> {
     let level_0 = vec((0u8..100, 0u8..30), 0..7);
     let run = vec((0u8..8, 0u8..8, 1u64..120), 0..14);
@@ -196,7 +197,8 @@ fn check(store: &Store, pick: &Pick) -> Result<(), TestCaseError> {
     let stays = |one: &&TableMeta| pick.inputs().all(|number| number != one.number);
     let overlapping = store[pick.to].iter().filter(stays).find(|one| overlap(keys(one), hull));
     prop_assert!(overlapping.is_none(), "{overlapping:?} is left in level {}", pick.to);
-    // An SST that stays above the result must not be older than the result.
+    // An SST that stays in level 0 hides the result in level 1, so it must not be older than the
+    // result.
     if pick.level == 0 {
         let all: Vec<u64> = store[0].iter().map(|one| one.number).collect();
         prop_assert_eq!(&pick.upper, &all, "not newest first, or incomplete");
@@ -265,13 +267,13 @@ proptest! {
             store[pick.to].sort_by(|a, b| a.smallest.cmp(&b.smallest));
             store[pick.to].retain(|one| one.num_entries > 0);
         }
-        // In no SST of a deeper level is half of the entries, or more, tombstones.
+        // In each SST of level 1 or deeper, fewer than half of the entries are tombstones.
         let is_half = |one: &TableMeta| one.num_tombstones > 0 && 2 * one.num_tombstones >= one.num_entries;
         prop_assert!(!store[1..].iter().flatten().any(is_half), "{store:?}");
     }
 
     #[test]
-    fn the_sst_that_overlaps_least_of_the_next_in_turn_is_picked(
+    fn the_candidate_with_the_least_overlap_is_picked(
         store in stores(), level in 1..NUM_LEVELS - 1, cursor in any::<u8>(),
     ) {
         let levels = levels(&store);

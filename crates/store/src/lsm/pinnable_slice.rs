@@ -1,4 +1,4 @@
-//! A value that a read returns without a copy.
+//! Defines a value that a read returns, without a copy if possible.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use crate::sstable::{BlockValue, FoundValue};
 
 /// The form in which a read of the store returns a value: a copy, or a [`PinnableSlice`].
 pub(super) trait ReadValue: FoundValue {
-    /// Takes the value of a node of a memtable.
+    /// Creates the result from a node of a memtable. `value` is the value of that node.
     fn of_memtable(memtable: &Arc<Memtable>, node: Node, value: &[u8]) -> Self;
 }
 
@@ -28,8 +28,8 @@ impl ReadValue for Vec<u8> {
 /// * One block of an SST with its search index, if there is a block cache
 ///   ([`crate::Options::block_cache_bytes`]). A block has
 ///   [`crate::Options::block_size_bytes`], or more if a single entry is longer.
-/// * The memtable with all its entries ([`crate::Options::write_buffer_bytes`]), if the value is not
-///   flushed yet.
+/// * The memtable with all its entries ([`crate::Options::write_buffer_bytes`]), if the read found
+///   the value in a memtable.
 /// * A copy of the value, if it comes from an SST and there is no block cache.
 ///
 /// Flushes, compactions and the block cache do not change this memory, and it outlives the store.
@@ -50,7 +50,7 @@ impl Deref for PinnableSlice {
         match &self.0 {
             Pinned::Copied(value) => value,
             Pinned::Block(value) => value,
-            // A memtable keeps all its nodes, and this node is no tombstone.
+            // A memtable keeps all its nodes, and the node of a pinned value is no tombstone.
             Pinned::Memtable(memtable, node) => memtable.version(*node).and_then(Entry::value).unwrap_or_default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Chooses the extractor of a store's prefixes, and reports if SSTs lack these prefixes.
+//! Chooses the prefix extractor of a store, and reports whether SSTs lack its prefixes.
 
 use std::path::Path;
 
@@ -16,7 +16,8 @@ pub(crate) enum PrefixDoubt {
     Changed { stored: Option<String>, now: String },
 }
 
-/// Returns the extractor of a store whose manifest names `stored`.
+/// Returns the extractor of a store whose manifest names `stored`, and the reason why SSTs may lack
+/// its prefixes.
 pub(crate) fn choose(choice: &PrefixChoice, stored: Option<&str>) -> (Option<PrefixExtractor>, Option<PrefixDoubt>) {
     match (choice, stored) {
         (PrefixChoice::None, _) | (PrefixChoice::Keep, None) => (None, None),
@@ -33,7 +34,7 @@ pub(crate) fn choose(choice: &PrefixChoice, stored: Option<&str>) -> (Option<Pre
 }
 
 impl PrefixDoubt {
-    /// Reports the doubt if it concerns an SST of the store.
+    /// Reports the doubt. A changed extractor is reported only if an SST lacks its prefixes.
     pub(super) fn report(&self, dir: &Path, version: &Version, reports: &Reports) {
         let dir = dir.display();
         let num_tables = version.levels.iter().map(|level| level.slots.len()).sum::<usize>();

@@ -1,4 +1,4 @@
-//! The state of the store that reads use, and the last write that they may see.
+//! Publishes the state of the store that reads use, and the last write that reads may see.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct Published {
     state: ArcSwap<ReadState>,
     /// Held while `state` is replaced.
     change: Mutex<()>,
-    /// The last write that reads may see.
+    /// The sequence number of the last write that reads may see.
     visible: AtomicU64,
     /// Replaced states that reads may still use. The list holds a reference to each state, so that
     /// no read drops the last reference. Dropping the last reference closes and removes the files
@@ -76,8 +76,8 @@ impl Published {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Lets reads see all writes up to `sequence`. These writes are in the memtable or in SSTs
-    /// already.
+    /// Lets reads see all writes up to `sequence`. These writes must already be in the memtable or
+    /// in SSTs.
     pub(super) fn make_visible(&self, sequence: u64) {
         self.visible.store(sequence, Ordering::Release);
     }
@@ -90,9 +90,9 @@ impl Published {
         lock(&self.replaced).push(replaced);
     }
 
-    /// Drops the replaced states that no read uses any more, and with them memtables, and SSTs that
-    /// a compaction has replaced. Background threads call it, so that neither reads nor writes wait
-    /// for it.
+    /// Drops the replaced states that no read uses any more. This frees their memtables, and
+    /// removes the files of replaced SSTs. Reads and writes never call this function, so they do
+    /// not wait for it.
     pub(super) fn drop_replaced(&self) {
         // No new reference to a replaced state appears: reads find only the current state. When the
         // swap replaced the state, it added the reads of that state to the reference count.
@@ -182,9 +182,9 @@ mod tests {
         published.drop_replaced();
         drop(read);
         published.drop_replaced();
-        assert!(first.upgrade().is_some(), "another read uses it");
+        assert!(first.upgrade().is_some(), "the state was dropped while another read used it");
         drop(other_read);
-        assert!(first.upgrade().is_some(), "the read has dropped it");
+        assert!(first.upgrade().is_some(), "a read dropped the state");
         published.drop_replaced();
         assert!(first.upgrade().is_none());
         assert_eq!(published.load().memtable.log_number, 2);

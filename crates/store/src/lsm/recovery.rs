@@ -22,11 +22,11 @@ use crate::storage::Storage;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
-/// The minimum memory for sorting writes, however small the write buffer is.
+/// The minimum memory in bytes for sorting writes, even if the write buffer is smaller.
 const MIN_SORTED_LEN_BYTES: usize = 64 << 10;
 
-/// If failed opens left more manifests than this, the next open removes them before it creates
-/// files.
+/// The maximum number of stale manifests that an open tolerates. If failed opens left more, the
+/// next open removes them before it creates files.
 const MAX_STALE_MANIFESTS: usize = 8;
 
 /// The parts of the store that log recovery needs.
@@ -94,7 +94,7 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
 /// # Errors
 /// Returns an error for damage in the middle of a log, and for writes missing between two logs,
 /// unless the options say to salvage. Returns an error for a sequence number above [`MAX_NUMBER`],
-/// also in a salvage. Each error names the file and the offset.
+/// even in a salvage. Each error names the file and the offset.
 pub(super) fn replay<'a>(
     site: &Site<'_>,
     logs: &'a [(u64, Vec<u8>)],
@@ -186,7 +186,8 @@ fn remove_own(storage: &dyn Storage, path: &Path, file: FileName, reports: &Repo
     }
 }
 
-/// Puts the new manifest in force, with the SSTs in `tables` added.
+/// Puts the new manifest in force, with the SSTs in `tables` added. If edits or writes may be
+/// missing, first renames the SSTs that the manifest does not name: see [`set_aside_unnamed`].
 fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<StoredTable>], is_torn: bool) -> Result<()> {
     let storage = shared.options.storage.as_ref();
     let mut registry = lock(&shared.catalogue.registry);
@@ -225,7 +226,7 @@ fn begin_manifest(shared: &Shared, replayed: &Replayed<'_>, tables: &[Arc<Stored
     Ok(())
 }
 
-/// Writes each group of writes to an SST.
+/// Writes each group of writes to an SST. After an error, removes all of these SSTs.
 fn write_tables(shared: &Shared, groups: &[LoggedWrites<'_>]) -> Result<Vec<Arc<StoredTable>>> {
     let mut tables: Vec<Arc<StoredTable>> = Vec::new();
     for group in groups {
@@ -251,8 +252,8 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
     // The memory for sorting grows with the log, so the number of passes over a log of any length
     // is bounded.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
-    // For more writes than this, each under 16 bytes, the hashes for the filter would take more
-    // memory than half the log's length. The SST then gets no filter.
+    // If there are more writes than this, they have less than 16 bytes on average, and their hashes
+    // would take more memory than half the log. The SST then gets no filter.
     let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
     let with_filter = group.num_writes() <= max_hashes as u64;
     shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {
@@ -360,7 +361,7 @@ impl<'a> Replay<'a, '_> {
 /// remove it as unneeded. The new names are durable on return.
 ///
 /// An SST that holds no write above the sequence number `known` keeps its name and is removed with
-/// the unneeded files: other SSTs hold its writes. This check is only possible now. Later, the
+/// the unneeded files: other SSTs hold its writes. This check is possible only now. Later, the
 /// numbers of given-up writes count as known, too. A file of another program keeps its name.
 ///
 /// `moved` receives the old and the new path of each renamed SST, even if the function fails.
@@ -416,7 +417,7 @@ fn free_name(storage: &dyn Storage, dir: &Path, table: &str) -> Result<PathBuf> 
 }
 
 /// Returns whether an SST certainly belongs to this store and certainly holds no write above
-/// `known`. Both facts are checksummed. An SST that cannot be read may hold any write.
+/// `known`. Checksums protect both facts. An SST that cannot be read may hold any write.
 fn holds_only(storage: &dyn Storage, path: &Path, id: TableId, known: u64) -> bool {
     let Ok(bytes) = storage.read(path) else { return false };
     let peek = Peek::at(&bytes);
@@ -445,9 +446,9 @@ pub(super) fn undo(shared: &Shared) {
 /// Removes manifests that are not in force, if there are more than [`MAX_STALE_MANIFESTS`]. They
 /// come from opens that failed when their manifest may already have been in force.
 ///
-/// A few such manifests stay until a manifest of this open is in force, because only then the name
-/// of the manifest in force is certainly durable. Here, the sync of the directory only makes it
-/// likely: an earlier sync may have failed.
+/// A few such manifests stay until a manifest of this open is in force. Before that, it is not
+/// certain that the name of the manifest in force is durable. The sync of the directory here only
+/// makes it likely, because an earlier sync may have failed.
 pub(super) fn sweep(site: &Site<'_>) {
     let (storage, dir) = (site.options.storage.as_ref(), site.dir);
     let (Ok(names), Ok(in_force)) = (storage.list(dir), read_current(storage, dir)) else { return };

@@ -1,13 +1,13 @@
-//! Collects one message for each damage found. [`super::Stats::reports`] shows the messages, and
-//! the `log` crate receives them.
+//! Collects the messages in [`super::Stats::reports`]: about damage, torn tails, missing writes,
+//! kept files and prefix extractors. The `log` crate receives them, too.
 
 use super::log_reader::LogTail;
 use crate::sync::{Mutex, lock};
 
-/// The maximum number of kept messages. Further damage is logged but not kept.
+/// The maximum number of kept messages. Further messages are logged but not kept.
 const MAX_REPORTS: usize = 100;
 
-/// The messages, and the cut-off tails of logs.
+/// The messages, and the torn tails of logs and of the manifest.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     messages: Mutex<Vec<String>>,
@@ -27,7 +27,7 @@ impl Reports {
         lock(&self.messages).clone()
     }
 
-    /// Reports a cut-off tail, if there is one.
+    /// Reports a torn tail, if there is one.
     pub(super) fn add_tail(&self, tail: Option<LogTail>) {
         let Some(tail) = tail else { return };
         self.add(tail.to_string());

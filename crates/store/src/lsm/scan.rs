@@ -1,4 +1,5 @@
-//! Ordered reads: cursors over memtables and levels, merged with the newest source first.
+//! Reads in key order: merges cursors over memtables and sorted runs. Of entries with the same key,
+//! the one from the newest source counts.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -60,19 +61,21 @@ impl Source {
     }
 }
 
-/// Moves over a sorted run: SSTs in key order, opened one at a time.
+/// Moves over a sorted run: SSTs in key order, with a cursor in one SST at a time.
 #[derive(Debug)]
 pub(super) struct RunCursor {
     tables: Vec<Arc<StoredTable>>,
     cache: Option<Arc<BlockCache>>,
     place: usize,
     cursor: Option<TableCursor>,
-    /// The counters of the blocks that a scan reads. Compactions count bytes instead.
+    /// The counters of the data blocks that a scan reads. `None` in a compaction, which counts the
+    /// written bytes instead.
     counter: Option<Arc<ScanReads>>,
-    /// The reads of `cursor` that are counted.
+    /// The reads of `cursor` that have been counted.
     counted: BlockReads,
     reads_ahead: bool,
-    /// What the filter of the only SST answered about the scan, until it is counted.
+    /// The answers of the filter of the only SST about the scan. The first seek takes and counts
+    /// them.
     asked: Option<Asked>,
 }
 
@@ -91,17 +94,19 @@ impl RunCursor {
         }
     }
 
-    /// Counts the data blocks that the cursor reads.
+    /// Returns the cursor with `counter`, which counts the data blocks that the cursor reads.
     pub(super) fn counted_by(self, counter: &Arc<ScanReads>) -> Self {
         Self { counter: Some(Arc::clone(counter)), ..self }
     }
 
-    /// Counts whether the filter's answers about the only SST were right.
+    /// Returns the cursor with the filter's answers about the only SST. The first seek counts
+    /// whether they were right.
     pub(super) fn asked(self, asked: Asked) -> Self {
         Self { asked: Some(asked), ..self }
     }
 
-    /// Reads several data blocks at once, because all of them will be needed.
+    /// Returns a cursor that reads several data blocks at once, because the caller needs all of
+    /// them.
     pub(super) fn reading_ahead(self) -> Self {
         Self { reads_ahead: true, ..self }
     }
@@ -126,7 +131,8 @@ impl RunCursor {
         self.cursor.as_ref().filter(|cursor| cursor.valid()).map(|cursor| (cursor.key(), cursor.value()))
     }
 
-    /// Opens the SST at `place`. Returns `None` beyond the ends.
+    /// Moves to the SST at `place`, and returns its cursor. Returns `None` if there is no SST at
+    /// this place.
     fn enter(&mut self, place: usize) -> Option<&mut TableCursor> {
         self.count();
         self.place = place;
@@ -185,7 +191,7 @@ impl RunCursor {
         self.leave_if_done(direction)
     }
 
-    /// Moves to the next SST while the current one has no more entries.
+    /// Moves to the next SST in `direction` while the current one has no more entries.
     fn leave_if_done(&mut self, direction: Direction) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|cursor| !cursor.valid()) {
             match direction {
@@ -207,7 +213,7 @@ impl RunCursor {
     }
 }
 
-/// Sources merged into one sequence. Each key appears once, with its newest version.
+/// A merge of sources into one sequence of entries. Each key appears once, with its newest version.
 ///
 /// The sources are in a binary heap, which holds eight bytes of each key. These bytes usually
 /// decide a comparison. A linear search that read the keys took 37 % of the time of a compaction.
@@ -225,7 +231,7 @@ pub(super) struct Merge {
 #[derive(Debug, Clone, Copy)]
 struct Head {
     /// The first eight bytes of the source's key, inverted in a backward merge. The smaller rank
-    /// comes first. Equal ranks decide nothing.
+    /// comes first. If ranks are equal, the keys decide.
     rank: u64,
     source: usize,
 }
@@ -248,7 +254,7 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Returns the current entry; its value is `None` for a tombstone.
+    /// Returns the current entry, or `None` at the end. The value of a tombstone is `None`.
     pub(super) fn entry(&self) -> Option<(&[u8], Option<&[u8]>)> {
         self.sources.get(self.heads.first()?.source)?.entry()
     }
@@ -300,7 +306,7 @@ impl Merge {
         order.then(a.source.cmp(&b.source)).is_lt()
     }
 
-    /// Moves a head of the heap down to its place.
+    /// Moves the head at `place` down in the heap until no child comes before it.
     fn sink(&mut self, mut place: usize) {
         loop {
             let mut first = place;
@@ -320,11 +326,11 @@ impl Merge {
     }
 }
 
-/// Creates the sources of a scan, once for each of its two ends.
+/// A function that creates the sources of a scan. Each end of the scan calls it once.
 type MakeSources = Box<dyn Fn() -> Vec<Source> + Send>;
 
-/// The entries of a range in key order, as of the moment when the scan began. The scan can be read
-/// from both ends.
+/// An iterator over the entries of a range in key order, as of the moment when the scan began. The
+/// scan can be read from both ends.
 ///
 /// After an error, the scan yields no more entries, from either end.
 pub struct Scan {
@@ -333,8 +339,8 @@ pub struct Scan {
     front: Option<Merge>,
     back: Option<Merge>,
     done: bool,
-    /// The last field, so it is dropped after the merges. It holds the state, and the state holds
-    /// the SSTs. Therefore the drop of the merges does not remove the files of replaced SSTs.
+    /// This is the last field, so it is dropped after the merges. It holds the state, and the state
+    /// holds the SSTs. So dropping the merges does not remove the files of replaced SSTs.
     make_sources: MakeSources,
 }
 
@@ -352,7 +358,7 @@ impl Scan {
         Self { from, to, front: None, back: None, done: false, make_sources }
     }
 
-    /// Creates a scan without entries. It takes no memory of the heap.
+    /// Creates a scan without entries. It allocates no memory.
     pub(super) fn empty() -> Self {
         let make_sources = Box::new(Vec::new);
         let (from, to) = (Bound::Unbounded, Bound::Unbounded);
@@ -382,7 +388,7 @@ impl Scan {
             let pair = value.map(|value| (key.to_vec(), value.to_vec()));
             merge.step()?;
             if let Some(pair) = pair {
-                // A key that one end has yielded is the bound of the other end.
+                // Neither end may yield this key again: it becomes a bound of the other end.
                 match direction {
                     Direction::Forward => self.from = Bound::Excluded(pair.0.clone()),
                     Direction::Backward => self.to = Bound::Excluded(pair.0.clone()),
@@ -426,7 +432,7 @@ mod tests {
     use super::*;
     use filterblock::{HashSeed, KeyHash};
 
-    /// The newest version of each key in `tables`, which are newest first.
+    /// The newest version of each key.
     type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
     /// Returns memtables that share keys. Many of the keys begin with the same eight bytes.
@@ -444,7 +450,7 @@ mod tests {
                 let value = (mixed % 5 > 0).then(|| number.to_string().into_bytes());
                 table.insert(&key, value.as_deref(), KeyHash::of(&key, HashSeed(1)), i + 1).unwrap();
                 let newest = table.get(&key, KeyHash::of(&key, HashSeed(1)), 100).unwrap();
-                // Tables come oldest first, so the last one wins.
+                // The loop creates the oldest memtable first, so the last insertion wins.
                 model.insert(key, newest.1.value().map(<[u8]>::to_vec));
             }
             tables.insert(0, Arc::new(table));

@@ -21,7 +21,7 @@ struct Run {
     level: usize,
     first: usize,
     len: usize,
-    /// What the filter of the only SST answered about the scan.
+    /// The answers of the filter about the scan, if the run has only one SST.
     answers: Option<Answers>,
 }
 
@@ -32,7 +32,7 @@ impl Run {
     }
 }
 
-/// The SSTs that a scan reads, and what it asked their filters.
+/// The SSTs that a scan reads, and its queries to their filters.
 struct Plan {
     shared: Arc<Shared>,
     state: Arc<ReadState>,
@@ -43,7 +43,7 @@ struct Plan {
     is_counted: Cell<bool>,
 }
 
-/// Scans the range of a state, as of the write `sequence`.
+/// Returns a scan of a range of the state, as of the write with the number `sequence`.
 ///
 /// If all keys of the range share a prefix of the extractor, the scan first asks the filters for
 /// this prefix. It then asks the range filters for the range. If nothing is left to read, the scan

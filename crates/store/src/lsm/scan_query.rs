@@ -34,7 +34,7 @@ pub(super) struct Answers {
 }
 
 impl<'a> ScanQuery<'a> {
-    /// Returns what the scan of a range asks. `None` if filters are not used.
+    /// Returns the queries of a scan of a range, or `None` if filters are not used.
     pub(super) fn new(shared: &Shared, from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> Option<Self> {
         if shared.options.filter_use != FilterUse::Consult {
             return None;
@@ -55,15 +55,15 @@ impl<'a> ScanQuery<'a> {
     }
 
     /// Asks the range filter of an SST whose filter does not deny the prefix. Returns `None` if the
-    /// SST holds no key of the range, and counts this answer.
+    /// range filter denies the range, and counts this answer in `tally`.
     pub(super) fn ask_range(&self, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
         let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
         let range = self.answer_of_range(slot);
         if range == Some(Answer::No) {
             tally.ranges.true_negatives += 1;
             tally.ranges.expected += slot.stored.expected_of_ranges;
-            // The answer about the prefix is a known false positive only if the range has all keys
-            // of the prefix.
+            // The answer about the prefix is a known false positive only if the range covers all
+            // keys of the prefix.
             if prefix == Some(Answer::Maybe) && self.is_whole_prefix() {
                 tally.prefixes.false_positives += 1;
                 tally.prefixes.expected += slot.expected;
@@ -98,13 +98,13 @@ impl<'a> ScanQuery<'a> {
     }
 }
 
-/// What a scan has asked filters.
+/// The queries of a scan to the filters, as a copy that lives as long as the scan.
 pub(super) struct OwnedQuery {
     shared: Arc<Shared>,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     prefix: Option<Vec<u8>>,
-    /// Whether the range has all keys of the prefix.
+    /// Whether the range covers all keys of the prefix.
     is_whole_prefix: bool,
 }
 
@@ -125,18 +125,18 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Reports the damage of the filter.
+    /// Reports damage of the filter, if there is any.
     ///
     /// # Errors
-    /// Returns that damage if filters are strict.
+    /// Returns that damage if [`super::Options::strict_filters`] is set.
     pub(super) fn report(&self) -> Result<()> {
         let shared = &self.query.shared;
         self.stored.report_filter(&shared.reading.reports, shared.options.strict_filters)
     }
 
-    /// Counts whether the answers were right. `at_bound` is the first key of the SST at or behind
-    /// the bound of the scan. `first` is the same key, or the next one if the bound excludes
-    /// `at_bound`.
+    /// Counts whether the answers were right. `at_bound` is the key at which the seek to the bound
+    /// of the scan stopped. `first` is the first key that the scan reads: `at_bound`, or the next
+    /// key in the direction of the scan if the bound excludes `at_bound`.
     pub(super) fn judge(&self, at_bound: Option<&[u8]>, first: Option<&[u8]>) {
         let query = &self.query;
         let mut tally = ScanTally::default();

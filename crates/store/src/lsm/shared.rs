@@ -1,5 +1,5 @@
-//! The state that the handles and threads of one open store share, and the functions that change
-//! it.
+//! Defines the state that the handles and threads of one open store share, and the functions that
+//! change it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,20 +67,20 @@ pub(super) struct Identity {
     pub(super) store_id: [u8; 16],
     /// The hash function for keys. A read or write hashes each key once, for all filters.
     pub(super) hasher: KeyHasher,
-    /// Takes the prefixes that new filters hold, and for which reads ask filters.
+    /// The extractor of the prefixes that new filters hold and for which reads ask filters.
     pub(super) extractor: Option<PrefixExtractor>,
 }
 
 impl Identity {
-    /// Returns the identity that an SST file and its filter must have: half the store's id and the
-    /// file's number.
+    /// Returns the identity that an SST file and its filter must have: the first half of the
+    /// store's id, and the file's number.
     pub(super) fn table_id(&self, number: u64) -> TableId {
         table_id(&self.store_id, number)
     }
 }
 
-/// The total length in bytes of the dropped filters that may wait for a background thread to free
-/// them. The thread whose drop exceeds this limit frees them all.
+/// The maximum total length in bytes of the dropped filters that wait for a background thread to
+/// free them. The thread whose drop exceeds this limit frees them all.
 pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
 /// Shared state for creating and removing files. [`Options::storage`] holds the directory open.
@@ -302,13 +302,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Replaces the state that reads see.
+    /// Replaces the state that reads see, and wakes the threads that wait for a change.
     pub(super) fn change_state(&self, change: impl FnOnce(&mut ReadState)) {
         self.reading.state.change(change);
         self.background.wake_all();
     }
 
-    /// Makes an edit durable in the manifest and then visible.
+    /// Makes an edit durable in the manifest and then visible. SSTs that the edit removes become
+    /// obsolete. If the manifest is long, a new one replaces it.
     ///
     /// # Errors
     /// Returns the error of the manifest. The edit may then be in the manifest or not, so the store
@@ -337,7 +338,7 @@ impl Shared {
         }
         self.change_state(|state| {
             for (level, number) in &edit.removed {
-                // An SST that only changes its level stays.
+                // The file of an SST that only changes its level stays.
                 let moved = added.iter().any(|(_, table)| table.meta.number == *number);
                 let found = state.version.tables(usize::from(*level)).find(|table| table.meta.number == *number);
                 if let (false, Some(table)) = (moved, found) {
@@ -387,7 +388,7 @@ impl Shared {
 pub(super) struct Alarm<'a>(&'a Background);
 
 impl Alarm<'_> {
-    /// Ends the guard without an effect.
+    /// Ends the guard without failing the store.
     pub(super) fn disarm(self) {
         std::mem::forget(self);
     }
@@ -407,8 +408,8 @@ pub(crate) fn table_id(store_id: &[u8; 16], number: u64) -> TableId {
     id
 }
 
-/// Creates a log whose header and name are durable on return. Only then may the manifest name the
-/// log, a write be acknowledged, or a younger log exist.
+/// Creates a log whose header and name are durable on return. Before this function returns, no
+/// manifest may name the log, no write in it may be acknowledged, and no younger log may exist.
 pub(super) fn create_log(
     storage: &dyn Storage,
     identity: &Identity,

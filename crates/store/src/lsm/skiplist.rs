@@ -22,15 +22,15 @@ use super::entry::{Entry, Place};
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Enough for 2^20 entries; more entries make the list slower, but not wrong. Loom runs every order
-/// of all accesses, so its lists are small.
+/// The maximum number of levels of a node: enough for 2^20 entries. More entries make the list
+/// slower, but not wrong. Loom runs every order of all accesses, so its lists are small.
 const MAX_HEIGHT: u32 = if cfg!(loom) { 2 } else { 20 };
 const PREFIX: u32 = 0;
 const VERSION: u32 = 2;
 const NEXT: u32 = 3;
-/// The head is node 0. No link leads to the head, so a link of 0 means "no node".
+/// The index of the head. No link leads to the head, so a link of 0 means "no node".
 const HEAD: u32 = 0;
-/// From this many words on, the list is full. The rest of the index space is for the batch in
+/// The number of words from which the list is full. The rest of the index space is for the batch in
 /// progress.
 const FULL_WORDS: u32 = 1 << 30;
 
@@ -42,8 +42,8 @@ struct Chunks<T> {
 
 /// The binary logarithm of the number of elements of the first chunk.
 const FIRST_CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 8 };
-/// The first chunk has 2^8 elements, and each further chunk twice as many as the chunk before. So 24
-/// chunks hold 2^32 - 2^8 elements.
+/// The maximum number of chunks. The first chunk has 2^8 elements, and each further chunk twice as
+/// many as the chunk before. So 24 chunks hold 2^32 - 2^8 elements.
 const CHUNKS: usize = 24;
 
 impl<T: Default> Chunks<T> {
@@ -203,7 +203,8 @@ impl SkipList {
         for (level, before) in before.iter_mut().enumerate().rev() {
             loop {
                 let next = Self::link(words, level);
-                // A node known from the level above to sort behind is not compared again.
+                // The search in the level above may have found that `next` does not sort before
+                // `place`. Do not compare it again.
                 if next == HEAD || next == behind {
                     behind = next;
                     break;
@@ -244,19 +245,19 @@ impl SkipList {
         Self::found(self.search(place, &mut [HEAD; MAX_HEIGHT as usize]))
     }
 
-    /// Returns the last node that sorts before `place`; `None` if no node does.
+    /// Returns the last node that sorts before `place`, or `None` if no node does.
     pub(super) fn last_before(&self, place: &Place<'_>) -> Option<Node> {
         let mut before = [HEAD; MAX_HEIGHT as usize];
         self.search(place, &mut before);
         before.first().and_then(|&node| Self::found(node))
     }
 
-    /// Returns the first node of the list; `None` if the list is empty.
+    /// Returns the first node of the list, or `None` if the list is empty.
     pub(super) fn first(&self) -> Option<Node> {
         Self::found(self.next(HEAD, 0))
     }
 
-    /// Returns the last node of the list; `None` if the list is empty.
+    /// Returns the last node of the list, or `None` if the list is empty.
     pub(super) fn last(&self) -> Option<Node> {
         let mut node = HEAD;
         for level in (0..MAX_HEIGHT as usize).rev() {
@@ -271,7 +272,7 @@ impl SkipList {
         Self::found(node)
     }
 
-    /// Returns the node after the given one; `None` after the last node.
+    /// Returns the node after the given one, or `None` after the last node.
     pub(super) fn after(&self, Node(node): Node) -> Option<Node> {
         Self::found(self.next(node, 0))
     }

@@ -1,8 +1,8 @@
 //! Keeps space free on the disk, so that a full store can be emptied.
 //!
 //! Deletions need space before they release any: for their log records, for their SST file, and for
-//! the merge that drops the deleted entries. The store therefore refuses puts while this much space
-//! is still free. Otherwise the disk could become full in a write to the log, which poisons the
+//! the merge that drops the deleted entries. The store therefore refuses puts as soon as only this
+//! space is left. Otherwise the disk could become full in a write to the log, which poisons the
 //! store, or in the merge that would release space.
 
 use super::batch::WriteBatch;
@@ -19,8 +19,8 @@ use crate::sync::lock;
 /// page.
 const SMALL_FILES_BYTES: u64 = 64 << 10;
 
-/// New SST files leave this much free space to the log, or a quarter of the free space if that is
-/// less. A log on a full disk refuses all writes.
+/// The space in bytes that new SST files leave free for the log, or a quarter of the free space if
+/// that is less. A log on a full disk refuses all writes.
 const LOG_ROOM_BYTES: u64 = 4 << 20;
 
 /// The free space and its planned uses.
@@ -44,12 +44,14 @@ impl Room {
 }
 
 impl Shared {
-    /// Checks whether there is space for a batch. The result is approximate: other writes may be in
-    /// progress, in this store or in other programs.
+    /// Checks that the disk has space for a batch. If space is short, the call may first flush the
+    /// memtable and wait for the flush. The check is approximate: it reads the free space only from
+    /// time to time, and other writes may be in progress, in this store or in other programs.
     ///
     /// # Errors
     /// Returns [`Error::NoSpace`] for a batch that contains a put if the free space is below
-    /// [`Room::needed`]. Returns [`Error::Poisoned`] after an earlier failure.
+    /// [`Room::needed`]. Returns [`Error::Poisoned`] if this call must read the free space, and the
+    /// store has failed before. Returns neither if [`super::Options::reserve_bytes`] is 0.
     pub(super) fn check_space(&self, batch: &WriteBatch) -> Result<()> {
         if self.options.reserve_bytes == Some(0) {
             return Ok(());
@@ -66,7 +68,7 @@ impl Shared {
 
     #[cold]
     fn look_for_space(&self, batch: &WriteBatch, len: u64) -> Result<()> {
-        // If the store has failed, report that instead of the missing space.
+        // If the store has failed, report the failure and not the missing space.
         self.background.check_writable()?;
         let Some(mut room) = self.room() else {
             self.writing.queue.space.allow(MAX_UNSEEN_BYTES, false);
@@ -120,7 +122,7 @@ impl Shared {
             return manifest;
         }
         // One SST of a level, together with the SSTs of the next level that it overlaps, has about
-        // this length. Level 0 is merged whole.
+        // this length. Level 0 is merged as a whole.
         let of_one_table = self.options.table_size_bytes.saturating_mul(self.options.size_ratio().saturating_add(3));
         let merges = bytes.windows(2).enumerate().map(|(level, pair)| {
             let both = pair.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
@@ -140,7 +142,7 @@ impl Shared {
     }
 }
 
-/// The result of [`Shared::table_allowance`].
+/// The limit for the total length of new SST files: see [`Shared::table_allowance`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TableAllowance<'a> {
     shared: &'a Shared,

@@ -25,10 +25,10 @@ pub enum Task {
     Compaction,
 }
 
-/// Number of shards. Threads share the last one.
+/// Number of shards. All threads without a shard of their own share the last one.
 const NUM_SHARDS: usize = if cfg!(loom) { 2 } else { 64 };
 
-/// Expected FPRs are added up in units of 2^-32.
+/// The number of units in an FPR of 1: expected FPRs are added up in units of 2^-32.
 pub(super) const RATE_UNIT: f64 = 4_294_967_296.0;
 
 /// Converts an FPR to units of 2^-32.
@@ -86,7 +86,8 @@ counters! {
     ReadTally, ReadCounters {
         block_reads,
         block_read_bytes,
-        /// Searches that a prefix of the key saved after the filter had answered "maybe" for the key.
+        /// Searches that were saved because the filter answered "maybe" for a key, but denied one
+        /// of its prefixes.
         saved_by_prefixes,
     }
 }
@@ -200,7 +201,7 @@ impl ScanReads {
     }
 }
 
-/// A write that is slowed down. Its drop ends the wait.
+/// The guard of a write that is slowed down. Dropping it counts the time since it was created.
 #[derive(Debug)]
 pub(super) struct Delay<'a>(&'a Counters, Instant);
 
@@ -210,7 +211,7 @@ impl Drop for Delay<'_> {
     }
 }
 
-/// A write or a flush that waits. Its drop ends the wait.
+/// The guard of a write or a flush that waits. Dropping it counts the time since it was created.
 #[derive(Debug)]
 pub(super) struct Stall<'a>(&'a Counters, Instant);
 
@@ -241,7 +242,7 @@ const NO_SLOT: usize = usize::MAX;
 thread_local! {
     /// The index of the thread's shard. It has no destructor, so that reading it costs one load.
     static SLOT: Cell<usize> = const { Cell::new(NO_SLOT) };
-    /// Its destructor returns the thread's slot when the thread ends.
+    /// The owner of the thread's slot. Its destructor returns the slot when the thread ends.
     static OWNED: SlotOwner = const { SlotOwner };
 }
 
@@ -314,7 +315,7 @@ impl Counters {
         }
     }
 
-    /// Counts a write or a flush that begins to wait.
+    /// Counts a write or a flush that begins to wait. Returns the guard that counts the time.
     pub(super) fn begin_stall(&self) -> Stall<'_> {
         let start = Instant::now();
         self.write_stalls.fetch_add(1, Ordering::Relaxed);
@@ -322,7 +323,7 @@ impl Counters {
         Stall(self, start)
     }
 
-    /// Counts a write that is slowed down.
+    /// Counts a write that is slowed down. Returns the guard that counts the time.
     pub(super) fn begin_delay(&self) -> Delay<'_> {
         self.write_delays.fetch_add(1, Ordering::Relaxed);
         Delay(self, Instant::now())
@@ -345,8 +346,8 @@ impl Counters {
         self.shards.get(slot).map(|shard| Recorder { shard, shared: slot == NUM_SHARDS - 1 })
     }
 
-    /// Returns the number of reads, the number of reads answered from memory, and the counts of
-    /// each level.
+    /// Returns the number of keys read by gets, the number of these keys that were found in a
+    /// memtable, and the counts of each level.
     pub(super) fn sum(&self) -> (u64, u64, [LevelTally; NUM_LEVELS]) {
         let (mut gets, mut hits, mut tallies) = (0, 0, [LevelTally::default(); NUM_LEVELS]);
         for shard in &self.shards {
@@ -435,7 +436,8 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    /// Does what a thread of a store does in its lifetime.
+    /// Takes a shard, counts two gets and three true negatives, and gives the shard back, as a
+    /// thread of a store does.
     fn count((counters, slots): &(Counters, Slots)) {
         let slot = slots.take();
         let recorder = counters.recorder_of(slot).unwrap();

@@ -1,4 +1,4 @@
-//! The statistics of a store that a caller sees: [`super::Db::stats`].
+//! Defines the statistics that [`super::Db::stats`] returns.
 
 use super::stats::{LevelTally, ProbeTally, RATE_UNIT, Task};
 
@@ -17,8 +17,8 @@ pub struct LevelStats {
     pub bytes: u64,
     /// Bytes of the filter blocks.
     pub filter_bytes: u64,
-    /// Bytes of the usable filters in memory. Less than `filter_bytes` if filters have lost columns:
-    /// see [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
+    /// Bytes of the usable filters in memory. They are fewer than `filter_bytes` if filters have
+    /// lost columns: see [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
     pub filter_memory_bytes: u64,
     /// Number of SSTs whose filter or range filter is unusable or has damaged pages.
     pub degraded_tables: u64,
@@ -37,8 +37,8 @@ pub struct LevelStats {
     pub tables_without_prefixes: u64,
     /// Number of SSTs with a usable range filter.
     pub tables_with_ranges: u64,
-    /// Number of SST searches of gets that the prefixes of the key saved, after the filter had
-    /// answered "maybe" for the key. They are among the true negatives of `points`, too.
+    /// Number of SST searches that were saved because the filter answered "maybe" for the key of a
+    /// get, but denied one of its prefixes. `points.true_negatives` includes them.
     pub saved_by_prefixes: u64,
 }
 
@@ -48,15 +48,16 @@ pub struct LevelStats {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ProbeStats {
-    /// Number of queries that count below as true or false.
+    /// Number of queries with a known outcome: true negatives, true positives and false positives
+    /// together.
     pub probes: u64,
     /// Number of "absent" answers. Each saved a search of an SST.
     pub true_negatives: u64,
     /// Number of "maybe" answers for something that the SST holds, as a value or as a tombstone.
     pub true_positives: u64,
     /// Number of "maybe" answers for something that the SST lacks. A "maybe" for a prefix does not
-    /// count if the scan has bounds within the prefix and meets no key of it: the SST may have other
-    /// keys of the prefix.
+    /// count if the scan has bounds within the prefix and meets no key of it: the SST may have
+    /// other keys of the prefix.
     pub false_positives: u64,
     /// Number of SST searches because the filter is unusable, or because a filter with damaged
     /// pages answered "maybe" for something absent.
@@ -83,15 +84,15 @@ impl ProbeStats {
         }
     }
 
-    /// Returns the measured false-positive rate (FPR): false positives per query for something that
-    /// an SST does not hold. `None` without such a query.
+    /// Returns the measured false-positive rate (FPR): the share of "maybe" among the answers to
+    /// queries for something that the SST lacks. Returns `None` if there was no such query.
     #[must_use]
     pub fn false_positive_rate(&self) -> Option<f64> {
         self.per_absent(self.false_positives as f64)
     }
 
-    /// Returns the FPR that the filters' parameters predict. `None` without a query for something
-    /// absent.
+    /// Returns the FPR that the filters' parameters predict for these queries. Returns `None` if
+    /// there was no query for something that the SST lacks.
     #[must_use]
     pub fn expected_fpr(&self) -> Option<f64> {
         self.per_absent(self.expected_false_positives)
@@ -175,7 +176,7 @@ pub struct Stats {
     pub levels: Vec<LevelStats>,
     /// The total of all levels.
     pub total: LevelStats,
-    /// The name of the extractor of the store's prefixes; `None` without one.
+    /// The name of the store's prefix extractor, or `None` if the store has none.
     pub prefix_extractor: Option<String>,
     /// Number of keys read by `get` and `multi_get`.
     pub gets: u64,
@@ -194,8 +195,8 @@ pub struct Stats {
     pub write_stalls: u64,
     /// Total time of these waits in ns, including waits that have not ended.
     pub write_stall_nanos: u64,
-    /// Number of times that a writer was slowed down because flushes or compactions fall behind. Each
-    /// time, the writer waits for at most 32 ms.
+    /// Number of times that a writer was slowed down because flushes or compactions fell behind.
+    /// Each time, the writer waits for at most 32 ms.
     pub write_delays: u64,
     /// Total time of these waits in ns.
     pub write_delay_nanos: u64,
@@ -211,26 +212,27 @@ pub struct Stats {
     pub background_errors: u64,
     /// Tasks that currently fail.
     pub retrying: Vec<Retry>,
-    /// One message for each damage found, and for a changed prefix extractor; oldest first, at most
-    /// 100.
+    /// Messages about damage, torn tails, missing writes, kept files and prefix extractors. The
+    /// oldest message comes first. At most 100 messages are kept.
     pub reports: Vec<String>,
 }
 
 impl Stats {
     /// Returns the write amplification since the store was opened or the counters were reset: bytes
-    /// that flushes and compactions wrote per flushed byte. `None` without a flush.
+    /// that flushes and compactions wrote per flushed byte. Returns `None` if there was no flush.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let written = self.flushed_bytes.saturating_add(self.compacted_bytes);
         (self.flushed_bytes > 0).then(|| written as f64 / self.flushed_bytes as f64)
     }
 
-    /// Returns the space amplification: bytes of all SST files per byte of the lowest level with
-    /// SST files. That level holds each key once, unless it is level 0. `None` without SST files.
+    /// Returns the space amplification: bytes of all SST files per byte of the deepest level with
+    /// SST files. That level holds each key once, unless it is level 0. Returns `None` if there are
+    /// no SST files.
     #[must_use]
     pub fn space_amplification(&self) -> Option<f64> {
-        let lowest = self.levels.iter().rfind(|level| level.bytes > 0)?;
-        Some(self.total.bytes as f64 / lowest.bytes as f64)
+        let deepest = self.levels.iter().rfind(|level| level.bytes > 0)?;
+        Some(self.total.bytes as f64 / deepest.bytes as f64)
     }
 }
 

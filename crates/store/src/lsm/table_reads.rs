@@ -1,4 +1,4 @@
-//! The path of a read through the SSTs of a version: one key, or a batch of keys.
+//! Reads one key, or a batch of keys, from the SSTs of a version.
 
 use super::batch_read::{BATCH, Batch, Probe};
 use super::options::FilterUse;
@@ -15,24 +15,24 @@ use filterblock::{Answer, FilterSet, FilterSlot, KeyHash, PrefixExtractor};
 pub(super) struct ReadContext<'a> {
     pub(super) filter_use: FilterUse,
     pub(super) strict: bool,
-    /// Takes the prefixes of a key for which filters are asked.
+    /// The extractor of the prefixes for which filters are asked after the key.
     pub(super) extractor: Option<&'a PrefixExtractor>,
     pub(super) cache: Option<&'a BlockCache>,
     pub(super) reports: &'a Reports,
 }
 
 impl ReadContext<'_> {
-    /// Returns whether a batch announces this number of reads. A single read has no other read to
-    /// overlap with. With an extractor, the filter may still deny a prefix of an absent key, so
-    /// that an announced read would be wasted.
+    /// Returns whether a batch announces this number of reads to the storage. A single read has no
+    /// other read to overlap with. With an extractor, the filter may still deny a prefix of an
+    /// absent key, so that an announced read would be wasted.
     fn announces(&self, num_reads: usize) -> bool {
         num_reads > 1 && self.extractor.is_none()
     }
 }
 
-/// In an upper level with at most this many SSTs, one query asks a filter for many keys of a batch,
-/// as in level 0. In deeper levels, a query is one [`Pair`] (key, SST). In a level of two SSTs, a
-/// key takes 37 ns with one query per filter, and 48 ns with pairs.
+/// The maximum number of SSTs of a level that is read like level 0: one query asks a filter for
+/// many keys of a batch. From the first larger level on, a query is one [`Pair`] (key, SST). In a
+/// level of two SSTs, a key takes 37 ns with one query per filter, and 48 ns with pairs.
 const FEW_SSTS: usize = 4;
 
 /// A key of a batch, and an SST of a deeper level that may hold it.
@@ -66,8 +66,8 @@ struct Wanted<'v> {
 }
 
 impl Version {
-    /// Returns the newest version of a key in the SSTs. The outer `None` means that no SST knows
-    /// the key; the inner `None` means that the key is deleted.
+    /// Returns the newest version of a key in the SSTs. The outer `None` means that no SST holds a
+    /// version of the key. The inner `None` means that the key is deleted.
     ///
     /// # Errors
     /// Returns an error for a damaged index or data block, and for a damaged filter if
@@ -93,13 +93,13 @@ impl Version {
         Ok(None)
     }
 
-    /// Reads many keys as [`Version::get`] does. The result for the `i`-th key goes to `values[i]`,
-    /// and its bit in `batch.open` is cleared.
+    /// Reads many keys as [`Version::get`] does. If a version of the `i`-th key is found, its value
+    /// goes to `values[i]`, and the key's bit in `batch.open` is cleared.
     ///
-    /// An SST of level 0, or of an upper level with few SSTs, covers many keys of a batch. Its filter
-    /// gets all of them in one query. In a deeper level, an SST covers about one key of a batch. So
-    /// one list of pairs (key, SST) asks the filters of all deeper levels, and the cache lines of
-    /// 32 pairs are prefetched together.
+    /// An SST of level 0, or of an upper level with few SSTs, covers many keys of a batch. Its
+    /// filter gets all of them in one query. In a deeper level, an SST covers about one key of a
+    /// batch. So one list of pairs (key, SST) asks the filters of all deeper levels, and the cache
+    /// lines of 32 pairs are prefetched together.
     ///
     /// # Errors
     /// Returns the errors of [`Version::get`].
@@ -167,7 +167,7 @@ impl<'v> Pairs<'v> {
     }
 
     /// Announces the reads of several keys, so that the storage loads their data blocks at the same
-    /// time. Of a key with several pairs, only the first one is announced, because it probably finds
+    /// time. If a key has several pairs, only the first one is announced, because it probably finds
     /// the key.
     fn announce(&mut self, batch: &Batch<'_>, context: &ReadContext<'_>) {
         self.blocks.clear();
@@ -191,8 +191,8 @@ impl<'v> Pairs<'v> {
         }
     }
 
-    /// Searches the SSTs whose filters did not deny the key, from the top level down. After a key
-    /// is found, its pairs in deeper levels are neither searched nor counted.
+    /// Searches the SSTs whose filters did not deny the key, in the order of the levels. After a
+    /// key is found, its pairs in deeper levels are neither searched nor counted.
     fn search(
         &mut self,
         filters: &FilterSet<Error>,
@@ -222,8 +222,8 @@ impl<'v> Pairs<'v> {
 }
 
 /// Searches SSTs of one level for the wanted keys, at most one SST for each key, and empties the
-/// list. A data block with several of the keys is read once. The values go to `values`, and the bits
-/// in `batch.open` of the keys that are found are cleared.
+/// list. A data block with several of the keys is read once. The values of the found keys go to
+/// `values`, and the bits of these keys in `batch.open` are cleared.
 fn search_wanted(
     wanted: &mut Vec<Wanted<'_>>,
     filters: &FilterSet<Error>,
@@ -286,8 +286,9 @@ impl Level {
             if !slot.covers(probe) {
                 continue;
             }
-            // Keep this branch on the filter's answer a branch. It lets the processor continue with
-            // the next SST while this filter's cache line is still loading.
+            // Do not replace this branch on the filter's answer with branchless code. The branch
+            // lets the processor continue with the next SST while this filter's cache line is still
+            // loading.
             let answer = match context.filter_use {
                 FilterUse::Consult => filters.ask(slot.filter, probe.hash),
                 FilterUse::Ignore => Answer::Unfiltered,
@@ -349,8 +350,10 @@ impl Slot {
         self.has_prefixes && prefixes.any(|prefix| filters.ask(self.filter, filters.hasher().of(prefix)) == Answer::No)
     }
 
-    /// Searches the SST. `None` means that it does not have the key, and `Some(None)` is a tombstone.
-    /// The filter has given `answer`, and `block` is what is known of the data block.
+    /// Searches the SST, unless its filter denies a prefix of the key, or its only filter is a
+    /// range filter that denies the key. Returns `None` if the SST does not hold the key, and
+    /// `Some(None)` for a tombstone. `answer` is the filter's answer for the key, and `block` is
+    /// what is known about the data block.
     #[cold]
     fn search<V: FoundValue>(
         &self,
@@ -368,7 +371,7 @@ impl Slot {
             tally.points.expected += self.expected;
             return Ok(None);
         }
-        // An SST whose only filter is a range filter is asked for the range of the key.
+        // If the SST has only a range filter, ask it for the range that holds just this key.
         let answer = match (answer, context.filter_use) {
             (Answer::Unfiltered, FilterUse::Consult) => self.table.filter().ask(probe.key),
             _ => answer,

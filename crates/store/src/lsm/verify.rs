@@ -88,8 +88,8 @@ fn is_missing(error: &Error) -> bool {
 impl Db {
     /// Reads every file completely and checks it. For SSTs, it checks all checksums, the order of
     /// the keys, and every key against the filter of its SST. It checks that `CURRENT` and the
-    /// manifest match the open store, and it reads all logs that are still needed. Writers wait
-    /// while the logs are read.
+    /// manifest match the open store, and it reads all logs that are still needed. Flushes and
+    /// compactions wait while the manifest is read, and writers wait while the logs are read.
     ///
     /// # Errors
     /// Returns I/O errors. Damage, a newer format version and missing files are in the report and
@@ -98,7 +98,8 @@ impl Db {
         self.verify_with(&mut |_| {})
     }
 
-    /// Verifies the store as [`Self::verify`] does, and reports its progress from time to time.
+    /// Verifies the store as [`Self::verify`] does, and passes the progress to `progress` from time
+    /// to time.
     ///
     /// # Errors
     /// Returns I/O errors, as [`Self::verify`] does.

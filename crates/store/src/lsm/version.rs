@@ -1,9 +1,9 @@
-//! A version: the SSTs of a store at one moment.
+//! Defines a version: the SSTs of a store at one moment.
 //!
 //! A version is immutable; flushes and compactions create new versions. Level 0 holds SSTs that may
-//! overlap, newest first. Each deeper level is one sorted run. The newer of two versions of a key
-//! always lies above the older one. A read therefore goes from the top down and stops at the first
-//! SST that knows the key.
+//! overlap, newest first. Each deeper level is one sorted run. A newer entry of a key is never in a
+//! deeper level than an older entry. A read therefore goes from level 0 to deeper levels, and stops
+//! at the first SST that holds the key.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -32,11 +32,12 @@ pub(super) struct StoredTable {
     pub(super) meta: TableMeta,
     pub(super) table: Arc<Table>,
     pub(super) path: PathBuf,
-    /// The filter's expected FPR, in the units of [`ProbeTally::expected`](super::stats::ProbeTally).
+    /// The filter's expected FPR, in the units of
+    /// [`ProbeTally::expected`](super::stats::ProbeTally).
     pub(super) expected: u64,
     /// The range filter's expected FPR, in the same units.
     pub(super) expected_of_ranges: u64,
-    /// Whether the damage of its filter has been reported.
+    /// Whether damage of the filter has been reported.
     is_reported: AtomicBool,
 }
 
@@ -88,7 +89,7 @@ impl StoredTable {
     /// Reports the damage of the filter, at most once.
     ///
     /// # Errors
-    /// Returns that damage if `strict` is set.
+    /// Returns that damage if `strict` is set. Damage of a range filter alone is only reported.
     pub(super) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
         match self.table.filter() {
             TableFilter::Absent => Ok(()),
@@ -150,13 +151,14 @@ impl Drop for TableFile {
 }
 
 /// The facts about an SST that a read looks at first, in one cache line. The filter has another
-/// line in [`Version::filters`].
+/// cache line in [`Version::filters`].
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     /// [`order_prefix`] of the first key.
     pub(super) smallest: u64,
     pub(super) largest: u64,
-    /// The filter's expected FPR, in the units of [`ProbeTally::expected`](super::stats::ProbeTally).
+    /// The filter's expected FPR, in the units of
+    /// [`ProbeTally::expected`](super::stats::ProbeTally).
     pub(super) expected: u64,
     pub(super) filter: FilterSlot,
     /// Whether the filter holds the prefixes of the store's extractor beside the keys.
@@ -204,12 +206,12 @@ impl Slot {
     }
 
     /// Returns whether the SST's key range covers `key`. Compares whole keys, because equal
-    /// prefixes decide nothing.
+    /// prefixes do not decide the order.
     fn covers_by_bytes(&self, key: &[u8]) -> bool {
         self.stored.meta.smallest.as_slice() <= key && key <= self.stored.meta.largest.as_slice()
     }
 
-    /// Returns whether all keys of the SST sort below the wanted key.
+    /// Returns whether all keys of the SST sort before the wanted key.
     #[inline]
     fn is_below(&self, probe: &Probe<'_>) -> bool {
         self.largest < probe.prefix || self.largest == probe.prefix && self.stored.meta.largest.as_slice() < probe.key
@@ -235,11 +237,11 @@ impl<'a> RangeProbe<'a> {
     /// Returns whether the SST may hold keys of the range.
     #[inline]
     fn overlaps(&self, slot: &Slot) -> bool {
-        // Equal prefixes decide nothing.
+        // Equal prefixes do not decide the order.
         self.from.0 < slot.largest && slot.smallest < self.to.0 || !self.is_above(slot) && !self.is_below(slot)
     }
 
-    /// Returns whether all keys of the SST sort below the range.
+    /// Returns whether all keys of the SST sort before the range.
     #[inline]
     fn is_above(&self, slot: &Slot) -> bool {
         // A key is in another cache line than the slot: read it only if the prefixes are equal.
@@ -252,7 +254,7 @@ impl<'a> RangeProbe<'a> {
         }
     }
 
-    /// Returns whether all keys of the SST sort above the range.
+    /// Returns whether all keys of the SST sort behind the range.
     #[inline]
     fn is_below(&self, slot: &Slot) -> bool {
         let smallest = || slot.stored.meta.smallest.as_slice();
@@ -279,12 +281,12 @@ pub(super) struct Level {
 /// The SSTs of a store at one moment.
 #[derive(Debug)]
 pub(super) struct Version {
-    /// The levels that hold SSTs, from the top down.
+    /// The levels that hold SSTs, in the order of their numbers.
     pub(super) levels: Vec<Level>,
     hasher: KeyHasher,
     /// The filters of all SSTs.
     pub(super) filters: FilterSet<Error>,
-    /// The limit of the bytes of all filters.
+    /// The maximum total length of all filters in bytes.
     filter_budget: Option<u64>,
 }
 
@@ -302,7 +304,7 @@ impl Version {
         Self::after(&Earlier::default(), levels, hasher, filter_budget)
     }
 
-    /// Creates the version that follows another one.
+    /// Creates the version that follows the one from which `earlier` was taken.
     fn after(
         earlier: &Earlier,
         levels: Vec<Vec<Arc<StoredTable>>>,
@@ -325,7 +327,8 @@ impl Version {
         let levels = levels.into_iter().enumerate().map(order).filter(|level| !level.slots.is_empty());
         let mut levels: Vec<Level> = levels.collect();
         if let Some(budget) = filter_budget {
-            // A filter that cannot shrink stays as it is: then the filters take more than the budget.
+            // A filter that cannot shrink stays as it is: then the filters take more than the
+            // budget.
             filters.shrink_to(budget, IfMapped::Copy);
             levels.iter_mut().flat_map(|level| &mut level.slots).for_each(|slot| slot.update_expected(&filters));
         }
@@ -343,14 +346,14 @@ impl Version {
         Earlier::new(found, keeps_columns)
     }
 
-    /// Returns a version of the same SSTs whose filters share the memory budget anew, by the queries
-    /// so far. Filters that are asked often get dropped columns back.
+    /// Returns a version of the same SSTs whose filters share the memory budget anew, by the
+    /// queries so far. Filters that are asked often get dropped columns back.
     pub(super) fn with_rebalanced_filters(&self) -> Self {
         let levels = (0..NUM_LEVELS).map(|level| self.tables(level).cloned().collect()).collect();
         Self::after(&self.earlier(false), levels, &self.hasher, self.filter_budget)
     }
 
-    /// Returns the bytes of the filters of a level that reads ask.
+    /// Returns the total length in bytes of the usable filters that reads ask in a level.
     pub(super) fn filter_memory_bytes(&self, level: usize) -> u64 {
         let found = self.levels.iter().find(|found| found.number == level);
         let slots = found.into_iter().flat_map(|level| &level.slots);
@@ -375,13 +378,13 @@ impl Version {
         Self::after(&self.earlier(true), levels, &self.hasher, self.filter_budget)
     }
 
-    /// Iterates over the SSTs of a level, in the order of reading.
+    /// Returns an iterator over the SSTs of a level, in the order of reading.
     pub(super) fn tables(&self, level: usize) -> impl Iterator<Item = &Arc<StoredTable>> {
         let found = self.levels.iter().find(|found| found.number == level);
         found.into_iter().flat_map(|level| level.slots.iter().map(|slot| &slot.stored))
     }
 
-    /// Iterates over all SSTs and their levels, in the order of reading.
+    /// Returns an iterator over all SSTs and their levels, in the order of reading.
     pub(super) fn all_tables(&self) -> impl Iterator<Item = (usize, &Arc<StoredTable>)> {
         self.levels.iter().flat_map(|level| level.slots.iter().map(|slot| (level.number, &slot.stored)))
     }
@@ -412,8 +415,9 @@ impl Level {
         Self { number, slots, ends }
     }
 
-    /// Visits the runs of SSTs that may hold keys of a range, with the place of the first SST of each
-    /// run: each SST of level 0 by itself, and the neighbours of a deeper level together.
+    /// Passes the SSTs that may hold keys of a range to `visit`, as runs. An SST of level 0 is a
+    /// run by itself. The SSTs of a deeper level are neighbours, and form one run. `visit` gets
+    /// each run and the place of its first SST.
     #[inline]
     pub(super) fn runs_within(&self, range: &RangeProbe<'_>, mut visit: impl FnMut(usize, &[Slot])) {
         if self.number == 0 {
@@ -426,7 +430,7 @@ impl Level {
         }
         let first = self.ends.partition_point(|&end| end < range.from.0);
         let rest = self.slots.get(first..).unwrap_or_default();
-        // Equal prefixes decide nothing, and all keys of a store may have the same prefix.
+        // Equal prefixes do not decide the order, and all keys of a store may have the same prefix.
         let is_above = |slot: &&Slot| range.is_above(slot);
         let above = if rest.first().is_some_and(|slot| is_above(&slot)) {
             rest.partition_point(|slot| is_above(&slot))
@@ -444,7 +448,8 @@ impl Level {
         }
     }
 
-    /// Returns the SST of a deeper level that may hold the key, by the last keys of the SSTs.
+    /// Returns the first SST of a deeper level whose last key does not sort before the key. No
+    /// other SST of the level can hold the key. Returns `None` if all SSTs end before the key.
     #[inline]
     pub(super) fn candidate(&self, probe: &Probe<'_>) -> Option<&Slot> {
         let place = self.ends.partition_point(|&end| end < probe.prefix);
@@ -452,7 +457,7 @@ impl Level {
         if slot.largest != probe.prefix {
             return Some(slot);
         }
-        // Equal prefixes decide nothing, and all keys of a store may have the same prefix.
+        // Equal prefixes do not decide the order, and all keys of a store may have the same prefix.
         let rest = self.slots.get(place..).unwrap_or_default();
         rest.get(rest.partition_point(|slot| slot.is_below(probe)))
     }

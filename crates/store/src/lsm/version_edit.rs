@@ -1,4 +1,4 @@
-//! Version edits, which change the set of SSTs in a store, and the state that they produce.
+//! Defines version edits, which change the set of SSTs in a store, and the state that they produce.
 
 use crate::codec::{Cursor, put_bytes, put_u64, put_varint};
 use crate::error::{Error, Field, Result};
@@ -9,9 +9,10 @@ use filterblock::{Fingerprint, HashIdentity, HashKind, HashSeed, KeyHasher};
 /// checks at each step unnecessary.
 pub(crate) const MAX_NUMBER: u64 = u64::MAX / 2;
 
-/// Above this number the store accepts no writes, so that a store stays openable after its last
-/// write. The numbers up to [`MAX_NUMBER`] are left for acknowledged writes, flushes, compactions
-/// and reopening. At a billion numbers per second, they last 146 years.
+/// The largest file number and sequence number with which the store accepts writes. The limit keeps
+/// a store openable after its last write. The numbers up to [`MAX_NUMBER`] are left for
+/// acknowledged writes, flushes, compactions and reopening. At a billion numbers per second, they
+/// last 146 years.
 pub(super) const MAX_WRITTEN_NUMBER: u64 = MAX_NUMBER / 2;
 
 /// Number of levels of a store.
@@ -45,8 +46,8 @@ pub struct TableMeta {
     /// The smallest sequence number of the writes that the SST was made from. A merge takes the
     /// smallest number of all its inputs, so the SST itself may hold only newer writes.
     pub smallest_sequence: u64,
-    /// The largest sequence number of the writes that the SST was made from, determined in the same
-    /// way.
+    /// The largest sequence number of the writes that the SST was made from. A merge takes the
+    /// largest number of all its inputs.
     pub largest_sequence: u64,
 }
 
@@ -58,7 +59,7 @@ impl TableMeta {
 }
 
 /// Returns the first SST of a level, in key order, whose key range overlaps that of the SST before
-/// it, or `None` if no key ranges overlap. From level 1 down, none may overlap.
+/// it, or `None` if no key ranges overlap. In level 1 and deeper levels, none may overlap.
 pub(super) fn first_overlap<'a>(level: impl Iterator<Item = &'a TableMeta>) -> Option<&'a TableMeta> {
     let mut tables: Vec<&TableMeta> = level.collect();
     tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
@@ -73,13 +74,14 @@ pub struct VersionEdit {
     pub store_id: Option<[u8; 16]>,
     /// The seed for hashing keys.
     pub hash_seed: Option<u64>,
-    /// The hash kind and the secret's fingerprint, for a store with a secret. Without this field,
-    /// the store uses XXH3 without a secret.
+    /// The hash kind and the secret's fingerprint, for a store with a secret. If no edit of a
+    /// manifest has this field, the store uses XXH3 without a secret.
     pub keyed_hash: Option<(HashKind, Fingerprint)>,
-    /// The name of the extractor of the prefixes that new filters hold. Without this field, they
-    /// hold none.
+    /// The name of the extractor of the prefixes that new filters hold. If no edit of a manifest
+    /// has this field, they hold none.
     pub prefix_extractor: Option<String>,
-    /// The number of the oldest log whose writes are not all in SSTs; 0 if there is no such log.
+    /// The number of the oldest log whose writes are not all in SSTs. It is 0 if there is no such
+    /// log.
     pub log_number: Option<u64>,
     /// The number for the next new file.
     pub next_file_number: Option<u64>,
@@ -149,7 +151,7 @@ impl VersionEdit {
     /// # Errors
     /// Returns [`Error::Unsupported`] with `ManifestTag` for a field of a newer version, and with
     /// `HashId` for an unknown hash function. Returns [`Error::Corrupt`] for bytes that are not an
-    /// edit, and for a repeated single value.
+    /// edit, and for a repeated field, except added and removed SSTs.
     pub fn decode(bytes: &[u8], offset: u64) -> Result<Self> {
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         let edit = Self::decode_with(bytes, offset, &mut |step| {
@@ -357,7 +359,7 @@ impl StoreState {
     /// Removes an SST. Returns whether the SST was there.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::apply`].
+    /// Returns [`Error::Corrupt`] for a level above 6.
     pub(super) fn remove(&mut self, level: u8, number: u64, offset: u64) -> Result<bool> {
         let level = self.levels.get_mut(usize::from(level));
         let tables = level.ok_or(Error::Corrupt { field: Field::Level, offset })?;
@@ -380,7 +382,7 @@ impl StoreState {
     /// Checks that no two SSTs have the same number.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::apply`].
+    /// Returns [`Error::Corrupt`] if two SSTs have the same number.
     pub(super) fn check_numbers(&self, offset: u64) -> Result<()> {
         let mut numbers: Vec<u64> = Vec::with_capacity(self.levels.iter().map(Vec::len).sum());
         numbers.extend(self.levels.iter().flatten().map(|table| table.number));

@@ -1,4 +1,4 @@
-//! The write path: append to the log, insert into the memtable, make visible.
+//! Writes batches: appends them to the log, inserts them into the memtable, and makes them visible.
 //!
 //! Writers form a queue, and the first writer leads. The leader takes the oldest queued batches, up
 //! to 1 MiB, writes them as one log record, syncs at most once and distributes the results. A new
@@ -28,7 +28,7 @@ const MAX_DELAY: Duration = Duration::from_millis(32);
 /// write the bytes of one step.
 const FLUSH_DELAY: Duration = Duration::from_micros(500);
 
-/// The right to write. Its drop passes the right on, even if the leader panics.
+/// The right to write. Dropping this guard passes the right on, even if the leader panics.
 struct Leader<'a> {
     shared: &'a Shared,
     /// The writers that wait for the outcome, except the leader itself.
@@ -49,7 +49,7 @@ impl Drop for Leader<'_> {
 }
 
 impl Shared {
-    /// Writes a batch atomically.
+    /// Writes a batch atomically. An empty batch has no effect.
     ///
     /// # Errors
     /// Returns the error of the write-ahead log if the batch cannot be logged, and
@@ -93,8 +93,8 @@ impl Shared {
         }
     }
 
-    /// Checks that numbers are left. The check is approximate: other writes may be in progress, and
-    /// the limit leaves room for them.
+    /// Checks that file numbers and sequence numbers are left. The check is approximate: other
+    /// writes may be in progress, and the limit leaves room for them.
     ///
     /// # Errors
     /// Returns [`Error::OutOfNumbers`] if the sequence numbers or file numbers are used up.
@@ -128,7 +128,8 @@ impl Shared {
         }
     }
 
-    /// Writes several batches as one record. Only the leader calls this.
+    /// Waits for room, writes several batches as one log record, and makes them visible. Only the
+    /// leader calls this function.
     fn write_group(&self, batches: &[&WriteBatch], sync: bool) -> Result<()> {
         self.make_room()?;
         self.slow_down(batches.iter().map(|batch| batch.len_bytes() as u64).sum());
@@ -151,7 +152,7 @@ impl Shared {
         if sync { log.log.sync() } else { Ok(()) }
     }
 
-    /// Waits until the memtable has room, and starts a new memtable if it is full.
+    /// If the memtable is full, waits until another one may be started, and starts it.
     fn make_room(&self) -> Result<()> {
         self.background.check_writable()?;
         let state = self.reading.state.load();
@@ -186,8 +187,9 @@ impl Shared {
         self.stall(lock(&self.background.work), |work| self.is_level_0_full(work), |_| None)
     }
 
-    /// Waits while `must_stall`, and counts the wait. It ends early if the store fails, or if `failed`
-    /// returns an error, because the wait might then never end.
+    /// Waits while `must_stall` returns `true`, and counts the wait. The wait ends early if the
+    /// store fails or if `failed` returns an error, because `must_stall` might then never return
+    /// `false`.
     fn stall(
         &self,
         mut work: MutexGuard<'_, Work>,
@@ -229,7 +231,7 @@ impl Shared {
 
     /// Returns the time that writers wait before each step. The wait begins with [`FIRST_DELAY`] at
     /// `Options::l0_slowdown`, and each further SST of level 0 doubles it, up to [`MAX_DELAY`]. If
-    /// flushes fall behind, it is at least [`FLUSH_DELAY`].
+    /// flushes fall behind, the wait is at least [`FLUSH_DELAY`].
     fn delay_of_step(&self) -> Duration {
         let state = self.reading.state.load();
         let num_tables = state.version.tables(0).count();
@@ -248,15 +250,16 @@ impl Shared {
         self.reading.state.load().immutable.len() >= self.options.max_immutable_memtables.max(1)
     }
 
-    /// Returns whether level 0 is too full for another SST, and the background will compact it. With
-    /// any settings, a writer must not wait for a compaction that will not happen.
+    /// Returns whether level 0 is too full for another SST and a background thread will compact it.
+    /// A writer must never wait for a compaction that will not happen.
     fn is_level_0_full(&self, work: &Work) -> bool {
         let state = self.reading.state.load();
         state.version.tables(0).count() >= self.options.l0_stall() && self.compacts_level_0(&state.version, work)
     }
 }
 
-/// Copies an error for another writer of the group.
+/// Copies an error for another writer of the group. An error that cannot be copied becomes
+/// [`Error::Poisoned`] with its message.
 fn copy_of(error: &Error) -> Error {
     match error {
         Error::InFile { path, source } => Error::InFile { path: path.clone(), source: Box::new(copy_of(source)) },

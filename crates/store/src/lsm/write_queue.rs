@@ -1,4 +1,4 @@
-//! The queue of writers that wait for the leader, and the last known free space.
+//! Keeps the queue of writers that wait for the leader, and the last known free space.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use crate::sync::{Condvar, Mutex};
 /// longer.
 const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
 
-/// At most this many bytes are written before the free space is checked again, because other
-/// programs may write, too.
+/// The maximum number of bytes that are written before the free space is checked again, because
+/// other programs may write, too.
 pub(super) const MAX_UNSEEN_BYTES: u64 = 1 << 20;
 
-/// At least this many bytes are written between two checks, so that deletions on a full disk do not
-/// check at each write.
+/// The minimum number of bytes that are written before the free space is checked again, so that
+/// deletions on a full disk do not check at each write. Only puts check at each write while space
+/// is short.
 const MIN_UNSEEN_BYTES: u64 = 4 << 10;
 
 /// Writers that wait for the leader, and the result of the last check of the free space.
@@ -29,7 +30,7 @@ pub(super) struct WriteQueue {
     in_step: AtomicU64,
 }
 
-/// Writers are slowed down in steps of this many bytes.
+/// The number of bytes in a step. The leader slows down at most once per step.
 const STEP_LEN_BYTES: u64 = 64 << 10;
 
 impl WriteQueue {

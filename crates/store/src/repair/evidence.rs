@@ -20,7 +20,8 @@ pub(super) struct Listing {
     pub(super) logs: BTreeSet<u64>,
     pub(super) manifests: BTreeSet<u64>,
     pub(super) has_current: bool,
-    /// A file number above the number of every file in the directory, except the files in `foreign`.
+    /// A file number above the number of every file in the directory, except the files in
+    /// `foreign`.
     pub(super) next_number: u64,
     /// Names of files with numbers above [`MAX_NUMBER`], which no store assigns. A store does not
     /// open while such files exist.
@@ -28,8 +29,9 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Lists all files except those that certainly belong to another program. `next_number` is above
-    /// the numbers of their files too, because the store never assigns the number of an existing file.
+    /// Lists all files except those that certainly belong to another program. `next_number` is
+    /// above the numbers of their files too, because the store never assigns the number of an
+    /// existing file.
     ///
     /// # Errors
     /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number
@@ -253,9 +255,9 @@ impl FoundTable {
     }
 }
 
-/// Removes duplicate SSTs from `found` and returns their numbers. Of several SSTs with the same first
-/// original, those that the manifest names stay. If the manifest names none of them, the SST with
-/// the lowest number stays.
+/// Removes duplicate SSTs from `found` and returns their numbers. Of several SSTs with the same
+/// first original, those that the manifest names stay. If the manifest names none of them, the SST
+/// with the lowest number stays.
 pub(super) fn split_copies(found: &mut Vec<FoundTable>, named: &BTreeSet<u64>) -> Vec<u64> {
     let all: Vec<(u64, u64)> = found.iter().map(|table| (table.first_number(), table.number)).collect();
     let is_double = |table: &mut FoundTable| {

@@ -144,8 +144,8 @@ impl Db {
         Self::repair_with(path, options, mode, &mut |_| {})
     }
 
-    /// Does the same as [`Self::repair`], and calls `progress` while it reads the SSTs, which is the
-    /// longest part of a repair.
+    /// Does the same as [`Self::repair`], and calls `progress` while it reads the SSTs, which is
+    /// the longest part of a repair.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::repair`].
@@ -200,8 +200,8 @@ fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)>
 struct Plan {
     report: RepairReport,
     state: StoreState,
-    /// The files to copy to [`LOST`]. `true` means that the file must be removed before the store is
-    /// opened.
+    /// The files to copy to [`LOST`]. `true` means that the file must be removed before the store
+    /// is opened.
     aside: Vec<(PathBuf, bool)>,
     next_number: u64,
 }
@@ -354,8 +354,8 @@ fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf>
 }
 
 /// Returns the hasher of the store's keys. If no manifest gives the store id (`is_known` is false),
-/// sets store id, hash identity and prefix extractor in `state`, from the SSTs and the WALs as far as possible. A
-/// store id or hash identity that no file gives is new.
+/// sets store id, hash identity and prefix extractor in `state`, from the SSTs and the WALs as far
+/// as possible. A store id or hash identity that no file gives is new.
 fn identify(
     dir: &Path,
     options: &Options,

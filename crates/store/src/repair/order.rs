@@ -2,19 +2,20 @@
 //!
 //! An SST does not store the sequence numbers of its keys. These facts are known about an SST:
 //!
-//! * its level: the current one from a readable part of a manifest, or the first one from its origin,
+//! * its level: the current one from a readable part of a manifest, or the first one from its
+//!   origin,
 //! * the range of sequence numbers of all its merge inputs,
 //! * its file number.
 //!
-//! These rules apply to two SSTs that share keys and are both in force. The later SST is the one with
-//! the higher file number.
+//! These rules apply to two SSTs that share keys and are both in force. The later SST is the one
+//! with the higher file number.
 //!
 //! * If all writes of one SST are after all writes of the other (disjoint ranges), then the SST
 //!   with the later writes is newer, on any level.
 //! * A flushed SST (level 0) is newer than any SST of a deeper level, because a compaction of
 //!   level 0 takes the whole level. Sequence numbers order flushed SSTs among themselves.
-//! * If both were written to the same level deeper than 0, then the later SST is newer. SSTs of such a
-//!   level do not overlap, so the earlier SST had already moved down.
+//! * If both were written to the same level deeper than 0, then the later SST is newer. SSTs of
+//!   such a level do not overlap, so the earlier SST had already moved down.
 //! * If the later SST was written to the upper one of two levels, then it is newer, because SSTs
 //!   only move down.
 //! * If the later SST was written to the deeper level, then the order depends on the earlier SST.
@@ -31,17 +32,17 @@
 //! * If the SST was written to level 0, the ranges prove the merge. The SST is placed below the
 //!   result.
 //! * If both were written to the same level, the SST may have been merged, or may have moved down.
-//! * If the later SST was written to a deeper level, the earlier SST may have been merged into it, or
-//!   may have stayed on its level.
-//! * If the range of the later SST begins with 0, an earlier repair had moved all SSTs to level 0. The
-//!   earlier SST may then come from any level.
+//! * If the later SST was written to a deeper level, the earlier SST may have been merged into it,
+//!   or may have stayed on its level.
+//! * If the range of the later SST begins with 0, an earlier repair had moved all SSTs to level 0.
+//!   The earlier SST may then come from any level.
 //! * On deeper levels than 0, nothing reveals the merge if its result is gone or shares no key with
 //!   the SST. One doubt then covers all these SSTs.
 //!
-//! The result is ordered by level, the upper level first. Level 0 is ordered by the largest sequence
-//! number, and a deeper level by file number. An SST that these rules prove to be older than an SST of a deeper
-//! level is placed below that SST. An SST that is too damaged to have an origin is ordered by its
-//! file number alone, and the report names the doubt.
+//! The result is ordered by level, the upper level first. Level 0 is ordered by the largest
+//! sequence number, and a deeper level by file number. An SST that these rules prove to be older
+//! than an SST of a deeper level is placed below that SST. An SST that is too damaged to have an
+//! origin is ordered by its file number alone, and the report names the doubt.
 //!
 //! We rejected the file number as the only rule. A compaction that runs during a flush writes SSTs
 //! with higher numbers than the flushed SST but older content, so deleted keys would come back
@@ -71,9 +72,9 @@ impl Place {
         other.smallest_sequence <= self.smallest_sequence && self.largest_sequence <= other.largest_sequence
     }
 
-    /// Returns whether this SST must be a merge input of the deeper SST `other`. It is one if it is an
-    /// SST of level 0 whose last write is not newer than the last write of `other`, unless a manifest
-    /// says that both are in force.
+    /// Returns whether this SST must be a merge input of the deeper SST `other`. It is one if it is
+    /// an SST of level 0 whose last write is not newer than the last write of `other`, unless a
+    /// manifest says that both are in force.
     fn is_merged_away(&self, other: &Self) -> bool {
         let both_in_force = self.is_exact && other.is_exact;
         !both_in_force && self.level == 0 && other.level > 0 && self.largest_sequence <= other.largest_sequence
@@ -157,8 +158,8 @@ pub(super) fn newest_first(candidates: Vec<Candidate>) -> Vec<Candidate> {
     known
 }
 
-/// Returns pairs of SSTs (newer, older) whose order is a guess. An SST is the newer one of at most one
-/// pair. The older one is the first SST after it in `ordered` for which the order is a guess.
+/// Returns pairs of SSTs (newer, older) whose order is a guess. An SST is the newer one of at most
+/// one pair. The older one is the first SST after it in `ordered` for which the order is a guess.
 pub(super) fn doubtful(ordered: &[Candidate]) -> Vec<(&Candidate, &Candidate)> {
     let pair = |(at, newer): (usize, _)| {
         let is_guess = |older: &&Candidate| newer_is_guess(newer, older);

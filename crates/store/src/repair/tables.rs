@@ -1,5 +1,5 @@
-//! Examines the SSTs of a store under repair. It keeps sound SSTs, rewrites damaged ones, and gives up
-//! those without a readable entry.
+//! Examines the SSTs of a store under repair. It keeps sound SSTs, rewrites damaged ones, and gives
+//! up those without a readable entry.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -27,8 +27,8 @@ pub(super) struct Tables<'a> {
     /// The range of writes that each WAL holds, the oldest WAL first.
     pub(super) logs: &'a [LogSpan],
     pub(super) report: &'a mut RepairReport,
-    /// The files to copy to [`LOST`]. `true` means that the file must be removed before the store is
-    /// opened.
+    /// The files to copy to [`LOST`]. `true` means that the file must be removed before the store
+    /// is opened.
     pub(super) aside: Vec<(PathBuf, bool)>,
     /// The progress so far, which the callback `progress` receives.
     pub(super) done: Progress,
@@ -36,9 +36,9 @@ pub(super) struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Returns the state of the manifest after the repair of its SSTs. Damaged SSTs are replaced, and
-    /// missing SSTs are removed. SSTs that were flushed after the state are added, unless the WALs hold
-    /// all their writes. All other SSTs are set aside.
+    /// Returns the state of the manifest after the repair of its SSTs. Damaged SSTs are replaced,
+    /// and missing SSTs are removed. SSTs that were flushed after the state are added, unless the
+    /// WALs hold all their writes. All other SSTs are set aside.
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::Unsupported`] for an SST of a newer version.
@@ -63,8 +63,9 @@ impl Tables<'_> {
                 }
             }
         }
-        // For SSTs that were flushed after the state, the edit that names them was lost. If the WALs
-        // still hold their writes, the next open replays the WALs, and these SSTs are not needed.
+        // For SSTs that were flushed after the state, the edit that names them was lost. If the
+        // WALs still hold their writes, the next open replays the WALs, and these SSTs are not
+        // needed.
         let last_flushed = found.iter().filter_map(FoundTable::origin).filter(|origin| evidence.is_next(origin));
         let is_logged = last_flushed.map(|origin| origin.largest_sequence).max().is_some_and(|last| {
             let held = unbroken(self.logs, state.log_number);
@@ -147,8 +148,8 @@ impl Tables<'_> {
         if candidates.iter().any(Candidate::may_not_be_in_force) {
             let dir = self.dir.display();
             self.report.doubts.push(format!(
-                "{dir}: no manifest says which SSTs of level 1 and deeper levels are in force; if one of them was merged \
-                 into another SST before, deleted keys may have come back; check the keys that you deleted"
+                "{dir}: no manifest says which SSTs of level 1 and deeper levels are in force; if one of them was \
+                 merged into another SST before, deleted keys may have come back; check the keys that you deleted"
             ));
         }
         let ordered = newest_first(candidates);
@@ -173,16 +174,16 @@ impl Tables<'_> {
         Ok(state)
     }
 
-    /// Assigns sequence numbers to the SSTs in `ordered` (newest first), so that level 0 keeps their
-    /// order. Returns the SSTs and the new last sequence number.
+    /// Assigns sequence numbers to the SSTs in `ordered` (newest first), so that level 0 keeps
+    /// their order. Returns the SSTs and the new last sequence number.
     ///
-    /// The numbers do not exceed `last`, because the WALs hold the writes above `last`. They exceed it
-    /// only if the order of the SSTs needs more numbers. The range of each SST begins with 0. The
-    /// result of every later merge of these SSTs inherits the 0, which shows that its content may
-    /// come from any level.
+    /// The numbers do not exceed `last`, because the WALs hold the writes above `last`. They exceed
+    /// it only if the order of the SSTs needs more numbers. The range of each SST begins with 0.
+    /// The result of every later merge of these SSTs inherits the 0, which shows that its content
+    /// may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
-        // If two SSTs have equal sequence numbers, the SST with the higher file number is newer.
-        // So several SSTs may share a number. This is needed if there are more SSTs than numbers.
+        // If two SSTs have equal sequence numbers, the SST with the higher file number is newer. So
+        // several SSTs may share a number. This is needed if there are more SSTs than numbers.
         let may_be_equal = ordered.len() as u64 > last.saturating_add(1);
         let (mut rank, mut ranks, mut before) = (0, Vec::new(), None);
         for one in ordered.iter().rev() {
@@ -193,8 +194,8 @@ impl Tables<'_> {
             ranks.push(rank);
         }
         if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
-            // The order of the SSTs needs more different sequence numbers than there are writes, which
-            // happens only if someone copied SSTs into the directory.
+            // The order of the SSTs needs more different sequence numbers than there are writes,
+            // which happens only if someone copied SSTs into the directory.
             let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
             self.report.losses.push(Loss { error, keys: KeyRange::ALL });
         }
@@ -232,8 +233,8 @@ impl Tables<'_> {
         Ok(kept)
     }
 
-    /// Returns the SST for the repaired store. This is the SST itself if it is sound, has entries and
-    /// agrees with `meta`. Otherwise it is a rewritten SST, or `None` if no entry is readable.
+    /// Returns the SST for the repaired store. This is the SST itself if it is sound, has entries
+    /// and agrees with `meta`. Otherwise it is a rewritten SST, or `None` if no entry is readable.
     fn look_at(
         &mut self,
         store_id: [u8; 16],
@@ -277,13 +278,13 @@ impl Tables<'_> {
         self.rewrite(store_id, found, level, meta, errors)
     }
 
-    /// Writes the sound blocks of an SST to a new SST, and returns the new SST. Adds the losses to the
-    /// report and sets the old SST aside. A dry run writes nothing. Returns `None` if no entry is
-    /// readable.
+    /// Writes the sound blocks of an SST to a new SST, and returns the new SST. Adds the losses to
+    /// the report and sets the old SST aside. A dry run writes nothing. Returns `None` if no entry
+    /// is readable.
     ///
     /// # Errors
-    /// Returns I/O errors. Returns [`Error::Unsupported`] if `errors` has such an error and no entry is
-    /// readable.
+    /// Returns I/O errors. Returns [`Error::Unsupported`] if `errors` has such an error and no
+    /// entry is readable.
     fn rewrite(
         &mut self,
         store_id: [u8; 16],

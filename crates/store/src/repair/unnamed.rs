@@ -1,5 +1,5 @@
-//! Removes SST files that an open set aside because no manifest names them (`unnamed-NNNNNN.sst`), if
-//! the store holds all their entries.
+//! Removes SST files that an open set aside because no manifest names them (`unnamed-NNNNNN.sst`),
+//! if the store holds all their entries.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,10 +5,10 @@
 //! number of entries (u16)  length of the common prefix (u8)  common prefix
 //! order prefix of each key after the common prefix (u64)*    offset of each entry (u16)*    content
 //! ```
-//! A walk from a restart point loads one cache line after the other, and each load waits for the one
-//! before it. The order prefixes lie side by side, so their lines load together, and they lead to the
-//! one entry with the key. The index nearly halves the time of a cached lookup. The ignored test of
-//! this file measures both times.
+//! A walk from a restart point loads one cache line after the other, and each load waits for the
+//! one before it. The order prefixes lie side by side, so their lines load together, and they lead
+//! to the one entry with the key. The index nearly halves the time of a cached lookup. The ignored
+//! test of this file measures both times.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -27,8 +27,8 @@ const HEAD_LEN_BYTES: usize = 3;
 /// The maximum number of order prefixes that a search compares one by one. A binary search first
 /// halves the range of order prefixes to at most this length.
 const COUNTED: usize = 64;
-/// The maximum number of cache lines that [`CachedBlock::clone`] loads. These lines hold the whole index of a
-/// block of 4 KiB with entries of 100 bytes.
+/// The maximum number of cache lines that [`CachedBlock::clone`] loads. These lines hold the whole
+/// index of a block of 4 KiB with entries of 100 bytes.
 const LOADED_LINES: usize = 8;
 
 /// The value of an entry, or `None` for a tombstone.
@@ -52,8 +52,8 @@ impl BlockContent {
         }
     }
 
-    /// Finds the value of a key in the block at `offset` of the file. `None` means that the block has
-    /// no entry for the key, and `Some(None)` is a tombstone.
+    /// Finds the value of a key in the block at `offset` of the file. `None` means that the block
+    /// has no entry for the key, and `Some(None)` is a tombstone.
     pub(super) fn find_value<V: FoundValue>(&self, key: &[u8], offset: u64) -> Result<Option<Option<V>>> {
         match self {
             Self::Owned(content) => {
@@ -117,8 +117,8 @@ impl Clone for CachedBlock {
     /// Shares the block, and loads the cache lines of its index.
     ///
     /// A cache clones the block that it returns. The reference count lies before the index, and the
-    /// locked increment of the count delays all later loads. The index is therefore loaded first, so
-    /// that its lines load together with the line of the count.
+    /// locked increment of the count delays all later loads. The index is therefore loaded first,
+    /// so that its lines load together with the line of the count.
     #[inline]
     fn clone(&self) -> Self {
         let lines = self.parts().0.iter().step_by(64).take(LOADED_LINES);
@@ -165,8 +165,8 @@ impl CachedBlock {
         Block::parse(content, offset)?.find(key)
     }
 
-    /// Finds the value of `key`, with the same result as [`Block::find`] in the block at `offset` of
-    /// the file. The value takes over this reference to the block.
+    /// Finds the value of `key`, with the same result as [`Block::find`] in the block at `offset`
+    /// of the file. The value takes over this reference to the block.
     #[inline]
     pub(super) fn find_value<V: FoundValue>(self, key: &[u8], offset: u64) -> Result<Option<Option<V>>> {
         let range = match self.find(key, offset)? {
@@ -221,9 +221,9 @@ impl<'a> Index<'a> {
         start + rest.iter().filter(is_below).count()
     }
 
-    /// Finds the value of `key`, which begins with the common prefix and has the order prefix `prefix`
-    /// after it. The outer `None` means that the caller must search the block. The inner `None` means
-    /// that the block has no entry for the key.
+    /// Finds the value of `key`, which begins with the common prefix and has the order prefix
+    /// `prefix` after it. The outer `None` means that the caller must search the block. The inner
+    /// `None` means that the block has no entry for the key.
     #[inline]
     fn find<'b>(&self, key: &[u8], prefix: u64, block: &Block<'b>) -> Result<Option<Option<Value<'b>>>> {
         let start = self.num_below(prefix);
@@ -245,8 +245,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Writes the index of the content to `bytes`. Returns `None` if the block gets no index, and leaves
-/// `bytes` in an undefined state then.
+/// Writes the index of the content to `bytes`. Returns `None` if the block gets no index, and
+/// leaves `bytes` in an undefined state then.
 fn build_index(content: &[u8], offset: u64, bytes: &mut Vec<u8>) -> Option<()> {
     u16::try_from(content.len()).ok()?;
     let block = Block::parse(content, offset).ok()?;
@@ -262,8 +262,8 @@ fn build_index(content: &[u8], offset: u64, bytes: &mut Vec<u8>) -> Option<()> {
     bytes.extend_from_slice(common);
     entry.first(&block).ok()?;
     loop {
-        // The cursor returns an error for keys that do not ascend, so all keys begin with the common
-        // prefix of the first key and the last key.
+        // The cursor returns an error for keys that do not ascend, so all keys begin with the
+        // common prefix of the first key and the last key.
         put_u64(bytes, order_prefix(entry.key().get(common.len()..)?));
         offsets.push(u16::try_from(entry.offset()).ok()?);
         if !entry.advance(&block).ok()? {
@@ -281,8 +281,8 @@ mod tests {
     use super::*;
     use crate::sstable::data_block::BlockBuilder;
 
-    /// Returns keys that begin with `front`. Some of them have equal order prefixes, and some differ
-    /// only in trailing zeros.
+    /// Returns keys that begin with `front`. Some of them have equal order prefixes, and some
+    /// differ only in trailing zeros.
     fn keys(front: &str) -> Vec<Vec<u8>> {
         let tails: [&[u8]; 12] = [
             b"",

@@ -18,8 +18,8 @@ pub struct TableCheck {
     pub entries: u64,
     /// The number of data blocks read.
     pub data_blocks: u64,
-    /// The number of false negatives: the keys and prefixes of the file that the filter denies, and the
-    /// keys that the range filter denies.
+    /// The number of false negatives: the keys and prefixes of the file that the filter denies, and
+    /// the keys that the range filter denies.
     pub filter_false_negatives: u64,
     /// All damage found. Each error names the file.
     pub damage: Vec<Error>,
@@ -106,9 +106,10 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // `Table::open` has checked the format version of the SST. If a caller gives a hasher, it
-            // is the hasher of the SST, because a store checks its secret before it opens an SST. A
-            // part of a newer version, or a filter under another secret, is therefore damage.
+            // `Table::open` has checked the format version of the SST. If a caller gives a hasher,
+            // it is the hasher of the SST, because a store checks its secret before it opens an
+            // SST. A part of a newer version, or a filter under another secret, is therefore
+            // damage.
             Err(error)
                 if error.is_damage()
                     || error.is_unsupported()
@@ -121,8 +122,8 @@ impl Table {
         }
     }
 
-    /// Returns the extractor of the filter's prefixes. Returns `None` if the filter holds no prefixes,
-    /// or if the options do not give the extractor and it is not built in.
+    /// Returns the extractor of the filter's prefixes. Returns `None` if the filter holds no
+    /// prefixes, or if the options do not give the extractor and it is not built in.
     fn extractor(&self) -> Option<PrefixExtractor> {
         let name = self.properties().prefix_extractor.as_str();
         let given = self.options.prefix_extractor.as_ref().filter(|given| given.name() == name);

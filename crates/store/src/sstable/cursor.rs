@@ -49,8 +49,8 @@ impl Table {
 }
 
 impl TableCursor {
-    /// Returns the cursor with read-ahead: it reads 64 KiB at once and ignores its cache. This suits a
-    /// pass over the whole SST.
+    /// Returns the cursor with read-ahead: it reads 64 KiB at once and ignores its cache. This
+    /// suits a pass over the whole SST.
     pub(crate) fn reading_ahead(self) -> Self {
         Self { ahead: Some(ReadAhead::default()), ..self }
     }
@@ -69,8 +69,8 @@ impl TableCursor {
         if self.valid { self.entry.key() } else { &[] }
     }
 
-    /// Returns the value at the current position. Returns `None` for a tombstone, and if the cursor has
-    /// no position.
+    /// Returns the value at the current position. Returns `None` for a tombstone, and if the cursor
+    /// has no position.
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         let (content, _, offset) = self.block.as_ref().filter(|_| self.valid)?;

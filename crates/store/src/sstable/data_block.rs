@@ -8,8 +8,8 @@
 //! A key consists of the first `shared` bytes of the previous key, followed by the suffix. At a
 //! restart point `shared` is 0. The value code is 0 for a tombstone, and otherwise the value's
 //! length plus 1. The index block has the same format, with a restart point at each entry. Errors
-//! report the block's offset in the file. An offset inside a compressed block would match no byte of
-//! the file.
+//! report the block's offset in the file. An offset inside a compressed block would match no byte
+//! of the file.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -34,8 +34,8 @@ pub(super) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Creates a builder of an empty block. The first entry and every `restart_interval`-th entry after
-    /// it get a restart point. An interval of 0 counts as 1.
+    /// Creates a builder of an empty block. The first entry and every `restart_interval`-th entry
+    /// after it get a restart point. An interval of 0 counts as 1.
     pub(super) fn new(restart_interval: usize) -> Self {
         let restart_interval = restart_interval.max(1);
         Self { restart_interval, content: Vec::new(), restarts: Vec::new(), run_len: 0, last_key: Vec::new() }
@@ -155,8 +155,8 @@ impl<'a> Block<'a> {
         Ok(Self { entries, restarts, offset })
     }
 
-    /// Returns a block that can be used only for [`Self::entry_at`]. [`Self::parse`] must have accepted
-    /// `content` before.
+    /// Returns a block that can be used only for [`Self::entry_at`]. [`Self::parse`] must have
+    /// accepted `content` before.
     pub(super) fn entries(content: &'a [u8], offset: u64) -> Self {
         Self { entries: content, restarts: &[], offset }
     }
@@ -204,9 +204,9 @@ impl<'a> Block<'a> {
         if entry.shared != 0 { self.corrupt(Field::Restarts) } else { Ok((entry.suffix, entry.value)) }
     }
 
-    /// Returns the number of the first restart point in `range` whose key does not satisfy `before`, or
-    /// the end of `range` if there is none. The restart points whose keys satisfy `before` must precede
-    /// all others.
+    /// Returns the number of the first restart point in `range` whose key does not satisfy
+    /// `before`, or the end of `range` if there is none. The restart points whose keys satisfy
+    /// `before` must precede all others.
     pub(super) fn partition_restarts(&self, range: Range<usize>, before: impl Fn(&[u8]) -> bool) -> Result<usize> {
         let (mut low, mut high) = (range.start, range.end);
         while low < high {
@@ -289,7 +289,8 @@ pub(super) struct EntryCursor {
     key: Vec<u8>,
     /// The key at which the last [`Self::retreat`] began.
     above: Vec<u8>,
-    /// The length of the value, or `None` for a tombstone. The value ends where the next entry begins.
+    /// The length of the value, or `None` for a tombstone. The value ends where the next entry
+    /// begins.
     value_len: Option<usize>,
 }
 

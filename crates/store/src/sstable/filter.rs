@@ -14,8 +14,8 @@ use filterblock::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FilterMemory {
     /// A memory map of the file. The operating system can evict its pages. Use a memory map only if
-    /// no process truncates or overwrites files in place. Otherwise a query may end the process by a
-    /// signal (SIGBUS), or read zeros. A storage without files of the operating system, such as
+    /// no process truncates or overwrites files in place. Otherwise a query may end the process by
+    /// a signal (SIGBUS), or read zeros. A storage without files of the operating system, such as
     /// [`Memory`](crate::storage::Memory), uses the heap instead.
     Mapped,
     /// A copy on the heap. Later changes to the file do not reach the copy.
@@ -57,8 +57,8 @@ pub(super) fn open(
 }
 
 /// Returns the reason why the range filter of an SST with these properties cannot be used. Returns
-/// `None` if the range filter can be used, or if the SST has no range filter. The filter of the keys
-/// stays usable in either case.
+/// `None` if the range filter can be used, or if the SST has no range filter. The filter of the
+/// keys stays usable in either case.
 pub(super) fn range_damage(
     filter: &FilterBlock<SharedBytes>,
     properties: &Properties,

@@ -7,8 +7,8 @@ use filterblock::{FilterKind, FilterSpec};
 /// The filters of an SST.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FilterSpecs {
-    /// The filter of the keys, or the range filter if the SST gets only a range filter. `None` means
-    /// that the SST gets no filter.
+    /// The filter of the keys, or the range filter if the SST gets only a range filter. `None`
+    /// means that the SST gets no filter.
     pub(crate) points: Option<FilterSpec>,
     /// The range filter beside the filter of the keys, if any.
     pub(crate) ranges: Option<FilterSpec>,
@@ -46,10 +46,10 @@ fn is_for_ranges(spec: FilterSpec) -> bool {
     spec.kind() == FilterKind::Grafite
 }
 
-/// Checks that a filter answers for ranges of keys.
+/// Checks that a filter is a range filter.
 ///
 /// # Errors
-/// Returns [`filterblock::Error::Invalid`] if it does not.
+/// Returns [`filterblock::Error::Invalid`] if `spec` has another kind.
 pub(crate) fn check_ranges(spec: FilterSpec) -> Result<()> {
     if is_for_ranges(spec) {
         return Ok(());

@@ -182,8 +182,8 @@ impl Footer {
         out
     }
 
-    /// Decodes the footer of a file with `file_len_bytes` bytes. It checks the magic, the version, the
-    /// checksum, the flags, and that the parts fill the file.
+    /// Decodes the footer of a file with `file_len_bytes` bytes. It checks the magic, the version,
+    /// the checksum, the flags, and that the parts fill the file.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`], [`Error::ChecksumMismatch`], or [`Error::Unsupported`] for a
@@ -199,7 +199,8 @@ impl Footer {
         let version_bytes = body.get(VERSION_AT..).unwrap_or_default();
         let version = Cursor::new(version_bytes, base + VERSION_AT as u64).take_u32(Field::Version)?;
         if version > VERSION {
-            // If the checksum matches with version 1 in its place, then only the version is damaged.
+            // If the checksum matches with version 1 in its place, then only the version is
+            // damaged.
             let body = body.strip_suffix(version_bytes).unwrap_or_default();
             let restored = Crc32::new().with(body).with(&VERSION.to_le_bytes()).finish();
             if tail.starts_with(&restored.to_le_bytes()) {
@@ -247,8 +248,8 @@ impl Footer {
         }
     }
 
-    /// Checks that the parts fill the file and follow one another. Only the zeros before a filter may
-    /// lie between two parts.
+    /// Checks that the parts fill the file and follow one another. Only the zeros before a filter
+    /// may lie between two parts.
     fn check_places(&self, base: u64, file_len_bytes: u64) -> Result<()> {
         let corrupt = |field, name: &str| {
             let at = FOOTER_FIELDS.iter().find(|f| f.0 == name).map_or(0, |f| f.1 as u64);

@@ -1,9 +1,10 @@
-//! Writes, reads and checks SST files. An SST file holds keys in ascending order with their values, an
-//! index, and usually a filter block, which saves most disk reads for absent keys.
+//! Writes, reads and checks SST files. An SST file holds keys in ascending order with their values,
+//! an index, and usually a filter block, which saves most disk reads for absent keys.
 //! docs/STORE_FORMAT.md defines the format.
 //!
-//! A file holds each key at most once. A tombstone marks a deleted key. [`TableWriter`] writes a file
-//! front to back, and gives the complete file its final name. After that the file never changes.
+//! A file holds each key at most once. A tombstone marks a deleted key. [`TableWriter`] writes a
+//! file front to back, and gives the complete file its final name. After that the file never
+//! changes.
 //!
 //! ```
 //! use std::{path::Path, sync::Arc};

@@ -1,5 +1,5 @@
-//! Encodes and decodes the properties of an SST file. They are a list of (tag, length, value), so that
-//! later versions can add fields.
+//! Encodes and decodes the properties of an SST file. They are a list of (tag, length, value), so
+//! that later versions can add fields.
 
 use crate::codec::{Cursor, put_bytes, put_varint};
 use crate::error::{Error, Field, Result};
@@ -61,8 +61,8 @@ pub struct Properties {
     pub smallest: Vec<u8>,
     /// The last key. It is empty if the file has no entries.
     pub largest: Vec<u8>,
-    /// The requested filter as [`filterblock::FilterSpec`] prints it. The text is empty if the file has
-    /// no filter.
+    /// The requested filter as [`filterblock::FilterSpec`] prints it. The text is empty if the file
+    /// has no filter.
     pub filter: String,
     /// The requested compression. The trailer of each data block says how that block is stored.
     pub compression: Compression,
@@ -74,17 +74,18 @@ pub struct Properties {
     /// was itself a copy, this is the number of the first file in the chain. Only a repair writes
     /// it.
     pub copied_from: Option<u64>,
-    /// The name of the extractor whose prefixes the filter holds beside the keys. The name is empty if
-    /// the filter holds no prefixes.
+    /// The name of the extractor whose prefixes the filter holds beside the keys. The name is empty
+    /// if the filter holds no prefixes.
     pub prefix_extractor: String,
-    /// The requested range filter beside the filter of keys, as [`filterblock::FilterSpec`] prints it.
-    /// The text is empty if there is none. If a range filter is the only filter of the SST, it is in
-    /// [`Properties::filter`].
+    /// The requested range filter beside the filter of keys, as [`filterblock::FilterSpec`] prints
+    /// it. The text is empty if there is none. If a range filter is the only filter of the SST, it
+    /// is in [`Properties::filter`].
     pub range_filter: String,
 }
 
 impl Properties {
-    /// Returns the name of the extractor whose prefixes the filter holds, or `None` if it holds none.
+    /// Returns the name of the extractor whose prefixes the filter holds, or `None` if it holds
+    /// none.
     pub(crate) fn prefix_extractor_name(&self) -> Option<&str> {
         Some(self.prefix_extractor.as_str()).filter(|name| !name.is_empty())
     }

@@ -29,8 +29,8 @@ pub struct TableReadOptions {
     pub verify: Verify,
     /// The kind of memory that holds the filter.
     pub filter_memory: FilterMemory,
-    /// Whether an unusable filter or range filter makes [`Table::open`] fail. If `false`, an unusable
-    /// filter is [`filterblock::TableFilter::Degraded`] and never denies a key.
+    /// Whether an unusable filter or range filter makes [`Table::open`] fail. If `false`, an
+    /// unusable filter is [`filterblock::TableFilter::Degraded`] and never denies a key.
     pub strict: bool,
     /// If given, a filter whose keys were hashed with another function, seed or secret is unusable.
     /// If `None`, a filter whose keys were hashed with a secret is unusable.
@@ -40,9 +40,9 @@ pub struct TableReadOptions {
     /// The background thread that frees the filter's bytes. If `None`, the thread that drops the
     /// last reference frees them.
     pub reclaimer: Option<Reclaimer>,
-    /// The extractor of the reader. [`Table::has_prefixes`] says whether the filter holds the prefixes
-    /// of this extractor. [`Table::verify`] needs the extractor to check the prefixes in a filter,
-    /// unless the extractor is built in.
+    /// The extractor of the reader. [`Table::has_prefixes`] says whether the filter holds the
+    /// prefixes of this extractor. [`Table::verify`] needs the extractor to check the prefixes in a
+    /// filter, unless the extractor is built in.
     pub prefix_extractor: Option<PrefixExtractor>,
 }
 
@@ -88,8 +88,8 @@ pub struct Table {
     has_prefixes: bool,
     /// The reason why the range filter cannot be used; see [`Self::range_damage`].
     range_damage: Option<Error>,
-    /// The index, which is read at its first use. The error of a failed read is not kept, because the
-    /// failure may be temporary.
+    /// The index, which is read at its first use. The error of a failed read is not kept, because
+    /// the failure may be temporary.
     index: OnceLock<IndexBlock>,
     /// The number that identifies the open SST in a block cache.
     number: u64,
@@ -133,7 +133,8 @@ impl Table {
     ///
     /// # Errors
     /// * An I/O error if the file cannot be read.
-    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the footer or the properties are damaged.
+    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the footer or the properties are
+    ///   damaged.
     /// * [`Error::Corrupt`] if the table id is not [`TableReadOptions::table_id`].
     /// * [`Error::Unsupported`] for a newer version, an unknown flag or an unknown compression.
     /// * The error of a filter that cannot be read or used, with [`TableReadOptions::strict`] only.
@@ -214,8 +215,8 @@ impl Table {
         self.filter.ready().is_some_and(FilterBlock::has_ranges)
     }
 
-    /// Returns the reason why the range filter cannot be used. Returns `None` if the range filter is
-    /// usable, if the SST has no range filter, or if the whole filter block is unusable.
+    /// Returns the reason why the range filter cannot be used. Returns `None` if the range filter
+    /// is usable, if the SST has no range filter, or if the whole filter block is unusable.
     #[must_use]
     pub fn range_damage(&self) -> Option<&Error> {
         self.range_damage.as_ref()
@@ -342,7 +343,8 @@ impl Table {
         self.data_block(place, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
-    /// Returns the data block that may hold the key, or `None` if the key is above the last separator.
+    /// Returns the data block that may hold the key, or `None` if the key is above the last
+    /// separator.
     fn locate(&self, key: &[u8]) -> Result<Option<Handle>> {
         let index = self.index()?;
         let position = index.seek(key)?;
@@ -421,8 +423,8 @@ impl Table {
         block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)
     }
 
-    /// Returns the verified content of a data block. If `ahead` does not hold the block, it reads the
-    /// block and the blocks after it at once.
+    /// Returns the verified content of a data block. If `ahead` does not hold the block, it reads
+    /// the block and the blocks after it at once.
     pub(super) fn data_block_ahead(
         &self,
         handle: Handle,
@@ -490,8 +492,8 @@ pub(super) fn read_properties(file: &dyn ReadAt, footer: &Footer) -> Result<Prop
     Properties::decode(&content, footer.properties.offset)
 }
 
-/// Reads a part of the file, and compares its checksum with `stored`, the checksum in the footer. The
-/// check of the footer has ensured that the part lies in the file.
+/// Reads a part of the file, and compares its checksum with `stored`, the checksum in the footer.
+/// The check of the footer has ensured that the part lies in the file.
 fn read_checksummed(file: &dyn ReadAt, handle: Handle, stored: u32, field: Field) -> Result<Vec<u8>> {
     let mut content = handle.room()?;
     file.read_exact_at(&mut content, handle.offset)?;

@@ -22,8 +22,9 @@ use crate::error::{Error, Field, Result};
 use filterblock::HashIdentity;
 use filterblock::{LockedBlock, Verify};
 
-/// A part of the number of bytes that the search for the end of a block covers after a gap. The other
-/// part is twice the length of the block's first entry, or of the content of a compressed block.
+/// The minimum number of bytes that the search for the end of a block covers after a gap. In
+/// addition, the search covers twice the length of the block's first entry, or twice the length of
+/// the content of a compressed block.
 const SEARCH_LEN_BYTES: usize = 256 << 10;
 
 /// The number of bytes that the search may checksum in addition to four times the length of the
@@ -149,8 +150,8 @@ impl Peek {
     }
 }
 
-/// Decodes the fields of a footer whose checksum may not match. The caller trusts a handle only if the
-/// part at that handle matches its own checksum.
+/// Decodes the fields of a footer whose checksum may not match. The caller trusts a handle only if
+/// the part at that handle matches its own checksum.
 fn footer_of(bytes: &[u8]) -> Option<Footer> {
     let footer = bytes.last_chunk::<FOOTER_LEN_BYTES>()?;
     Footer::decode_fields(&mut Cursor::new(footer, 0)).ok()
@@ -291,9 +292,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the length of the sound block at `at`. Returns `None` if no sound block of about `limit`
-    /// bytes or fewer begins there, or if `budget` is used up. Takes the number of bytes in the
-    /// computed checksum off `budget`.
+    /// Returns the length of the sound block at `at`. Returns `None` if there is no sound block
+    /// whose stored bytes and compression tag have at most `limit` bytes, or if `budget` is used
+    /// up. Each byte that the function checksums reduces `budget` by one.
     fn block_at(&self, at: usize, limit: usize, budget: &mut usize) -> Option<usize> {
         let mut checksum = block_checksum(self.table_id, at as u64);
         let rest = self.bytes.get(at..)?;
@@ -312,8 +313,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Returns the maximum length of the block at `at` that a search should try, or `None` if no block
-    /// can begin there.
+    /// Returns the maximum length of the block at `at` that a search should try, or `None` if no
+    /// block can begin there.
     fn plausible_len(&self, at: usize) -> Option<usize> {
         let rest = self.bytes.get(at..)?;
         let plain = || {
@@ -342,8 +343,9 @@ impl Walk<'_> {
         Some(first_len.saturating_mul(2).saturating_add(SEARCH_LEN_BYTES))
     }
 
-    /// Checks a whole block: its checksum, its restart points and the order of its keys. The keys must
-    /// be greater than the keys of the previous blocks, and at most `separator` if it is given.
+    /// Checks a whole block: its checksum, its restart points and the order of its keys. The keys
+    /// must be greater than the keys of the previous blocks, and at most `separator` if it is
+    /// given.
     fn check(&self, sealed: &[u8], offset: u64, separator: Option<&[u8]>) -> Result<()> {
         let corrupt = || Error::Corrupt { field: Field::Key, offset };
         let mut scratch = Vec::new();

@@ -1,5 +1,5 @@
-//! Writes an SST file. [`TableWriter::create`] creates a temporary file, [`TableWriter::add`] adds the
-//! keys in ascending order, and [`TableWriter::finish`] gives the file its final name.
+//! Writes an SST file. [`TableWriter::create`] creates a temporary file, [`TableWriter::add`] adds
+//! the keys in ascending order, and [`TableWriter::finish`] gives the file its final name.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,12 +32,12 @@ pub struct TableOptions {
     pub compression: Compression,
     /// The filter to build, or `None` for a file without a filter of keys.
     pub filter: Option<FilterSpec>,
-    /// The range filter to build, such as `grafite:fpr=0.01`, or `None`. It lies beside the filter of
-    /// keys, or alone if [`TableOptions::filter`] is `None`. The writer ignores it if
+    /// The range filter to build, such as `grafite:fpr=0.01`, or `None`. It lies beside the filter
+    /// of keys, or alone if [`TableOptions::filter`] is `None`. The writer ignores it if
     /// [`TableOptions::filter`] is itself a range filter.
     pub range_filter: Option<FilterSpec>,
-    /// The extractor of the prefixes that the filter holds beside the keys. If `None`, the filter holds
-    /// only keys. A range filter without another filter holds no prefixes.
+    /// The extractor of the prefixes that the filter holds beside the keys. If `None`, the filter
+    /// holds only keys. A range filter without another filter holds no prefixes.
     pub prefix_extractor: Option<PrefixExtractor>,
     /// The hasher of the filter's keys.
     pub hasher: KeyHasher,
@@ -96,8 +96,8 @@ pub struct TableWriter<'s> {
     /// `None` after the file is closed.
     file: Option<Box<dyn WriteFile>>,
     renamed: bool,
-    /// The first error. After an error the writer writes nothing more, because the end of the file is
-    /// undefined.
+    /// The first error. After an error the writer writes nothing more, because the end of the file
+    /// is undefined.
     failure: Option<String>,
     options: TableOptions,
     chunk: Vec<u8>,
@@ -116,8 +116,8 @@ impl<'s> TableWriter<'s> {
     ///
     /// # Errors
     /// Returns an error if `NAME.tmp` exists or cannot be created. Returns
-    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is not a range filter, or if
-    /// the filter cannot hold the prefixes of the extractor.
+    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is not a range filter, or
+    /// if the filter cannot hold the prefixes of the extractor.
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
         let specs = FilterSpecs::of(options.filter, options.range_filter)?;
         let extractor = options.prefix_extractor.as_ref().filter(|_| specs.holds_prefixes());
@@ -162,8 +162,8 @@ impl<'s> TableWriter<'s> {
         })
     }
 
-    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter. Without this call,
-    /// the memory grows by doubling.
+    /// Reserves memory for the hashes of `keys` more keys if the file gets a filter. Without this
+    /// call, the memory grows by doubling.
     pub fn reserve(&mut self, keys: usize) {
         self.filter.iter_mut().for_each(|filter| filter.reserve(keys));
     }
@@ -240,8 +240,8 @@ impl<'s> TableWriter<'s> {
         self.len_bytes + if self.block.is_empty() { 0 } else { self.block.len_bytes() as u64 }
     }
 
-    /// Writes the rest of the file, syncs the file, gives it its final name and syncs the directory. An
-    /// existing file of that name is replaced.
+    /// Writes the rest of the file, syncs the file, gives it its final name and syncs the
+    /// directory. An existing file of that name is replaced.
     ///
     /// # Errors
     /// Returns an I/O error, [`Error::InvalidArgument`] if the index block would exceed 4 GiB,

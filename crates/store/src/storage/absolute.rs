@@ -1,8 +1,8 @@
-//! Implements [`Storage`] for one directory by its absolute path, on systems without calls that open
-//! a file relative to a directory.
+//! Implements [`Storage`] for one directory by its absolute path, on systems without calls that
+//! open a file relative to a directory.
 //!
-//! The absolute path stays valid when the working directory changes. A rename of the directory would
-//! make the path invalid, but Windows does not rename a directory that contains open files.
+//! The absolute path stays valid when the working directory changes. A rename of the directory
+//! would make the path invalid, but Windows does not rename a directory that contains open files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -98,10 +98,8 @@ impl Storage for Disk {
 fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
     #[cfg(target_os = "linux")]
     if io == IoMode::Direct {
-        use std::os::unix::fs::OpenOptionsExt;
-        let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-        match OpenOptions::new().read(true).custom_flags(direct).open(path) {
-            Ok(file) => return Ok((file, true)),
+        match open_with(path, rustix::fs::OFlags::DIRECT) {
+            Ok(file) => return check_plain(file).map(|file| (file, true)),
             // EINVAL: the file system has no direct reads. A buffered read returns the same bytes.
             Err(error) if error.kind() == ErrorKind::InvalidInput => {}
             Err(error) => return Err(error),
@@ -111,17 +109,26 @@ fn open_for_reading(path: &Path, io: IoMode) -> io::Result<(File, bool)> {
     open_plain(path).map(|file| (file, false))
 }
 
-/// Opens a regular file for reading. With `NONBLOCK`, opening a pipe does not wait for a writer.
+/// Opens a regular file for reading.
 fn open_plain(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    check_plain(options.open(path)?)
+    let file = open_with(path, rustix::fs::OFlags::empty());
+    #[cfg(not(unix))]
+    let file = File::open(path);
+    check_plain(file?)
+}
+
+/// Opens a file for reading, with `flags` and `NONBLOCK`. With `NONBLOCK`, opening a pipe does not
+/// wait for a writer.
+#[cfg(unix)]
+fn open_with(path: &Path, flags: rustix::fs::OFlags) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = flags | rustix::fs::OFlags::NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 fn copy_synced(from: &Path, to: &Path) -> Result<()> {
-    let mut source = in_file(from, File::open(from))?;
+    let mut source = in_file(from, open_plain(from))?;
     let mut target = in_file(to, OpenOptions::new().write(true).create_new(true).open(to))?;
     copy_into(&mut source, &mut target, to, || fs::remove_file(to))
 }

@@ -1,16 +1,19 @@
-//! A file system in memory that fails like a real one, for tests and fuzzers.
+//! Implements [`Storage`] with a file system in memory that fails like a real one, for tests and
+//! fuzzers.
 //!
-//! * [`Faulty::fail`] makes any operation fail.
+//! * [`Faulty::fail`] makes one operation fail, or all operations from a number on.
 //! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation. The unsynced
 //!   changes are then lost, kept, torn or reordered.
 //! * [`Faulty::set_capacity`] gives the disk a size.
 //! * [`Faulty::refuse`] makes chosen operations fail until the refusal ends.
 //!
-//! Random choices come from a seed. Short calls are errors: a storage must continue them itself.
+//! Random choices come from a seed. A short read or write is an error here, because a real storage
+//! must continue short calls itself.
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]
 
 mod drive;
+mod fault;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,97 +23,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use drive::Crash;
 use drive::{Drive, Entry, PAGE_LEN_BYTES, Random, is_root, pages};
+pub use fault::{Fault, FaultKind, Operation};
 
 use super::{IoMode, ReadAt, Storage, WriteFile};
 use crate::error::{Error, Field, Result};
 
-/// An operation of a storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each variant has the name of a method")]
-pub enum Operation {
-    Open,
-    Create,
-    Read,
-    ReadAt,
-    Write,
-    Sync,
-    Rename,
-    Link,
-    Remove,
-    Exists,
-    List,
-    CreateDir,
-    SyncDir,
-    Lock,
-}
-
-impl Operation {
-    /// Returns whether the operation only reads.
-    #[must_use]
-    pub fn is_reading(self) -> bool {
-        matches!(self, Self::Open | Self::Read | Self::ReadAt | Self::Exists | Self::List)
-    }
-}
-
-/// The way in which an operation fails.
-/// Except with `Late`, a failed sync loses its bytes: no later sync makes them durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FaultKind {
-    /// `EIO`; any operation can fail with it.
-    Io,
-    /// `ENOSPC`, for operations that need space. A write appends half of its bytes.
-    NoSpace,
-    /// `EINTR`; any operation can fail with it.
-    Interrupted,
-    /// The operation makes its change and then returns an error. Not for reads and locks.
-    Late,
-    /// A read stops half way with an error.
-    ShortRead,
-    /// A read returns a flipped bit and no error.
-    BitRot,
-    /// A read returns bytes from another offset of the file and no error.
-    Misdirected,
-}
-
-impl FaultKind {
-    /// All kinds that return an error, so that no read returns wrong bytes.
-    pub const ERRORS: [Self; 5] = [Self::Io, Self::NoSpace, Self::Interrupted, Self::Late, Self::ShortRead];
-
-    fn strikes(self, operation: Operation) -> bool {
-        match self {
-            Self::Io | Self::Interrupted => true,
-            Self::NoSpace => matches!(
-                operation,
-                Operation::Create
-                    | Operation::Write
-                    | Operation::Sync
-                    | Operation::Rename
-                    | Operation::Link
-                    | Operation::CreateDir
-                    | Operation::Lock
-            ),
-            Self::Late => !operation.is_reading() && operation != Operation::Lock,
-            Self::ShortRead | Self::BitRot | Self::Misdirected => {
-                matches!(operation, Operation::Read | Operation::ReadAt)
-            }
-        }
-    }
-}
-
-/// A future fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
-    /// The fault hits the first operation with this number or a higher one to which its kind
-    /// applies. The first operation has number 0.
-    pub from: u64,
-    /// The kind of fault.
-    pub kind: FaultKind,
-    /// Whether the fault also hits all later operations that it applies to.
-    pub is_lasting: bool,
-}
-
-/// Returns the error number of the operating system with which an operation fails, or `None` if it
-/// succeeds.
+/// A function that returns the error number of the operating system with which an operation fails,
+/// or `None` if the operation is not refused.
 pub type Refusal = Arc<dyn Fn(Operation, &Path) -> Option<i32> + Send + Sync>;
 
 /// A faulty file system. Clones share its files.
@@ -136,7 +55,7 @@ struct State {
 /// The state of the file system between two operations.
 #[derive(Clone)]
 pub struct Moment {
-    /// The last operation.
+    /// The last operation before this moment.
     pub operation: Operation,
     /// The path of that operation.
     pub path: PathBuf,
@@ -152,8 +71,8 @@ impl Moment {
         Faulty::holding(self.drive.after(crash, &mut Random(seed)))
     }
 
-    /// Returns the file system after only the process ended. All changes are present, and the
-    /// unsynced ones can still be lost.
+    /// Returns the file system after the process was killed at this moment but the machine
+    /// continued. All changes are present. A later crash can still lose the unsynced ones.
     #[must_use]
     pub fn killed(&self) -> Faulty {
         Faulty::holding(self.drive.clone())
@@ -189,7 +108,7 @@ impl Faulty {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the next fault. It replaces a fault that was set before.
+    /// Sets the fault. It replaces a fault that was set before.
     pub fn fail(&self, fault: Fault) {
         self.state().fault = Some(fault);
     }
@@ -218,14 +137,14 @@ impl Faulty {
         self.state().operations
     }
 
-    /// Returns the operations that a fault hit.
+    /// Returns the operations that a fault hit, oldest first, each with its path.
     #[must_use]
     pub fn struck(&self) -> Vec<(Operation, PathBuf)> {
         self.state().struck.clone()
     }
 
-    /// Starts recording: from now on the file system keeps the moment after each operation that is
-    /// not a read.
+    /// Starts to record the moment after each operation that is not a read. Moments that were
+    /// recorded before are dropped.
     pub fn record(&self) {
         self.state().moments = Some(Vec::new());
     }
@@ -236,7 +155,7 @@ impl Faulty {
         self.state().moments.take().unwrap_or_default()
     }
 
-    /// Sets the mark of later moments. A test stores its own progress in it.
+    /// Sets the mark of later moments. A test can store its own progress in the mark.
     pub fn set_mark(&self, mark: u64) {
         self.state().mark = mark;
     }
@@ -260,7 +179,7 @@ impl Faulty {
         Ok(())
     }
 
-    /// Carries out one operation, or makes it fail.
+    /// Carries out one operation or makes it fail, and records the moment after it.
     fn perform<T>(
         &self,
         operation: Operation,
@@ -298,7 +217,7 @@ fn failure(kind: Option<FaultKind>, path: &Path) -> Error {
         Some(FaultKind::NoSpace) => ErrorKind::StorageFull,
         Some(FaultKind::Interrupted) => ErrorKind::Interrupted,
         Some(FaultKind::ShortRead) => ErrorKind::UnexpectedEof,
-        // Stands for `EIO`, which has no stable error kind.
+        // `Other` stands for `EIO`, which has no stable error kind.
         _ => ErrorKind::Other,
     };
     Error::Io(IoError::new(kind, "a fault injected by the test")).in_file(path)
@@ -313,7 +232,8 @@ fn refused(kind: ErrorKind, path: &Path) -> Error {
 }
 
 impl State {
-    /// Counts an operation and returns the fault that hits it, if any.
+    /// Counts an operation, and returns the fault that hits it or `None`. A fault that is not
+    /// lasting is removed when it hits.
     fn strike(&mut self, operation: Operation, path: &Path) -> Option<FaultKind> {
         let number = self.operations;
         self.operations += 1;
@@ -330,7 +250,7 @@ impl State {
         Some(self.capacity?.saturating_sub(self.drive.used_bytes()))
     }
 
-    /// Returns the number of bytes, of `len` more bytes of a file, that fit on the disk.
+    /// Returns how many of `len` appended bytes of a file fit on the disk.
     fn room_for(&self, inode: usize, len: usize) -> usize {
         let Some(free) = self.free_bytes() else { return len };
         let old_len = self.bytes(inode).len();
@@ -375,7 +295,8 @@ impl State {
         self.drive.inodes.get(inode).map(|inode| Arc::clone(&inode.bytes)).unwrap_or_default()
     }
 
-    /// Corrupts the read bytes for a silent fault. `all` are the file's bytes.
+    /// Corrupts the bytes in `buffer` if `kind` is a silent fault. `all` holds the bytes of the
+    /// whole file.
     fn spoil(&mut self, kind: Option<FaultKind>, buffer: &mut [u8], all: &[u8]) {
         if buffer.is_empty() {
             return;

@@ -70,7 +70,7 @@ impl Storage for HeldDir {
             // A link fails on another file system, on a file system without hard links, and for a
             // file with too many links. Each cause has its own error.
             Err(_) => {
-                let mut content = in_file(from, source.open_file(from, OFlags::RDONLY))?;
+                let mut content = in_file(from, source.open_plain(from))?;
                 let mut copy = in_file(to, self.root.create(to))?;
                 copy_into(&mut content, &mut copy, to, || self.root.remove(to))
             }

@@ -66,8 +66,8 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns an error if the file is missing or the directory is not writable.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Gives a file a second name with a hard link. If the file system refuses the link, it makes a
-    /// synced copy under that name.
+    /// Gives a file a second name with a hard link. If the link cannot be made, it makes a synced
+    /// copy under that name.
     ///
     /// # Errors
     /// Returns an error if the file is missing, `to` exists, or there is no space.
@@ -82,8 +82,8 @@ pub trait Storage: Debug + Send + Sync {
     /// Returns whether a file or directory of that name exists.
     ///
     /// # Errors
-    /// Returns an error if the system cannot tell. An answer `false` would be wrong then: the caller
-    /// would create a new store over one that only seems to be missing.
+    /// Returns an error if the system cannot tell. An answer `false` would be wrong then: the
+    /// caller would create a new store over one that only seems to be missing.
     fn exists(&self, path: &Path) -> Result<bool>;
 
     /// Returns the sorted names of the files and directories in a directory. Invalid UTF-8 is
@@ -114,8 +114,8 @@ pub trait Storage: Debug + Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Opens a directory and returns a storage for it. That storage works in the opened directory
-    /// even if the path leads elsewhere later. The caller still passes full paths, which must lie in
-    /// or below `dir`.
+    /// even if the path leads elsewhere later. The caller still passes full paths, which must lie
+    /// in or below `dir`.
     ///
     /// On Unix, the locks of that storage also lock the directory itself if the file system
     /// supports that. On other systems `LOCK` is the only lock.
@@ -143,8 +143,8 @@ pub trait Storage: Debug + Send + Sync {
         self.exists(path)
     }
 
-    /// Returns the free space on the file system of a directory in bytes, or `None` if it is unknown.
-    /// The default implementation returns `None`.
+    /// Returns the free space on the file system of a directory in bytes, or `None` if it is
+    /// unknown. The default implementation returns `None`.
     ///
     /// # Errors
     /// Returns an error if the operating system reports one.
@@ -186,8 +186,7 @@ pub trait ReadAt: Debug + Send + Sync {
 
 /// A file that is open for appending.
 pub trait WriteFile: Debug + Send {
-    /// Appends all of `bytes`. After an error the content of the file after the earlier bytes is
-    /// undefined.
+    /// Appends all of `bytes`. After an error, any part of `bytes` may be in the file.
     ///
     /// # Errors
     /// Returns an error if not all bytes were written.

@@ -48,7 +48,8 @@ impl Root {
         Ok(File::from(retry_on_intr(open)?))
     }
 
-    /// Opens a regular file for reading. With `NONBLOCK`, opening a pipe does not wait for a writer.
+    /// Opens a regular file for reading. With `NONBLOCK`, opening a pipe does not wait for a
+    /// writer.
     pub(super) fn open_plain(&self, path: &Path) -> io::Result<File> {
         check_plain(self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK)?)
     }
@@ -62,8 +63,8 @@ impl Root {
     pub(super) fn open_for_reading(&self, path: &Path, io: IoMode) -> io::Result<(File, bool)> {
         #[cfg(target_os = "linux")]
         if io == IoMode::Direct {
-            match self.open_file(path, OFlags::RDONLY | OFlags::DIRECT) {
-                Ok(file) => return Ok((file, true)),
+            match self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::DIRECT) {
+                Ok(file) => return check_plain(file).map(|file| (file, true)),
                 // EINVAL: the file system has no direct reads. A buffered read returns the same
                 // bytes.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {}
@@ -118,8 +119,8 @@ impl Root {
         Err(Error::Locked.in_file(path))
     }
 
-    /// Locks the directory itself. Unlike the lock of `LOCK`, this lock keeps its effect when `LOCK`
-    /// is removed or replaced. Returns `None` if the file system cannot lock directories.
+    /// Locks the directory itself. Unlike the lock of `LOCK`, this lock keeps its effect when
+    /// `LOCK` is removed or replaced. Returns `None` if the file system cannot lock directories.
     pub(super) fn lock_dir(&self, path: &Path) -> Result<Option<LockedFile>> {
         // Open the directory again: a second `flock` on the same open file would succeed.
         let dir = in_file(path, self.open_file(&self.path, OFlags::RDONLY | OFlags::DIRECTORY))?;

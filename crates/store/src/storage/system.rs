@@ -33,8 +33,8 @@ pub(super) fn copy_into(
 ) -> Result<()> {
     let copied = io::copy(source, target).and_then(|_| target.sync_all());
     if copied.is_err() {
-        // A partial copy must not remain. If the removal fails too, the caller gets the error of the
-        // copy.
+        // A partial copy must not remain. If the removal fails too, the caller gets the error of
+        // the copy.
         let _ = remove();
     }
     in_file(to, copied)

@@ -1,6 +1,6 @@
-//! Helpers that the tests of the store share: random numbers from a seed, and changes to files
-//! outside the store.
-#![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
+//! Provides helpers for the tests of the store: random numbers from a seed, and changes to the
+//! files of a store.
+#![allow(dead_code, unused_imports, reason = "no test program uses all helpers")]
 
 #[path = "../../../../tests/common/random.rs"]
 mod random;
@@ -39,7 +39,7 @@ pub fn make_store(storage: &Memory, tables: u64, keys_per_table: u64) {
     db.close().unwrap();
 }
 
-/// Returns the store's files of a kind, by the start or the end of their names.
+/// Returns the paths of the files in a directory whose names start or end with `kind`.
 pub fn files(storage: &dyn Storage, dir: &Path, kind: &str) -> Vec<PathBuf> {
     let names = storage.list(dir).unwrap();
     let is_kind = |name: &String| name.ends_with(kind) || name.starts_with(kind);
@@ -68,7 +68,8 @@ pub fn change(storage: &dyn Storage, path: &Path, edit: impl FnOnce(&mut Vec<u8>
     replace(storage, path, &content);
 }
 
-/// Removes all logs but the newest. A flush that has just ended may not have removed its log yet.
+/// Removes all logs except the newest. A flush that has just ended may not have removed its log
+/// yet.
 pub fn remove_flushed_logs(storage: &dyn Storage) {
     let mut logs = files(storage, Path::new(DIR), ".log");
     logs.sort();

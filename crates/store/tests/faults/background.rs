@@ -1,5 +1,5 @@
-//! Faults in a store's own threads, and in a storage or a policy of the caller. No acknowledged
-//! write is lost, no thread waits forever, and files of others stay untouched.
+//! Tests of faults in a store's own threads, and in a storage or a policy of the caller. No
+//! acknowledged write is lost, no thread waits forever, and files of other stores stay untouched.
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +23,7 @@ struct Hooked {
     on_create: Hook,
     on_write: Hook,
     on_remove: Hook,
-    /// Returns whether a file seems not to exist.
+    /// Returns whether [`Storage::exists`] hides a file.
     hides: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
 }
 
@@ -374,8 +374,8 @@ fn a_compaction_of_damaged_tables_stops_no_read_or_write() {
     db.close().unwrap();
 }
 
-/// Returns a store whose level 1 has the same keys as level 2, in many SSTs, and the path of one
-/// SST of level 1. `damage` changes that SST.
+/// Returns a store whose levels 1 and 2 have the same keys, each in many SSTs. Also returns the
+/// path of one SST of level 1, which `damage` has changed.
 fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
     let memory = Memory::new();
     let options = || Options { block_size_bytes: 1, table_size_bytes: 4_000, auto_compaction: true, ..quiet(&memory) };
@@ -396,8 +396,8 @@ fn two_levels(damage: fn(&mut Vec<u8>)) -> (Memory, std::path::PathBuf) {
     (memory, damaged)
 }
 
-/// Gives the second data block a key above all others and corrects its checksum. Each block has one
-/// entry.
+/// Gives the second data block a key above all others, and corrects the checksum of the block. Each
+/// block has one entry.
 fn disorder(bytes: &mut [u8]) {
     let (block_len, footer) = (3 + 9 + 20 + 8 + 5, bytes.len() - 112);
     let table_id = bytes[footer..footer + 16].to_vec();
@@ -427,7 +427,7 @@ fn a_damaged_or_disordered_table_is_left_out_of_compactions() {
         db.wait_idle().unwrap();
         let levels = db.stats().levels;
         assert_eq!((levels[1].tables, levels[2].tables > 2), (1, true), "{levels:?}");
-        // A damaged SST blocks the compaction of level 0, but no writer waits for it.
+        // A damaged SST blocks the compaction of level 0, but no writer waits for that compaction.
         (0..200).for_each(|i| db.put(&key(i * 5), &[b'w'; 100]).unwrap());
         db.flush().unwrap();
         db.wait_idle().unwrap();

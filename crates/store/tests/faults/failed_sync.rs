@@ -1,5 +1,5 @@
-//! After a failed sync, the operating system may still show bytes that no later sync makes durable.
-//! A store that is reopened without a crash must not append after such bytes.
+//! Tests of stores that are reopened without a crash after a failed sync. The operating system may
+//! still show bytes that no later sync makes durable, so the store must not append after them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn options(storage: &Faulty) -> Options {
     }
 }
 
-/// Writes and flushes keys, and returns the acknowledged ones.
+/// Opens a store, writes and flushes keys, and compacts. Returns the acknowledged keys.
 fn live(storage: &Faulty, keys: std::ops::Range<u64>) -> Result<Vec<u64>> {
     let db = Db::open(DIR, options(storage))?;
     let mut acknowledged = Vec::new();

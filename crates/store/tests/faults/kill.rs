@@ -1,4 +1,4 @@
-//! A writer process is killed during its work. The reopened store must hold all acknowledged writes
+//! Kills a writer process during its work. The reopened store must hold all acknowledged writes
 //! with `Durability::Sync`, and a prefix of each writer's writes with `Durability::Buffered`.
 //!
 //! The test starts its own program again with an environment variable that makes the last test
@@ -83,8 +83,8 @@ fn kill_many_times(mode: &str) {
         judge(&db, &mut contents, &format!("kill {round}"));
         let reports = db.stats().reports;
         assert!(reports.iter().all(|report| report.contains("cut off")), "{reports:?}");
-        // In every second round the next writer finds a cleanly closed store, otherwise the state
-        // after the kill.
+        // In every second round, the next writer finds a cleanly closed store. In the other rounds,
+        // it finds a store that was dropped without a close.
         if round % 2 == 0 {
             db.close().unwrap();
         }

@@ -1,5 +1,5 @@
-//! Limits of the machine: a full disk, no more file descriptors, a read-only directory, and a store
-//! that another process has open.
+//! Tests of the limits of the machine: a full disk, no more file descriptors, a read-only
+//! directory, and a store that another process has open.
 //!
 //! The store returns an error that says what failed and where, loses no acknowledged write, and
 //! continues when the limit is gone.
@@ -48,8 +48,8 @@ fn work(db: &Db, content: &mut Content, steps: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks the open store after a failure: reads return the acknowledged values. A write fails with
-/// a reason, or succeeds if only a compaction failed, which the store can do without.
+/// Checks the open store after a failure: reads return the acknowledged values. A write either
+/// fails with a reason, or succeeds because only a compaction has failed.
 fn check_failed_store(db: &Db, content: &mut Content, what: &str) {
     match do_step(db, 0, content.steps + 1) {
         Ok(()) => content.advance(content.steps + 1),
@@ -92,7 +92,7 @@ fn in_a_mount(test: &str, child: &str, size_mib: u64) {
                     assert!(said.contains("done"), "{said}");
                     return println!("{said}");
                 }
-                // unshare itself exits with status 1.
+                // If `unshare` itself fails, it exits with status 1.
                 assert!([Some(NO_ENVIRONMENT), Some(1)].contains(&status.code()), "{said}");
                 why = said;
             }
@@ -122,7 +122,7 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
     in_a_mount("full disk", "full", 1);
 }
 
-/// Fills the disk to the last byte.
+/// Creates a file at `path` that fills the disk to the last byte.
 fn ballast(path: &Path) -> File {
     let mut file = File::create(path).unwrap();
     let block = [1; 4096];
@@ -174,7 +174,8 @@ fn a_full_disk_can_be_emptied() {
     in_a_mount("a full disk is emptied", "emptied", 16);
 }
 
-/// Uses only default options. Their write buffer alone is as large as the disk.
+/// Fills a small disk and empties the store again. It uses the default options, whose write buffer
+/// alone is as large as the disk.
 fn on_a_disk_that_is_emptied(dir: &Path) {
     let store = dir.join("store");
     let open = || Db::open(&store, Options::default()).unwrap();
@@ -213,7 +214,7 @@ fn a_lack_of_file_descriptors_is_an_error_and_loses_nothing() {
     println!("{said}");
 }
 
-/// Takes all descriptors except `free`.
+/// Opens files until only `free` descriptors are left, and returns the files.
 fn take_descriptors(free: usize) -> Vec<File> {
     let mut taken = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
@@ -234,7 +235,7 @@ fn without_descriptors(dir: &Path) {
         let mut taken = take_descriptors(free);
         match Db::open(dir, small_and_quiet(Durability::Sync)) {
             Ok(db) => {
-                // The comparison opens files that the store does not keep open.
+                // The comparison needs one descriptor for files that the store does not keep open.
                 taken.pop();
                 judge(&db, std::slice::from_mut(&mut content), &what);
             }

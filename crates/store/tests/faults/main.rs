@@ -1,4 +1,4 @@
-//! Faults of operations, threads, processes and machines. No acknowledged write may be lost.
+//! Tests that faults of operations, threads, processes and machines lose no acknowledged write.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod background;

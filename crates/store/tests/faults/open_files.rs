@@ -1,6 +1,6 @@
-//! Another program truncates, empties or overwrites files of an open store. With the default
-//! options no signal ends the process, no present key becomes absent, and `Db::verify` finds the
-//! damage.
+//! Tests of open stores whose files another program truncates, empties or overwrites. With the
+//! default options no signal ends the process, no present key becomes absent, and `Db::verify`
+//! finds the damage.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -54,8 +54,8 @@ fn spoil(path: &Path, what: usize) {
     }
 }
 
-/// Does the work of the child process of the tests below, which a signal may end. It is not a test
-/// by itself.
+/// Does the work of the child process that the next test starts, and that a signal may end. Without
+/// the environment variable it does nothing.
 #[test]
 fn child_process_of_open_files() {
     let Some(case) = std::env::var_os(CHILD).map(|case| case.to_str().unwrap().to_owned()) else { return };
@@ -64,7 +64,7 @@ fn child_process_of_open_files() {
     let (what, verify) = (number(), [Verify::AtOpen, Verify::OnFirstTouch][number()]);
     let dir = PathBuf::from(parts.next().unwrap());
     let db = Db::open(&dir, options(verify)).unwrap();
-    // These reads verify some pages of the filter, and the index.
+    // These reads verify some pages of the filter, and read the index.
     (0..KEYS).step_by(500).for_each(|i| assert_eq!(db.get(&key(i)).unwrap(), Some(key(i))));
     spoil(&files(&Disk, &dir, ".sst")[0], what);
     let mut failed = 0;

@@ -1,6 +1,6 @@
-//! The k-th file operation of a store fails, for every k, once or permanently, in any state of the
-//! store. The result is an error or no visible effect. It is never a panic, a wrong answer or the
-//! loss of an acknowledged write.
+//! Makes the k-th file operation of a store fail, for every k, once or permanently, in any state of
+//! the store. The result is an error or no visible effect. It is never a panic, a wrong answer or
+//! the loss of an acknowledged write.
 //!
 //! `FILTERBLOCK_EVERY_FAULT=1` tries every k. By default the tests try one k in eleven for each
 //! kind of fault.
@@ -56,7 +56,7 @@ impl Known {
         let written = db.write(batch);
         match &written {
             Ok(()) => drop(self.possible.insert(i, vec![value])),
-            // The store refused the write before it did anything.
+            // The store refused the write before it changed anything.
             Err(error) if matches!(error.root(), Error::Poisoned { .. } | Error::BackgroundFails { .. }) => {}
             // The write may be in the log or not.
             Err(_) => self.possible.entry(i).or_insert_with(|| vec![None]).push(value),
@@ -289,6 +289,6 @@ fn wrong_bytes_from_reads_are_errors_or_only_extra_reads() {
             refused += u64::from(ask(&image).is_err());
         }
     }
-    println!("{operations} operations, {refused} of twice as many opens were refused");
+    println!("{operations} operations, {refused} of {} opens were refused", 2 * operations);
     assert!(operations > 50);
 }

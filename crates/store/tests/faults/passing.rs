@@ -1,6 +1,6 @@
-//! Temporary failures in the background (no space, no descriptors, a file that cannot be synced).
-//! After them the store does not refuse writes forever: it retries the work, and a full store can
-//! be emptied.
+//! Tests of temporary failures in background threads (no space, no descriptors, a file that cannot
+//! be synced). The store retries the work and accepts writes again, and a full store can be
+//! emptied.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -157,7 +157,7 @@ fn a_failing_flush_is_retried() {
 }
 
 #[test]
-fn a_store_whose_flushes_fail_for_ever_closes_at_once() {
+fn a_store_whose_flushes_fail_forever_closes_at_once() {
     for drops in [false, true] {
         let storage = Faulty::new();
         let db = Db::open(DIR, options(&storage)).unwrap();
@@ -280,7 +280,8 @@ fn a_filter_that_could_not_be_read_is_read_later() {
     (0..1_000).for_each(|i| db.put(&key(i), b"").unwrap());
     db.compact_range(..).unwrap();
     db.close().unwrap();
-    // The reader reads footer and properties before the filter.
+    // The reader reads the footer and the properties before the filter, so the filter is the third
+    // read.
     let reads = AtomicU64::new(0);
     storage.refuse(Some(Arc::new(move |operation, path| {
         let is_filter = operation == Operation::ReadAt && is_table(path) && reads.fetch_add(1, Ordering::Relaxed) == 2;
@@ -333,18 +334,19 @@ fn a_table_that_would_fill_the_disk_leaves_space_for_logs() {
         (0..1_000).for_each(|i| db.put(&key(2 * i + parity), &[b'v'; 200]).unwrap());
         db.flush().unwrap();
     }
-    // The capacity is slightly below what the compaction needs.
+    // The capacity is slightly below the space that the compaction needs.
     storage.set_capacity(Some(db.stats().total.bytes * 2));
     let error = db.compact_range(..).unwrap_err();
     assert!(matches!(error.root(), Error::NoSpace { .. }), "{error}");
     (0..1_000).for_each(|i| db.delete(&key(i)).unwrap());
-    // The removal of an obsolete log would free space after the measurement.
+    // Wait until the obsolete log is removed. A later removal would free space after the
+    // measurement.
     wait_until(|| files(&storage, Path::new(DIR), ".log").len() == 1);
     const PLENTY: u64 = 1 << 40;
     storage.set_capacity(Some(PLENTY));
     let used = PLENTY - filterblock_store::storage::Storage::free_bytes(&storage, Path::new(DIR)).unwrap().unwrap();
     storage.set_capacity(Some(used + (60 << 10)));
-    // A flush frees no space either.
+    // A flush frees no space, so the flush or the compaction after it must fail.
     let error = db.flush().and_then(|()| db.compact_range(..)).unwrap_err();
     assert!(error.to_string().contains("kept free"), "{error}");
     db.delete(&key(1_000)).unwrap();

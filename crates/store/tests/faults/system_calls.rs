@@ -1,6 +1,6 @@
-//! Every system call of a process is tried as a fault: the process is killed before the call, or
-//! the call fails. The reopened store holds all durable writes. Errors are typed and name a file,
-//! and no answer is wrong.
+//! Tries every system call of a process as a fault: the process is killed before the call, or the
+//! call fails. The reopened store holds all durable writes. Errors are typed and name a file, and
+//! no answer is wrong.
 //!
 //! The test runs its own program again under `strace`, which kills the process or makes a call
 //! fail. `strace` counts the calls of each name per thread. So the place of a fault is the name of
@@ -48,8 +48,8 @@ fn act<T: Send>(apart: bool, act: impl FnOnce() -> T + Send) -> T {
     if apart { std::thread::scope(|scope| scope.spawn(act).join().unwrap()) } else { act() }
 }
 
-/// Opens the store, writes to it, flushes, reads and closes it. Unless `apart`, this also compacts
-/// the store and makes a checkpoint. Prints each acknowledged step and each step that is durable.
+/// Opens the store, writes to it, flushes, reads and closes it. If `apart` is false, it also
+/// compacts the store and makes a checkpoint. Prints each acknowledged step and each durable step.
 fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
     let db = act(apart, || Db::open(dir, options))?;
     let before = act(apart, || steps_in(&db, 0))?;
@@ -182,8 +182,8 @@ impl Workshop {
         copy_files(&self.base.path().join("before"), &store);
         let wrapper = [&["strace", "-f", "-o", notes.to_str().unwrap()], strace, &["--"]].concat();
         let mut command = this_program(&wrapper, CHILD, &format!("{}:{}", self.mode, store.display()));
-        // Cargo's search path makes the loader open dozens of files on the first thread. The store's
-        // calls with the same numbers would not be tried.
+        // Cargo's search path makes the loader open dozens of files on the first thread. The
+        // store's calls with the same numbers would not be tried.
         let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (store, said, fs::read_to_string(notes).unwrap_or_default())
@@ -223,7 +223,7 @@ impl Workshop {
         let (store, said, notes) = self.run(&["-e", &format!("trace={call}"), "-e", &inject]);
         let what = format!("{} {inject}: {said}", self.mode);
         let killed = notes.contains("killed by SIGKILL");
-        // A process without memory aborts.
+        // A process that runs out of memory aborts.
         let ended = killed
             || said.contains("\nend")
             || store.with_file_name("end").exists()
@@ -312,8 +312,8 @@ fn kill(_: &str) -> Vec<(&'static str, &'static str)> {
     vec![("signal=KILL", "")]
 }
 
-/// Returns the failures to inject into a call: each error once, and each error permanently. The
-/// result of `close` is ignored, and its failure would only keep the descriptor open.
+/// Returns the failures to inject into a call, with a `+` for a permanent failure. `close` gets
+/// none: the store ignores its result, and a failure would only keep the descriptor open.
 fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
     match call {
         "close" | "execve" => vec![],

@@ -1,4 +1,4 @@
-//! Tests that the next open repairs the state that a crash leaves.
+//! Tests that the next open recovers a store from the state that a crash leaves.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn a_log_cut_in_its_last_record_loses_it_and_reports_that() {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!(scan_all(&db).len(), 9, "cut by {cut}");
         let reports = db.stats().reports;
-        // If the cut is at the end of a record, nothing shows that there was another one.
+        // If the cut is at the end of a record, nothing shows that there was another record.
         assert_eq!(reports.len(), usize::from(cut < record_len), "{reports:?}");
         for report in reports {
             assert!(report.starts_with(log.to_str().unwrap()) && report.contains("cut off"), "{report}");
@@ -107,7 +107,7 @@ fn an_open_after_a_failed_open_replays_each_write_once() {
 }
 
 /// The positions of the batch's writes exceed the memory for sorting, so recovery reads the log
-/// more than once. Their hashes exceed the memory for a filter.
+/// more than once. The hashes of the batch's keys exceed the memory for a filter.
 #[test]
 fn a_huge_batch_is_recovered_whole_and_gets_a_filter_in_a_merge() {
     let storage = Memory::new();
@@ -132,7 +132,7 @@ fn a_huge_batch_is_recovered_whole_and_gets_a_filter_in_a_merge() {
     let crashed = image(&storage);
     let db = Db::open(DIR, Options { write_buffer_bytes: 1, ..quiet(&crashed) }).unwrap();
     assert!(scan_all(&db) == expected);
-    // One SST holds the write before the batch, one the batch, and one the write after it.
+    // The SSTs hold the write before the batch, the batch, and the write after the batch.
     assert_eq!(db.stats().total.tables, 3);
     let unfiltered = |db: &Db| {
         let before = db.stats().total.points.unfiltered;
@@ -256,7 +256,7 @@ fn a_clean_close_leaves_no_log_records_and_no_spare_files() {
         assert_eq!((count(".sst"), count(".log"), count("MANIFEST-"), count(".tmp")), (round, 1, 1, 0));
         assert!(storage.read(&files(&storage, dir, ".log")[0]).unwrap().len() <= 48);
     }
-    // An open without a write also leaves nothing behind, however often it happens.
+    // Opens without a write leave no files behind either.
     for _ in 0..5 {
         let db = Db::open(DIR, quiet(&storage)).unwrap();
         assert_eq!(scan_all(&db).len(), 4);

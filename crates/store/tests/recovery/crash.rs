@@ -1,8 +1,10 @@
 //! Simulates a crash after every change that a store makes to its files. Unsynced changes are lost,
-//! kept, torn or reordered; or only the process ends, and unsynced changes can still be lost later.
+//! kept, torn or reordered. In some cases only the process ends, and unsynced changes can still be
+//! lost later.
+//!
 //! The reopened store must be in the state after some number of writes, including at least all
-//! durable ones. Acknowledged writes are durable with `Durability::Sync`, and others after a flush,
-//! a compaction, a checkpoint or a close.
+//! durable ones. With `Durability::Sync` every acknowledged write is durable. With
+//! `Durability::Buffered` a write is durable after a flush, a compaction, a checkpoint or a close.
 //!
 //! `FILTERBLOCK_CRASH_IMAGES` sets the number of simulated crashes; the default is 10,000.
 //! `FILTERBLOCK_CRASH_SEED` chooses other writes and crashes; the default is 0.
@@ -23,7 +25,7 @@ const COPY: &str = "/copy";
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys with their values; `None` deletes the key.
+/// The keys of a write with their values. `None` deletes the key.
 type Write = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 fn options(storage: &Faulty, durability: Durability) -> Options {
@@ -85,8 +87,8 @@ impl Script {
     }
 
     /// Runs the script with flushes, compactions, checkpoints and closes. Returns every moment of
-    /// the run. The low half of a moment's mark is the number of writes that a crash may leave. The
-    /// high half is the number of durable writes, which must be there.
+    /// the run. The low half of a moment's mark is the number of begun writes, which a crash may
+    /// leave. The high half is the number of durable writes, which a crash must leave.
     fn live(&self, storage: &Faulty, durability: Durability) -> Vec<Moment> {
         storage.record();
         let mark = |begun: usize, durable: usize| storage.set_mark(begun as u64 | (durable as u64) << 32);
@@ -178,8 +180,8 @@ fn end(moment: &Moment, random: &mut Random) -> (Faulty, String) {
     }
 }
 
-/// Lists one crash of each deterministic kind after each moment, then random crashes until there
-/// are `wanted`.
+/// Returns one crash of each deterministic kind after each moment, then random crashes. There are
+/// `wanted` crashes, but at least the deterministic ones.
 fn crashes(moments: usize, wanted: usize) -> impl Iterator<Item = (usize, Crash, u64)> {
     let fixed = (0..moments).flat_map(|at| [(at, Crash::Dropped, 0), (at, Crash::Kept, 0)]);
     let rounds = (0u64..)
@@ -306,7 +308,7 @@ fn an_interrupted_salvage_keeps_an_sst_whose_edit_was_lost() {
             let opened = Db::open(DIR, options(&image, LogRecovery::Salvage)).map(drop);
             let struck = image.struck();
             image.heal();
-            // Writes that were not given up can still be repaired.
+            // A repair can still restore writes that were not given up.
             if opened.is_err() && files(&image, ".sst").contains(&table) {
                 let image = image.after(Crash::Kept, 0);
                 let report = Db::repair(DIR, options(&image, LogRecovery::Strict), RepairMode::Write).unwrap();

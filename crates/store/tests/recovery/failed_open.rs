@@ -46,7 +46,7 @@ fn only(storage: &Memory, kind: &str) -> PathBuf {
     files(storage, Path::new(DIR), kind).remove(0)
 }
 
-/// Opens a store many times, and checks that its files do not change.
+/// Opens a store many times. Asserts that each open fails as expected, and that no file changes.
 #[track_caller]
 fn assert_unchanged(storage: &Memory, options: impl Fn() -> Options, is_expected: impl Fn(&Error) -> bool) {
     let before = contents(storage);
@@ -138,7 +138,7 @@ fn a_manifest_that_cannot_be_created_sets_no_sst_aside() {
         let faulty = Faulty::new();
         faulty.create_dir_all(Path::new(DIR)).unwrap();
         contents(&torn).iter().for_each(|(path, bytes)| replace(&faulty, path, bytes));
-        // A failed open leaves the lock file, so it must exist before.
+        // A failed open leaves the lock file behind, so the test creates the lock file first.
         replace(&faulty, &Path::new(DIR).join("LOCK"), b"");
         let before = contents(&faulty);
         let is_it = move |done: Operation, path: &Path| {

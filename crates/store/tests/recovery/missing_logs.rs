@@ -121,13 +121,14 @@ fn writes_missing_according_to_a_log_header_are_given_up_once() {
     let db = Db::open(DIR, salvage(&crashed)).unwrap();
     assert!(reports_missing(&db, "10 writes are missing before"), "{:?}", db.stats().reports);
     db.close().unwrap();
-    // Nothing was written since, so only the manifest knows that the writes were given up.
+    // Nothing was written after the salvage, so only the manifest records that the writes were
+    // given up.
     let db = Db::open(DIR, quiet(&crashed)).unwrap();
     assert_eq!((scan_all(&db), db.stats().reports), (vec![], vec![]));
     assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
 }
 
-/// A log of another store or number is an error even under salvage, wherever it lies.
+/// A log with another store id or another number is an error even with salvage.
 #[test]
 fn a_failed_salvage_gives_nothing_up() {
     let crashed = lost_edit(10);

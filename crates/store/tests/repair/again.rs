@@ -1,5 +1,5 @@
-//! An interrupted repair can be repeated, whether a crash or a failed operation interrupted it. The
-//! result is the same as without the interruption.
+//! Tests that an interrupted repair can be repeated, whether a crash or a failed operation
+//! interrupted it. The result is the same as without the interruption.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Changed bits, bytes and pages in the files of a closed and of an open store. The result is an
-//! error or a report that names the file. It is never a wrong value or a key that is lost without a
-//! report. `Db::verify` finds all damage.
+//! Tests of changed bits, bytes and pages in the files of a closed and of an open store. The result
+//! is an error or a report that names the file. It is never a wrong value or a key that is lost
+//! without a report. `Db::verify` finds all damage.
 //!
 //! `FILTERBLOCK_EVERY_DAMAGE=1` tries every bit, byte and length of every file. By default the
 //! tests try all of them for `CURRENT`, and some of them for SSTs, logs and manifests.
@@ -32,8 +32,8 @@ fn options(storage: &Faulty) -> Options {
     }
 }
 
-/// Opens a store with two SSTs of several pages, and with a manifest and a log of more than one
-/// page each. Returns it with its content.
+/// Returns a storage, an open store in it, and the content of the store. The store has two SSTs of
+/// several pages, and a manifest and a log of more than one page each.
 fn store() -> (Faulty, Db, Content) {
     let storage = Faulty::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
@@ -130,8 +130,8 @@ fn edits(path: &Path, sound: &[u8], others: &[Vec<u8>]) -> Vec<(String, Edit<'st
     edits
 }
 
-/// Yields each damage of a file with the damaged bytes. It is an iterator, because all damaged
-/// files together would take gigabytes.
+/// Returns an iterator over the damages of a file, each with a description and the damaged bytes. A
+/// list of all damaged files would take gigabytes.
 fn damages(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u8>)> {
     let sound = storage.read(path).unwrap();
     let kind = path.extension().map_or("none", |end| end.to_str().unwrap()).to_owned();

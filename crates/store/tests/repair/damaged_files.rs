@@ -1,6 +1,6 @@
-//! Files of a store that were cut, extended, zeroed or changed. The result is an error that names
-//! the file, a report, or the complete content. It is never a key that is lost without a report, a
-//! wrong value or a panic.
+//! Tests of stores with files that were cut, extended, zeroed or changed. The result is an error
+//! that names the file, a report, or the complete content. It is never a key that is lost without a
+//! report, a wrong value or a panic.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

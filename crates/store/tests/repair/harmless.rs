@@ -1,5 +1,5 @@
-//! Cases that a repair must not make worse: merged SSTs that still exist, an interrupted repair,
-//! and a damaged SST whose writes a sound log still holds.
+//! Tests of cases that a repair must not make worse: merged SSTs that still exist, an interrupted
+//! repair, and a damaged SST whose writes a sound log still holds.
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ fn flushed_and_not_named() -> (Faulty, PathBuf) {
     (crashed, table)
 }
 
-/// Returns the number of missing writes, of forty.
+/// Returns how many of the forty writes are missing.
 fn missing(storage: &Faulty) -> usize {
     let db = Db::open(DIR, on(storage)).unwrap();
     (0..40).filter(|&i| db.get(&key(i)).unwrap().is_none()).count()

@@ -1,6 +1,6 @@
-//! `Db::repair` on stores with a missing, cut or changed file. Afterwards every key of a sound
-//! block is present, every missing key is in a reported range, and no deleted key is back if its
-//! tombstone still exists.
+//! Tests of `Db::repair` on stores with a missing, cut or changed file. Afterwards every key of a
+//! sound block is present, every missing key is in a reported range, and no deleted key is back if
+//! its tombstone still exists.
 //!
 //! `FILTERBLOCK_EVERY_DAMAGE=1` tries every byte and every length of the SSTs. By default the tests
 //! try every seventh byte and every thirteenth length.
@@ -26,8 +26,8 @@ fn options(storage: &Memory) -> Options {
     Options { block_size_bytes: 256, table_size_bytes: 1_200, durability: Durability::Sync, ..quiet(storage) }
 }
 
-/// Returns a killed store and its content. The store has three SSTs in level 1, two SSTs in level
-/// 0 that delete some keys of level 1, and a log that deletes more.
+/// Returns a killed store and its content. The store has three SSTs in level 1, two SSTs in level 0
+/// that delete some keys of level 1, and a log that deletes more keys.
 fn damaged_soon() -> (Memory, Content) {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
@@ -143,8 +143,8 @@ fn a_directory_without_a_store_is_refused_unchanged() {
     assert!(matches!(error.root(), Error::Locked), "{error}");
 }
 
-/// Returns whether the report has no loss of keys and no doubt. Without a manifest it must have
-/// exactly one doubt, about all SSTs below level 0.
+/// Returns whether the report has no loss of keys and no doubt. Without a manifest, the report must
+/// have exactly one doubt, which is about all SSTs of level 1 and deeper levels.
 fn nothing_is_in_doubt(report: &RepairReport, without_manifest: bool) -> bool {
     let is_of_all = |doubt: &String| doubt.contains("no manifest says which SSTs");
     report.losses.iter().all(|loss| !loss.holds_keys())
@@ -259,7 +259,7 @@ fn a_missing_or_zeroed_table_loses_only_its_key_range() {
     }
 }
 
-/// The footer is missing too, so the index cannot be found. Blocks are then found only by their
+/// Without the footer, the repair cannot find the index. It then finds blocks only by their
 /// checksums and, after damage, by their shape.
 #[test]
 fn blocks_after_damage_are_found_without_an_index() {
@@ -310,8 +310,8 @@ fn a_flipped_or_cut_log_loses_a_write_or_its_end_with_report() {
     assert!(report.losses[0].error.to_string().starts_with(path.to_str().unwrap()), "{report}");
 }
 
-/// A compaction runs while a memtable is flushed. The SSTs that it writes later have higher
-/// numbers but older content.
+/// A memtable is flushed during a compaction. The SSTs that the compaction writes after the flush
+/// have higher numbers but older content.
 #[test]
 fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
     let storage = Memory::new();
@@ -429,7 +429,7 @@ mod interrupted {
                 Db::repair(DIR, options(image), RepairMode::Write).unwrap_or_else(|error| panic!("{what}: {error}"));
                 let db = Db::open(DIR, options(image)).unwrap();
                 assert_eq!(scan_all(&db), content, "{what}");
-                // The damaged SST is kept in every case.
+                // A copy of the damaged SST is kept in every case.
                 let lost = image.list(&Path::new(DIR).join("lost")).unwrap();
                 assert!(lost.iter().any(|name| name.ends_with(".sst")), "{what}: {lost:?}");
             };

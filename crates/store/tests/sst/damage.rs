@@ -1,5 +1,5 @@
-//! Damaged SST files: every flipped bit and every cut is noticed, and no filter denies a present
-//! key because of it.
+//! Tests of damaged SST files. Every flipped bit and every cut is noticed, and damage never makes a
+//! filter deny a present key.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -126,8 +126,8 @@ fn sound_files() -> Vec<(Vec<u8>, Model)> {
 fn every_flipped_bit_is_noticed_and_denies_no_key() {
     for (bytes, model) in sound_files() {
         assert!(!survive(&bytes, &model));
-        // To save time, the test changes only the first and the last 64 of the zeros before the
-        // filter, because all zeros are alike.
+        // Many zeros lie before the filter. To save time, the test changes only the first 64 and
+        // the last 64 of them.
         let zeros = bytes.windows(256).position(|window| window.iter().all(|&byte| byte == 0));
         let skip = zeros.map_or(0..0, |start| start + 64..4096 - 64);
         for at in (0..bytes.len()).filter(|at| !skip.contains(at)) {
@@ -198,7 +198,7 @@ fn a_block_of_another_table_is_noticed() {
     assert!(open(&bytes, TableReadOptions::default()).unwrap().get(b"key0000").unwrap_err().is_damage());
 }
 
-/// Returns offset and length of the filter block.
+/// Returns the offset and the length of the filter block in bytes.
 fn filter_place(bytes: &[u8]) -> (usize, usize) {
     let footer = &bytes[bytes.len() - FOOTER_LEN_BYTES..];
     let number = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;

@@ -1,5 +1,5 @@
-//! Tests of SST files: against a map, with damage, on failing storage, and against
-//! docs/STORE_FORMAT.md.
+//! Tests of SST files: comparisons with a sorted map and with docs/STORE_FORMAT.md, damage, and
+//! failing storage.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../../../../tests/allocation/of_thread.rs"]

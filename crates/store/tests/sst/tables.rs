@@ -1,5 +1,5 @@
-//! SST files against a `BTreeMap`: all written entries are found, in any order and direction, and
-//! no others.
+//! Compares SST files with a `BTreeMap`. Lookups and cursors, in either direction, must find
+//! exactly the written entries.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -288,7 +288,8 @@ fn a_filter_without_the_right_secret_answers_maybe() {
             let table = Arc::new(open(wrong.clone(), false).unwrap());
             assert!(matches!(table.filter(), TableFilter::Degraded(_)), "{wrong:?}");
             check_gets(&table, &model, &[b"absent".to_vec()]);
-            // Without a hasher, `verify` asks for the secret. With one, the filter must fit it.
+            // Without a hasher, `verify` returns an error that asks for the secret. With a hasher,
+            // a filter of another hasher is damage.
             match wrong {
                 Some(_) => assert_eq!(table.verify().unwrap().damage.len(), 1, "{wrong:?}"),
                 None => assert!(table.verify().unwrap_err().is_secret_mismatch()),

@@ -1,6 +1,6 @@
-//! Numbered write steps. One process executes them, and another one derives from them what the
-//! store must hold.
-#![allow(dead_code, reason = "no test file uses all of it")]
+//! Defines numbered write steps. One process executes the steps, and another process derives from
+//! them the content that the store must have.
+#![allow(dead_code, reason = "no test program uses all steps")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,8 +13,8 @@ use filterblock_store::{Db, Options, Result};
 use crate::common::{self, Random};
 use filterblock::FilterSpec;
 
-/// The number of keys of each writer. Each step writes a few of them, so most keys are overwritten
-/// and deleted many times.
+/// The number of keys of each writer. Each step writes a few of these keys, so most keys are
+/// overwritten and deleted many times.
 const KEYS: u64 = 40;
 
 /// The environment variable that tells a child process what to do; see [`this_program`].
@@ -87,9 +87,9 @@ impl Content {
     }
 }
 
-/// Compares an open store with the steps of its writers, and updates `contents` to what the store
-/// holds. The store must hold whole steps, in order, and at least as many as before. It must hold
-/// nothing else: no part of a batch, and no deleted key.
+/// Asserts that an open store holds whole steps of its writers, in order, and at least as many
+/// steps as `contents`. The store must hold nothing else: no part of a batch, and no deleted key.
+/// Updates `contents` to the content of the store, and verifies the store.
 pub fn judge(db: &Db, contents: &mut [Content], what: &str) {
     for content in &mut *contents {
         let (found, floor) = (steps_in(db, content.writer).unwrap(), content.steps);
@@ -108,8 +108,8 @@ pub fn judge(db: &Db, contents: &mut [Content], what: &str) {
     assert!(db.verify().unwrap().is_sound(), "{what}");
 }
 
-/// Returns options with which a store flushes and merges after very few writes. It has filters of
-/// every sort.
+/// Returns options with which a store flushes and merges after very few writes. Its filters hold
+/// keys, prefixes and ranges.
 pub fn small(durability: Durability) -> Options {
     Options {
         durability,
@@ -153,7 +153,7 @@ pub fn this_program(wrapper: &[&str], test: &str, order: &str) -> Command {
     command
 }
 
-/// Returns the order from the parent process: its first word and a directory. Returns `None` in a
+/// Returns the order from the parent process: the first word and the directory. Returns `None` in a
 /// process without an order.
 pub fn order() -> Option<(String, std::path::PathBuf)> {
     let order = std::env::var(ORDER).ok()?;

@@ -95,7 +95,8 @@ impl Storage for Listing {
 }
 
 impl Listing {
-    /// Reads the keys in one batch, checks the values, and returns the steps of the SSTs' files.
+    /// Reads the keys in one batch, checks the values, and returns the announcements and reads of
+    /// the batch.
     fn steps_of(&self, db: &Db, numbers: &[u64]) -> Vec<Step> {
         let keys: Vec<_> = numbers.iter().map(|&number| key(number)).collect();
         self.steps.lock().unwrap().clear();
@@ -109,7 +110,7 @@ impl Listing {
 
 const COUNT: u64 = 4_000;
 
-/// Opens a store of one run with the number of SSTs at least, and reads each index once.
+/// Opens a store of one run with at least `num_tables` SSTs, and reads each index once.
 fn store(storage: &Listing, num_tables: u64, change: impl FnOnce(&mut Options)) -> Db {
     let mut options = Options {
         storage: Arc::new(storage.clone()),
@@ -178,7 +179,7 @@ fn keys_of_a_batch_in_one_block_share_its_read() {
         numbers.extend(700..710);
         let steps = storage.steps_of(&db, &numbers);
         let read: Vec<_> = steps.iter().filter(|step| matches!(step, Step::Read { .. })).collect();
-        // A read of many keys is split into batches of 32, and two of them may share a block.
+        // A read of many keys is split into batches of 32 keys, and two batches may share a block.
         assert!((2..30).contains(&read.len()), "{num_tables} SSTs: {} reads", read.len());
         let after = db.stats().total.block_reads;
         assert_eq!(after - before, read.len() as u64);

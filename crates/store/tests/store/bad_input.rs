@@ -212,8 +212,8 @@ fn ranges_that_hold_nothing_are_empty() {
 
 #[test]
 fn a_taken_file_name_is_reported_and_loses_nothing() {
-    // Directories with the names of the next SSTs stand in for an unwritable directory, which would
-    // not stop the superuser.
+    // Directories with the temporary names of the next SSTs stand in for an unwritable directory,
+    // which would not stop the superuser.
     let temporary = tempfile::tempdir().unwrap();
     let options = || Options { durability: Durability::Sync, ..Options::default() };
     let db = Db::open(temporary.path(), options()).unwrap();

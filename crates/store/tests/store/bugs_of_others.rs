@@ -11,7 +11,7 @@ fn tombstones_are_in_the_filter_so_deleted_keys_stay_deleted() {
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     (0..500).for_each(|i| db.put(&key(i), b"value").unwrap());
     db.flush().unwrap();
-    // This SST has only tombstones and lies above the SST with the values.
+    // This SST has only tombstones and is newer than the SST with the values.
     (0..500).for_each(|i| db.delete(&key(i)).unwrap());
     db.flush().unwrap();
     db.reset_stats();
@@ -20,7 +20,7 @@ fn tombstones_are_in_the_filter_so_deleted_keys_stay_deleted() {
     assert_eq!(
         (stats.total.points.true_positives, stats.total.points.probes),
         (500, 500),
-        "the upper filter must let each key pass"
+        "the filter of the newer SST must answer \"maybe\" for each key"
     );
     // Now compactions move tombstones and values to different levels.
     db.compact_range(..).unwrap();

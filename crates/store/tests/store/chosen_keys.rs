@@ -1,5 +1,5 @@
 //! Simulates an attack on a store: the attacker knows the hash seed and chooses absent keys
-//! offline. docs/DESIGN.md, "Threat model", says which hash function protects against what.
+//! offline. docs/DESIGN.md, "Threat model", says against which attacks each hash function protects.
 
 use std::sync::Arc;
 

@@ -192,7 +192,8 @@ fn a_directory_with_two_names_is_opened_once() {
     fs::remove_file(path.join("LOCK")).unwrap();
     let error = Db::open(&alias, options()).map(drop).unwrap_err();
     assert!(matches!(error.root(), Error::Locked), "{error}");
-    // The handle owns the lock, so the lock is free although a snapshot still reads the files.
+    // The handle owns the lock, so its drop frees the lock although a snapshot still reads the
+    // files.
     let snapshot = db.snapshot();
     drop(db);
     assert_holds(&Db::open(&alias, options()).unwrap(), b"value", 310);
@@ -260,7 +261,7 @@ fn an_sst_replaced_under_a_store_is_reported_and_never_copied() {
     let report = db.verify().unwrap();
     assert!(report.damage.iter().any(|error| error.to_string().starts_with(sst.to_str().unwrap())), "{report:?}");
     common::assert_names(&db.checkpoint(temporary.path().join("copy")).unwrap_err(), &sst);
-    // Reads continue with the opened file, and a compaction writes its content.
+    // Reads continue with the opened file, and a compaction writes its content to a new SST.
     assert_holds(&db, b"value", 310);
     db.compact_range(..).unwrap();
     assert!(db.verify().unwrap().is_sound());

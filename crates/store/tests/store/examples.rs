@@ -1,4 +1,4 @@
-//! Runs the application in `examples/` with fewer keys, and checks that its measurements match the
+//! Runs the example `lookups_saved` with fewer keys, and checks that its measurements match the
 //! formulas.
 #![allow(dead_code, reason = "the main function of the example is unused")]
 

@@ -1,4 +1,5 @@
-//! A store with a memory budget for filters drops columns of ribbons, and finds every key.
+//! Tests that a store with a memory budget for filters drops columns of ribbons, and still finds
+//! every key.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ fn options(budget: Option<u64>) -> Options {
     }
 }
 
-/// Puts every second key, in one SST for each range of keys.
+/// Puts every second key. Each SST gets a key range of its own.
 fn load(db: &Db) {
     for table in 0..TABLES {
         for i in 0..KEYS_PER_TABLE {
@@ -73,7 +74,8 @@ fn filters_stay_within_the_budget_and_find_all_keys() {
         assert!(total.filter_memory_bytes <= budget.max(one_column), "{tenths}: {total:?}");
         assert!(total.filter_memory_bytes + whole / 10 > budget, "{tenths}: {total:?}");
         assert_finds_all(&db);
-        // The expected FPR is that of the columns that are left. The filters differ by a column.
+        // The expected FPR is the FPR of the remaining columns. The numbers of columns of two
+        // filters may differ by one.
         rate(&db, 0);
         let expected = db.stats().total.points.expected_fpr().unwrap();
         let columns = total.filter_memory_bytes as f64 * 8.0 / f64::from(TABLES * KEYS_PER_TABLE);
@@ -102,7 +104,7 @@ fn filters_that_are_asked_most_keep_most_columns() {
         let (hot, cold) = (rate(&db, 3), rate(&db, 5));
         assert!(hot < before / 2.0 && hot < cold / 4.0, "{before} before, then {hot} and {cold}");
         assert_finds_all(&db);
-        // The next flush keeps what the filters have.
+        // The next flush leaves the columns of the filters unchanged.
         db.put(&key(1_000_000), b"value").unwrap();
         db.flush().unwrap();
         assert!(rate(&db, 3) < before / 2.0);

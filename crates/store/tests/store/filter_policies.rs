@@ -36,14 +36,15 @@ fn keys(levels: &[LevelShape]) -> f64 {
     levels.iter().map(|level| level.num_keys as f64).sum()
 }
 
-/// Returns the shapes of `levels` full levels below an empty level 0.
+/// Returns the shapes of an empty level 0 and of `levels` full deeper levels.
 fn full(ratio: u64, levels: u32, first: u64) -> Vec<LevelShape> {
     let level = |i| LevelShape::new(first * ratio.pow(i), 1);
     std::iter::once(LevelShape::default()).chain((0..levels).map(level)).collect()
 }
 
 fn any_levels() -> impl Strategy<Value = Vec<LevelShape>> {
-    // From zero to more keys than any store has, with every order of magnitude equally likely.
+    // A level has from zero keys to more keys than any store has. Every order of magnitude is
+    // equally likely.
     let num_keys = prop_oneof![1 => Just(0), 9 => (0u32..60, 1u64..16).prop_map(|(shift, top)| top << shift)];
     let level = (num_keys, 0u64..40).prop_map(|(num_keys, num_tables)| LevelShape::new(num_keys, num_tables));
     proptest::collection::vec(level, 1..8)
@@ -75,8 +76,8 @@ proptest! {
         prop_assert_eq!(specs.len(), levels.len());
         prop_assert!(bits(&levels, &specs) <= keys(&levels) * bits_per_key * (1.0 + 1e-9));
         let uniform = vec![FilterSpec::bits_per_key(KINDS[kind], bits_per_key).unwrap(); levels.len()];
-        // Allow for sizes that are rounded down by up to 0.001 bits, and for rounding errors below
-        // 2^-30.
+        // Allow for sizes that are rounded down by up to 0.001 bits, and for rounding errors of up
+        // to 1e-7.
         let slack = |reads: f64| reads * 1.001 + 1e-7;
         prop_assert!(reads(&levels, &specs) <= slack(reads(&levels, &uniform)), "{:?}", specs);
         // Filters of two kinds stay within the budget, too.
@@ -234,7 +235,7 @@ fn small_levels(storage: &Memory, policy: Arc<dyn FilterPolicy>) -> Options {
         hash_seed: Some(7),
         l0_compaction_trigger: 1,
         table_size_bytes: 15_000,
-        // Two SSTs, each with data padded to 16,384 bytes.
+        // Level 1 has room for two SSTs, each with data padded to 16,384 bytes.
         level_base_bytes: 35_000,
         level_size_ratio: 10,
         ..Options::default()
@@ -264,16 +265,16 @@ struct Measured {
 fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
     const KEYS: u64 = 600_000;
     // Most keys are loaded in bulk and move down to level 4. They get the filters that the policy
-    // chooses for the lowest of four full levels. The other keys pass through all levels, so that
+    // chooses for the deepest of four full levels. The other keys pass through all levels, so that
     // nearly all SSTs are rewritten.
     const BULK: u64 = 480_000;
     const LAST: u64 = 250;
     const GETS: u64 = 200_000;
     let storage = Memory::new();
     let options = || small_levels(&storage, Arc::clone(&policy));
-    let lowest = policy.choose(&TableShape::new(500_000, 4, true).with_levels(full(10, 4, 500)));
+    let deepest = policy.choose(&TableShape::new(500_000, 4, true).with_levels(full(10, 4, 500)));
     let bulk = Options {
-        filter: Some(Arc::new(lowest.unwrap())),
+        filter: Some(Arc::new(deepest.unwrap())),
         write_buffer_bytes: 1 << 30,
         table_size_bytes: 60_000,
         ..options()
@@ -307,8 +308,8 @@ fn absent_reads_of_four_levels(policy: Arc<dyn FilterPolicy>) -> Measured {
 fn monkey_reads_fewer_blocks_with_the_same_memory() {
     let uniform: FilterSpec = "bloom:10".parse().unwrap();
     let uniform = absent_reads_of_four_levels(Arc::new(uniform));
-    // The filters of such small SSTs are rounded up to 64 bits each, which makes the uniform ones
-    // slightly larger.
+    // The size of a filter is rounded up to a multiple of 64 bits. With such small SSTs, rounding
+    // makes the uniform filters slightly larger.
     let monkey = absent_reads_of_four_levels(Arc::new(Monkey::new(FilterKind::Bloom, 10.05).unwrap()));
     for Measured { keys, filter_bytes, reads, expected } in [&uniform, &monkey] {
         println!("{keys:?} keys, {filter_bytes} bytes of filters, {reads} block reads, {expected:.0} expected");
@@ -323,8 +324,8 @@ fn monkey_reads_fewer_blocks_with_the_same_memory() {
 }
 
 /// Loads keys under a memory budget. Returns the maximum size of all filters during the load and
-/// their size after a full compaction, both in bytes. The third number is how many compactions a
-/// second full compaction runs.
+/// their size after a full compaction, both in bytes. The third number is the number of compactions
+/// that a second full compaction runs.
 fn filter_bytes_under(total: u64, keys: impl Iterator<Item = [u8; 16]>) -> (u64, u64, u64) {
     let storage = Memory::new();
     let budget = MemoryBudget::new(FilterKind::Bloom, total).unwrap();

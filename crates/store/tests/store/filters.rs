@@ -18,8 +18,8 @@ fn filter_place(table: &[u8]) -> std::ops::Range<usize> {
     at(24)..at(24) + at(32)
 }
 
-/// Flips one bit in the filter of each SST. `choose` picks the position from the range of the
-/// filter.
+/// Flips one bit in the filter of each SST, and returns the paths of the SSTs. `choose` picks the
+/// byte from the range of the filter.
 fn damage_filters(storage: &Memory, mut choose: impl FnMut(std::ops::Range<usize>) -> usize) -> Vec<PathBuf> {
     let tables = files(storage, Path::new(DIR), ".sst");
     for path in &tables {
@@ -244,7 +244,7 @@ fn strict_filters_make_damage_an_error_that_names_the_file() {
     let db = Db::open(DIR, ignoring).unwrap();
     assert!((0..2_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
     drop(db);
-    // Without damage, strict filters behave like others.
+    // Without damage, strict filters change no answer.
     let db = Db::open(DIR, Options { strict_filters: true, ..quiet(&sound) }).unwrap();
     assert!((0..2_000).all(|i| db.get(&key(i)).unwrap() == Some(key(i))));
 }

@@ -13,8 +13,8 @@ use filterblock::{HashKind, Secret};
 use filterblock_store::lsm::{Durability, WriteBatch};
 use filterblock_store::{Db, Error, Options};
 
-/// A store without a secret, a store whose keys are hashed with SipHash-1-3 and a secret, and a store
-/// whose filters hold prefixes.
+/// A store without a secret, a store whose keys are hashed with SipHash-1-3 and a secret, and a
+/// store whose filters hold prefixes.
 const STORES: [&str; 3] = ["v1-store", "v1-store-siphash", "v1-store-prefixes"];
 
 const EXTRACTOR: &str = "fixed:10";

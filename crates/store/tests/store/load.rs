@@ -1,5 +1,5 @@
-//! Tests of a load that is faster than compaction: level 0 grows, writers are slowed down before they
-//! wait, and an idle store keeps few runs.
+//! Tests of a load that is faster than compaction: level 0 grows, writers are slowed down before
+//! they wait, and an idle store keeps few runs.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use filterblock::{FilterSpec, TableShape};
 use filterblock_store::storage::Memory;
 use filterblock_store::{Db, Options};
 
-/// Holds compactions up until it is opened.
+/// A gate that blocks compactions until it is opened.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -25,7 +25,7 @@ impl Gate {
     }
 }
 
-/// Returns a store whose compactions wait for the gate.
+/// Returns options for a store whose compactions wait for the gate.
 fn with_gate(storage: &Memory, gate: &Arc<Gate>) -> Options {
     let gate = Arc::clone(gate);
     let policy = move |shape: &TableShape| {
@@ -49,7 +49,7 @@ fn writers_are_slowed_down_before_level_0_is_full() {
     let (storage, gate) = (Memory::new(), Arc::new(Gate::default()));
     let db = Db::open(DIR, with_gate(&storage, &gate)).unwrap();
     let value = [7; 1_000];
-    // 200 KB are more than three steps.
+    // Writers wait before each step of 64 KiB, and one such write has more than three steps.
     let write = |from: u64| (from..from + 200).for_each(|i| db.put(&key(i), &value).unwrap());
     for i in 0..5 {
         write(i * 200);
@@ -73,7 +73,7 @@ fn writers_are_slowed_down_before_level_0_is_full() {
     db.wait_idle().unwrap();
     let before = db.stats().write_delays;
     write(1_600);
-    assert_eq!(db.stats().write_delays, before, "nothing is behind any more");
+    assert_eq!(db.stats().write_delays, before, "level 0 is below the slowdown trigger, so no write is delayed");
     assert_eq!(common::scan_all(&db).len(), 1_800);
     db.reset_stats();
     assert_eq!((db.stats().write_delays, db.stats().write_delay_nanos), (0, 0));
@@ -92,7 +92,8 @@ fn writers_are_not_slowed_down_without_automatic_compaction() {
     assert_eq!(db.stats().write_delays, 0);
 }
 
-/// A merge of more than 16 MiB waits, but not for ever, and not if a caller waits for it.
+/// A compaction of level 0 that writes more than 16 MiB waits for a limited time. It does not wait
+/// if a caller waits until the store is idle.
 #[test]
 fn an_idle_store_is_compacted_although_level_0_is_small() {
     let storage = Memory::new();

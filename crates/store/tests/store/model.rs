@@ -32,7 +32,7 @@ enum Op {
     ScanPrefix(Vec<u8>, usize),
 }
 
-/// The range filters under which the model runs, by the same number as the extractors.
+/// Returns the policy of the range filters of a store. The same number chooses the extractor.
 fn ranges(number: u8) -> Option<Arc<dyn FilterPolicy>> {
     let spec = |text: &str| text.parse::<FilterSpec>().unwrap();
     match number / 10 % 5 {
@@ -43,7 +43,7 @@ fn ranges(number: u8) -> Option<Arc<dyn FilterPolicy>> {
     }
 }
 
-/// The extractors under which the model runs. They fit the keys of [`key`].
+/// Returns the extractor of a store. The extractors fit the keys of [`key`].
 fn extractor(number: u8) -> PrefixChoice {
     let pairs = |key: &[u8]| (key.len() >= 2).then_some(2);
     match number % 10 {
@@ -184,7 +184,7 @@ fn run(ops: Vec<Op>, variant: u8, mut prefixes: u8) {
                 db.close().unwrap();
                 db = open(prefixes);
             }
-            // Dropping without a close must have the same effect.
+            // A drop without a close must have the same effect as a close.
             Op::Abandon => {
                 drop(db);
                 db = open(prefixes);
@@ -217,7 +217,8 @@ fn run(ops: Vec<Op>, variant: u8, mut prefixes: u8) {
             }
         }
         check_keys(&db, &model, keys.get(keys.len().saturating_sub(3)..).unwrap());
-        // Keys from every part of the history: their values are in memtables, blocks or nowhere.
+        // Pin the value of an older key. It may be in a memtable or in a block, or the key is
+        // absent.
         let key = keys.get(keys.len() * 7 / 11);
         pinned.extend(key.and_then(|key| Some((db.get_pinned(key).unwrap()?, model.get(key)?.clone()))));
     }

@@ -1,5 +1,5 @@
-//! Unexpected files in a store's directory: pipes, directories, and files of people and of other
-//! programs.
+//! Tests of unexpected files in a store's directory: pipes, directories, and files that people or
+//! other programs wrote.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use filterblock_store::lsm::{Durability, LogRecovery};
 use filterblock_store::repair::RepairMode;
+use filterblock_store::storage::IoMode;
 use filterblock_store::{Db, Error, Options};
 
-/// An operation that takes longer than this, even on a busy machine, counts as one that never
-/// ends.
+/// The time limit of an operation. Even on a busy machine, an operation that exceeds the limit
+/// counts as one that never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
@@ -26,7 +27,8 @@ fn make_store(dir: &Path) {
     db.close().unwrap();
 }
 
-/// Returns the result of `act`. Panics if `act` waits for the other end of a pipe.
+/// Returns the result of `act`. Panics if `act` takes longer than [`PATIENCE`], for example because
+/// it waits for the other end of a pipe.
 fn without_waiting<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || drop(sender.send(act())));
@@ -52,6 +54,24 @@ fn a_pipe_is_refused_without_waiting() {
         let repaired = without_waiting(&what, move || Db::repair(second, options(), RepairMode::DryRun).map(drop));
         assert!(opened.is_err() && repaired.is_err(), "{what}: {opened:?}, {repaired:?}");
         assert!(opened.unwrap_err().to_string().contains(name), "{what}");
+    }
+}
+
+#[test]
+fn a_pipe_named_as_an_sst_is_refused_in_every_io_mode() {
+    for io in [IoMode::Buffered, IoMode::Direct] {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = temporary.path().join("store");
+        make_store(&dir);
+        let sst = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        let sst = sst.into_iter().find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap();
+        fs::remove_file(&sst).unwrap();
+        assert!(Command::new("mkfifo").arg(&sst).status().unwrap().success());
+        let error = without_waiting(&format!("{io:?}"), move || {
+            Db::open(dir, Options { io, ..options() }).and_then(|db| db.get(b"key")).unwrap_err()
+        });
+        assert!(error.to_string().contains(sst.file_name().unwrap().to_str().unwrap()), "{io:?}: {error}");
+        assert!(error.to_string().contains("not a regular file"), "{io:?}: {error}");
     }
 }
 

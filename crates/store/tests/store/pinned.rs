@@ -1,4 +1,5 @@
-//! Tests of `get_pinned`: what its values survive, and that it answers and counts as `get` does.
+//! Tests that the values of `get_pinned` stay readable, and that `get_pinned` answers and counts as
+//! `get` does.
 
 use std::hint::black_box;
 use std::ops::Deref;
@@ -12,7 +13,8 @@ use filterblock_store::{Db, Error, Options};
 
 const KEYS: u64 = 400;
 
-/// A value that differs in each generation: short, as long as a few blocks, or empty.
+/// Returns the value of a key in a generation. It is empty, short, or longer than a block. It
+/// differs in each generation if it is not empty.
 fn value(i: u64, generation: u8) -> Vec<u8> {
     let len = [0, 1, 100, 5_000][i as usize % 4];
     (0..len).map(|byte| (byte as u8).wrapping_mul(31).wrapping_add(i as u8) ^ generation).collect()
@@ -45,7 +47,7 @@ fn pinned_values_stay_readable_whatever_the_store_does() {
         let in_memtable = pin_all(&db);
         db.flush().unwrap();
         check(&in_memtable, 1, "after the flush of its memtable");
-        // The cache holds less than one in a hundred of these blocks, so each pin evicts others.
+        // The cache is much smaller than the blocks together, so the pins evict most blocks.
         let in_blocks = pin_all(&db);
         check(&in_blocks, 1, "after its block left the cache");
         fill(&db, 2);
@@ -82,7 +84,8 @@ fn pinned_values_of_a_snapshot_are_those_of_its_moment() {
 /// A value, no value, or the message of an error.
 type Outcome = Result<Option<Vec<u8>>, String>;
 
-/// Reads all keys and some absent ones. Returns the answers and errors, and the counters of the reads.
+/// Reads all keys and some absent ones. Returns the answers and errors, and the counters of the
+/// reads.
 fn outcomes<V: Deref<Target = [u8]>>(
     db: &Db,
     get: impl Fn(&[u8]) -> Result<Option<V>, Error>,
@@ -122,7 +125,7 @@ fn get_pinned_answers_counts_and_fails_as_get_does() {
     }
 }
 
-/// Prints the figures of docs/BENCHMARKS.md.
+/// Prints the numbers of docs/BENCHMARKS.md.
 #[test]
 #[ignore = "a measurement"]
 fn present_keys_by_get_and_by_get_pinned() {

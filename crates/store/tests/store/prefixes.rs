@@ -1,5 +1,5 @@
-//! Tests of prefixes in filters: scans, gets, other extractors, damage and repair. Each trap that
-//! another store has fallen into has a test.
+//! Tests of prefixes in filters: scans, gets, other extractors, damage and repair. Each known
+//! defect of another store in this area has a test.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -48,7 +48,8 @@ fn store(extractor: &str, tables: &[Writes<'_>]) -> (Db, Model) {
     (db, model)
 }
 
-/// Scans a range from both ends, and by turns, and compares with the model.
+/// Scans a range forwards, backwards, and from both ends alternately. Compares each scan with the
+/// model.
 pub(super) fn check(db: &Db, model: &Model, from: Bound<&[u8]>, to: Bound<&[u8]>) {
     let is_within = |key: &[u8]| {
         (match from {
@@ -73,7 +74,7 @@ pub(super) fn check(db: &Db, model: &Model, from: Bound<&[u8]>, to: Bound<&[u8]>
         back.extend(scan.next_back().map(Result::unwrap));
     }
     front.extend(back.into_iter().rev());
-    assert_eq!(front, wanted, "by turns {from:?} {to:?}");
+    assert_eq!(front, wanted, "alternately {from:?} {to:?}");
 }
 
 /// Checks all ranges between the given keys, and the range of each prefix.
@@ -139,7 +140,7 @@ fn a_wrong_maybe_counts_only_if_the_scan_sees_the_whole_prefix() {
         assert_eq!(counts("ann/", "ann0", is_forward), (1, 0));
         assert_eq!(counts("ann/2", "ann0", is_forward), (1, 0));
         assert_eq!(counts("bob/", "bob0", is_forward), (0, 1));
-        assert_eq!(counts("bob/3", "bob/4", is_forward), (0, 0), "nobody knows whether the SST has bob/9");
+        assert_eq!(counts("bob/3", "bob/4", is_forward), (0, 0), "the scan does not see whether the SST has bob/9");
     }
     assert_eq!(counts("ann/6", "ann0", true), (0, 0));
     assert_eq!(counts("ann/6", "ann0", false), (1, 0));
@@ -206,7 +207,8 @@ fn a_prefix_of_many_ssts_of_a_level_is_found_whole() {
     check_ranges(&db, &model, &["a/", "a/0150", "b/", "b/0300", "b/0450", "b/0599", "b0", "c/", "c/0899", "c/1"]);
     let prefixes = db.stats().levels[1].prefixes;
     assert!(prefixes.true_positives > 0 && prefixes.unfiltered == 0, "{prefixes:?}");
-    // Each of several SSTs in the range of a prefix holds the prefix, so none of them is asked.
+    // If several SSTs of a level lie in the range of a prefix, each of them holds the prefix. So
+    // the scan asks none of their filters.
     db.reset_stats();
     assert_eq!(db.scan_prefix(b"b/").take(3).count(), 3);
     assert_eq!(db.stats().total.prefixes, ProbeStats::default());
@@ -313,7 +315,7 @@ fn a_function_of_a_program_is_kept_by_name() {
 #[test]
 fn gets_of_absent_rows_ask_for_the_row() {
     let storage = Memory::new();
-    // A false-positive rate of about 40 %, so that many absent keys pass.
+    // This filter has an FPR of about 40 %, so that many absent keys pass.
     let spec: FilterSpec = "bloom:2".parse().unwrap();
     for (extractor, saves) in [("none", false), ("row-column:/", true)] {
         let options = Options { filter: Some(Arc::new(spec)), ..by(&storage, extractor) };
@@ -425,7 +427,7 @@ fn a_repair_keeps_the_extractor() {
         let writes: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), true)).collect();
         fill(&db, &[&writes, &writes]);
         db.close().unwrap();
-        // Damages the first data block of one SST, which holds the first rows.
+        // Damage the first data block of one SST, which holds the first rows.
         let path = files(&storage, Path::new(DIR), ".sst").remove(0);
         common::change(&storage, &path, |bytes| bytes[10] ^= 1);
         if forgets {

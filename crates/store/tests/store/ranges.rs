@@ -1,5 +1,5 @@
-//! Tests of range filters in the store: scans against a sorted map for keys and bounds of all kinds,
-//! counts, policies, damage and repair.
+//! Tests of range filters in the store: scans compared with a sorted map for keys and bounds of all
+//! kinds, counts, policies, damage and repair.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -37,7 +37,7 @@ fn by(storage: &Memory, ranges: &str) -> Options {
     with(storage, "blocked-bloom:16", ranges, "none")
 }
 
-/// Returns a key that is an integer, the highest byte first.
+/// Returns the key of an integer: its eight bytes, big endian.
 #[allow(clippy::big_endian_bytes, reason = "the order of such keys is that of the integers")]
 fn integer(number: u64) -> [u8; 8] {
     number.to_be_bytes()
@@ -48,12 +48,13 @@ fn number(i: u64, table: u64) -> u64 {
     Random(i * 8 + table).next()
 }
 
-/// Returns key `i` of SST `table`, of 16 hexadecimal digits.
+/// Returns key `i` of SST `table`. A key has 16 hexadecimal digits.
 fn id(i: u64, table: u64) -> Vec<u8> {
     format!("{:016x}", number(i, table)).into_bytes()
 }
 
-/// Makes a store of `tables` SSTs in level 0, each with keys over the whole range.
+/// Returns a store with `tables` SSTs in level 0, each with keys over the whole range, and its
+/// content.
 fn ids(options: Options, tables: u64, keys: u64) -> (Db, Model) {
     let (db, mut model) = (Db::open(DIR, options).unwrap(), Model::new());
     for table in 0..tables {
@@ -96,7 +97,7 @@ fn scans_of_empty_ranges_read_hardly_a_block() {
     assert!((asked - 200..=asked).contains(&total.probes), "{total:?} of {asked}");
     assert_eq!((total.true_positives, total.unfiltered, total.degraded), (0, 0, 0));
     // A filter sizes its cells by the distances of keys in its own SST. In the whole store, keys
-    // are five times as close. So bounds lie in cells of keys more often, and the FPR may pass 1 %.
+    // are five times as close. Bounds lie in cells of keys more often, so the FPR may exceed 1 %.
     assert!(total.false_positive_rate().unwrap() < 0.03, "{total:?}");
     assert!((0.005..0.011).contains(&total.expected_fpr().unwrap()), "{total:?}");
     // Points, prefixes and ranges are counted separately.
@@ -129,7 +130,7 @@ fn bytes(random: &mut Random, max_len: u64) -> Vec<u8> {
     (0..len).map(|_| random.next() as u8).collect()
 }
 
-/// Draws a key of one family.
+/// A function that draws a random key of one family.
 type Family = fn(&mut Random) -> Vec<u8>;
 
 const FAMILIES: [(&str, Family); 8] = [
@@ -169,7 +170,7 @@ fn bound<'a>(random: &mut Random, key: &'a [u8]) -> Bound<&'a [u8]> {
     }
 }
 
-/// Checks scans whose bounds lie near the keys, reversed ones too.
+/// Checks scans whose bounds lie near the keys, in both directions.
 fn check_near(db: &Db, model: &Model, family: Family, seed: u64) {
     let mut random = Random(seed);
     let keys: Vec<&Vec<u8>> = model.keys().collect();
@@ -224,7 +225,7 @@ fn scans_agree_with_a_sorted_map_for_all_keys_and_bounds() {
                 write(&db, &mut model, key, &mut random, 60);
                 db.flush().unwrap();
             }
-            // The memtable hides keys, too.
+            // These entries stay in the memtable, where they hide entries of the SSTs.
             write(&db, &mut model, key, &mut random, 15);
             check_near(&db, &model, key, seed + 1);
             let (snapshot, old) = (db.snapshot(), model.clone());
@@ -254,7 +255,7 @@ fn scans_agree_with_a_sorted_map_for_all_keys_and_bounds() {
 
 #[test]
 fn a_scan_goes_on_behind_the_ranges_of_a_filter() {
-    // The filter is for ranges of 16 integers. Scans begin in an empty stretch and end far behind.
+    // The filter is for ranges of 16 integers. The scans begin between two keys and end far beyond.
     let storage = Memory::new();
     let db = Db::open(DIR, by(&storage, "grafite:L=16:fpr=0.001")).unwrap();
     let key = |i: u64| integer(i * 1_000);
@@ -274,7 +275,7 @@ fn a_scan_goes_on_behind_the_ranges_of_a_filter() {
         let found = db.scan((Included(from.as_slice()), Unbounded)).take(5).count();
         assert_eq!(found, 5);
     }
-    // A range far above the length gets "maybe", and costs no wrong answer.
+    // The filter answers "maybe" for a range much longer than 16 integers.
     db.reset_stats();
     assert_eq!(db.scan((Included(key(5).as_slice()), Excluded(key(1_990).as_slice()))).count(), 1_985);
     let ranges = db.stats().total.ranges;
@@ -373,7 +374,7 @@ fn a_range_filter_alone_serves_gets_and_scans() {
         let stats = db.stats();
         assert!(stats.total.points.false_positive_rate().unwrap() < 0.04, "{:?}", stats.total.points);
         assert_eq!((stats.total.points.unfiltered, stats.total.block_reads), (0, stats.total.points.false_positives));
-        // Such filters hold no prefixes. A compaction does not rewrite them to add prefixes.
+        // These filters hold no prefixes. A compaction does not rewrite the SSTs to add prefixes.
         assert_eq!(stats.total.tables_without_prefixes, 3);
         db.compact_range(..).unwrap();
         db.reset_stats();
@@ -506,12 +507,12 @@ fn ranges_right_beside_integers_keep_the_rate() {
     assert!((expected - 0.01).abs() < 0.001 && rate < 1.1 * expected && rate > 0.5 * expected, "{rate} {ranges:?}");
 }
 
-/// Returns the offset of the filter block in the file, and its length.
+/// Returns the offset and the length of the filter block in an SST file, in bytes.
 fn filter_place(storage: &Memory, path: &Path) -> (usize, usize) {
     let table = Table::open(storage, path, TableReadOptions::default()).unwrap();
     let len = table.filter_len_bytes() as usize;
     let bytes = storage.read(path).unwrap();
-    // The index follows the filter, and the filter begins at the last multiple of a page before.
+    // Take the last multiple of 4,096 at which a filter block of this length follows a zero.
     let starts = (0..bytes.len() - len).step_by(4_096);
     let start = starts
         .rev()
@@ -531,7 +532,7 @@ fn a_damaged_range_filter_hides_no_key() {
         db.close().unwrap();
         let path = files(&storage, Path::new(DIR), ".sst").remove(0);
         let (start, _) = filter_place(&storage, &path);
-        // The range filter lies in front. Zeros deny everything, if no checksum stops them.
+        // The range filter comes first. Without checksums, its zeros would deny every range.
         common::change(&storage, &path, |bytes| bytes[start + 600..start + 4_000].fill(0));
         let db = Db::open(DIR, options(false)).unwrap();
         for (key, value) in model.iter().step_by(11) {

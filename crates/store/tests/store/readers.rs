@@ -256,7 +256,7 @@ fn replaced_files_stay_for_readers_and_go_with_the_last_one() {
     drop(second);
     drop(first);
     drop(iterator);
-    // A background thread removes the files, so that no read waits for it.
+    // A background thread removes the files, so that no read waits for a removal.
     let start = Instant::now();
     while tables().len() > 1 && start.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(5));
@@ -426,7 +426,8 @@ fn the_smallest_settings_let_no_thread_wait_forever() {
     }
 }
 
-/// A loop of put and flush once made 5,652 SSTs in level 0, and ran out of file descriptors.
+/// Without this wait, a loop of put and flush would fill level 0 until the process has no more file
+/// descriptors.
 #[test]
 fn flushes_wait_while_level_0_is_full() {
     let storage = Memory::new();

@@ -1,5 +1,5 @@
-// Tests of damaged filters in the SST of a real database, beside the same damage to LevelDB's own
-// Bloom filter.
+// Tests damaged filters in the SST of a real database, and the same damage to LevelDB's own Bloom
+// filter.
 #include "../../../cxx/sst.h"
 #include "support.h"
 
@@ -12,14 +12,14 @@ using support::Ours;
 
 constexpr uint64_t kKeys = 300;
 
-// What a damage cost.
+// The numbers of damaged files, lost keys and failed gets.
 struct Cost {
   uint64_t cases = 0;
   uint64_t lost = 0;
   uint64_t failed = 0;
 
   void Tell(const char* what) const {
-    std::printf("damage: %s: %llu damages, %llu of %llu keys lost, %llu gets failed\n", what,
+    std::printf("damage: %s: %llu damaged files, %llu of %llu keys lost, %llu gets failed\n", what,
                 static_cast<unsigned long long>(cases), static_cast<unsigned long long>(lost),
                 static_cast<unsigned long long>(cases * kKeys),
                 static_cast<unsigned long long>(failed));
@@ -38,7 +38,7 @@ class Victim {
     CHECK(filters.size() >= 4);
   }
 
-  // Gets every key from the damaged file.
+  // Saves a damaged file, and gets every key. Adds the results to `cost`.
   Gets Ask(const sst::File& damaged, Cost* cost) {
     damaged.Save();
     const Gets gets = Db(dir_.Path("db"), policy_, paranoid_).GetAll(0, kKeys);
@@ -48,7 +48,7 @@ class Victim {
     return gets;
   }
 
-  // Flips each bit from `from` to `to` in the file.
+  // Flips one bit after the other in the bytes from `from` to `to`, gets every key, and calls `check`.
   template <typename Check>
   Cost FlipEachBit(uint64_t from, uint64_t to, const Check& check) {
     Cost cost;
@@ -74,7 +74,7 @@ class Victim {
   std::string path_;
 };
 
-// Counts the queries that no usable filter answered since the last call.
+// Returns the number of queries that no usable filter answered since the last call of Next.
 class Count {
  public:
   explicit Count(const Ours& ours) : ours_(ours) {}
@@ -111,8 +111,8 @@ void ZeroedAndCutFiltersAreCountedAndLoseNoKey() {
   }
   zeroed.Tell("each filter zeroed");
   CHECK_SAME(zeroed.lost + zeroed.failed, 0);
-  // The offset of the next filter is the end of a filter. So one filter loses bytes, and the next
-  // one gets them.
+  // The offset of the next filter is the end of a filter. With a smaller offset, a filter loses its
+  // last bytes, and the next filter begins with them.
   Cost cut;
   const uint64_t offsets = victim.EndOfFilters();
   for (uint64_t at = offsets; at + 5 < victim.block.offset + victim.block.size; at += 4) {
@@ -134,8 +134,8 @@ void ZeroedAndCutFiltersAreCountedAndLoseNoKey() {
   CHECK_SAME(cut.lost + cut.failed, 0);
 }
 
-// LevelDB's own fields after the filters have no checksum that LevelDB verifies by default. If they
-// are damaged, LevelDB may pass the sound filter of other keys.
+// By default, LevelDB verifies no checksum of its own fields after the filters. If they are damaged,
+// LevelDB may pass the sound filter of other keys to the policy.
 void LevelDbsOwnFieldsNeedParanoidChecks() {
   const Ours ours("bloom:10");
   for (const bool paranoid : {false, true}) {
@@ -149,7 +149,7 @@ void LevelDbsOwnFieldsNeedParanoidChecks() {
   }
 }
 
-// Beside ours: LevelDB's own filter.
+// Shows that the same damage to LevelDB's own filter loses keys.
 void TheSameDamageToLevelDbsOwnFilter() {
   const Bloom bloom;
   Victim victim(bloom.policy, false);
@@ -166,7 +166,8 @@ void TheSameDamageToLevelDbsOwnFilter() {
   CHECK(flipped.lost > 0 && zeroed.lost > 0);
 }
 
-// What is not promised: LevelDB does not tell which keys a filter is of.
+// Shows a limit: LevelDB does not tell the policy which keys a filter has, so a sound filter of other
+// keys goes unnoticed.
 void TheFilterOfOtherKeysLosesKeys() {
   const Ours ours("bloom:10");
   Victim victim(ours.policy, false);

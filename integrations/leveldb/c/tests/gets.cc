@@ -83,7 +83,7 @@ void EveryKeyIsFound() {
   std::puts("gets: every key is found: ok");
 }
 
-// LevelDB reads only the filters whose name is that of its policy.
+// LevelDB uses only filters with the name of its policy.
 void PoliciesChangeWithoutALoss() {
   const Ours ours("bloom:10");
   const Bloom bloom;
@@ -101,7 +101,7 @@ void PoliciesChangeWithoutALoss() {
   Check(&db, model);
   db.Compact();
   Check(&db, model);
-  // No filter of another name reached ours.
+  // LevelDB passed no filter with another name to our policy.
   CHECK_SAME(ours.Counts().unfiltered_queries, 0);
   std::puts("gets: policies change without a loss: ok");
 }
@@ -118,7 +118,7 @@ void SeedsChangeWithoutALoss() {
   std::puts("gets: seeds change without a loss: ok");
 }
 
-void InvalidSpecsAreRefused() {
+void InvalidSpecsAreErrors() {
   for (const char* spec : {"", "blom:10", "bloom:0", "bumped-ribbon:8", "ribbon:8"}) {
     filterblock_error error;
     CHECK_WITH(filterblock_leveldb_new(spec, nullptr, &error) == nullptr, spec);
@@ -149,7 +149,7 @@ int main() {
   EveryKeyIsFound();
   PoliciesChangeWithoutALoss();
   SeedsChangeWithoutALoss();
-  InvalidSpecsAreRefused();
+  InvalidSpecsAreErrors();
   APolicyOutlivesItsHandle();
   return 0;
 }

@@ -40,11 +40,11 @@ void TheCommandReadsSstsOfLevelDb(const std::string& golden_dir) {
   CHECK_WITH(run.printed.compare(0, 6, "maybe\t") == 0, run.printed);
   CHECK_WITH(std::atoi(run.printed.c_str() + 6) < 50, run.printed);
 
-  // The filters do not store the seed. Under another, all answers are "maybe".
+  // The filters do not store the seed. With another seed, all answers are "maybe".
   check::Expect("verify " + sst, 0, {"filters cannot be used", "--seed", "denies 0"});
   check::Expect("query --count " + sst + " --keys " + absent, 0, {"--seed", "maybe\t1000\nabsent\t0"});
 
-  // A damaged filter under a valid checksum of LevelDB's block, as broken memory writes it.
+  // Flips a bit of a filter, and does not repair the checksum of LevelDB's block.
   sst::File file(sst);
   const sst::Handle filter = sst::LevelDbFilters(file, file.HandleOf(file.Named("filter.")))[3];
   file.bytes[filter.offset] = static_cast<char>(file.bytes[filter.offset] ^ 1);

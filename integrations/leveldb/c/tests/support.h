@@ -1,4 +1,4 @@
-// A LevelDB database with a filter policy, for tests.
+// Helpers of the tests: LevelDB databases with a filter policy.
 #pragma once
 
 #include <leveldb/c.h>
@@ -47,7 +47,7 @@ struct Bloom {
 
 inline void Ok(char* error) { CHECK_WITH(error == nullptr, error); }
 
-// The answers of gets.
+// The numbers of gets by result.
 struct Gets {
   uint64_t found = 0;
   uint64_t lost = 0;
@@ -92,10 +92,10 @@ class Db {
     Ok(error);
   }
 
-  // Writes the memtable to an SST, and compacts everything.
+  // Flushes the memtable and compacts all SSTs.
   void Compact() { leveldb_compact_range(db_, nullptr, 0, nullptr, 0); }
 
-  // Returns whether the key is present. Fails on an error.
+  // Gets a key. Returns whether the key is present. Ends the process after an error.
   bool Get(const std::string& key, std::string* value) {
     char* error = nullptr;
     size_t len = 0;
@@ -108,7 +108,8 @@ class Db {
     return found != nullptr;
   }
 
-  // Gets the keys `first` to `first + count - 1`.
+  // Gets the keys `first` to `first + count - 1`, and counts the results. A wrong value counts as
+  // failed.
   Gets GetAll(uint64_t first, uint64_t count) {
     Gets gets;
     for (uint64_t number = first; number < first + count; ++number) {

@@ -1,4 +1,4 @@
-//! A database that was written with one policy, and opened with another.
+//! Tests databases that were written with one policy and opened with another.
 
 use std::path::Path;
 
@@ -43,15 +43,15 @@ fn a_database_with_own_filters_opens_with_ours() {
     let policy = policy("bloom:10");
     let counters = policy.counters();
     let [before, after] = asked_before_and_after(dir.path(), policy);
-    // rusty-leveldb takes the filter with the next name if there is none with the policy's name.
-    // The policy refuses these bytes, and counts each query.
+    // If no filter has the policy's name, rusty-leveldb uses the filter with the next name. The policy
+    // answers "maybe" for these bytes, and counts each query.
     assert_eq!(before, KEYS as u64);
     assert!(after >= KEYS as u64);
     assert_eq!(counters.counts().damaged, KEYS as u64, "only before the compaction");
 }
 
 #[test]
-fn a_database_with_our_filters_opens_with_the_own_ones() {
+fn a_database_with_our_filters_opens_with_own_filters() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), policy("bloom:10"));
     let [before, after] = asked_before_and_after(dir.path(), BloomPolicy::new(10));
@@ -70,7 +70,7 @@ fn filters_of_another_specification_are_used() {
 }
 
 #[test]
-fn filters_of_another_seed_are_refused_and_counted() {
+fn filters_of_another_seed_answer_maybe_and_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), policy("bloom:10"));
     let other = Policy::new("bloom:10".parse().unwrap(), HashSeed(7)).unwrap();

@@ -1,4 +1,4 @@
-//! Damage of each filter in the files of a database. rusty-leveldb verifies no checksum of filters.
+//! Damages each filter in the files of a database. rusty-leveldb verifies no checksum of filters.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -28,8 +28,9 @@ fn lost(dir: &Path, policy: &Boxed) -> usize {
     lost
 }
 
-/// Damages each filter of a closed database: one flipped bit, zeros, and zeros in the first half.
-/// Returns the number of damaged filters, and the keys lost by each kind of damage.
+/// Damages one filter after the other of a closed database, in three ways: clears a bit, zeroes it, and
+/// zeroes its first half. Returns the number of damaged filters, and the number of lost keys for each
+/// way.
 fn damage_each(dir: &Path, policy: &Boxed, seen: &Seen) -> (usize, [usize; 3]) {
     let places = places_of(dir, &seen.built.borrow());
     let mut sums = [0; 3];
@@ -39,7 +40,8 @@ fn damage_each(dir: &Path, policy: &Boxed, seen: &Seen) -> (usize, [usize; 3]) {
             let mut bytes = sound.clone();
             let filter = &mut bytes[*at..at + len];
             match damage {
-                // Clears a bit, because a set bit denies nothing: in another place of each filter.
+                // Clears a bit, because setting a bit never denies a key. Each filter loses a bit at
+                // another place.
                 0 => {
                     let byte = (0..*len).map(|byte| (byte + i * 7) % len).find(|&byte| filter[byte] != 0).unwrap();
                     filter[byte] &= filter[byte] - 1;
@@ -66,8 +68,8 @@ fn damaged_filters_lose_no_key_and_are_counted() {
     let (damaged, lost) = damage_each(dir.path(), &policy, &seen);
     assert!(damaged >= 30, "only {damaged} filters");
     assert_eq!(lost, [0; 3]);
-    // Exactly one filter covers each key. So each of the three kinds of damage caused one query of
-    // a damaged filter for each key.
+    // Exactly one filter covers each key. So each of the three ways caused one query of a damaged
+    // filter for each key.
     assert_eq!(counters.counts().damaged, 3 * KEYS as u64);
 }
 
@@ -83,8 +85,8 @@ fn rusty_leveldbs_own_filters_lose_keys() {
 
 #[test]
 fn a_cut_filter_loses_no_key() {
-    // The offsets behind the filters say where each filter begins. If an offset is one byte too
-    // large, its filter loses the first byte, and the previous filter ends with that byte.
+    // The offsets after the filters say where each filter begins. If an offset is one byte too large,
+    // its filter loses the first byte, and the previous filter ends with that byte.
     let dir = tempfile::tempdir().unwrap();
     let policy = policy("bloom:10");
     let counters = policy.counters();

@@ -1,4 +1,4 @@
-//! Tests of the policy in rusty-leveldb itself.
+//! Tests the policy in databases of rusty-leveldb.
 #![cfg(feature = "rusty-leveldb")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! A database of rusty-leveldb, and policies that record what they build.
+//! Opens databases of rusty-leveldb, and records the filters that their policies build.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -32,7 +32,7 @@ pub fn open(dir: &Path, policy: &Boxed) -> DB {
     DB::open(dir, options).unwrap()
 }
 
-/// Writes the memtable to a file and compacts all files.
+/// Flushes the memtable and compacts all files.
 pub fn compact(db: &mut DB) {
     db.compact_range(&[], &HIGHEST).unwrap();
 }
@@ -48,12 +48,12 @@ pub struct Seen {
     pub built: RefCell<Vec<Vec<u8>>>,
     pub asked: Cell<u64>,
     pub denied: Cell<u64>,
-    /// Queries that denied a key of the filter.
+    /// The number of queries that denied a key of the filter.
     pub wrongly_denied: Cell<u64>,
     keys: RefCell<HashSet<(Vec<u8>, Vec<u8>)>>,
 }
 
-/// Wraps a policy, and returns what the wrapper sees.
+/// Wraps a policy. Returns the wrapper, and the record of its filters and queries.
 pub fn recording(policy: impl FilterPolicy + 'static) -> (Boxed, Rc<Seen>) {
     let seen = Rc::<Seen>::default();
     (Rc::new(Box::new(Recording { policy: Box::new(policy), seen: Rc::clone(&seen) })), seen)
@@ -83,7 +83,8 @@ impl FilterPolicy for Recording {
     }
 }
 
-/// Returns the file and the offset of each of `filters` that a closed database has.
+/// Returns the file, the offset and the length of each of `filters` that is in the files of a closed
+/// database.
 pub fn places_of(dir: &Path, filters: &[Vec<u8>]) -> Vec<(PathBuf, usize, usize)> {
     let tables = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let tables = tables.filter(|path| path.extension().is_some_and(|end| end == "ldb" || end == "sst"));

@@ -1,4 +1,4 @@
-//! A store that was written with one policy, and opened with another.
+//! Tests stores that were written with one policy and opened with another.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn asked_before_and_after(dir: &std::path::Path, policy: Arc<dyn FilterPolicy>) 
         std::mem::take(&mut *recording.seen.asked.lock().unwrap())
     };
     let before = check();
-    // New filters are of the new policy.
+    // The flush and the compaction write filters of the new policy.
     store.put([(key(KEYS), b"value".to_vec()), (key(0), b"value".to_vec())]);
     store.flush();
     store.compact();
@@ -60,7 +60,7 @@ fn filters_of_another_specification_are_used() {
 }
 
 #[test]
-fn filters_of_another_seed_are_refused_and_counted() {
+fn filters_of_another_seed_answer_maybe_and_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), Arc::new(policy("blocked-bloom:10")));
     let other = Policy::new("blocked-bloom:10".parse().unwrap(), HashSeed(7)).unwrap();

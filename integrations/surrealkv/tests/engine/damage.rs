@@ -1,5 +1,5 @@
-//! Damage of each filter in the files of a store. SurrealKV verifies its own checksum first, so no
-//! damage reaches the policy, and no key is lost.
+//! Damages each filter in the files of a store. SurrealKV verifies its own checksum first, so the
+//! damage never reaches the policy, and no key is lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::support::{AsPolicy, Recording, Store, key, own_bloom, places_of, poli
 
 const KEYS: usize = 3_000;
 
-/// Writes a store of [`KEYS`] keys and returns its filters.
+/// Writes a store of [`KEYS`] keys. Returns its policy and its filters.
 fn write<P: AsPolicy + 'static>(dir: &Path, policy: P) -> (Arc<dyn FilterPolicy>, Vec<Vec<u8>>) {
     let recording = Arc::new(Recording::new(policy));
     let store = Store::open(dir, Arc::clone(&recording) as _);
@@ -29,8 +29,8 @@ fn lost(dir: &Path, policy: &Arc<dyn FilterPolicy>) -> usize {
     lost
 }
 
-/// Damages each filter of a closed store in three ways. Returns the number of damaged filters and of
-/// lost keys.
+/// Damages one filter after the other of a closed store, in three ways. Returns the number of damaged
+/// filters, and the number of lost keys over all ways.
 fn damage_each(dir: &Path, policy: &Arc<dyn FilterPolicy>, filters: &[Vec<u8>]) -> (usize, usize) {
     let places = places_of(dir, filters);
     assert_eq!(places.len(), filters.len(), "a filter is not in the files");
@@ -41,10 +41,10 @@ fn damage_each(dir: &Path, policy: &Arc<dyn FilterPolicy>, filters: &[Vec<u8>]) 
             let mut bytes = sound.clone();
             let filter = &mut bytes[*at..at + len];
             match damage {
-                // A different bit in each filter: in the payload, the checksums and the trailer.
+                // Flips a different bit in each filter, so that payload, checksums and trailer are damaged.
                 0 => filter[i * 37 % len] ^= 1 << (i % 8),
                 1 => filter.fill(0),
-                // As if the filter were cut and other bytes followed.
+                // Overwrites the second half, as if the filter were cut and other bytes followed.
                 _ => filter[len / 2..].fill(0xff),
             }
             std::fs::write(path, &bytes).unwrap();
@@ -65,7 +65,7 @@ fn damaged_filters_lose_no_key() {
         let (damaged, lost) = damage_each(dir.path(), &policy, &filters);
         assert!(damaged >= 4, "{spec}: only {damaged} filters");
         assert_eq!(lost, 0, "{spec}");
-        // SurrealKV dropped the filters by its own checksum, and counts and logs that itself.
+        // SurrealKV dropped the filters because of its own checksum, so the policy got no query.
         assert_eq!(counters.counts().unfiltered(), 0, "{spec}");
     }
 }

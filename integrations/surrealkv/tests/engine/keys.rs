@@ -1,4 +1,5 @@
-//! Every key is found: in several runs, after compactions, after reopening, with tombstones.
+//! Tests that every key is found: in several runs, after compactions, after reopening, and with
+//! tombstones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // SurrealKV refuses empty keys.
+    // SurrealKV does not accept empty keys.
     let key = prop::collection::vec(prop::sample::select(b"ab\0\xff".to_vec()), 1..5);
     let step = prop_oneof![
         20 => (key.clone(), any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),

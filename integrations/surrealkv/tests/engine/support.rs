@@ -1,4 +1,4 @@
-//! A SurrealKV store with few keys per filter, and policies that record what they build.
+//! Opens SurrealKV stores with few keys per filter, and records the filters that their policies build.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -59,7 +59,7 @@ impl Store {
         reads.get(key).unwrap()
     }
 
-    /// Writes the memtable to an SST file of level 0.
+    /// Flushes the memtable to an SST file of level 0.
     pub fn flush(&self) {
         self.compact_to(Some(0));
     }
@@ -79,7 +79,7 @@ impl Store {
     }
 }
 
-/// A policy that keeps a copy of each filter that it builds, and counts what its filters are asked.
+/// A policy that keeps a copy of each filter that it builds, and counts queries and denied keys.
 pub struct Recording<P> {
     pub policy: P,
     pub seen: Arc<Seen>,
@@ -146,7 +146,7 @@ impl AsPolicy for Arc<dyn FilterPolicy> {
     }
 }
 
-/// Returns the file and the offset of each of `filters` in a closed store.
+/// Returns the file, the offset and the length of each of `filters` in a closed store.
 pub fn places_of(dir: &Path, filters: &[Vec<u8>]) -> Vec<(PathBuf, usize, usize)> {
     let files: Vec<(PathBuf, Vec<u8>)> =
         files_in(dir).into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();

@@ -8,17 +8,18 @@ use super::{BLOCK_SLOTS, MAX_COLUMNS, Rows, WORD_LEN_BYTES, trailer};
 use crate::foreign::rocksdb::kind::TRAILER_LEN_BYTES;
 use crate::kinds::{RibbonLayout, solve_ribbon};
 
-/// For more keys, RocksDB writes a Bloom filter.
+/// The maximum number of keys of a ribbon filter. For more keys, RocksDB writes a Bloom filter.
 const MAX_KEYS: u64 = 950_000_000;
-/// Below this number of slots, the smaller of Bloom and ribbon filter is written.
+/// Below this number of slots, RocksDB writes a Bloom filter if it is smaller than the ribbon
+/// filter.
 const SMALL_SLOTS: u64 = 1024;
 const LINE_BITS: f64 = 512.0;
 /// The logarithm of e to the base 2, with the digits in RocksDB's source.
 #[expect(clippy::approx_constant, reason = "the digits in RocksDB's source")]
 const LOG2_E: f64 = 1.442_695_040_9;
 
-/// The number of keys for which one seed in twenty has no solution, in 2^8 to 2^17 slots, as
-/// RocksDB's authors measured it.
+/// `KEYS_BY_LOG2_SLOTS[i]`: the number of keys in 2^(8 + i) slots for which one seed in twenty has
+/// no solution. RocksDB's authors measured these numbers.
 const KEYS_BY_LOG2_SLOTS: [f64; 10] =
     [248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126506.0];
 const FIRST_LOG2: u32 = 8;
@@ -35,7 +36,8 @@ fn keys_of_power(log2_slots: u32) -> f64 {
     f64::from(log2_slots).exp2() / slots_per_key
 }
 
-/// Returns the number of slots for at least one key: two or more whole blocks.
+/// Returns the number of slots for `num_keys` keys, which must be 1 or more. The slots are whole
+/// blocks, at least two.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "logarithms and rounded sizes are small")]
 fn num_slots(num_keys: u64) -> u64 {
     let keys = num_keys as f64;
@@ -77,7 +79,7 @@ fn bloom_rate(bits_per_key: f64, probes: u8) -> f64 {
     (rate(keys + deviation) + rate(keys - deviation)) / 2.0
 }
 
-/// The size of a ribbon filter with the false-positive rate of a Bloom filter.
+/// The size of a ribbon filter that has the same false-positive rate as a Bloom filter.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct RibbonSizes {
     slots: u64,
@@ -85,10 +87,12 @@ pub(in super::super) struct RibbonSizes {
 }
 
 impl RibbonSizes {
-    /// Computes the size. The high half of the first key's hash decides whether one more block has
-    /// one column less.
+    /// Computes the size of a filter that has the FPR of a `FastLocalBloom` filter with this
+    /// budget. The high half of the first key's hash decides whether one more block has one column
+    /// less.
     ///
-    /// Returns `None` if RocksDB writes no ribbon filter: for no keys and for very many keys.
+    /// Returns `None` if RocksDB writes no ribbon filter, which is for no keys and for more than
+    /// [`MAX_KEYS`] keys.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares of the number of blocks")]
     pub(in super::super) fn new(num_keys: u64, bits_per_key: f64, bloom_probes: u8, first_hash: u64) -> Option<Self> {
         if !(1..=MAX_KEYS).contains(&num_keys) {
@@ -121,8 +125,8 @@ impl RibbonSizes {
         self.words * WORD_LEN_BYTES as u64 + TRAILER_LEN_BYTES as u64
     }
 
-    /// Builds the filter of `hashes`, with its trailer. Returns `None` if none of the 256 seeds has
-    /// a solution, or if no memory is left.
+    /// Builds the filter of `hashes`, with its trailer. Returns `None` if `hashes` are empty, if
+    /// none of the 256 seeds has a solution, or if no memory is left.
     ///
     /// The low byte of the first hash is the first seed to try.
     #[expect(
@@ -187,7 +191,8 @@ mod tests {
     fn the_first_hash_decides_how_columns_are_rounded() {
         let words = |num_keys, first_hash| RibbonSizes::new(num_keys, 10.0, 6, first_hash).unwrap().words;
         let undecided: Vec<u64> = (1..2_000).map(|i| i * 130).filter(|&n| words(n, 0) != words(n, u64::MAX)).collect();
-        // One start more or less changes one block in 128.
+        // A rounding difference of one start changes the number of narrow blocks for one number of
+        // keys in 128.
         assert!((4..60).contains(&undecided.len()), "{undecided:?}");
         for num_keys in undecided {
             assert_eq!(words(num_keys, 0), words(num_keys, u64::MAX) + 1, "{num_keys}");

@@ -1,4 +1,5 @@
-//! Files and indexes that change while a command runs, or that have the name of another file.
+//! Tests of files and indexes that change while a command runs, and of files with the name of
+//! another file.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +9,7 @@ use super::{candidates, numbers, shell_with_index};
 use crate::shell::command;
 
 #[test]
-fn a_build_waits_for_no_other_update() {
+fn a_build_during_another_update_is_refused() {
     let shell = shell_with_index();
     let locked = fs::File::open(shell.path("index")).unwrap();
     locked.lock().unwrap();
@@ -19,8 +20,8 @@ fn a_build_waits_for_no_other_update() {
     assert!(candidates(&shell, "1500").is_empty());
 }
 
-/// Runs a command, and renames another index to `index` until the command has ended. Asserts that
-/// the command fails and leaves the other index.
+/// Runs a command, and keeps renaming another index to `index` until the command has ended. Asserts
+/// that the command fails and that the other index stays.
 fn loses_to_a_replacement(arguments: &[&str]) {
     let shell = shell_with_index();
     shell.write("more", numbers(0..400_000));
@@ -78,7 +79,7 @@ fn another_file_of_the_same_name_replaces_no_record() {
     };
     add(&[]).fails_with(&["a: ", "another file", "--base"]);
     assert_eq!(candidates(&shell, "500"), ["a"]);
-    // With --base, the file of the index is read.
+    // With --base, the command reads the file that the index recorded.
     add(&["--base", ".."]).exits(0);
     assert_eq!(candidates(&shell, "500"), ["a"]);
     assert!(candidates(&shell, "7050").is_empty());

@@ -1,4 +1,5 @@
-//! Keys that are values of a Parquet column: logical types, lengths, zeros and damaged filters.
+//! Tests of keys that are values of a Parquet column: logical types, lengths, zeros and damaged
+//! filters.
 
 use std::sync::Arc;
 
@@ -131,7 +132,7 @@ fn files_of_another_logical_type_are_refused() {
         let build = ["index", "build", "-o", "new", "--column", "v", "rows", "other"];
         shell.run(&build).fails_with(&["other", names[0], names[1]]);
     }
-    // An older and a newer writer's names of one type agree.
+    // The converted type of an older writer equals the logical type of a newer writer.
     let shell = indexed(&int64("int64 v (TIMESTAMP_MILLIS)"));
     shell.write("other", int64("int64 v (TIMESTAMP(MILLIS,true))"));
     shell.run(&["index", "add", "index", "other"]).exits(0);
