@@ -1,7 +1,8 @@
-//! Measures the time of a query of a filter block for a key whose hash is known.
+//! Measures the time of a query of a filter block, and of filters of other engines. The time
+//! includes hashing only in the group `probe-foreign`.
 //!
-//! A process chooses its kernels once. Run the benchmark again with `FILTERBLOCK_ISA=portable` to
-//! compare. The name of each benchmark contains the instruction set.
+//! A process chooses its kernels once. To compare instruction sets, run the benchmark again with
+//! `FILTERBLOCK_ISA=portable`. The name of each group contains the instruction set.
 #![allow(missing_docs, reason = "criterion's macros write undocumented functions")]
 
 use std::hint::black_box;
@@ -12,8 +13,8 @@ use filterblock::{
     VerifiedFilter, Verify, instruction_set,
 };
 
-/// The number of hashes that one iteration asks for. They take 128 KiB, which fit in the
-/// second-level cache.
+/// The number of queries of one iteration. Their hashes take 128 KiB, which fit in the second-level
+/// cache of most processors.
 const ASKED: usize = 16_384;
 
 fn hashes(keys: std::ops::Range<u64>) -> Vec<KeyHash> {
@@ -62,7 +63,7 @@ fn probe(c: &mut Criterion) {
 
 /// Measures the cost of an unaligned slice: queries of the same filter at several offsets from the
 /// start of a cache line. With 10,000 keys, the filter fits in the caches. With 10,000,000 keys, it
-/// is larger than most caches. Also measures queries that each open the filter first.
+/// is larger than most caches. The function also measures queries that open the filter each time.
 ///
 /// ```text
 /// cargo bench --bench probe -- unaligned --warm-up-time 1 --measurement-time 2
@@ -116,12 +117,11 @@ fn unaligned(c: &mut Criterion) {
     group.finish();
 }
 
-/// A function that answers for many keys at once.
 #[cfg(feature = "foreign")]
 type Batch<'a> = &'a dyn Fn(&[&[u8]], &mut [bool]);
 
-/// Measures queries of the filters of other engines, and of filterblock's own filters. The time
-/// includes hashing, because each engine has its own hash function.
+/// Measures queries for absent keys: of the filters of other engines, and of filterblock's own
+/// filters. The time includes hashing, because each engine has its own hash function.
 #[cfg(feature = "foreign")]
 fn foreign(c: &mut Criterion) {
     use filterblock::foreign::rocksdb::{self, RocksDbFilterKind, RocksDbFilterOptions};

@@ -5,7 +5,7 @@
 //! cargo run --release --features variants --example contact_lists -- addresses.txt
 //! ```
 //! Each line of the file is an address. Of ten addresses, four are only hers, four are only his,
-//! and two are in both lists. One filter says almost nothing about a single address. Five filters
+//! and two are in both lists. A match with one filter proves little about an address. Five filters
 //! under different seeds reduce the false positives to 3.1 %.
 
 pub mod support;

@@ -6,7 +6,7 @@
 //! cargo run --release --features variants --example crawler_urls -- links.txt
 //! ```
 //! Each line of the file is a link, in the order of the crawl. Without a file, the example crawls a
-//! generated web from its first page. Popular pages receive more links.
+//! generated web from its first page. Half of the generated links prefer a few popular pages.
 
 pub mod support;
 

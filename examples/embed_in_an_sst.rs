@@ -1,4 +1,4 @@
-//! A small storage engine that keeps a filter block in each of its SST files.
+//! Shows a small storage engine that keeps a filter block in each of its SST files.
 //!
 //! The filters save most reads for absent keys. A damaged or wrong filter costs reads and loses no
 //! key; the engine counts such filters. Run: `cargo run --release --example embed_in_an_sst`
@@ -10,15 +10,15 @@ use std::{collections::BTreeMap, fs, fs::File, path::Path, sync::Arc};
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// Returns the store's random number and the SST's number. No other SST has this id.
+/// Returns the id of an SST: the store's random number and the SST's number. No other SST has it.
 fn table_id(number: u64) -> [u8; 16] {
     (0x005e_ed0f_57a9_be11_u128 << 64 | u128::from(number)).to_le_bytes()
 }
 
-/// Writes `| sorted entries | filter block | footer |`. Real engines checksum all three parts.
+/// Writes `| sorted entries | filter block | footer |` and returns the filter block.
 fn write_sst(path: &Path, number: u64, entries: &BTreeMap<String, String>, hasher: &KeyHasher) -> Result<Vec<u8>> {
     let mut builder = FilterBuilder::new("blocked-bloom:10".parse()?, hasher).with_table_id(table_id(number));
-    let mut sst = Vec::new();
+    let mut sst = Vec::new(); // a real engine also checksums the entries and the footer
     for (key, value) in entries {
         writeln!(sst, "{key}\t{value}")?;
         builder.add(key.as_bytes());
@@ -35,7 +35,7 @@ fn read_at(mut file: &File, offset: SeekFrom, len: u64) -> filterblock::Result<A
     AlignedBytes::filled_by(usize::try_from(len).unwrap_or(usize::MAX), |bytes| Ok(file.read_exact(bytes)?))
 }
 
-/// A store. `ssts` has the file, length of entries and filter slot of each SST, newest first.
+/// A store. `ssts` has each SST's file, length of entries in bytes and filter slot, newest first.
 struct Reader {
     ssts: Vec<(File, u64, FilterSlot)>,
     filters: FilterSet,
@@ -53,7 +53,7 @@ impl Reader {
             let expected = expected.with_checksum(u32::try_from(checksum)?).at_offset(offset);
             let bytes = read_at(&file, SeekFrom::Start(offset), len);
             let opened = bytes.and_then(|bytes| FilterBlock::open(bytes.into(), &expected, Verify::AtOpen));
-            let filter = TableFilter::from(opened); // with an error, `get` always reads this SST
+            let filter = TableFilter::from(opened); // after an error, it never saves a read
             if let Some(reason) = filter.reason() {
                 writeln!(out, "  {number}.sst: filter not used: {reason}")?;
             }
@@ -77,7 +77,7 @@ impl Reader {
     }
 }
 
-/// Returns 1,000 entries. All SSTs have the same key range: only filters tell which has a key.
+/// Returns 1,000 entries. The key ranges of the SSTs overlap, so only filters can save reads.
 fn entries(number: u64) -> BTreeMap<String, String> {
     (0..1_000).map(|i| (format!("user-{:06}", i * 3 + number), format!("{i} of {number}"))).collect()
 }

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     support::main("Traces packets back through routers that keep only digests.", 100_000, run)
 }
 
-/// Returns the links of each router in a ring with chords.
+/// Returns the neighbours of each router. The routers form a ring with random chords.
 fn network() -> Vec<Vec<usize>> {
     let mut random = Random(3);
     let mut links = vec![BTreeSet::new(); ROUTERS];
@@ -43,8 +43,8 @@ fn network() -> Vec<Vec<usize>> {
     links.into_iter().map(|links| links.into_iter().collect()).collect()
 }
 
-/// Returns 28 random bytes. They stand for the digest input of a packet: the invariant header
-/// fields and the first eight bytes of content.
+/// Returns 28 pseudo-random bytes for a packet number. They stand for the digest input of the
+/// packet: the invariant header fields and the first eight bytes of content.
 fn digest_input(packet: usize) -> [u8; 28] {
     let mut bytes = [0; 28];
     let mut random = Random(packet as u64);
@@ -79,8 +79,8 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
         })
         .collect::<Result<HashMap<_, _>, Failure>>()?;
 
-    // Search from the victim, the last router of the path, through all routers that remember the
-    // packet.
+    // Search back from the victim (the last router of the path) through all routers that remember
+    // the packet.
     let (mut asked_in_vain, mut remembered_wrongly, mut lost, mut suspects) = (0, 0, 0u64, 0u64);
     let traced = paths.len().min(5_000);
     for (packet, path) in paths.iter().enumerate().take(traced) {

@@ -1,6 +1,6 @@
 //! A content cache writes an object to disk only at its second request. A Bloom filter remembers
-//! the first request. In the generated requests, three quarters of all URLs are requested once, and
-//! cost no write.
+//! the first request. In the generated requests, about three quarters of all URLs are requested
+//! once. They cost no write, except for false positives of the filter.
 //!
 //! ```text
 //! cargo run --release --features variants --example one_hit_wonders -- requests.txt
@@ -22,8 +22,8 @@ fn main() -> ExitCode {
     support::main("Counts the writes that a cache saves with a filter of first requests.", 1_000_000, run)
 }
 
-/// Returns requests for `urls` URLs in random order. Each URL is requested once, and a quarter of
-/// the URLs on average four more times.
+/// Returns requests for `urls` URLs in random order. Each URL is requested once. A quarter of the
+/// URLs are requested four more times on average.
 fn requests(urls: usize) -> Vec<Vec<u8>> {
     let mut random = Random(7);
     let mut requests: Vec<usize> = (0..urls).collect();

@@ -4,11 +4,15 @@
 //! ```text
 //! cargo run --release --example present_keys -- --probes 1000000000 --seed 1
 //! ```
-//! A probe is one query for one key here. The program shares the probes equally among 16
-//! specifications. For each of them, it builds filters of 33 to 1,250,000 random keys. It builds
-//! the filters without their self check, and opens them from their bytes with all pages verified.
-//! It asks for half of the keys one by one, and for the other half in batches. Runs with the same
-//! seed ask for the same keys. A run with 10^9 probes takes a few minutes on one thread.
+//! A probe is one query for one key here. The keys are random hashes. The program combines each of
+//! 16 specifications with each of seven filter sizes, from 33 to 1,250,000 keys. It shares the
+//! probes about equally among these combinations. With fewer than about 10^8 probes it skips some
+//! combinations, because one filter of a million keys uses up several shares.
+//!
+//! The program builds the filters without their self-check, and opens them from their bytes with
+//! all pages verified. It asks for half of the keys one by one, and for the other half in batches.
+//! Runs with the same seed and the same number of probes ask for the same keys. A run with 10^9
+//! probes takes a few minutes.
 //!
 //! Exit code: 0 if no key was denied, 1 if a key was denied or a filter could not be built, 2 for
 //! wrong arguments.
@@ -38,12 +42,13 @@ const SPECS: [&str; 16] = [
     "bloom:10",
     "bloom:16",
 ];
-/// The minimum numbers of keys of the filters. Each filter has a random number of further keys,
-/// less than a quarter of its minimum.
+/// The sizes of the filters: their minimum numbers of keys. Each filter has a random number of
+/// further keys, less than a quarter of its minimum.
 const SIZES: [usize; 7] = [33, 1_000, 3_900, 10_000, 60_000, 100_000, 1_000_000];
 const BATCH: usize = 1_000;
 
-/// The numbers of filters, probes and denied keys of one kind.
+/// The counts of one filter, of one kind or of all kinds. `denied` is the number of false
+/// negatives.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     filters: u64,
@@ -117,7 +122,8 @@ fn run(probes: u64, seed: u64) -> Result<u64> {
     Ok(all.denied)
 }
 
-/// Returns the number of probes and the seed, or `None` for wrong arguments.
+/// Returns the number of probes and the seed, by default 10^7 and 1. Returns `None` for wrong
+/// arguments.
 fn parse(arguments: &[String]) -> Option<(u64, u64)> {
     let (mut probes, mut seed) = (10_000_000, 1);
     for pair in arguments.chunks(2) {

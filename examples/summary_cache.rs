@@ -19,11 +19,10 @@ use filterblock::variants::{Bloom, CounterBits, Counting, Membership, Removable}
 use support::{Arguments, Checks, Failure, Random};
 
 const PROXIES: usize = 8;
-/// The number of counters for each document that fits into the cache. A document uses `PROBES` of
-/// them.
+/// The number of counters per document that a cache can hold. A document has `PROBES` counters.
 const LOAD_FACTOR: u64 = 16;
 const PROBES: u32 = 4;
-/// A proxy sends its bits as soon as 1 / `UPDATE_SHARE` of its documents are new.
+/// A proxy sends its bits when its new documents reach 1 / `UPDATE_SHARE` of its capacity.
 const UPDATE_SHARE: usize = 100;
 
 fn main() -> ExitCode {
@@ -100,8 +99,8 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
             messages += u64::from(says);
             is_found |= says && has;
             stale += u64::from(has && !says);
-            // Each URL counts once for each summary. A second request would not be an independent
-            // trial.
+            // Each URL counts once for each other proxy. A second request would not be an
+            // independent trial.
             if !other.sent_documents.contains(url) && asked.insert((number, url)) {
                 false_hits += u64::from(says);
                 predicted += other.sent.expected_fpr();
@@ -113,7 +112,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let updates: u64 = proxies.iter().map(|proxy| proxy.updates).sum();
     let without = misses * (PROXIES as u64 - 1);
     println!(
-        "{} requests to {PROXIES} proxies of {capacity} documents: {misses} misses, {remote_hits} found elsewhere",
+        "{} requests to {PROXIES} proxies of {capacity} documents: {misses} misses, {remote_hits} found at others",
         requests.len()
     );
     println!(

@@ -1,5 +1,5 @@
 //! Converts integers to bytes and back, in little-endian order, as all formats of this crate store
-//! them. One function reads big-endian keys.
+//! them. Only [`u64_big_at`] is big-endian, because keys sort like big-endian integers.
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
@@ -114,8 +114,8 @@ impl<'a> Cursor<'a> {
     /// Reads a varint.
     ///
     /// # Errors
-    /// Returns [`Corrupt`] if the bytes end before the varint does, if the varint has more than 10
-    /// bytes, or if its value has more than 64 bits.
+    /// Returns [`Corrupt`] if the varint is truncated or has more than 10 bytes, or if its value
+    /// has more than 64 bits.
     pub fn take_varint<F: Copy>(&mut self, field: F) -> Result<u64, Corrupt<F>> {
         let mut value = 0u64;
         for (i, &byte) in self.rest.iter().take(MAX_VARINT_LEN_BYTES).enumerate() {

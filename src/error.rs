@@ -24,8 +24,8 @@ pub enum Error {
         /// The error itself.
         source: Box<Error>,
     },
-    /// The bytes are invalid: they end early, a field has a value that no writer of this crate
-    /// writes, or the bytes are another partition than the expected one.
+    /// The bytes are too short or too long, or a field has a value that no writer of this crate
+    /// writes. The bytes may also be another partition than the expected one.
     Corrupt {
         /// The field that is not valid.
         field: Field,
@@ -40,11 +40,11 @@ pub enum Error {
         /// The offset of the covered bytes, from the start of the block or file. For
         /// [`Field::Checksum`], the offset of the checksum itself.
         offset: u64,
-        /// The checksum stored in the file. For [`Field::Partition`], the checksum in the partition
-        /// index.
+        /// The stored checksum. For [`Field::Partition`], the partition index stores it. For
+        /// [`Field::Ranges`], the extension of the filter beside the range filter stores it.
         stored: u32,
-        /// The checksum computed over the bytes. For [`Field::Partition`], the checksum in the
-        /// partition's trailer.
+        /// The checksum computed over the bytes. For [`Field::Partition`] and [`Field::Ranges`],
+        /// the checksum in the trailer of the partition or the range filter.
         computed: u32,
     },
     /// The bytes are of a newer version, or use a feature that this build does not read. An unknown
@@ -56,9 +56,9 @@ pub enum Error {
         /// The unknown value. For [`Field::Extension`], the tag of the record.
         found: u64,
     },
-    /// The bytes are sound, but not the expected block. They belong to another SST or to an older
-    /// state of the SST, they have another kind or hasher, or the filter lacks the expected keys or
-    /// prefixes.
+    /// The bytes are sound, but not the expected block. For example, they belong to another SST or
+    /// to an older state of the SST. Or they have another kind or hasher, or lack the expected keys
+    /// or prefixes.
     Unexpected {
         /// The field that differs.
         field: Field,
@@ -77,11 +77,11 @@ pub enum Error {
         /// The fingerprint of the caller's secret, or `None` if the caller gave no secret.
         given: Option<Fingerprint>,
     },
-    /// The caller gave a value that the function does not accept, or for which this machine has too
-    /// little memory.
+    /// The function refuses a value or a call. For example, the value is not valid, an earlier
+    /// error has lost keys, or this machine has too little memory.
     Invalid {
         /// The name of the argument. It is `"filter"` for a filter specification. If the number of
-        /// keys matters too, `given` states the specification and the number.
+        /// keys matters too, `given` also states this number.
         what: &'static str,
         /// The value that the caller gave, or a description of a value that must stay secret.
         given: String,
@@ -93,8 +93,8 @@ pub enum Error {
         /// The object.
         what: &'static str,
     },
-    /// A newly built filter denies keys that were added to it, because of broken memory or a defect
-    /// of the builder. Nothing was written.
+    /// A newly built filter denies keys that were added to it, for example because of broken memory
+    /// or a defect of the builder. Nothing was written.
     SelfCheckFailed {
         /// The number of hashes of added keys that the filter denies. For a range filter, the
         /// number of denied keys.
@@ -166,8 +166,9 @@ impl Error {
         matches!(self.root(), Self::Unsupported { .. })
     }
 
-    /// Returns whether the bytes are damaged, cut short, not a filter block, or another partition
-    /// than the expected one.
+    /// Returns whether the bytes are damaged, truncated, not a filter block, or another partition
+    /// than the expected one. For the compact form, also returns `true` if another hasher hashed
+    /// the keys.
     ///
     /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes may be
     /// sound, and a repair would destroy them.
@@ -210,7 +211,8 @@ impl fmt::Display for Error {
             Self::Unsupported { field, found } => {
                 write!(
                     f,
-                    "{field} {found} is not supported by this version of filterblock; open the block with a newer version"
+                    "{field}: the value {found} is not supported by this version of filterblock; open the block with a \
+                     newer version"
                 )
             }
             Self::Unexpected { field, found, expected } => write_unexpected(f, *field, found, expected),
@@ -307,7 +309,7 @@ pub(crate) mod message {
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {
-            Kind::NotFound => "check the path",
+            Kind::NotFound | Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => "check the path",
             Kind::PermissionDenied => "check the permissions",
             Kind::AlreadyExists => "choose another name, or remove the existing file",
             Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
@@ -319,12 +321,10 @@ pub(crate) mod message {
         write!(f, "{error}; {next}")
     }
 
-    /// Writes that a field is not valid.
     pub(crate) fn corrupt(f: &mut Formatter<'_>, field: impl Display, offset: u64, next: &str) -> Result {
         write!(f, "damaged: invalid {field} at offset {offset}; {next}")
     }
 
-    /// Writes that the stored checksum differs from the computed one.
     pub(crate) fn checksum_mismatch(
         f: &mut Formatter<'_>,
         field: impl Display,
@@ -345,7 +345,6 @@ pub(crate) mod message {
         write!(f, "invalid {what} {given:?}: {reason}")
     }
 
-    /// Writes that an object does not fit in memory.
     pub(crate) fn too_large(f: &mut Formatter<'_>, what: &str) -> Result {
         write!(f, "{what} of this size does not fit in memory; make it smaller, or free memory")
     }
@@ -402,7 +401,7 @@ fields! {
 macro_rules! check_messages {
     ($error:ident { $($variant:ident),* $(,)? } $table:expr) => {{
         // If an error gets a new variant, this function does not compile until the list names the
-        // variant, and the test fails until the table has a message for it.
+        // variant. Then the test fails until the table has a message for the variant.
         fn name(error: &$error) -> &'static str {
             match error { $($error::$variant { .. } => stringify!($variant),)* }
         }

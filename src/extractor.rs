@@ -139,7 +139,7 @@ impl PrefixExtractor {
         Ok(Self::new(name.to_owned(), Rule::Named { function: Arc::new(function), answers_ranges: false }))
     }
 
-    /// States a property of the [named](Self::named) function: if the function takes the prefix `p`
+    /// States that the [named](Self::named) function has this property: if it takes the prefix `p`
     /// from one key, it takes `p` from every key that begins with `p`. With this property, a filter
     /// can answer for ranges. A built-in extractor does not change.
     ///
@@ -170,11 +170,11 @@ impl PrefixExtractor {
         self.taken(key).into_iter().flatten().filter_map(move |taken| key.get(..taken.len))
     }
 
-    /// Returns the longest known prefix that every key of the range has. Returns `None` if there is
-    /// no such prefix, or if the extractor cannot tell. In that case, do not ask a filter.
+    /// Returns the longest prefix that this extractor is known to take from every key of the range.
+    /// Returns `None` if no such prefix is known. In that case, do not ask a filter.
     ///
-    /// If a filter holds the prefixes that this extractor takes from its keys, and denies the
-    /// returned prefix, then none of its keys is in the range.
+    /// Ask a filter of the prefixes that this extractor takes. If the filter denies the returned
+    /// prefix, then none of its keys is in the range.
     #[must_use]
     pub fn prefix_of_range<'k>(&self, lower: Bound<&'k [u8]>, upper: Bound<&[u8]>) -> Option<&'k [u8]> {
         let (Bound::Included(first) | Bound::Excluded(first)) = lower else { return None };

@@ -44,7 +44,7 @@ impl KeyHash {
         KeyHasher::xxh3(seed).of(key)
     }
 
-    /// Wraps a hash that was computed elsewhere. If other programs read the filter, the hash must
+    /// Wraps a hash that the caller has computed. If other programs read the filter, the hash must
     /// come from the function that the filter block names. Debug builds do not check the hasher of
     /// a wrapped hash.
     #[must_use]

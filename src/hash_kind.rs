@@ -6,7 +6,7 @@ use std::fmt;
 /// The length of a [`Fingerprint`].
 pub const FINGERPRINT_LEN_BYTES: usize = 8;
 
-/// The function that hashes a store's keys. Files store its number.
+/// The function that hashes a store's keys. Files store its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 #[non_exhaustive]

@@ -22,14 +22,14 @@
 //! # Ok::<(), filterblock::Error>(())
 //! ```
 //!
-//! **An error never becomes "absent"**: if a block is damaged, has a newer version, or is not the
+//! **An error never becomes "absent"**. If a block is damaged, has a newer version, or is not the
 //! block that [`Expected`] describes, [`TableFilter`] answers that the key may be in the SST.
 //!
 //! # Read path
 //!
 //! ```text
 //! key ─▶ KeyHasher: one KeyHash for all SSTs
-//!     ─▶ FilterSet: for each SST, reads one cache line of the set and then the lines of the filter (`blocked-bloom`: 1)
+//!     ─▶ FilterSet: for each SST, usually reads one cache line of the set, then lines of the filter (`blocked-bloom`: 1)
 //!        ├─ Answer::No          skip the SST
 //!        ├─ Answer::Maybe       read the SST
 //!        └─ Answer::Unfiltered  read the SST: no usable filter, counted
@@ -49,7 +49,7 @@
 //! | inspect a block | [`FilterBlock::open_any`], [`LockedBlock`], [`Metadata`], [`Statistics`], [`layout`] |
 //! | store many tiny filters | [`compact`] |
 //! | read and write the filters of LevelDB, RocksDB and Parquet | `foreign` (feature `foreign`) |
-//! | keep filters in memory that change | `variants` (feature `variants`) |
+//! | keep filters that change, in memory | `variants` (feature `variants`) |
 //!
 //! The crate `filterblock-store` is a small log-structured store whose gets ask these filters.
 //!

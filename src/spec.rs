@@ -40,15 +40,17 @@ impl FilterSpec {
     /// `blocked-bloom:16`: one cache line per query, FPR 0.08 %.
     pub const LARGE: Self = Self { kind: FilterKind::BlockedBloom, budget: Budget::of_millibits(16_000) };
 
-    /// `bumped-ribbon:8`: two or three cache lines per query, FPR 0.39 %, 8.1 bits per key.
+    /// `bumped-ribbon:8`: two or three cache lines per query, FPR 0.39 %, 8.1 bits per key with
+    /// 10,000 keys.
     pub const SMALL: Self = Self { kind: FilterKind::BumpedRibbon, budget: Budget::of_millibits(8_000) };
 
     /// Returns the specification of a filter with `bits_per_key` bits for each distinct key,
     /// rounded to a thousandth of a bit.
     ///
     /// For a binary fuse filter, `bits_per_key` is the width of a fingerprint: 8, 12 or 16 bits.
-    /// With a million keys, the filter takes 13 % more space than its fingerprints. With fewer
-    /// keys, it takes relatively more.
+    /// With a million keys, the filter takes 13 % more space than one fingerprint per key. With
+    /// fewer keys, it takes relatively more. [`Plan`](crate::planning::Plan) computes the size for
+    /// a number of keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind does not take this budget. A binary fuse filter takes
@@ -94,9 +96,9 @@ impl FilterSpec {
     /// Returns the specification of the smallest filter with an expected FPR of at most `rate`. The
     /// exact formula of the kind for many keys gives the expected FPR.
     ///
-    /// Each kind has a lowest FPR, which more bits do not lower: a kind cannot tell two keys apart
-    /// if their hashes agree in the bits that the kind uses. A Bloom filter of a few keys may
-    /// exceed `rate`, because its bits are not independent.
+    /// Each kind has a lowest FPR, which more bits do not lower. The reason is that a kind cannot
+    /// tell two keys apart if their hashes agree in the bits that the kind uses. A Bloom filter of
+    /// a few keys may exceed `rate`, because its bits are not independent.
     /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
     /// number of keys.
     ///
@@ -129,8 +131,8 @@ impl FilterSpec {
         Err(Error::invalid("filter", format!("{self} for {num_keys} keys"), EQUAL_HASHES))
     }
 
-    /// Returns the specification with `:compact`: the smallest filter with the same budget. The
-    /// filter builds more slowly, and its queries are slightly slower.
+    /// Returns the specification with `:compact`. With 50,000 keys or more, the filter takes about
+    /// 0.1 % less space. The build takes more time and memory, and queries take slightly more time.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind is not a bumped ribbon.
@@ -147,7 +149,6 @@ impl FilterSpec {
         self.kind
     }
 
-    /// Returns the budget of the filter.
     pub(crate) fn budget(&self) -> Budget {
         self.budget
     }
@@ -175,9 +176,10 @@ impl FilterSpec {
     /// A small filter may have a lower FPR, because its size is rounded up. A Bloom filter with a
     /// few keys and many bits may have a higher FPR. A ribbon with a budget in bits usually has a
     /// higher FPR, because the formula does not count spare slots and bumped keys. With a million
-    /// keys, they take 4.7 % of the fingerprints' space in a `ribbon`, and about 1 % in a
-    /// `bumped-ribbon`. [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the
-    /// expected FPR for a number of keys.
+    /// keys, they add about 5 % to the size of a `ribbon`, and about 0.5 % to the size of a
+    /// `bumped-ribbon` (docs/BENCHMARKS.md, "Filters: space and time").
+    /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
+    /// number of keys.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         match self.budget.range_len {
@@ -270,9 +272,9 @@ impl FilterSpec {
     /// bumped ribbon with a budget in bits, it is a blocked Bloom filter of the same bits per key.
     ///
     /// A blocked Bloom filter cannot reach the lowest FPRs. If the caller asked for such an FPR,
-    /// the fallback is a standard Bloom filter. If the caller asked for bits, the fallback is a
-    /// blocked Bloom filter of the same bits per key. Its FPR is higher, but a failed build would
-    /// be worse.
+    /// the fallback is a standard Bloom filter. If the caller asked for bits that give such an FPR,
+    /// the fallback is a blocked Bloom filter of the same bits per key. Its FPR is higher, but a
+    /// failed build would be worse.
     fn fallback(self) -> Self {
         let rate = self.kind.fallback_rate(self.budget);
         let of_rate = rate.and_then(|rate| Self::false_positive_rate(FilterKind::BlockedBloom, rate).ok());
@@ -501,7 +503,8 @@ mod tests {
         for (text, rate) in [
             ("bloom:10", 8.194e-3),
             ("blocked-bloom:10", 9.662e-3),
-            // The formula of Putze, Sanders and Singler with a Poisson load.
+            // The FPRs of split blocks come from the formula of Putze, Sanders and Singler with a
+            // Poisson load.
             ("split-block:10", 1.265e-2),
             ("split-block-512:10", 1.049e-2),
             ("ribbon:1", 0.5),

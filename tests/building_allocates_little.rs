@@ -1,5 +1,5 @@
-//! Tests that a build takes little memory beyond the hashes and the block. A bumped ribbon works in
-//! shards for this reason.
+//! Tests that a build takes little memory besides the hashes and the block. A bumped ribbon is
+//! built in shards for this reason.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "allocation/of_process.rs"]
@@ -15,17 +15,17 @@ use allocation::{LIVE, PEAK};
 use filterblock::{FilterBuilder, HashSeed, KeyHash};
 use support::{SplitMix, spec};
 
-/// The counters cover all threads, because a build may use several. So the tests take turns. The
-/// harness itself needs a few hundred bytes.
+/// The lock that lets only one test run at a time. The counters cover all threads, because a build
+/// may use several threads. The test harness itself allocates a few hundred bytes.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Debug builds keep a tag of the hasher beside each hash. The bounds below are those of release
-/// builds, plus the tags.
+/// The length of a hash in bytes. In debug builds, each hash also has a tag of its hasher. So the
+/// bounds of the tests are those of release builds plus [`debug_bytes`].
 const HASH_LEN_BYTES: usize = size_of::<KeyHash>();
 
-/// Returns the additional memory of debug builds, in bytes, for the hashes of `n` keys and for
-/// sorting. If the builder is not told `n`, its vector grows, and the old and the new vector exist
-/// together.
+/// Returns the additional memory of debug builds in bytes, for the hashes of `n` keys and for
+/// sorting. If `is_told` is `false`, the builder did not reserve memory for `n` keys, so its vector
+/// grows. While it grows, the old and the new vector exist together.
 const fn debug_bytes(n: usize, is_told: bool) -> usize {
     (HASH_LEN_BYTES - 8) * (n * if is_told { 1 } else { 3 } + (1 << 15))
 }
@@ -37,8 +37,8 @@ struct Cost {
     peak: usize,
 }
 
-/// Builds a filter of `n` random keys. `is_told` says whether the builder knows their number in
-/// advance.
+/// Builds a filter of `n` random keys. Returns the length of its block and the peak memory of the
+/// build. If `is_told` is `true`, reserves memory for the keys first.
 fn build(spec_text: &str, n: usize, threads: usize, is_told: bool) -> Cost {
     let mut random = SplitMix(9);
     let before = LIVE.load(Ordering::Relaxed);
@@ -77,10 +77,10 @@ fn a_bumped_ribbon_build_takes_at_most_30_bytes_per_key() {
 #[test]
 fn a_bumped_ribbon_build_takes_2_mb_beyond_hashes_and_block() {
     let _turn = TURN.lock();
-    // The compact setting has no shards and needs rows for all slots, so it is not tested here. The
-    // columns of the second layer grow with the keys and exist twice for a while. From about 15
-    // million keys on, these columns and the rows of one shard together need more than the limit,
-    // so the test uses fewer keys.
+    // A compact filter has no shards and needs rows for all slots, so it is not tested here. The
+    // columns of the second layer grow with the number of keys, and exist twice for a while. From
+    // about 15 million keys on, these columns and the rows of one shard exceed the limit together.
+    // So the test uses fewer keys.
     for spec in ["bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "bumped-ribbon:12.3"] {
         for n in [10_000, 100_000, 1_000_000, 4_000_000] {
             let cost = build(spec, n, 1, true);
@@ -106,9 +106,9 @@ fn each_more_thread_takes_only_the_rows_of_its_shard() {
 #[test]
 fn builds_of_other_kinds_stay_within_their_memory_bounds() {
     let _turn = TURN.lock();
-    // All kinds need the hashes and the block. In addition, a Bloom filter takes 8 bytes for each
-    // hash whose bits were all set when it came (up to 13,000 of a million), a standard ribbon 20
-    // bytes per slot, and a binary fuse filter 13 bytes per slot.
+    // All kinds need memory for the hashes and the block. A Bloom filter also takes 8 bytes for
+    // each hash whose bits were already set when it was added: up to 13,000 of a million. A
+    // standard ribbon also takes 20 bytes per slot, and a binary fuse filter 13 bytes per slot.
     let specs = ["bloom:10", "blocked-bloom:10", "split-block:10", "split-block-512:10", "ribbon:8", "binary-fuse:8"];
     for (spec, most) in specs.into_iter().zip([9.4, 9.4, 9.4, 9.4, 31.0, 25.0]) {
         let cost = build(spec, 1_000_000, 1, true);

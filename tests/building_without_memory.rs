@@ -1,5 +1,5 @@
-//! Tests of builds without enough memory. If any allocation fails, a build returns an error or the
-//! same filter as with enough memory, and never aborts the process. Only a RocksDB ribbon may
+//! Tests builds without enough memory. If any large allocation fails, a build returns an error or
+//! the same filter as with enough memory, and does not abort the process. Only a RocksDB ribbon may
 //! become a Bloom filter.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
@@ -17,7 +17,7 @@ use filterblock::{
 };
 use support::{SplitMix, hash, spec};
 
-/// The allocator serves all threads, so the tests take turns.
+/// The lock that lets only one test run at a time, because all threads use the same allocator.
 static TURN: Mutex<()> = Mutex::new(());
 
 const SPECS: [&str; 11] = [
@@ -42,9 +42,10 @@ fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
     builder
 }
 
-/// Calls the function that `make` returns, once for each of its large allocations. Each run refuses
-/// this allocation: first only this one, then also all later ones. If a run succeeds nevertheless,
-/// its bytes must be those of a run with enough memory.
+/// Calls the function that `make` returns, once for each of its large allocations, and makes this
+/// allocation fail. Then does the same again, but all later allocations of a call fail, too.
+/// Asserts that each call returns an error for which `is_error` is `true`, or the bytes of a call
+/// with enough memory.
 fn refuse_each(
     what: &str,
     is_error: impl Fn(&Error) -> bool,
@@ -77,7 +78,7 @@ fn is_no_memory(error: &Error) -> bool {
     matches!(error, Error::Invalid { what: "filter", reason, .. } if reason.contains("memory"))
 }
 
-/// Whether the error says that an earlier call lost keys.
+/// Returns whether the error says that an earlier call lost keys.
 fn says_keys_are_missing(error: &Error) -> bool {
     matches!(error, Error::Invalid { what: "filter", reason, .. } if reason.contains("keys are missing"))
 }
@@ -169,7 +170,7 @@ fn partitioned_builders_never_lose_a_key_without_an_error() {
                     continue;
                 }
                 assert!(added.as_ref().is_err_and(is_no_memory), "{what}: {added:?}");
-                // Neither a repeated call nor another key makes up for the lost key.
+                // Adding the same key again, or the next key, must fail, because a key is lost.
                 for i in [failing, failing + 1] {
                     assert!(builder.add(&support::key(i)).is_err_and(|error| says_keys_are_missing(&error)), "{what}");
                 }
@@ -220,7 +221,7 @@ fn partitioned_builders_never_lose_a_prefix_without_an_error() {
 #[test]
 fn builders_never_lose_a_key_without_an_error() {
     let _turn = TURN.lock();
-    // Refuses each allocation by which the vector of hashes grows.
+    // Each allocation by which the vector of hashes grows fails once.
     for number in 0..8 {
         let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
         refuse(number, false);
@@ -230,7 +231,7 @@ fn builders_never_lose_a_key_without_an_error() {
         assert_eq!(made.is_err(), counted > number, "{number}");
         assert!(made.err().is_none_or(|error| is_no_memory(&error)));
     }
-    // Reserving more bytes than the address space has is not an error, and later keys are added.
+    // Reserving more bytes than the address space has is not an error. Later keys can be added.
     let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
     builder.reserve(usize::MAX);
     builder.reserve(isize::MAX as usize / 8);
@@ -351,7 +352,7 @@ fn filters_in_files_return_an_error_without_memory() {
             }
         }
     }
-    // A sync that fails for lack of memory loses no bits.
+    // A sync that fails because of too little memory loses no bits.
     let mut target = target.into_inner();
     for number in 0..2 {
         target.clear().unwrap();
@@ -366,8 +367,9 @@ fn filters_in_files_return_an_error_without_memory() {
     }
 }
 
-/// Trying another seed would need as much memory again, so the builder writes a Bloom filter.
-/// RocksDB does the same if no seed succeeds.
+/// A RocksDB ribbon that cannot be built because of too little memory becomes a Bloom filter.
+/// Another seed would need as much memory again. RocksDB also writes a Bloom filter if no seed
+/// succeeds.
 #[cfg(feature = "foreign")]
 #[test]
 fn a_rocksdb_ribbon_build_without_memory_gives_a_bloom_filter() {
@@ -399,12 +401,12 @@ fn a_rocksdb_ribbon_build_without_memory_gives_a_bloom_filter() {
     }
 }
 
-/// Runs itself in a child process that cannot start threads, because their stacks exceed the
-/// address space.
+/// Tests that a build succeeds without threads. The test runs itself in a child process, which
+/// cannot start threads because their stacks would exceed the address space.
 #[test]
 fn builds_succeed_if_threads_cannot_be_started() {
     const VARIABLE: &str = "RUST_MIN_STACK";
-    // Starting a process allocates too.
+    // Starting a process allocates memory, so this test also needs the lock.
     let _turn = TURN.lock();
     if std::env::var_os(VARIABLE).is_none() {
         let name = "builds_succeed_if_threads_cannot_be_started";

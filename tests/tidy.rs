@@ -1,19 +1,18 @@
-//! Tests of house rules that the compiler does not check: layers of modules, the files with
-//! `unsafe`, sizes of files and functions, and names of tests.
+//! Tests rules of this project that the compiler does not check: imports between modules, the files
+//! with `unsafe`, the lengths of files and functions, unfinished code, and names of tests.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The source folders. The command-line crate has no floors: it has one module per subcommand. The
-/// page and the Python package have none either.
 const SOURCES: [&str; 7] =
     ["src", "crates/store/src", "crates/parquet/src", "crates/ffi/src", "crates/cli/src", "python/src", "web/src"];
+/// The source folders whose modules have no floors. The command has one module per subcommand.
 const WITHOUT_FLOORS: [&str; 3] = ["crates/cli/src", "python/src", "web/src"];
 
-/// The floor of each module. A module may import modules of lower floors, and never of higher ones.
-/// A folder is one module.
+/// The floor of each module. A module may import modules of lower floors, and no module of a higher
+/// floor. A folder is one module.
 const FLOORS: [(&str, u8); 43] = [
     ("error", 0),
     ("hash", 0),
@@ -36,7 +35,7 @@ const FLOORS: [(&str, u8); 43] = [
     ("sstable", 5),
     ("lsm", 6),
     ("repair", 7),
-    // Of filterblock-parquet.
+    // Modules of filterblock-parquet.
     ("thrift", 1),
     ("filters", 1),
     ("source", 1),
@@ -46,7 +45,7 @@ const FLOORS: [(&str, u8); 43] = [
     ("append", 3),
     ("check", 3),
     ("index", 4),
-    // Of filterblock-ffi.
+    // Modules of filterblock-ffi.
     ("raw", 0),
     ("border", 1),
     ("answer", 2),
@@ -76,7 +75,8 @@ const UNSAFE: [&str; 25] = [
     "src/simd/kernels.rs",
     "src/simd/neon.rs",
     "src/simd/prefetch.rs",
-    // Every file with exported functions, which have `#[unsafe(no_mangle)]`.
+    // Files with exported functions (`#[unsafe(no_mangle)]`), and files that use the caller's
+    // pointers.
     "crates/ffi/src/answer.rs",
     "crates/ffi/src/border.rs",
     "crates/ffi/src/builder.rs",
@@ -91,16 +91,18 @@ const UNSAFE: [&str; 25] = [
     "crates/ffi/src/set.rs",
     "crates/ffi/src/verified.rs",
     "crates/cli/src/streams.rs",
-    // The buffers of Python and the capsules of Arrow.
+    // Files that read the buffers of Python and the capsules of Arrow.
     "python/src/arrow.rs",
     "python/src/buffer.rs",
     "python/src/keys.rs",
     "web/src/border.rs",
 ];
 
+/// The maximum number of lines of a file.
 const MAX_LINES: usize = 600;
+/// The maximum number of lines of a function in a source folder.
 const MAX_FUNCTION_LINES: usize = 70;
-/// The maximum length of a test's name, without its modules.
+/// The maximum length of a test's name in characters, without its modules.
 const MAX_NAME_LEN: usize = 60;
 
 fn sources(dir: &str) -> Vec<(PathBuf, String)> {
@@ -210,7 +212,7 @@ fn imports_within(folder: &Path, root: &Path) -> BTreeMap<String, BTreeSet<Strin
         if parts.last() == Some(&"mod") {
             parts.pop();
         }
-        // Re-exports of the folder itself are not imports of a module.
+        // `lib.rs`, `main.rs` and the `mod.rs` of the folder are not modules of the folder.
         let Some(module) = parts.first().filter(|name| !["lib", "main"].contains(name)) else { continue };
         let code: String =
             without_tests(&text).lines().flat_map(|line| [line.split("//").next().unwrap().trim(), " "]).collect();
@@ -235,7 +237,7 @@ fn reached(imports: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet
     seen
 }
 
-/// Returns the sets of modules of a folder that import each other in a cycle.
+/// Returns the import cycles between the modules of a folder. Each cycle is the set of its modules.
 fn cycles_within(folder: &Path, root: &Path) -> BTreeSet<BTreeSet<String>> {
     let imports = imports_within(folder, root);
     let reached: BTreeMap<&str, _> = imports.keys().map(|one| (one.as_str(), reached(&imports, one))).collect();
@@ -327,7 +329,7 @@ fn files_and_functions_stay_readable() {
 
 #[test]
 fn no_unfinished_code_is_left() {
-    // The marks are put together from parts, so that this file does not contain them.
+    // The marks are concatenated from parts, so that this file does not contain them.
     let marks =
         [["to", "do!("].concat(), ["unimpl", "emented!("].concat(), ["FIX", "ME"].concat(), ["XX", "X "].concat()];
     for (path, text) in ["src", "crates", "tests", "benches", "python/src"].into_iter().flat_map(sources) {
@@ -350,7 +352,7 @@ fn tests_named_in_testing_md_exist() {
     });
     let files: Vec<_> = ["src", "crates", "tests", "fuzz/tests", "fuzz/src"].into_iter().flat_map(sources).collect();
     let exists = |name: &&str| {
-        // A name may be a function, a file, or a module of a test program.
+        // A name is the name of a function, of a file, or of a module of a test program.
         let function = format!("fn {name}(");
         let file = PathBuf::from(format!("{}.rs", name.replace("::", "/")));
         files.iter().any(|(path, text)| text.contains(&function) || path.ends_with(&file))
@@ -365,7 +367,7 @@ fn names_of_tests_have_at_most_60_characters() {
     for (path, text) in ["src", "crates", "tests", "fuzz/tests", "benches"].into_iter().flat_map(sources) {
         let mut lines = text.lines().map(str::trim_start);
         while lines.by_ref().any(|line| line == "#[test]") {
-            // Other attributes and comments may stand between the attribute and the function.
+            // Other attributes and comments may lie between the attribute and the function.
             let Some(function) = lines.by_ref().find_map(|line| line.split_once("fn ")) else { break };
             let name = function.1.split('(').next().unwrap();
             tests += 1;

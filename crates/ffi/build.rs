@@ -1,12 +1,12 @@
-//! Sets the soname of the shared library on ELF systems. It contains the ABI version, so the
-//! dynamic loader never loads a library of another ABI version for a program.
+//! Sets the soname of the shared library on ELF systems. The soname contains the ABI version, so
+//! the dynamic loader never loads a library of another ABI version for a program.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let is_elf = std::env::var("CARGO_CFG_TARGET_FAMILY").is_ok_and(|family| family.contains("unix"))
         && std::env::var("CARGO_CFG_TARGET_VENDOR").is_ok_and(|vendor| vendor != "apple");
     if is_elf {
-        // The number is FILTERBLOCK_ABI_VERSION. A test in tests/abi.rs compares the two.
+        // The soname ends in FILTERBLOCK_ABI_VERSION: tests/abi.rs checks it.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libfilterblock.so.1");
     }
 }

@@ -1,5 +1,5 @@
-//! Shared code of the examples: arguments, keys from a file or generated keys, and checks of the
-//! results.
+//! Provides the shared code of the examples: arguments, keys, checks of results, estimates of
+//! memory, and random numbers.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "programs of the command line")]
 #![allow(dead_code, reason = "each example uses a part")]
 
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// An error that ends an example early, such as a wrong argument or an unreadable file.
+/// An error that ends an example early, such as an unreadable file.
 pub type Failure = Box<dyn std::error::Error>;
 
 /// The arguments `[FILE] [--count N]`.
@@ -19,8 +19,9 @@ pub struct Arguments {
     pub count: usize,
 }
 
-/// Runs an example. `--help` prints `about`. The exit code is 2 after an error, 1 if a result is
-/// out of bounds, and 0 otherwise.
+/// Reads the arguments and runs an example. By default, it generates `count` keys. With `--help`,
+/// only prints `about` and the arguments. The exit code is 2 after an error, 1 if a result is out
+/// of bounds, and 0 otherwise.
 pub fn main(
     about: &str,
     count: usize,
@@ -74,7 +75,8 @@ pub fn main(
 }
 
 impl Arguments {
-    /// Returns the lines of the file, or `count` keys that `make` generates from 0, 1, ..
+    /// Returns the lines of the file, or the keys that `make` generates from the numbers below
+    /// `count`. Returns an error if the file is unreadable or has fewer than 1,000 lines.
     pub fn keys(&self, make: impl Fn(u64) -> String) -> Result<Vec<Vec<u8>>, Failure> {
         let Some(path) = &self.file else {
             return Ok((0..self.count as u64).map(|i| make(i).into_bytes()).collect());
@@ -89,7 +91,7 @@ impl Arguments {
     }
 }
 
-/// Checks that compare results with their formulas.
+/// Prints results, and counts the results that are out of bounds.
 #[derive(Default)]
 pub struct Checks {
     /// The number of results out of bounds.
@@ -97,8 +99,9 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Checks that `found` is about `trials * rate`. It allows a difference of five standard
-    /// deviations, plus 3 % of the expected number for rounding in the formula and the filter.
+    /// Prints `found`, and counts a failure unless it is about `trials * rate`. The allowed
+    /// difference is five standard deviations, plus 3 % of the expected number for rounding in the
+    /// formula and the filter.
     pub fn share(&mut self, what: &str, found: u64, trials: u64, rate: f64) {
         let expected = trials as f64 * rate;
         let allowed = 5.0 * (expected * (1.0 - rate)).max(1.0).sqrt() + 0.03 * expected;
@@ -110,7 +113,7 @@ impl Checks {
         );
     }
 
-    /// Checks a condition that must hold without exception.
+    /// Prints a condition that must always hold, and counts a failure if it is not met.
     pub fn holds(&mut self, what: &str, is_met: bool) {
         self.line(is_met, what);
     }
@@ -164,8 +167,8 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a random number in `0..n`. Its logarithm is uniformly distributed, so small numbers
-    /// are much more frequent than large ones.
+    /// Returns a random number in `0..n`. The logarithm of the number plus one is about uniformly
+    /// distributed, so small numbers are much more frequent than large ones.
     #[allow(clippy::cast_possible_truncation, reason = "clamped to n")]
     pub fn popular(&mut self, n: usize) -> usize {
         ((n as f64).powf(self.share()) as usize).clamp(1, n) - 1

@@ -36,8 +36,8 @@ impl Edit {
         }
     }
 
-    /// Reads an edit that only damages. The input cannot choose the bytes that the edit writes, so
-    /// the edit cannot forge a valid checksum.
+    /// Reads an edit that only damages: it changes one byte, or it removes, blanks, copies or
+    /// truncates bytes. Such an edit gives a valid checksum only by chance.
     pub fn take_damage(input: &mut Input<'_>) -> Self {
         match input.byte() % 5 {
             0 => Self::Xor(input.number(3) as usize, input.byte() | 1),

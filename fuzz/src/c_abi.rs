@@ -220,7 +220,7 @@ impl World {
         };
         let (bytes, code) = with_error(input, finish);
         assert!(code.is_none_or(|code| (code == Code::Ok) == bytes.is_some()));
-        assert!(!(bytes.is_some() && (self.model.must_fail || !is_there)), "a filter without a key was built");
+        assert!(!(bytes.is_some() && (self.model.must_fail || !is_there)), "a filter was built although a key is lost");
         // Finishing has emptied the builder, so finishing again must fail.
         let emptied = Model { must_fail: true, ..self.model.without_keys() };
         let model = std::mem::replace(&mut self.model, emptied);
@@ -375,7 +375,7 @@ impl World {
                 true,
             ];
             filterblock_filter_may_contain_keys(filter, &raw const at, &raw const len, 1, &raw mut answers[3]);
-            assert!(!is_doubtful || answers == [true; 4], "doubt became absent");
+            assert!(!is_doubtful || answers == [true; 4], "an invalid call must answer maybe");
             let none = FILTERBLOCK_NO_HASH;
             assert!(filterblock_filter_may_contain_hash(filter, none));
             assert!(filterblock_filter_may_contain_prefix(filter, ptr::null(), at, len));
@@ -384,7 +384,7 @@ impl World {
             filterblock_filter_may_contain_hashes(filter, ptr::null(), 1, &raw mut answers[0]);
             filterblock_filter_may_contain_hashes(filter, &raw const none, usize::MAX, &raw mut answers[0]);
             filterblock_filter_may_contain_keys(filter, ptr::null(), &raw const len, 1, &raw mut answers[1]);
-            assert!(answers[0] && answers[1], "doubt became absent");
+            assert!(answers[0] && answers[1], "an invalid call must answer maybe");
             let mut metadata = MaybeUninit::<MetadataInfo>::uninit();
             let code = filterblock_filter_metadata(filter, metadata.as_mut_ptr(), ptr::null_mut());
             assert_eq!(code == Code::Ok, filter.is_some());
@@ -426,7 +426,7 @@ impl World {
             let prefix = EXTRACTOR.as_ptr();
             let _ = filterblock_verified_may_contain_prefix(data, data_len, expected, prefix, at, len);
             let range = filterblock_verified_may_contain_range(data, data_len, expected, at, len, ptr::null(), 1);
-            assert!(range, "doubt became absent");
+            assert!(range, "an invalid call must answer maybe");
             let prefix = OTHER_EXTRACTOR.as_ptr();
             let maybe = filterblock_verified_may_contain_prefix(data, data_len, expected, prefix, at, len);
             assert!(maybe, "a prefix was asked as a key");
@@ -539,7 +539,7 @@ impl World {
             filterblock_partitioned_free(builder);
             (bytes, model)
         };
-        assert!(!(bytes.is_some() && model.must_fail), "a filter without a key was built");
+        assert!(!(bytes.is_some() && model.must_fail), "a filter was built although a key is lost");
         self.keep(bytes, model, Form::Block, true);
     }
 

@@ -17,8 +17,9 @@ mod formulas;
 const MAX_KEYS: usize = 2_000;
 const MAX_EDITS: usize = 4;
 
-/// Returns the answers of the rest of the input as a filter, or of a sound filter that the input
-/// describes and of its edited versions.
+/// Asks filters for fixed keys, and returns all answers. If the first byte of the input says so,
+/// the only filter is the rest of the input. Otherwise, the filters are a sound filter that the
+/// input describes, and its edited versions.
 pub fn foreign_filter(data: &[u8]) -> Vec<bool> {
     let mut input = Input(data);
     let choice = input.byte();

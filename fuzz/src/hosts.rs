@@ -54,7 +54,8 @@ fn ranges<'a>() -> impl Iterator<Item = (Bound<&'a [u8]>, Bound<&'a [u8]>)> {
     lower.flat_map(move |lower| KEYS.into_iter().flat_map(all).map(move |upper| (lower, upper)))
 }
 
-/// Returns whether no key can lie between two bounds, because the bounds are reversed or equal.
+/// Returns whether no key can lie between two bounds, because the bounds are reversed, or are equal
+/// and exclude their key.
 pub(crate) fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     match (lower, upper) {
         (Bound::Included(lower), Bound::Included(upper)) => lower > upper,

@@ -39,8 +39,9 @@ use filterblock::{
     Answer, Error, FilterBlock, HashSeed, KeyHash, KeyHasher, LockedBlock, Result, Secret, Verify, compact,
 };
 
-/// Opens any bytes as a block, as a partition and as a filter in compact form. No call may panic,
-/// and a batch must give the same answers as single queries.
+/// Opens and queries any bytes as a block, as a partition and as a filter in compact form. No call
+/// may panic. Asserts that `AtOpen` and `OnFirstTouch` give the same answers for a block, and that
+/// a batch and single queries agree. In compact form, only bytes that pass their check may answer.
 pub fn open_block(data: &[u8]) {
     query_block(data);
     for number in [0, 1, u32::MAX] {

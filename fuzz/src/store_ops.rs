@@ -69,7 +69,8 @@ impl Run {
 
     fn options(&self) -> Options {
         let [first, second, third] = self.config;
-        // Derived from other choices, so that stored inputs keep their meaning.
+        // The extractor and the range filter follow from bytes with other uses, so that stored
+        // inputs keep their meaning.
         let extractors = ["none", "fixed:3", "fixed:5", "capped:4", "delimiter: ", "row-column:0x20", "delimiter:0"];
         let extractor = extractors[(usize::from(first) + usize::from(third)) % extractors.len()];
         let ranges = ["", "", "grafite:fpr=0.01", "grafite:L=16:9"][usize::from(third ^ second >> 1) % 4];

@@ -183,8 +183,7 @@ fn walk(table: &Arc<Table>, backward: bool) -> Option<Vec<Entry>> {
 /// * A forged key range in the properties, or a forged filter, may deny a key. `find` asks neither
 ///   of the two.
 ///
-/// A filter denies no key if it was only damaged, or if it was changed and the footer has another
-/// checksum.
+/// A filter that was only damaged denies no key.
 fn check_keys(file: &[u8], entries: &Entries, forged: &Forged, block_of: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let storage = storage_of(file);
     let cache = BlockCache::new(1 << 14);

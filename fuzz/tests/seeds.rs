@@ -232,17 +232,18 @@ fn seeds_of_store_ops() {
         let config = [number.wrapping_mul(37), number.wrapping_mul(101), number.wrapping_mul(59)];
         write("store_ops", &format!("chance-{number:02}"), &[&config, &random(number.into(), 400)]);
     }
-    // There are no faults. After writes, every operation occurs once.
+    // There are no faults. After the writes come a flush, a snapshot, two deletions, a compaction,
+    // a scan and a `multi_get`.
     let put = |i: u8| [0, i, 20, i];
     let puts: Vec<u8> = (1..40).flat_map(put).collect();
-    let rest: &[u8] = &[15, 19, 10, 3, 10, 4, 17, 0, 0, 0, 20, 4, 2, 30, 0xaa, 0xaa, 22, 60, 7, 23, 30, 24, 31, 5];
+    let rest: &[u8] = &[15, 19, 10, 3, 10, 4, 17, 0, 0, 0, 20, 4, 2, 30, 0xaa, 0xaa, 22, 2, 7, 9, 23, 30, 24, 31, 5];
     write("store_ops", "everything-once", &[&[1, 0, 0], &puts, rest]);
     write("store_ops", "everything-in-a-quiet-store", &[&[1, 16, 3], &puts, rest]);
     // Writes or syncs fail, the store rejects writes, and every sort of crash occurs.
     let failing: Vec<u8> =
         (0..4u8).flat_map(|crash| [27, 0, crash, 0, 9, 20, crash, 0, 8, 20, 1, 25, crash, 7, 0]).collect();
     write("store_ops", "failed-writes-and-crashes", &[&[1, 0, 0], &puts, &failing]);
-    let rot: Vec<u8> = (0..6u8).flat_map(|after| [27, 5 + after % 2, after, 20, 0, 0, 0, 0, 0, 22, 60, 1]).collect();
+    let rot: Vec<u8> = (0..6u8).flat_map(|after| [27, 5 + after % 2, after, 20, 0, 0, 0, 0, 0, 22, 2, 1, 3]).collect();
     write("store_ops", "bytes-that-read-wrong", &[&[1, 16, 3], &puts, &[15], &rot]);
 }
 
@@ -339,10 +340,11 @@ fn seeds_of_index_file() {
     // each file. The number of updates follows.
     let three: &[u8] = &[0, 3, 1, 0, 0, 40, 2, 100, 0, 60, 3, 0, 1, 255];
     write("index_file", "sound", &[&[2], three, &[0]]);
-    // Two updates: each removes files and adds one.
+    // Two updates: the first removes a file and adds another, and the second adds a file.
     let updates: &[u8] = &[2, 2, 1, 4, 0, 2, 30, 0, 1, 2, 0, 3, 63];
     write("index_file", "updated", &[&[2], three, updates]);
-    // A changed byte, blank bytes, bytes copied to another place, and a truncated file.
+    // `damage` changes a byte, blanks bytes, and copies bytes to another place. The seed after it
+    // truncates the file.
     let damage: &[u8] = &[0, 200, 1, 0, 8, 2, 0, 2, 0, 5, 3, 100, 1, 0, 0, 3, 0, 7];
     write("index_file", "damaged", &[&[2], three, updates, damage]);
     write("index_file", "truncated", &[&[2], three, &[0], &[4, 100, 1, 0]]);

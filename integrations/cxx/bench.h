@@ -1,5 +1,5 @@
-// Helpers of the benchmark programs: arguments, keys, measurements and rows. integrations/bench runs
-// the programs and reads the rows. Its src/row.rs describes the fields of a row.
+// Provides the benchmark programs with arguments, keys, measurements and rows. integrations/bench
+// runs the programs and reads the rows. Its src/row.rs describes the fields of a row.
 #pragma once
 
 #include <time.h>
@@ -76,16 +76,16 @@ inline double Now() {
   return std::chrono::duration<double, std::nano>(now).count();
 }
 
-// Returns the processor time of this thread in nanoseconds. It includes reads from the page cache. It
-// excludes the time of other processes.
+// Returns the processor time of this thread in nanoseconds. It includes reads from the page cache.
+// It excludes the time of other processes.
 inline double ProcessorTime() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
-// Measures gets in rounds: the mean processor time, and the 99th percentile of the wall time of gets
-// that are timed one by one.
+// Measures gets in rounds: the mean processor time, and the 99th percentile of the wall time of
+// gets that are timed one by one.
 class Times {
  public:
   // Measures one round in two passes over the keys. The first pass measures all calls of `get`

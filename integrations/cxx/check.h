@@ -1,4 +1,4 @@
-// Helpers of the tests in C++: checks, keys and folders.
+// Provides the tests in C++ with checks, keys and folders.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Finds the filter blocks in SSTs of LevelDB, and of RocksDB with format_version 3 and 5, so that tests
-// can damage them.
+// Finds the filter blocks in SSTs of LevelDB, and of RocksDB with format_version 3 and 5, so that
+// tests can damage them.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +45,14 @@ class File {
   // Returns the entries of the metaindex.
   std::vector<Entry> Metaindex() const {
     const bool is_leveldb = Fixed64(bytes.size() - 8) == 0xdb4775248b80fb57;
-    // The handle of the metaindex is the first field of LevelDB's footer of 48 bytes. RocksDB's footer
-    // has 53 bytes, and one byte for the type of checksum comes first.
+    // The handle of the metaindex is the first field of LevelDB's footer of 48 bytes. RocksDB's
+    // footer has 53 bytes, and one byte for the type of checksum comes first.
     size_t at = bytes.size() - (is_leveldb ? 48 : 52);
     return Entries(ReadHandle(&at));
   }
 
-  // Returns the entry of the metaindex whose key begins with `prefix`, or an entry with an empty key.
+  // Returns the entry of the metaindex whose key begins with `prefix`, or an entry with an empty
+  // key.
   Entry Named(const std::string& prefix) const {
     for (const Entry& entry : Metaindex()) {
       if (entry.key.compare(0, prefix.size(), prefix) == 0) {
@@ -79,7 +80,8 @@ class File {
     CHECK(size == 0);
   }
 
-  // Returns the entries of an uncompressed block. Its entries must store the lengths of their values.
+  // Returns the entries of an uncompressed block. Its entries must store the lengths of their
+  // values.
   std::vector<Entry> Entries(Handle block) const {
     std::vector<Entry> entries;
     const size_t end = block.offset + block.size;
@@ -139,7 +141,8 @@ class File {
   std::string path_;
 };
 
-// Returns the offset and the length of each filter in LevelDB's filter block, without empty filters.
+// Returns the offset and the length of each filter in LevelDB's filter block, without empty
+// filters.
 inline std::vector<Handle> LevelDbFilters(const File& file, Handle block) {
   const size_t tail = block.offset + block.size - 5;
   const size_t array = file.Fixed32(tail);

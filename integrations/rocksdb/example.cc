@@ -1,4 +1,5 @@
-// Uses a RocksDB database with filters of filterblock. Copy from here. README.md has the compiler command.
+// Uses a RocksDB database with filters of filterblock. Copy from here. README.md has the compiler
+// command.
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -4,8 +4,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
-/// Returns a writable NumPy array of `len` answers, which owns its memory. `fill` writes the
-/// answers: 1 for "maybe" and 0 for "absent".
+/// Returns a writable NumPy array of `len` answers. Only the array refers to its memory. `fill`
+/// writes the answers: 1 for "maybe" and 0 for "absent".
 ///
 /// # Errors
 /// Raises the exception of `fill`.

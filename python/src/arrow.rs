@@ -19,7 +19,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 /// The metadata key under which a schema names its extension type.
 const EXTENSION: &str = "ARROW:extension:name";
 
-/// The arrays of an Arrow array, chunked array or stream. None of them has a null.
+/// The arrays of an Arrow array, chunked array or stream. No item is null.
 #[derive(Debug)]
 pub struct ArrowKeys(Vec<ArrayRef>);
 
@@ -52,7 +52,7 @@ impl ArrowKeys {
         self.0.iter().map(|array| array.len()).sum()
     }
 
-    /// Returns whether the keys are integers.
+    /// Returns whether the keys are integers or truth values.
     pub fn is_of_integers(&self) -> bool {
         self.0.iter().any(|array| is_integer(values_type(array.data_type())))
     }
@@ -63,12 +63,12 @@ impl ArrowKeys {
     /// Raises `ValueError` if an item points to a value that its dictionary does not have.
     pub fn for_each(&self, py: Python<'_>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
         let done = py.detach(move || self.0.iter().try_for_each(|array| of_items(array, &mut each)));
-        done.map_err(|text| PyValueError::new_err(format!("the Arrow array is not valid: {text}")))
+        done.map_err(|text| PyValueError::new_err(format!("the Arrow array is not valid: {text}; pass a valid array")))
     }
 }
 
 fn of_arrow(error: &ArrowError) -> PyErr {
-    PyValueError::new_err(format!("the Arrow data cannot be read: {error}"))
+    PyValueError::new_err(format!("the Arrow data cannot be read: {error}; pass a list or a NumPy array"))
 }
 
 /// Returns the pointer of a capsule with this name.
@@ -200,8 +200,8 @@ fn of_dictionary(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), S
     if dictionary.is_empty() {
         return Ok(());
     }
-    // A dictionary may have a null that no item uses. It adds no bytes but an end, so that the
-    // indexes of the other values stay right.
+    // A dictionary may have a null that no item uses. The loop adds an end for the null but no
+    // bytes, so that the indexes of the other values stay right.
     let values = dictionary.values();
     let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(values.len()));
     for index in 0..values.len() {

@@ -16,8 +16,9 @@ use crate::keys::{self, Keys};
 /// A Bloom filter in memory, to which keys can be added at any time. Several threads may add keys
 /// at once.
 ///
-/// The error rate is at most `error_rate` for up to `capacity` distinct keys. The filter takes more
-/// keys, but then the error rate rises. `clear` removes all keys. A single key cannot be removed.
+/// The expected error rate is at most `error_rate` for up to `capacity` distinct keys. The filter
+/// takes more keys, but then the error rate rises. `clear` removes all keys. A single key cannot be
+/// removed.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct Bloom {
@@ -135,8 +136,8 @@ impl Bloom {
         Ok(slf)
     }
 
-    /// Keep only the keys that `other` has, too, and return this filter. Raises ValueError as
-    /// `union` does.
+    /// Keep only the bits that are set in both filters, and return this filter. It still has each
+    /// key that was added to both. Raises ValueError as `union` does.
     fn intersection<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
         slf.intersect(slf.py(), other)?;
         Ok(slf)

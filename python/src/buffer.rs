@@ -75,7 +75,8 @@ impl BufferKeys {
         }
         if width == 0 || !len_bytes.is_multiple_of(width) {
             return Err(PyValueError::new_err(format!(
-                "{len_bytes} bytes are not a whole number of keys of width {width}; pass whole keys"
+                "{len_bytes} bytes are not a whole number of keys of width {width}; pass whole keys, and a width of at \
+                 least 1"
             )));
         }
         let stride = isize::try_from(width).map_err(|_| PyValueError::new_err("the width is too large; use a list"))?;
@@ -87,7 +88,7 @@ impl BufferKeys {
         self.len
     }
 
-    /// Returns whether the keys are integers.
+    /// Returns whether the keys are integers or truth values.
     pub fn is_of_integers(&self) -> bool {
         matches!(self.item, Item::Int { .. } | Item::Bool)
     }
@@ -101,7 +102,8 @@ impl BufferKeys {
         match py.detach(move || items.for_each(each)) {
             Ok(()) => Ok(()),
             Err(index) => Err(PyUnicodeError::new_err(format!(
-                "key {index}: the text has a surrogate or a number that is no character, so it has no UTF-8 form"
+                "key {index}: the text has a surrogate or a number that is no character, so it has no UTF-8 form; \
+                 pass bytes"
             ))),
         }
     }
@@ -109,7 +111,7 @@ impl BufferKeys {
 
 impl Item {
     /// Reads a format of the module `struct`, with the additions `w` (UTF-32) and `Nx` (bytes) of
-    /// NumPy.
+    /// NumPy. Returns `None` for items that are not keys.
     fn of_format(format: &str, len_bytes: usize) -> Option<Self> {
         let (order, code) = match format.as_bytes() {
             [order @ (b'<' | b'>' | b'!' | b'=' | b'@' | b'^'), code @ ..] => (*order, code),
@@ -259,8 +261,9 @@ pub fn bytes_of_view(view: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let format = buffer.format().to_string_lossy().into_owned();
     if !["B", "b", "c", ""].contains(&format.as_str()) || buffer.dimensions() != 1 {
         return Err(PyTypeError::new_err(format!(
-            "a memoryview is a key only if its items are bytes in one dimension, not {format:?}; use view.cast('B'), or \
-             contains_many for many keys"
+            "a memoryview is a key only if its items are bytes in one dimension; this view has {} dimension(s) and \
+             items of the format {format:?}; use view.cast('B'), or contains_many for many keys",
+            buffer.dimensions()
         )));
     }
     drop(buffer);

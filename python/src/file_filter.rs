@@ -35,8 +35,8 @@ pub struct FileFilter {
     filter: RwLock<Option<variants::FileFilter>>,
     hasher: KeyHasher,
     path: PathBuf,
-    /// The process that opened the file, and the number of forks between the process that loaded
-    /// the module and that process. A forked child shares the file lock of its parent.
+    /// The id of the process that opened the file, and the value of [`FORKS`] in this process. A
+    /// forked child shares the file lock of its parent.
     process: (u32, u32),
 }
 
@@ -113,15 +113,14 @@ impl FileFilter {
             return Ok(());
         }
         Err(locked(
-            "the parent process opened the file for writing; open it in this process with mode 'r', or close it \
-             before the fork"
+            "the parent process opened the file; open it in this process with mode 'r', or close it before the fork"
                 .to_owned(),
         ))
     }
 
-    /// Checks like [`check_process`](Self::check_process), but without a system call. It misses a
-    /// fork that Python did not make. That is harmless, because every method that writes to the
-    /// file calls `check_process`.
+    /// Checks like [`check_process`](Self::check_process), but without a system call. The check
+    /// misses a fork that Python did not make. Such a fork is harmless, because every method that
+    /// writes to the file compares the process id, too.
     fn check_forks(&self) -> PyResult<()> {
         if self.process.1 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { self.check_process() }
     }
@@ -155,8 +154,8 @@ fn seed_of(hash_seeds: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<HashSeed> {
     let Some(seeds) = hash_seeds else { return Ok(HashSeed(0)) };
     let invalid = || {
         PyValueError::new_err(
-            "hash_seeds must be one integer from 0 to 2**64 - 1: all hashes of a key follow from one seed, and their \
-             number follows from the error rate",
+            "hash_seeds must be a list of one integer from 0 to 2**64 - 1: all hashes of a key follow from one seed, \
+             and their number follows from the error rate",
         )
     };
     match seeds.as_slice() {
@@ -243,14 +242,15 @@ impl FileFilter {
     }
 
     /// Write the added keys to the file and make them durable. Raises DisplacedError if another
-    /// program moved or changed the file.
+    /// program moved or changed the file, or if an earlier write failed. Raises ReadOnlyError if
+    /// the filter was opened with mode "r".
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
         self.read(py, variants::FileFilter::sync)?.map_err(of_variant)
     }
 
-    /// Sync and close the filter. Later calls raise ValueError, except that a second `close` does
-    /// nothing. In a forked child, `close` does not sync.
+    /// Sync and close the filter. Later queries and changes raise ValueError. A second `close` does
+    /// nothing. With mode "r" and in a forked child, `close` does not sync.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let filter = py.detach(|| self.lock_to_change().take());
         match filter {
@@ -301,8 +301,9 @@ impl FileFilter {
         Ok(slf)
     }
 
-    /// Keep only the keys that `other` has, too, and return this filter. A new file replaces the
-    /// old file. Raises ValueError as `union` does.
+    /// Keep only the bits that are set in both filters, and return this filter. It still has each
+    /// key that was added to both. A new file replaces the old file. Raises ValueError as `union`
+    /// does.
     fn intersection<'py>(slf: PyRef<'py, Self>, other: &Self) -> PyResult<PyRef<'py, Self>> {
         slf.intersect(slf.py(), other)?;
         Ok(slf)

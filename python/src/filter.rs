@@ -105,8 +105,9 @@ impl Filter {
     /// The same keys and arguments give the same bytes; `threads` does not change them. With a
     /// secret of 16 or 32 random bytes, only someone who knows the secret can find keys that
     /// collide. `ranges` adds a range filter, such as "grafite:fpr=0.01", for `may_contain_range`.
-    /// Keys of a range filter are bytes or str, not int. Raises ValueError if an argument is not
-    /// valid or there is too little memory.
+    /// Keys of a range filter are bytes or str, not int. Raises TypeError for a value that is not a
+    /// key, ValueError for an invalid argument, and ValueError or MemoryError if there is too
+    /// little memory.
     #[staticmethod]
     #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -174,7 +175,7 @@ impl Filter {
     }
 
     /// Open a copy of the bytes that `to_bytes` returned, and verify every checksum in them. The
-    /// arguments and exceptions are those of `open`.
+    /// keyword arguments and the exceptions are those of `open`, without `mapped` and OSError.
     #[staticmethod]
     #[pyo3(signature = (data, *, secret=None, table_id=None, checksum=None))]
     fn from_bytes(
@@ -206,8 +207,8 @@ impl Filter {
         Self::merge(py, vec![slf, other])
     }
 
-    /// Estimate how many keys two filters share. Returns a dict. Raises ValueError if kind, size,
-    /// seed or secret differ.
+    /// Estimate how many keys two filters share. Returns a dict. The filters must meet the
+    /// conditions of `merge`. Otherwise raises ValueError.
     fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
         let found = compare_blocks(&self.locked()?, &other.locked()?).map_err(of_variant)?;
         comparison(py, &found)
@@ -220,8 +221,8 @@ impl Filter {
     /// Ask for many keys at once. Returns a NumPy array of bool in the order of the keys.
     ///
     /// `keys` is a NumPy or Arrow array of one dimension, or any iterable of keys. Arrays are read
-    /// in place and without the GIL. With `width`, `keys` is bytes with keys that have `width`
-    /// bytes each.
+    /// in place and without the GIL, except NumPy arrays of objects and of StringDType. With
+    /// `width`, `keys` is bytes with keys that have `width` bytes each.
     #[pyo3(signature = (keys, *, width=None))]
     fn contains_many<'py>(
         &self,
@@ -272,8 +273,8 @@ impl Filter {
         Err(PyTypeError::new_err(STATIC))
     }
 
-    /// Write the filter to a new file, sync it, and rename it to `path`. So `path` is complete or
-    /// absent. An existing file is replaced, and open filters keep the old file.
+    /// Write the filter to a new file, sync it, and rename it to `path`. After a crash, `path` is
+    /// unchanged or complete. An existing file is replaced, and open filters keep the old file.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| save::write(&path, self.block.as_bytes())).map_err(|error| of_io(&error, Some(&path)))
     }
@@ -299,8 +300,8 @@ impl Filter {
         })
     }
 
-    /// Return a dict that describes the filter: kind, size, error rate, hash function, and the
-    /// share of bits that are set. Reads the whole filter.
+    /// Return a dict that describes the filter, for example its kind, size, error rate, hash
+    /// function, and the share of bits that are set. Reads the whole filter.
     fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.block.metadata();
         let statistics = py.detach(|| self.block.statistics());

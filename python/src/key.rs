@@ -20,7 +20,7 @@ pub enum Accepts {
     /// a query for an integer could ask for other bytes than the writer stored.
     BytesOnly,
     /// Texts and bytes. A range filter compares keys as bytes, and the order of an integer's bytes
-    /// is not the order of the numbers. So a range that has added integers could be denied.
+    /// is not the order of the numbers. So the filter could deny a range that has added integers.
     InOrder,
 }
 

@@ -30,9 +30,9 @@ impl<'py> Keys<'py> {
     /// each and follow one another.
     ///
     /// # Errors
-    /// Raises `TypeError` for a single key, and for arrays whose items are not keys. Raises
-    /// `ValueError` for an array of several dimensions, and if `width` does not divide the length
-    /// of the buffer.
+    /// Raises `TypeError` for a single key, for arrays whose items are not keys, and for arrays of
+    /// integers that `accepts` excludes. Raises `ValueError` for an array of several dimensions,
+    /// and if `width` does not divide the length of the buffer.
     pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
         let found = Self::find(keys, width, accepts)?;
         let is_of_integers = match &found {
@@ -78,8 +78,8 @@ impl<'py> Keys<'py> {
         let is_array = is_numpy || is_of_module_array(keys)?;
         let items = match PyUntypedBuffer::get(keys) {
             Ok(buffer) => BufferKeys::of_items(buffer, is_array)?,
-            // NumPy exports no buffer for texts of variable length (kind "T") and for times. These
-            // texts are keys, so they are read as objects. Times are not keys.
+            // NumPy exports no buffer for texts of variable length (kind "T"), and none for times.
+            // The texts are keys, so they are read as objects. Times are not keys.
             Err(_) if is_numpy && kind_of_numpy(keys)? == "T" => None,
             Err(error) if is_numpy => {
                 let dtype = keys.getattr(intern!(py, "dtype"))?;

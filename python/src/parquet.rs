@@ -68,8 +68,8 @@ impl ParquetFile {
     ///
     /// The value is an int, float, str, bytes or UUID, as the column's type requires. For dates,
     /// times and decimals give the stored bytes, because a number does not tell its unit. Raises
-    /// ValueError for an unknown column, TypeError for a value of another type, and OverflowError
-    /// for an int out of range.
+    /// ValueError for an unknown column, or for bytes whose length the column does not have. Raises
+    /// TypeError for a value of another type, and OverflowError for an int out of range.
     fn row_groups(&self, py: Python<'_>, column: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         let found = ParquetColumn::find(&self.values, column)
             .map_err(|error| PyValueError::new_err(format!("{}: {error}", self.path.display())))?;
@@ -82,8 +82,8 @@ impl ParquetFile {
     }
 
     /// Read the header of every filter, and return the number of filters. Raises DamagedError if a
-    /// header is damaged. Filters of Parquet have no checksums. `check` with values=True finds
-    /// cleared bits.
+    /// header is damaged. Filters of Parquet have no checksums. `check` with values=True finds bits
+    /// that were cleared.
     fn verify(&self, py: Python<'_>) -> PyResult<u64> {
         py.detach(|| self.file.verify()).map_err(|error| of_foreign(error.in_file(&self.path)))
     }
@@ -216,12 +216,14 @@ fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
 
 /// Add Bloom filters for columns to a copy of a Parquet file. The data pages do not change.
 ///
-/// First looks up every value of the columns in its filter. Then the new file `out` appears
-/// complete. After an exception, `out` does not appear. Returns a dict for each filter.
+/// First looks up every value of the columns in its new filter. Then the complete new file is
+/// renamed to `out`. After an exception before the rename, `out` is unchanged. Returns a list with
+/// a dict for each filter.
 ///
-/// `fpr` is the error rate of each filter. `bits_per_value` sets its size instead. `exact_size`
-/// does not round the size up to a power of two; some readers do not accept such filters. `replace`
-/// replaces filters that exist. `overwrite` replaces `out` if it exists.
+/// `fpr` is the maximum error rate of each filter. `bits_per_value` sets the size of each filter
+/// instead. Without `exact_size`, the size is rounded up to a power of two; some readers do not
+/// accept other sizes. `replace` replaces filters that exist. `overwrite` replaces `out` if it
+/// exists.
 #[pyfunction]
 #[pyo3(signature = (path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=false, replace=false, overwrite=false))]
 #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -282,7 +284,7 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
     append::add(footer, &values, request, &mut copy, &mut |_| {})
 }
 
-/// Check the Bloom filters of a Parquet file. Returns a dict for each column chunk.
+/// Check the Bloom filters of a Parquet file. Returns a list with a dict for each column chunk.
 ///
 /// "state" is "missing", "damaged", "undersized" (the error rate is above `max_fpr`), "oversized"
 /// (at least four times the size that `fpr` needs) or "right". With values=True every value is

@@ -21,8 +21,8 @@ impl NewFile {
     /// mode follows the umask.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if the file exists and `overwrites` is `false`, and `InvalidInput`
-    /// if `path` is not a regular file. Also returns I/O errors.
+    /// Returns `AlreadyExists` if `path` exists and `overwrites` is `false`, and `InvalidInput` if
+    /// `path` is not a regular file. Also returns I/O errors.
     pub fn beside(path: &Path, overwrites: bool) -> io::Result<Self> {
         let path = if path.is_symlink() { path.canonicalize()? } else { path.to_path_buf() };
         let found = path.metadata().ok();
@@ -48,7 +48,8 @@ impl NewFile {
         self.file.as_file_mut()
     }
 
-    /// Syncs the file, renames it to `path`, and syncs the directory (on Unix).
+    /// Syncs the file, renames it to `path`, and syncs the directory (on Unix). Returns
+    /// `AlreadyExists` if `path` exists and the file must not overwrite it.
     pub fn publish(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         let published =
@@ -60,8 +61,8 @@ impl NewFile {
     }
 }
 
-/// Writes a file, and replaces an existing file of this name. If the write fails, the old file
-/// stays as it was.
+/// Writes a file, and replaces an existing file of this name. If a step before the rename fails,
+/// the old file stays as it was.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new = NewFile::beside(path, true)?;
     new.file().write_all(bytes)?;

@@ -64,9 +64,9 @@ pub struct LevelDbTable {
 impl LevelDbTable {
     /// Open a table, and verify the footer, the index, the properties and the filters.
     ///
-    /// `key_form` is "user", or "internal" for the table of a database, whose keys have eight more
-    /// bytes. With None, `open` detects the form. If both forms fit, a query asks the filters for
-    /// both. Raises DamagedError, UnsupportedError, ValueError or OSError.
+    /// `key_form` is "user", or "internal" for the table of a database: internal keys have eight
+    /// more bytes than user keys. With None, `open` detects the form. If both forms fit, a query
+    /// asks the filters for both. Raises DamagedError, UnsupportedError, ValueError or OSError.
     #[staticmethod]
     #[pyo3(signature = (path, *, key_form=None, mapped=true))]
     fn open(py: Python<'_>, path: PathBuf, key_form: Option<&str>, mapped: bool) -> PyResult<Self> {

@@ -213,7 +213,7 @@ def other_process(path):
     return done.stdout.strip()
 
 
-def test_a_second_writer_is_refused_in_this_and_in_other_processes(path):
+def test_second_writer_is_refused_in_this_and_other_processes(path):
     filter = full(path)
     with pytest.raises(LockedError):
         FileFilter.open(path)

@@ -247,7 +247,7 @@ def test_merged_filters_hold_the_keys_of_all(spec):
     merged = Filter.merge(parts)
     for numbers in (range(1500), range(5000, 6000)):
         assert merged.contains_many(numbers).all()
-    # The merged filter has 2,500 distinct keys in the space of 1,000. Its length adds up the parts.
+    # The merged filter has 2,500 distinct keys in the space for 1,000. Its `len` is the sum of the parts.
     assert len(merged) == 3000 and 0.1 < merged.contains_many(np.arange(10**6, 10**6 + 1000)).mean() < 0.5
     assert (parts[0] | parts[1]).contains_many(range(1500)).all()
     found = parts[0].compare(parts[1])

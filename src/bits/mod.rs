@@ -11,8 +11,8 @@ use std::collections::TryReserveError;
 
 use crate::error::{Error, Result};
 
-/// An allocation failed or overflowed the address space. The caller converts it into an error that
-/// names the object.
+/// The error for an object that does not fit in memory, in the address space or in the length
+/// fields of its format. The caller converts it into an error that names the object.
 #[derive(Debug)]
 pub(crate) struct NoMemory;
 
@@ -41,8 +41,8 @@ pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> 
     Ok(values)
 }
 
-/// Allocates `len` default values. This function is faster than [`zeros`], but the type must be
-/// `Clone`. It returns [`NoMemory`], which the caller converts into an error.
+/// Allocates `len` default values, like [`zeros`], but returns [`NoMemory`]. The type must be
+/// `Clone`.
 pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(len)?;

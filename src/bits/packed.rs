@@ -19,8 +19,8 @@ impl PackedArray {
     /// Makes `len` cells of `cell_bits` bits, all zero.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `cell_bits` is 1 to 64, and [`Error::TooLarge`] if there
-    /// is no memory.
+    /// Returns [`Error::Invalid`] unless `cell_bits` is 1 to 64. Returns [`Error::TooLarge`] if the
+    /// array does not fit in memory.
     pub(crate) fn new(len: u64, cell_bits: u32) -> Result<Self> {
         if !(1..=64).contains(&cell_bits) {
             return Err(Error::invalid("cell width", cell_bits, "expected 1 to 64 bits; try 4"));
@@ -32,12 +32,10 @@ impl PackedArray {
         Ok(Self { words: zeros(bits.div_ceil(64) + 1, what)?, len, cell_bits })
     }
 
-    /// Returns the number of cells.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns the width of a cell in bits.
     pub(crate) fn cell_bits(&self) -> u32 {
         self.cell_bits
     }
@@ -81,12 +79,10 @@ impl PackedArray {
         self.words[word + 1] = (pair >> 64) as u64;
     }
 
-    /// Returns the values of all cells, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         (0..self.len).map(|index| self.get(index))
     }
 
-    /// Sets all cells to zero.
     pub(crate) fn clear(&mut self) {
         self.words.fill(0);
     }
@@ -95,7 +91,8 @@ impl PackedArray {
     #[inline]
     fn locate(&self, index: u64) -> (usize, u32) {
         assert!(index < self.len, "no cell {index}: the array has {} cells", self.len);
-        // No overflow: `new` checked the number of bits, and the words are in memory.
+        // No overflow: `new` checked that the number of bits fits in 64 bits. The casts are exact,
+        // because the words are in memory.
         let bit = index * u64::from(self.cell_bits);
         ((bit / 64) as usize, (bit % 64) as u32)
     }

@@ -12,7 +12,7 @@ const ALIGNMENT_BYTES: usize = 64;
 /// A copy of a filter block on the heap, aligned to 64 bytes.
 ///
 /// A slice of a host's buffer seldom begins at a cache line of 64 bytes. Answers are the same at
-/// any offset, but a query of an absent key touches more cache lines on average:
+/// any offset, but for most kinds a query of an absent key touches more cache lines on average:
 ///
 /// | Kind | Aligned | Any other offset |
 /// |---|---|---|
@@ -24,7 +24,7 @@ const ALIGNMENT_BYTES: usize = 64;
 ///
 /// The additional cache line follows one that the query reads anyway, and processors often load
 /// neighbouring cache lines together. So the relative cost is largest while the filter is in the
-/// processor's caches. Measure it with `cargo bench --bench probe -- unaligned`.
+/// processor's caches. `cargo bench --bench probe -- unaligned` measures the cost.
 ///
 /// The copy does not change when the file changes.
 ///

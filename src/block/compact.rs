@@ -1,14 +1,14 @@
 //! Checks and queries filters in the compact form. The compact form is for hosts that store many
-//! tiny filters as bytes and pass the bytes to every query, as LevelDB does for every 2 KiB of
-//! data.
+//! tiny filters as bytes and pass the bytes to every query. For example, LevelDB has a filter for
+//! every 2 KiB of data.
 //!
 //! ```text
 //! | payload, any number of bytes | shape, 1 byte | checksum, 4 bytes |
 //! ```
 //! The shape is `32 * kind + probes`. This byte and the payload's length determine the geometry.
 //! The checksum covers payload and shape, and is bound to the hash function, the seed and the
-//! secret. Every query verifies the checksum. For a damaged filter, and with another hasher, the
-//! answer is [`Answer::Unfiltered`].
+//! secret. Every query verifies the checksum, and answers [`Answer::Unfiltered`] if it does not
+//! match. This table says when a query detects damage or another hasher:
 //!
 //! | Always detected | Missed with a probability of 2^-32 |
 //! |---|---|
@@ -38,10 +38,10 @@ const SHAPE_KIND: u8 = 32;
 /// Asks a filter for a key with this hash. Verifies the checksum first.
 ///
 /// `hasher` is the hasher of the filter's keys, and `hash` is the hash of the key by this hasher.
-/// Debug builds panic if another hasher made the hash. `bytes` may have any content and any
-/// alignment. The answer is [`Answer::Unfiltered`] if `bytes` are damaged, are not in the compact
-/// form of this version, or hold keys of another hasher. [`check`] returns the reason. The host
-/// must read the SST if [`Answer::may_contain`] returns `true`.
+/// Debug builds panic if another hasher made the hash, unless [`KeyHash::from_raw`] made it.
+/// `bytes` may have any content and any alignment. The answer is [`Answer::Unfiltered`] if
+/// [`check`] returns an error. The host must read the SST if [`Answer::may_contain`] returns
+/// `true`.
 ///
 /// ```
 /// use filterblock::{Answer, FilterBuilder, HashSeed, KeyHasher, compact};
@@ -67,12 +67,14 @@ pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
     FilterView::new(&geometry, Kernel::of(&geometry), payload, payload.len()).may_contain_hash(hash).into()
 }
 
-/// Checks that [`ask`] can use a filter.
+/// Checks that [`ask`] can use a filter. See [the table](self) for the damage that the checksum can
+/// miss.
 ///
 /// # Errors
 /// - Returns [`Error::ChecksumMismatch`] if the bytes are damaged, or if the keys were hashed by
 ///   another hasher. The bytes do not show which of the two happened.
-/// - Returns [`Error::Unsupported`] if a newer version wrote the bytes.
+/// - Returns [`Error::Unsupported`] if the checksum matches, but the kind is unknown or has no
+///   compact form in this version.
 /// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum matches but no
 ///   filter has this shape.
 pub fn check(bytes: &[u8], hasher: &KeyHasher) -> Result<()> {
@@ -92,16 +94,16 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)>
     let kind = FilterKind::from_tag(shape / SHAPE_KIND).filter(|&kind| is_compact(kind));
     let kind = kind.ok_or(Error::Unsupported { field: Field::CompactFilter, found: shape.into() })?;
     let shape = Shape { kind, params: [shape % SHAPE_KIND, 0, 0], layers: Vec::new() };
-    // The compact form does not store the number of keys. All kinds with a compact form accept one
-    // key per byte.
+    // The compact form does not store the number of keys, so the number of bytes takes its place.
+    // All kinds with a compact form accept one key per byte.
     let geometry = Geometry::new(&shape, payload.len() as u64, payload.len() as u64)
         .map_err(|error| error.moved_by(payload.len() as u64))?;
     Ok((payload, geometry))
 }
 
 /// Returns the kind, the number of probes and the payload that the bytes state. Does not verify the
-/// checksum, because that needs the hasher. Returns `None` if no kind with a compact form has this
-/// shape.
+/// checksum, because that needs the hasher. Returns `None` if the bytes are too short, or if the
+/// kind has no compact form.
 #[cfg(feature = "foreign")]
 pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
     let (covered, _) = bytes.split_last_chunk::<4>()?;
@@ -134,7 +136,7 @@ pub(super) fn append_trailer(bytes: &mut Vec<u8>, shape: &Shape, hasher: &KeyHas
     true
 }
 
-/// Returns whether the shape of a kind follows from one byte and the payload's length.
+/// Returns whether filters of a kind can have the compact form.
 fn is_compact(kind: FilterKind) -> bool {
     match kind {
         FilterKind::Empty | FilterKind::AlwaysMaybe | FilterKind::Bloom | FilterKind::BlockedBloom => true,

@@ -44,7 +44,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// The expected table id. `None` accepts the filter of any SST.
+    /// The expected table id, or `None` for any SST. Only `check_verified` accepts `None`.
     table_id: Option<[u8; 16]>,
     hasher: &'a KeyHasher,
     num_entries: Option<u64>,
@@ -66,11 +66,11 @@ impl<'a> Expected<'a> {
         Self { table_id: Some(table_id), ..Self::of_any_table(hasher) }
     }
 
-    /// Expects a filter of whole keys that were hashed with `hasher`, of an SST that the host does
-    /// not know.
+    /// Expects the filter of any SST whose keys were hashed with the function, seed and secret of
+    /// `hasher`.
     ///
-    /// This expectation is for hosts that receive bytes without the name of the SST file. Such a
-    /// host cannot detect the filter of another SST. So only
+    /// This expectation is for hosts that receive bytes without the name of the SST file. They
+    /// cannot detect the filter of another SST. So only
     /// [`VerifiedFilter::open`](super::VerifiedFilter::open) and
     /// [`VerifiedTrailer::read`](super::VerifiedTrailer::read) accept this expectation. Other
     /// functions return [`Error::Invalid`].
@@ -82,9 +82,9 @@ impl<'a> Expected<'a> {
     /// Expects at most as many keys as the SST has entries, and at least one key if the SST has
     /// an entry.
     ///
-    /// Fewer keys than entries are correct, because several entries may be versions of one key. A
-    /// block with prefixes may hold more hashes than the SST has entries, and a block with only
-    /// prefixes may hold none: an extractor may take several prefixes or none from one key. For an
+    /// Fewer keys than entries are correct, because several entries may be versions of one key. An
+    /// extractor may take several prefixes or none from one key. So a block with prefixes may hold
+    /// more hashes than the SST has entries, and a block with only prefixes may hold none. For an
     /// SST without entries, the block must hold neither keys nor prefixes.
     #[must_use]
     pub fn with_num_entries(self, num_entries: u64) -> Self {
@@ -135,11 +135,11 @@ impl<'a> Expected<'a> {
         self.check_verified(found)
     }
 
-    /// Compares a block with the expectations like [`check`](Self::check), but accepts expectations
-    /// that name no SST. This is for bytes that the host has verified.
+    /// Compares a block with the expectations like [`check`](Self::check), but accepts
+    /// [`Expected::of_any_table`]. This method is for bytes that the host has verified.
     ///
     /// # Errors
-    /// Returns the errors of [`check`](Self::check), except for a missing SST.
+    /// Returns the errors of [`check`](Self::check), except for [`Expected::of_any_table`].
     pub(super) fn check_verified(&self, found: &Found<'_>) -> Result<()> {
         if self.table_id == Some([0; 16]) && self.checksum.is_none() {
             return Err(no_table(
@@ -178,9 +178,8 @@ impl<'a> Expected<'a> {
 
     /// Compares the number of distinct hashes with the expected number of entries.
     ///
-    /// Entries may be versions of one key, and keys may share a hash. So a block may have fewer
-    /// hashes than the SST has entries. An extractor may take several prefixes or none from one
-    /// key.
+    /// [`with_num_entries`](Self::with_num_entries) explains the bounds. Keys may also share a
+    /// hash, so a block may have fewer hashes than the SST has keys.
     fn check_num_keys(&self, num_keys: u64, added: Added) -> Result<()> {
         let Some(num_entries) = self.num_entries else { return Ok(()) };
         let (least, most) = match added {
@@ -252,9 +251,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns:
     ///
     /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`] if the bytes are damaged, truncated,
-    ///   extended or not a whole filter block. With [`Verify::OnFirstTouch`] a damaged page is not
-    ///   an error. Damage of a range filter beside the filter is not an error either: see
-    ///   [`FilterBlock::ranges_error`].
+    ///   extended or not a whole filter block. With [`Verify::OnFirstTouch`] a damaged page is an
+    ///   error only in a partition index. Damage of a range filter beside the filter is never an
+    ///   error: see [`FilterBlock::ranges_error`].
     /// * [`Error::Unsupported`] for a newer version, or for an unknown kind, hash function, flag or
     ///   extension record.
     /// * [`Error::Unexpected`] for a sound block of another SST, another state of the SST,

@@ -11,10 +11,10 @@ pub(super) const EXTENSION_FINGERPRINT: u8 = 1;
 pub(super) const EXTENSION_EXTRACTOR: u8 = 2;
 pub(super) const EXTENSION_LAYERS: u8 = 3;
 pub(super) const EXTENSION_RANGES: u8 = 4;
-/// The length of a range filter record's value in bytes: eight for the length of the range filter's
-/// block, and four for its checksum.
+/// The length in bytes of the value of a range filter's record. Eight bytes hold the length of the
+/// range filter's block, and four hold the block's checksum.
 pub(super) const RANGES_LEN_BYTES: usize = 12;
-/// The alignment in bytes of each partition, and of a payload behind a range filter.
+/// The alignment in bytes of each partition, and of a payload after a range filter.
 pub(super) const ALIGN_BYTES: usize = 64;
 pub(super) const MAX_EXTENSION_LEN_BYTES: usize = u8::MAX as usize;
 pub(super) const RECORD_HEAD_LEN_BYTES: usize = 2;
@@ -39,7 +39,7 @@ pub(crate) struct RangesRecord {
 }
 
 impl RangesRecord {
-    /// Returns the offset of the payload behind the range filter. Returns `None` if the offset does
+    /// Returns the offset of the payload after the range filter. Returns `None` if the offset does
     /// not fit in the address space.
     pub(super) fn payload_start(self) -> Option<usize> {
         usize::try_from(self.len_bytes).ok()?.checked_next_multiple_of(ALIGN_BYTES)
@@ -110,7 +110,8 @@ impl<'a> Extension<'a> {
     }
 }
 
-/// Reads the record of a range filter. Returns `None` if it has another length.
+/// Reads the record of a range filter. Returns `None` unless `value` has [`RANGES_LEN_BYTES`]
+/// bytes.
 fn read_ranges(value: &[u8]) -> Option<RangesRecord> {
     let value: &[u8; RANGES_LEN_BYTES] = value.try_into().ok()?;
     let len_bytes = codec::u64_from(value.first_chunk()?);

@@ -1,4 +1,4 @@
-//! Reads and writes the bytes behind a filter's payload: page checksums, extension and trailer.
+//! Reads and writes the bytes after a filter's payload: page checksums, extension and trailer.
 
 use super::extension::{
     EXTENSION_EXTRACTOR, EXTENSION_FINGERPRINT, EXTENSION_LAYERS, EXTENSION_RANGES, Extension, MAX_EXTENSION_LEN_BYTES,
@@ -57,7 +57,7 @@ pub const fn offset_of(field: Field) -> usize {
     while i < FIELDS.len() {
         #[expect(clippy::indexing_slicing, reason = "i is below the length")]
         let (name, len) = FIELDS[i];
-        // `==` on an enum is not a const function, so this compares the numbers of the variants.
+        // `==` on an enum is not `const`, so this compares the numbers of the variants.
         if name as u8 == field as u8 {
             return offset;
         }
@@ -84,9 +84,9 @@ pub fn checksum_of(block: &[u8]) -> Option<u32> {
 /// is the length of the index block. Returns `None` if `tail` does not end with a trailer of this
 /// version.
 ///
-/// A host that reads a filter from a file first reads the trailer ([`TRAILER_LEN_BYTES`]), then as
-/// many bytes as this function returns. The length is not verified: compare it with the length of
-/// the file before you allocate memory.
+/// A host that reads a filter from a file first reads the trailer ([`TRAILER_LEN_BYTES`]). Then it
+/// reads the block, which ends where the trailer ends. The stated length is not verified: compare
+/// it with the length of the file before you allocate memory.
 #[must_use]
 pub fn stated_len_bytes(tail: &[u8]) -> Option<u64> {
     let trailer = tail.last_chunk::<TRAILER_LEN_BYTES>()?;
@@ -113,13 +113,13 @@ pub enum Added {
     /// Whole keys. The filter may be asked for keys.
     #[default]
     WholeKeys,
-    /// Prefixes only. The filter does not hold the whole keys of the SST, so every query for a
-    /// whole key is answered "maybe".
+    /// Prefixes only. The filter does not hold the whole keys of the SST, so it answers "maybe" for
+    /// every whole key.
     Prefixes,
     /// Whole keys and prefixes.
     Both,
-    /// Whole keys in a range filter. It stores no hashes of keys, so every query for a hash is
-    /// answered "maybe".
+    /// Whole keys in a range filter. It stores no hashes of keys, so it answers "maybe" for every
+    /// hash.
     Ranges,
 }
 
@@ -161,7 +161,7 @@ pub(crate) enum Content {
     PartitionIndex,
 }
 
-/// The fields of extension and trailer, without those that follow from other fields.
+/// The fields of extension and trailer, except for fields that follow from others.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
@@ -169,20 +169,21 @@ pub(crate) struct Trailer {
     pub(crate) hash: HashIdentity,
     pub(crate) num_keys: u64,
     pub(crate) payload_len_bytes: u64,
-    /// The number is 0 for a filter or a partition index, and `i + 1` for partition `i`. Partitions
-    /// are numbered from 0.
+    /// The number is 0 for a whole filter or a partition index, and `i + 1` for partition `i`.
+    /// Partitions are numbered from 0.
     pub(crate) partition_number: u32,
     pub(crate) content: Content,
     pub(crate) added: Added,
     /// The name of the prefix extractor, if prefixes were added.
     pub(crate) extractor: Option<String>,
-    /// The range filter of the same keys in front of the payload.
+    /// The record of the range filter in front of the payload, if there is one.
     pub(crate) ranges: Option<RangesRecord>,
 }
 
 /// Returns the length in bytes of a block with a payload of `payload_len_bytes` and a record of
-/// layers of `record_len_bytes`. With 0 record bytes, the block has no record of layers. It has no
-/// other records in any case. Returns `None` if the length does not fit in 64 bits.
+/// layers of `record_len_bytes`. With 0 record bytes, the block has no record of layers. The result
+/// counts no other record, such as that of a secret or an extractor. Returns `None` if the length
+/// does not fit in 64 bits.
 #[must_use]
 pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Option<u64> {
     let checksums = payload_len_bytes.div_ceil(PAGE_LEN_BYTES as u64) * PAGE_CHECKSUM_LEN_BYTES as u64;
@@ -190,7 +191,6 @@ pub fn block_len_bytes(payload_len_bytes: u64, record_len_bytes: usize) -> Optio
     payload_len_bytes.checked_add(checksums)?.checked_add(record as u64)?.checked_add(TRAILER_LEN_BYTES as u64)
 }
 
-/// Returns the number of pages of a payload.
 pub(crate) fn page_count(payload_len: usize) -> usize {
     payload_len.div_ceil(PAGE_LEN_BYTES)
 }
@@ -209,8 +209,8 @@ pub(crate) fn page_checksum(identity: &Crc32, number: usize, page: &[u8]) -> u32
 }
 
 impl Trailer {
-    /// Returns whether a partition with this trailer belongs to the filter whose index has the
-    /// trailer `index`.
+    /// Returns whether a partition with this trailer has the same SST, hasher, parts of keys and
+    /// extractor as the partition index with the trailer `index`.
     pub(super) fn is_like(&self, index: &Self) -> bool {
         (self.table_id, self.hash, self.added, &self.extractor)
             == (index.table_id, index.hash, index.added, &index.extractor)
@@ -243,9 +243,9 @@ impl Trailer {
             codec::put_u32(block, checksum);
         }
         let page_checksums = crate::checksum::crc32(block.get(payload_len..).unwrap_or_default());
-        // The trailer's checksum continues from the page checksums. If it covered only extension
-        // and trailer, a host's own CRC-32 of the block would be equal for all filters of one
-        // length: a CRC followed by itself cancels out.
+        // The trailer's checksum continues from the page checksums. A CRC followed by itself
+        // cancels out. So if the checksum covered only extension and trailer, a host's own CRC-32
+        // of the block would be equal for all filters of one length.
         let (kind, params, layers) = match &self.content {
             Content::Filter { shape, .. } => (shape.kind as u8, shape.params, shape.layers.as_slice()),
             Content::PartitionIndex => (PARTITION_INDEX_TAG, [0; 3], [].as_slice()),
@@ -265,7 +265,7 @@ impl Trailer {
         let extension_len = (block.len() - extension_start) as u8;
         block.extend_from_slice(&self.table_id);
         codec::put_u64(block, self.hash.seed.0);
-        // A larger filter does not fit in the memory of any machine.
+        // No machine has the memory to build a filter of 2^48 keys or bytes.
         codec::put_u48(block, self.num_keys).ok_or(NoMemory)?;
         codec::put_u48(block, self.payload_len_bytes).ok_or(NoMemory)?;
         codec::put_u32(block, page_checksums);
@@ -278,7 +278,7 @@ impl Trailer {
         Ok(())
     }
 
-    /// Reads and verifies everything behind the payload of the block that ends where `bytes` end.
+    /// Reads and verifies everything after the payload of the block that ends where `bytes` end.
     ///
     /// Returns the trailer, and the offset of the payload within `bytes`. The offset is 0, unless
     /// the block is a partition index, or a range filter lies in front of the payload.
@@ -328,7 +328,6 @@ pub(super) struct BorrowedTrailer<'a> {
     /// The offset of the payload. It is 0, unless the block is a partition index, or a range filter
     /// lies in front of the payload.
     pub(super) payload_start: usize,
-    /// The offset of the extension.
     extension_start: usize,
     /// The offset of the trailer.
     start: usize,
@@ -339,9 +338,10 @@ impl<'a> BorrowedTrailer<'a> {
     /// verify the shape.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` for bytes that no writer wrote. Returns
-    /// `Unsupported` for a newer version, or for an unknown kind, hash function, flag or extension
-    /// record. Offsets count from the start of `bytes`.
+    /// Returns `Corrupt` or `ChecksumMismatch` if `bytes` do not end with a block, or if its
+    /// extension or trailer is damaged. Returns `Unsupported` for a newer version, or for an
+    /// unknown kind, hash function, flag or extension record. Offsets count from the start of
+    /// `bytes`.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
         let start =
             bytes.len().checked_sub(TRAILER_LEN_BYTES).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
@@ -357,9 +357,9 @@ impl<'a> BorrowedTrailer<'a> {
         let extension_start = start.checked_sub(raw.extension_len.into());
         let covered = extension_start.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
         let covered = covered.unwrap_or_default();
-        // A newer version may keep its lengths elsewhere, so its checksum cannot be verified. But
-        // if the checksum matches after `VERSION` replaces the stored version, only the version
-        // byte is damaged.
+        // A newer version may store its lengths at other offsets, so its checksum cannot be
+        // verified. But if the checksum matches after `VERSION` replaces the stored version, only
+        // the version byte is damaged.
         if raw.version != VERSION && checksum_in_this_version(raw.page_checksums, covered) == raw.checksum {
             return Err(corrupt(Field::Version));
         }
@@ -381,8 +381,8 @@ impl<'a> BorrowedTrailer<'a> {
         let payload_start = payload_start.ok_or_else(|| corrupt(Field::PayloadLen))?;
         let extension = covered.get(..raw.extension_len.into()).unwrap_or_default();
         let trailer = Self { payload_start, extension_start, start, ..raw.interpret(extension, at)? };
-        let is_behind_ranges = || trailer.ranges.and_then(RangesRecord::payload_start) == Some(payload_start);
-        if payload_start != 0 && trailer.kind.is_some() && !is_behind_ranges() {
+        let is_after_ranges = || trailer.ranges.and_then(RangesRecord::payload_start) == Some(payload_start);
+        if payload_start != 0 && trailer.kind.is_some() && !is_after_ranges() {
             return Err(Error::Corrupt { field: Field::Length, offset: payload_start as u64 });
         }
         Ok(trailer)
@@ -490,7 +490,7 @@ impl RawTrailer {
     }
 
     /// Checks the fields against each other, and returns the trailer. The caller has already
-    /// verified the checksum of the fields.
+    /// verified the checksum of the fields, and must set the offsets in the result.
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };
@@ -513,8 +513,8 @@ impl RawTrailer {
         if extractor.is_some() != added.prefixes() {
             return corrupt(Field::Extension);
         }
-        // Only a range filter has the flag for ranges. Its kind is `grafite`, or `empty` if it has
-        // no keys, or `always-maybe`.
+        // Only a range filter has the flag for ranges. Its kind is `grafite`, `empty` if it has no
+        // keys, or `always-maybe`. The block may also be a partition index.
         let is_range_filter = added == Added::Ranges;
         let may_be_one = matches!(kind, None | Some(FilterKind::Empty | FilterKind::AlwaysMaybe | FilterKind::Grafite));
         if if is_range_filter { !may_be_one } else { kind == Some(FilterKind::Grafite) } {

@@ -17,9 +17,9 @@ use crate::kinds::Shape;
 /// A checked filter block without its hasher. It gives access to metadata, pages and bytes, but
 /// answers no queries.
 ///
-/// With another hash function or secret, a filter would deny present keys. So call
-/// [`LockedBlock::unlock`] before the first query. If the keys were hashed without a secret, the
-/// block unlocks without a secret.
+/// With another hash function or secret, a filter would deny present keys. So the block must be
+/// unlocked before the first query. A store calls [`LockedBlock::unlock_expecting`], and a tool
+/// that inspects files calls [`LockedBlock::unlock`].
 pub struct LockedBlock<D>(pub(super) FilterBlock<D>);
 
 /// Omits the bytes, which may be gigabytes.

@@ -69,8 +69,8 @@ impl Mapped {
         }
         // SAFETY: the map is read-only, and the documentation of `Mapped` requires that nobody
         // changes or truncates the file. Filters read the payload only as integers, for which any
-        // value is valid. So if a payload changes in spite of this, answers may be wrong, but
-        // memory is not corrupted. Reading a page that was truncated raises a signal.
+        // value is valid. So if a payload changes nevertheless, answers may be wrong, but memory is
+        // not corrupted. Reading a page that was truncated raises a signal.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file)? };
         #[cfg(target_os = "linux")]
         match populate {
@@ -85,8 +85,8 @@ impl Mapped {
     }
 }
 
-/// Turns the error of Linux kernels before 5.14 into success. These kernels cannot read pages in
-/// advance, and read each page when it is first touched.
+/// Turns the error of Linux kernels before 5.14 into success. These kernels do not know the advice
+/// `MADV_POPULATE_READ`, and read each page when it is first touched.
 #[cfg(target_os = "linux")]
 fn unless_unknown(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) }

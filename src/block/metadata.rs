@@ -14,8 +14,8 @@ use crate::kinds::FilterKind;
 #[non_exhaustive]
 pub struct Metadata<'a> {
     /// The kind of the filter, or of its first partition. It is [`FilterKind::Empty`] for an index
-    /// without partitions. A partition has the fallback kind if the requested kind cannot build a
-    /// filter of its keys.
+    /// without partitions. It is the kind of the fallback if the requested kind could not build the
+    /// filter.
     pub kind: FilterKind,
     /// The number of distinct keys. Prefixes count as keys.
     pub num_keys: u64,
@@ -37,8 +37,9 @@ pub struct Metadata<'a> {
     /// The length of the whole block in bytes, with page checksums, extension and trailer. If
     /// columns were dropped in place, it is the length of a block of the kept columns.
     pub block_len_bytes: u64,
-    /// The length in bytes of the range filter beside the filter. It is 0 if there is none.
-    /// [`Metadata::block_len_bytes`] includes this length.
+    /// The length in bytes of the range filter beside the filter. It is 0 if there is none, or if
+    /// the filter was opened without the bytes of its range filter. [`Metadata::block_len_bytes`]
+    /// includes this length.
     pub ranges_len_bytes: u64,
     /// The number of bits that must match for "maybe". For a filter in partitions, it is the number
     /// of the first partition, or 0 if there are no partitions.

@@ -102,8 +102,8 @@ impl PageStates {
     }
 }
 
-/// A guard for a payload whose pages are verified on first touch. It verifies the pages of the
-/// bytes for which a query calls it.
+/// A guard for a payload whose pages are verified on first touch. A query passes a range of bytes
+/// to the guard, and the guard verifies the pages of this range.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstTouch<'a> {
     pub(super) states: &'a PageStates,
@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn a_sound_page_does_not_vouch_for_another() {
-        // More than 64 words of bits, and page numbers that differ by 1, 64 and 64 * 64.
+        // The states take more than 64 words of bits. Some sound and damaged pages have numbers
+        // that differ by 1, 64 or 64 * 64.
         const PAGES: usize = 4_200;
         let payload = vec![0; PAGES * PAGE_LEN_BYTES];
         let identity = page_identity(&[1; 16], 0);

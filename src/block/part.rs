@@ -11,7 +11,9 @@ use crate::kinds::{Columns, FilterView, Geometry, Kernel, is_empty_range};
 /// Tells when the pages of a filter are compared with their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Verify {
-    /// Verifies all pages at open. A damaged page is an error, and queries need no further checks.
+    /// Verifies all pages at open, so queries need no further checks. A damaged page is an error,
+    /// except in a range filter beside the filter: see
+    /// [`FilterBlock::ranges_error`](super::FilterBlock::ranges_error).
     #[default]
     AtOpen,
     /// Verifies each page before a query first denies a key because of that page. Opening reads
@@ -89,8 +91,9 @@ impl Part {
         }
     }
 
-    /// Verifies the pages that an answer "absent" depends on. This function is not inlined: it
-    /// would take registers from the loops of queries that verify no pages.
+    /// Answers like [`may_contain`](Self::may_contain), and verifies the pages that an answer
+    /// "absent" depends on. This function is not inlined: it would take registers from the loops of
+    /// queries that verify no pages.
     #[inline(never)]
     fn may_contain_on_first_touch(&self, bytes: &[u8], hash: KeyHash, states: &PageStates) -> bool {
         let payload = self.payload(bytes);
@@ -152,7 +155,7 @@ impl Part {
         self.geometry = geometry;
     }
 
-    /// Compares all pages of the part of the payload that queries use with their checksums.
+    /// Compares each page that queries use with its checksum.
     pub(super) fn check_pages(&self, bytes: &[u8], table_id: &[u8; 16], partition_number: u32) -> Result<()> {
         self.check_pages_before(self.geometry.asked_len(self.len), bytes, table_id, partition_number)
     }

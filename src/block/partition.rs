@@ -55,10 +55,11 @@ impl Partitions {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the partitions and their padding do not exactly fill the bytes
-    /// before the index, or if they disagree with the index or with its trailer `outer`. Returns
-    /// [`Error::ChecksumMismatch`] if the checksum of a partition differs from the checksum in the
-    /// index. Returns [`Error::TooLarge`] if there is no memory for the entries. Also returns the
-    /// errors of each partition's trailer and, with [`Verify::AtOpen`], of its pages.
+    /// before the index. Returns the same error if they disagree with the index or with its trailer
+    /// `outer`. Returns [`Error::ChecksumMismatch`] if the checksum of a partition differs from the
+    /// checksum in the index. Returns [`Error::TooLarge`] if there is no memory for the entries.
+    /// Also returns the errors of each partition's trailer and, with [`Verify::AtOpen`], of its
+    /// pages.
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
         // Even with a hostile index, this vector takes no more memory than the block has bytes. It
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Returns the `blocks` with an index behind them. Each index entry has the last key "9".
+    /// Returns the `blocks`, followed by an index. Each index entry has the last key "9".
     fn indexed(blocks: &[Vec<u8>], outer: Trailer) -> Vec<u8> {
         let (mut bytes, mut index) = (Vec::new(), Vec::new());
         for block in blocks {

@@ -99,7 +99,7 @@ pub struct PartitionEntry<'a> {
     pub checksum: u32,
 }
 
-/// Shows neither the bytes of the index nor the hasher.
+/// Shows the trailer, but not the bytes of the index.
 impl<D> fmt::Debug for PartitionIndex<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PartitionIndex").field("len", &self.len).field("trailer", &self.trailer).finish_non_exhaustive()
@@ -212,8 +212,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// * [`Error::Unexpected`] with [`Field::Length`] if the index states another length.
     /// * [`Error::Unexpected`] with [`Field::Checksum`] if `bytes` are a stale partition of the
     ///   same number and SST.
-    /// * [`Error::Corrupt`] with [`Field::Partition`] if the index holds prefixes or whole keys and
-    ///   the partition does not, or the reverse.
+    /// * [`Error::Corrupt`] with [`Field::Partition`], or [`Error::Unexpected`] with
+    ///   [`Field::Flags`], if index and partition have different parts of keys ([`Added`]).
     /// * The other errors of [`FilterBlock::open`]. The expected SST, hasher and extractor are
     ///   those of the index.
     /// * [`Error::TooLarge`] if a copy of the partition's bounds does not fit in memory.
@@ -296,8 +296,8 @@ impl<'a> Walk<'a> {
     /// Returns the next entry, or `None` after the last one.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the entry is cut short, if its last key is below the previous
-    /// last key, or if its partition is shorter than a trailer.
+    /// Returns [`Error::Corrupt`] if the entry is truncated, if its last key is below the previous
+    /// one, or if its partition is shorter than a trailer.
     fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
         if self.cursor.is_empty() {
             return Ok(None);
@@ -410,8 +410,9 @@ impl<D: AsRef<[u8]>> Partition<D> {
         !self.block.trailer.added.whole_keys() || !self.covers(key) || self.asks(hash)
     }
 
-    /// Returns `false` if no added key has this prefix. `extractor` is the name of the extractor
-    /// that took `prefix` from the front of a key. Hashes `prefix` with the index's hasher.
+    /// Returns `false` if certainly no added key has this prefix. `extractor` is the name of the
+    /// extractor that took `prefix` from the front of a key. Hashes `prefix` with the index's
+    /// hasher.
     ///
     /// Returns `true` if an added key may have the prefix, or if keys of other partitions may begin
     /// with `prefix`. Also returns `true` if the filter has no prefixes, or prefixes of another
@@ -435,7 +436,7 @@ impl<D: AsRef<[u8]>> Partition<D> {
         self.block.filter.may_contain(self.block.as_bytes(), hash)
     }
 
-    /// Returns `false` if no added key lies between the bounds, or if no key can lie there: see
+    /// Returns `false` if certainly no added key lies between the bounds: see
     /// [`FilterBlock::may_contain_range`]. Returns `true` if an added key may lie between the
     /// bounds, if keys of other partitions may, or if the partition is not a range filter.
     #[must_use]
@@ -459,8 +460,9 @@ impl<D: AsRef<[u8]>> Partition<D> {
         !is_covered || self.block.own_may_contain_range(&ranges.query, (lower, upper))
     }
 
-    /// Makes later queries report damaged pages to `handler`: see [`FilterBlock::on_damage`].
-    /// Offsets count from the start of the host's file.
+    /// Makes later queries report damaged pages to `handler`: see [`FilterBlock::on_damage`]. If
+    /// [`Expected::at_offset`] gave the offset of the index, offsets count from the start of the
+    /// host's file.
     #[must_use]
     pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
         self.block = self.block.on_damage(handler);

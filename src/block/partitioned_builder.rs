@@ -70,7 +70,8 @@ pub struct PartitionedBuilder {
     /// Whether a key was added. In a filter of prefixes only, a key without a prefix leaves no
     /// hash.
     has_keys: bool,
-    /// The number of keys that were announced but not added yet.
+    /// The number of announced keys that no closed partition holds. It includes the keys of the
+    /// current partition.
     reserved: usize,
     blocks: Vec<u8>,
     index: Vec<u8>,
@@ -117,14 +118,16 @@ impl PartitionedBuilder {
         self
     }
 
-    /// Sets the self-check of each partition: see [`FilterBuilder::with_self_check`].
+    /// Sets the self-check of the current partition and of all later ones: see
+    /// [`FilterBuilder::with_self_check`].
     #[must_use]
     pub fn with_self_check(mut self, self_check: SelfCheck) -> Self {
         self.current = self.current.with_self_check(self_check);
         self
     }
 
-    /// Sets the number of threads that build each partition: see [`FilterBuilder::with_threads`].
+    /// Sets the number of threads that build the current partition, and then each later one: see
+    /// [`FilterBuilder::with_threads`].
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.current = self.current.with_threads(threads);
@@ -168,8 +171,8 @@ impl PartitionedBuilder {
     /// and at least one. A partition may exceed the length, because all prefixes of a key go to the
     /// partition of the key. The limit applies from the next key on.
     ///
-    /// The plan is exact for Bloom filters. It may be off by about 1 % for a ribbon. It may be off
-    /// by more if a ribbon or a binary fuse filter needs a second system of equations.
+    /// The plan is exact for Bloom filters. It may be off by about 1 % for a bumped ribbon. See
+    /// [`Plan::payload_len_bytes`] for the other kinds.
     #[must_use]
     pub fn with_partition_len_bytes(mut self, max_len_bytes: u64) -> Self {
         self.partition_len_bytes = Some(max_len_bytes);
@@ -354,8 +357,8 @@ impl PartitionedBuilder {
     ///
     /// # Errors
     /// Returns the errors of [`FilterBuilder::finish`]. Returns [`Error::Invalid`] if an earlier
-    /// call lost keys, if the table id was set after the first key, if the index has 4 GiB or more,
-    /// or if there are 2^32 partitions or more.
+    /// call lost keys, or if the table id was set after the first key. Returns the same error if
+    /// the index has 4 GiB or more, or if there are 2^32 partitions or more.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.check_sound()?;
         if self.is_table_late {
@@ -423,8 +426,9 @@ fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key.get(..SHOWN_LEN_BYTES).unwrap_or(key)).into_owned()
 }
 
-/// Returns the largest number of keys whose planned block has at most `max_len_bytes`. Returns 1 if
-/// even the block of one key is longer.
+/// Returns a number of keys whose planned block has at most `max_len_bytes`. The block of one more
+/// key is longer, or the number of its keys reaches [`MAX_PARTITION_KEYS`]. Returns 1 if even the
+/// block of one key is longer.
 fn most_keys(builder: &FilterBuilder, max_len_bytes: u64) -> usize {
     let extension = builder.trailer(0, 0, Content::PartitionIndex).extension_len_bytes(None) as u64;
     let fits = |num_keys: u64| {

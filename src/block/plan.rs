@@ -12,14 +12,16 @@ use crate::spec::FilterSpec;
 pub enum Goal {
     /// The largest FPR that the filter may have. It must be above 0 and below 1.
     FalsePositiveRate(f64),
-    /// The number of bits per key, from 1 to 100. For a binary fuse filter or a classical variant,
-    /// it is the largest number that the payload may take.
+    /// The number of bits of the payload per key, within the limits of
+    /// [`FilterSpec::bits_per_key`]. For a binary fuse filter or a classical variant, it is an
+    /// upper limit for the payload, and may be any number.
     BitsPerKey(f64),
     /// The largest number of bytes that the whole block may take.
     LenBytes(u64),
 }
 
 /// A planned filter and the length of its block, with page checksums, record of layers and trailer.
+/// The records of a secret and of an extractor are not included.
 ///
 /// ```
 /// use filterblock::{BlockPlan, FilterKind, Goal};
@@ -39,7 +41,8 @@ pub struct BlockPlan {
 
 impl BlockPlan {
     /// Plans a block of a kind. For a goal that is an FPR, plans the smallest block with this FPR.
-    /// For a goal that is a size, plans the block with the lowest FPR that fits the size.
+    /// For a goal that is a size, plans the block that has the lowest FPR within this size: see
+    /// [`Goal`].
     ///
     /// # Errors
     /// Returns the errors of [`Plan::new`]. Returns [`Error::Invalid`] with the reason if the kind
@@ -57,7 +60,7 @@ impl BlockPlan {
             }
             Goal::BitsPerKey(bits) => {
                 let spec = FilterSpec::bits_per_key(kind, bits).map_err(|error| match kind {
-                    FilterKind::Ribbon => refused("it takes at most 32 bits per key; give fewer"),
+                    FilterKind::Ribbon => refused("it takes at most 32 bits per key; give fewer bits"),
                     _ => error,
                 })?;
                 Self::of_plan(Plan::new(spec, num_keys)?)
@@ -66,9 +69,9 @@ impl BlockPlan {
         }
     }
 
-    /// Returns the plan for the largest number of keys with which a block meets two limits: an FPR
-    /// of at most `rate`, and a length of at most `max_len_bytes`. Returns `None` if the block of
-    /// one key exceeds a limit.
+    /// Returns the plan for the largest number of keys with which a block meets both limits. Its
+    /// FPR is at most `rate`, and its length is at most `max_len_bytes`. Returns `None` if the
+    /// block of one key exceeds a limit.
     ///
     /// With one more key, no block meets both limits. The sizes of ribbons and binary fuse filters
     /// do not always grow with the number of keys. So for these kinds, a block of still more keys
@@ -101,7 +104,7 @@ impl BlockPlan {
         Ok(Self { plan, len_bytes: len.ok_or_else(too_long)? })
     }
 
-    /// Returns the filter with the lowest FPR whose block has at most `max_len_bytes`.
+    /// Returns the plan with the lowest FPR of all blocks with at most `max_len_bytes` bytes.
     fn largest(kind: FilterKind, num_keys: u64, max_len_bytes: u64) -> Result<Self> {
         let mut payload = max_len_bytes;
         // Each try shortens the payload by half of the excess only, because checksums and record of
@@ -154,7 +157,7 @@ impl VariantPlan {
     }
 }
 
-const SMALLEST_IS_LARGER: &str = "its smallest filter is larger; give more space";
+const SMALLEST_IS_LARGER: &str = "even its smallest filter needs more space than is given; give more space";
 
 fn refused(filter: impl std::fmt::Display, num_keys: u64, reason: &'static str) -> Error {
     Error::invalid("filter", format!("{filter} for {num_keys} keys"), reason)

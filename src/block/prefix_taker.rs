@@ -2,9 +2,9 @@
 
 use crate::extractor::PrefixExtractor;
 
-/// Takes the prefixes of keys, at most two per key. Skips a prefix that equals the prefix that it
-/// took last at the same position. Keys in ascending order share most prefixes with their
-/// neighbours.
+/// Takes the prefixes of keys. A key has at most two prefixes. Skips a prefix that equals the
+/// prefix that it took last at the same position. Keys in ascending order share most prefixes with
+/// their neighbours.
 #[derive(Debug, Clone)]
 pub(super) struct PrefixTaker {
     extractor: PrefixExtractor,
@@ -18,7 +18,7 @@ impl PrefixTaker {
         Self { extractor, last: [None, None] }
     }
 
-    /// Returns a taker for a filter without keys.
+    /// Returns a taker that has the same extractor and has not taken a prefix yet.
     pub(super) fn without_keys(&self) -> Self {
         Self::new(self.extractor.clone())
     }
@@ -46,7 +46,7 @@ impl PrefixTaker {
 mod tests {
     use crate::{FilterBuilder, HashSeed};
 
-    /// Returns the number of hashes in a filter of these keys and their prefixes.
+    /// Returns the number of hashes that a builder holds for these keys and their prefixes.
     fn hashes(extractor: &str, keys: &[&[u8]]) -> usize {
         let filter = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(1));
         let mut filter = filter.with_extractor(&extractor.parse().unwrap(), true).unwrap();

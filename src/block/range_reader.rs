@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::kinds::is_empty_range;
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Returns `false` if no added key lies between the bounds, and `true` if one may.
+    /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may.
     ///
     /// Keys are compared as byte strings. Bounds may have any length, and may be included, excluded
-    /// or unbounded. If no key can lie in the range, the function returns `false`: for example, if
-    /// the lower bound is above the upper bound, or if an excluded bound equals the other bound.
-    /// For any other range, the function returns `true` if the block has no usable range filter
+    /// or unbounded. If no key can lie in the range, the function returns `false`. Examples are a
+    /// lower bound above the upper bound, and an excluded bound that equals the other bound. For
+    /// any other range, the function returns `true` if the block has no usable range filter
     /// ([`FilterBlock::has_ranges`]) or is a partition without its index.
     ///
     /// ```
@@ -66,8 +66,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns the expected false-positive rate for ranges: the share of ranges without a key for
-    /// which the answer is "maybe". It is an upper bound for ranges of the length for which the
-    /// filter was built. For a filter built without a range length, it is an upper bound for short
+    /// which the answer is "maybe". It is an upper bound for ranges of at most the length for which
+    /// the filter was built. For a filter without a range length, it is an upper bound for short
     /// scans, such as from one key of the store to the next. Returns `None` if there is no usable
     /// range filter.
     #[must_use]
@@ -79,9 +79,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Some(self.part_beside().map_or_else(|| self.expected_fpr(), of_part))
     }
 
-    /// Returns the reason why the range filter beside the block's filter cannot be used. The other
-    /// filter is usable nevertheless. Returns `None` if the range filter is usable, or if there is
-    /// no range filter.
+    /// Returns the reason why the range filter beside the block's filter cannot be used. The
+    /// block's filter is usable nevertheless. Returns `None` if the range filter is usable, or if
+    /// there is no range filter.
     #[must_use]
     pub fn ranges_error(&self) -> Option<&Error> {
         match &self.ranges.as_deref()?.filter {

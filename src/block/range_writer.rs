@@ -11,8 +11,8 @@ use crate::kinds::{FilterKind, Geometry, RangeHash, RangeKernel, RangeKeys, Shap
 use crate::spec::{self, FilterSpec};
 
 impl FilterBuilder {
-    /// Encodes a range filter of `keys`. If the builder also has a filter of hashes, its block
-    /// follows the range filter.
+    /// Encodes a range filter of `keys`. If the builder also has a filter of hashes, the block of
+    /// that filter follows the range filter.
     pub(super) fn finish_with_ranges(self, keys: RangeKeys) -> Result<Vec<u8>> {
         let Some(spec) = self.ranges_beside() else { return self.range_block(self.spec(), keys) };
         let mut bytes = self.range_block(spec, keys)?;

@@ -3,8 +3,8 @@
 //! ```text
 //! | block of the range filter | zeros to a multiple of 64 bytes | payload | checksums, extension, trailer |
 //! ```
-//! The extension behind the payload records the length and the checksum of the range filter's
-//! block. The two blocks have separate checksums, so a reader can load and verify either one alone.
+//! The extension after the payload records the length and the checksum of the range filter's block.
+//! The two blocks have separate checksums, so a reader can load and verify either one alone.
 
 use super::extension::RangesRecord;
 use super::layout::{Added, Trailer, checksum_of};
@@ -45,7 +45,7 @@ impl Ranges {
     ) -> Option<Self> {
         let filter = match trailer.ranges {
             None if trailer.added == Added::Ranges => RangeFilter::Own,
-            // The bytes begin behind the range filter, so the host loaded only the filter of keys.
+            // The bytes begin after the range filter, so the host loaded only the filter of keys.
             Some(_) if start == 0 => return None,
             None => return None,
             Some(record) => {

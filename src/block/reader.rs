@@ -38,7 +38,8 @@ use crate::kinds::{Columns, FilterView};
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 // A store has thousands of blocks, and most of them are not in the processor's cache. The first
-// cache line of this struct holds everything that a query needs, except the pointer to the bytes.
+// cache line of this struct holds everything that a query for a hash needs, except the pointer to
+// the bytes.
 #[repr(C, align(64))]
 pub struct FilterBlock<D> {
     pub(super) filter: Part,
@@ -46,7 +47,6 @@ pub struct FilterBlock<D> {
     pub(super) data: D,
     pub(super) trailer: Box<Trailer>,
     pub(super) hasher: KeyHasher,
-    /// The range filter, if there is one.
     pub(super) ranges: Option<Box<Ranges>>,
     /// The offset of the block in the host's file, in bytes.
     pub(super) offset: u64,
@@ -96,8 +96,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     /// Returns [`Error::Corrupt`] with [`Field::PartitionNumber`] if the trailer has another
     /// number. A partition denies the keys of other partitions, so it must not open as a whole
-    /// filter. Without this check it would, if a partitioned filter was truncated after its first
-    /// partition. Also returns the errors of the trailer, the pages and the partitions.
+    /// filter. Without this check, a partitioned filter that was truncated after its first
+    /// partition would open. Also returns the errors of the trailer, the pages and the partitions.
     pub(super) fn open_at(data: D, partition_number: u32, verify: Verify) -> Result<Self> {
         let bytes = data.as_ref();
         let (trailer, start) = Trailer::read(bytes)?;
@@ -125,8 +125,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns the bytes and the position of the filter within them. Returns `None` unless a query
-    /// needs nothing else: the filter must hold whole keys in one piece, and all of its pages must
-    /// have been verified at open.
+    /// needs nothing else: the filter must hold whole keys in one piece, and no page may need
+    /// verification.
     pub(super) fn whole_filter(&self) -> Option<(&D, &Part)> {
         let is_whole = self.rare.is_none() && self.filter.states.is_none();
         is_whole.then_some((&self.data, &self.filter))
@@ -153,8 +153,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
     /// otherwise, unless [`KeyHash::from_raw`] made the hash. If the block holds only prefixes, is
     /// a range filter, or is a partition without its index, the function returns `true`. If the
-    /// filter has partitions, all of them are asked; [`FilterBlock::may_contain_hashed_key`] asks
-    /// only one.
+    /// filter has partitions, the function asks them one by one until one answers "maybe".
+    /// [`FilterBlock::may_contain_hashed_key`] asks only one.
     ///
     /// The function is always inlined, so that a common query makes only one call, to the code for
     /// the processor's instruction set.
@@ -203,7 +203,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// names.
     ///
     /// The columns of a bumped ribbon lie in consecutive groups of eight. With [`Columns::First`] a
-    /// query reads only the first group. For every other kind, the whole filter is asked.
+    /// query reads only the first group. A query of any other kind asks the whole filter.
     #[must_use]
     #[inline]
     pub fn may_contain_with(&self, hash: KeyHash, columns: Columns) -> bool {
@@ -219,13 +219,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Returns `false` if no added key has this prefix. `extractor` is the name of the extractor
-    /// that took `prefix` from a key. Hashes `prefix` with the block's hasher.
+    /// Returns `false` if certainly no added key has this prefix. `extractor` is the name of the
+    /// extractor that took `prefix` from a key. Hashes `prefix` with the block's hasher.
     ///
-    /// Returns `true` if a key may have the prefix, if the block holds no prefixes or prefixes of
-    /// another extractor, or if the block is a partition without its index. If the filter has
-    /// partitions, at most one of them is asked. If keys of several partitions may begin with the
-    /// prefix, none is asked, and the answer is `true`.
+    /// Returns `true` if a key may have the prefix, or if the block is a partition without its
+    /// index. Also returns `true` if the block holds no prefixes, or prefixes of another extractor.
+    /// If the filter has partitions, the function asks at most one of them. If keys of several
+    /// partitions may begin with the prefix, it asks none and returns `true`.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         let hash = self.hasher.of(prefix);
@@ -254,7 +254,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Answers like [`FilterBlock::may_contain_prefix`] for a prefix with this hash. If the filter
-    /// has partitions, all of them are asked.
+    /// has partitions, the function asks them one by one until one answers "maybe".
     ///
     /// The hash must come from [`FilterBlock::hasher`] or an equal hasher. Debug builds panic
     /// otherwise, unless [`KeyHash::from_raw`] made the hash.
@@ -311,8 +311,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         &self.hasher
     }
 
-    /// Returns the expected false-positive rate: the share of absent keys that the filter answers
-    /// with "maybe".
+    /// Returns the expected false-positive rate: the share of absent keys for which the filter
+    /// answers "maybe". For a filter of prefixes only, it is the share of absent prefixes. For a
+    /// range filter, it is the share of ranges without a key: see
+    /// [`FilterBlock::expected_range_fpr`].
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         match self.partitions() {
@@ -330,8 +332,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         own + self.part_beside().map_or(0, bad)
     }
 
-    /// Makes later queries report damaged pages to `handler`, once for each page. Queries find
-    /// damaged pages only in a block opened with [`Verify::OnFirstTouch`].
+    /// Makes later queries report damaged pages to `handler`, once for each page. They do not
+    /// report pages that earlier queries found damaged. Queries find damaged pages only in a block
+    /// opened with [`Verify::OnFirstTouch`].
     #[must_use]
     pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
         let offset = self.offset;
@@ -351,7 +354,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Compares all pages with their checksums, including the pages of a usable range filter beside
-    /// the filter. Does not read pages all of whose columns were dropped in place.
+    /// the filter. Does not read the pages that hold only columns that were dropped in place.
     ///
     /// # Errors
     /// Returns [`Error::ChecksumMismatch`] for the first page that fails its checksum.

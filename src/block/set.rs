@@ -25,9 +25,10 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// reading threads need not free bytes.
 ///
 /// If no usable filter can be asked, the set answers [`Answer::Unfiltered`] and counts the answer.
-/// This happens for a filter that is degraded, absent, under another hasher or without whole keys,
-/// and for a slot of another set. If a hash comes from another hasher, debug builds panic. Release
-/// builds do not detect this mistake, and then deny present keys.
+/// This happens, for example, for a filter that is degraded, absent, under another hasher or
+/// without whole keys, and for a slot of another set. If a hash comes from another hasher, debug
+/// builds panic, unless [`KeyHash::from_raw`] made the hash. Release builds do not detect this
+/// mistake, and may deny present keys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -108,8 +109,8 @@ struct Line {
 
 const _: () = assert!(size_of::<Line>() == 64);
 
-/// The `payload_len` of a filter that is partitioned, holds only prefixes, is a range filter, is
-/// verified on first touch, or cannot be asked.
+/// The `payload_len` of a filter that the set asks through its [`Entry`], or cannot ask. A line
+/// answers only for a whole filter of keys whose pages need no verification.
 const ASK_ENTRY: usize = usize::MAX;
 
 #[derive(Debug)]
@@ -235,8 +236,9 @@ impl<E> FilterSet<E> {
         self.ask_hashed_key(slot, key, self.hasher.of(key))
     }
 
-    /// Asks one filter for a whole key by its hash. If the filter has partitions, all of them are
-    /// asked. A range filter answers [`Answer::Unfiltered`], because it stores no hashes.
+    /// Asks one filter for a whole key by its hash. If the filter has partitions, the set asks them
+    /// one by one until one answers "maybe". A range filter answers [`Answer::Unfiltered`], because
+    /// it stores no hashes.
     ///
     /// The hash must come from [`FilterSet::hasher`] or an equal hasher. Debug builds panic
     /// otherwise, unless [`KeyHash::from_raw`] made the hash.
@@ -330,8 +332,8 @@ impl<E> FilterSet<E> {
     pub fn ask_batch(&self, slot: FilterSlot, hashes: &[KeyHash], may_contain: &mut [bool]) -> bool {
         hashes.iter().for_each(|&hash| self.hasher.debug_check(hash));
         self.count(slot, hashes.len().min(may_contain.len()));
-        // Kernels write booleans. Converting each boolean to an `Answer` made a batch over 36
-        // filters 8 % slower.
+        // Kernels write booleans. Converting each boolean to an `Answer` would take a second pass
+        // over the answers.
         let Some(line) = self.line(slot) else { return self.ask_entry_batch(slot, hashes, may_contain) };
         line.view().may_contain_batch(hashes, may_contain);
         true
@@ -356,7 +358,8 @@ impl<E> FilterSet<E> {
     /// Asks many pairs of a filter and a key: `answers[i]` belongs to `queries[i]`. If the slices
     /// differ in length, the answers beyond the shorter slice do not change.
     ///
-    /// Prefetches the first cache lines of 32 queries before it answers the first of these queries.
+    /// Prefetches the first cache lines of up to 32 queries before it answers the first of these
+    /// queries.
     pub fn ask_pairs(&self, queries: &[(FilterSlot, KeyHash)], answers: &mut [Answer]) {
         for (queries, answers) in queries.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
             queries.iter().for_each(|&(slot, hash)| self.prefetch(slot, hash));

@@ -31,9 +31,9 @@ pub struct FilterSetShrunk {
     pub len_bytes: u64,
     /// The number of filters that lost columns or their range filter.
     pub num_shrunk: usize,
-    /// The number of filters that should have lost columns but could not. Either a page is damaged,
-    /// there is no memory for the copy, or the filter is in a memory map and verified on first
-    /// touch.
+    /// The number of filters that should have lost columns but could not. For example, a page is
+    /// damaged, there is no memory for the copy, or the filter is in a memory map and verified on
+    /// first touch.
     pub num_failed: usize,
 }
 
@@ -51,7 +51,7 @@ impl<E> FilterSet<E> {
     /// [`FilterSet::counting_queries`]. For a slot of another set, the result is 0.
     ///
     /// The set counts a random sample of one query in 64. So an estimate of `n` has a standard
-    /// deviation of about `8 * sqrt(n)`.
+    /// deviation of at most about `8 * sqrt(n)`.
     #[must_use]
     pub fn queries(&self, slot: FilterSlot) -> u64 {
         self.index(slot).map_or(0, |index| self.queries.of(index))
@@ -66,8 +66,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Returns the bytes of the blocks of all usable filters together. Besides the blocks, the set
-    /// takes about 500 bytes of memory for each filter.
+    /// Returns the length in bytes of the blocks of all [`TableFilter::Ready`] filters together.
+    /// Besides the blocks, the set takes about 500 bytes of memory for each filter.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.blocks().map(|(_, block)| block.metadata().block_len_bytes).fold(0, u64::saturating_add)
@@ -79,9 +79,9 @@ impl<E> FilterSet<E> {
     }
 
     /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together. It
-    /// first drops the columns whose loss adds the fewest false positives per freed byte: columns
-    /// of filters that are seldom asked ([`FilterSet::queries`]), of large filters, and of filters
-    /// with many columns. Without counts, it treats all filters as asked equally often.
+    /// first drops the columns whose loss adds the fewest false positives per freed byte. These are
+    /// columns of filters that are seldom asked ([`FilterSet::queries`]), of large filters, and of
+    /// filters with many columns. Without counts, it treats all filters as asked equally often.
     ///
     /// A copy with at least one column replaces a filter on the heap ([`FilterBlock::shrunk_to`]).
     /// The copy has no range filter. The loss of a range filter adds no false positives for keys,
@@ -117,8 +117,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Returns one element for each filter: the number of columns to keep, or `None` if the filter
-    /// keeps all of its columns. Skips the filters in `failed`.
+    /// Returns one element for each filter: the number of columns to keep and the method, or `None`
+    /// if the filter stays as it is. Skips the filters in `failed`.
     fn plan(
         &self,
         (max_len_bytes, mut len_bytes): (u64, u64),

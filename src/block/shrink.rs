@@ -1,8 +1,8 @@
 //! Shrinks filters that are already built. A bumped ribbon can answer with fewer of its columns, so
 //! a host with little memory keeps a weaker filter instead of none.
 //!
-//! Each dropped column doubles the FPR. A shrunk filter answers "maybe" whenever the whole filter
-//! does, so it never denies a present key.
+//! Each dropped column at most doubles the FPR. A shrunk filter answers "maybe" whenever the whole
+//! filter does, so it never denies a present key.
 
 use super::aligned::AlignedBytes;
 use super::expected::Expected;
@@ -74,7 +74,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// columns possible. A filter that cannot drop columns stays whole.
     ///
     /// [`Verify::AtOpen`] verifies only the pages that hold kept columns. So opening a memory map
-    /// reads no other page of the payload. The map must not read its pages in advance: use
+    /// reads no other page of the payload. The map must not populate its pages or read ahead: use
     /// [`Populate::No`](super::Populate::No). The pages of a range filter beside the filter are
     /// always verified on first touch.
     ///
@@ -114,10 +114,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if self.keep_in_place(columns) { Shrunk::Smaller(()) } else { Shrunk::Smallest }
     }
 
-    /// Returns a copy with as many columns as fit in `max_len_bytes`, and at least one column. The
-    /// copy has no range filter
+    /// Returns a copy with as many columns as fit in `max_len_bytes`, and at least one column. See
+    /// [`Shrunk`] for the cases in which no copy is made. The copy has no range filter
     /// ([`FilterBuilder::with_ranges`](super::FilterBuilder::with_ranges)), so it answers "maybe"
-    /// for every range.
+    /// for every range that can hold a key.
     ///
     /// The copy is a complete block on the heap. Its checksum differs from the checksum of the
     /// original, so the copy does not open if [`Expected::with_checksum`] gives the checksum of the
@@ -145,7 +145,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns [`Shrunk::Smaller`] with the largest number of columns that fits in `max_len_bytes`,
-    /// or with the fewest columns possible if the limit is too low.
+    /// or with the fewest columns possible if the limit is too low. The other variants say why the
+    /// block cannot or need not shrink.
     fn columns_within(&self, max_len_bytes: u64, how: Drop) -> Shrunk<u32> {
         if self.metadata().block_len_bytes <= max_len_bytes {
             return Shrunk::Fits;
@@ -167,9 +168,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns the number of columns from which [`Drop::next_below`] counts down to all smaller
-    /// forms of the block. It is the present number of columns. It is one more for a copy of a
-    /// block that has a range filter and still all columns: the copy has no range filter, so even a
-    /// copy of all columns is smaller. Returns `None` if the filter cannot drop columns.
+    /// forms of the block. It is the present number of columns, or one more for a copy of a block
+    /// that has a range filter and still all columns. The copy has no range filter, so even a copy
+    /// of all columns is smaller. Returns `None` if the filter cannot drop columns.
     pub(super) fn columns_to_drop_from(&self, how: Drop) -> Option<u32> {
         if self.partitions().is_some() || self.trailer.partition_number != 0 {
             return None;
@@ -246,10 +247,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             self.filter.geometry.copy_columns(shape, payload, &geometry)?
         };
         // The copy gets new checksums, which would hide damage of the original. So the original
-        // pages are verified after the copy, even if they were verified at open: a memory map may
+        // pages are verified after the copy, even if they were verified at open. A memory map may
         // read a page from the file again, and the file may be damaged by then. A block that was
-        // verified and then shrunk in place is not verified again, because the host may have
-        // discarded the bytes behind the kept columns, and with them the page checksums.
+        // verified and then shrunk in place is not verified again: the host may have discarded the
+        // bytes after the kept columns. These bytes include the page checksums.
         if is_whole || self.filter.states.is_some() {
             // The columns of a group are interleaved, so the copy read whole groups.
             let groups = self.filter.geometry.with_columns(columns.next_multiple_of(8));
@@ -276,14 +277,14 @@ fn copied(payload: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl FilterBlock<SharedBytes> {
-    /// Returns a block with only the first `columns` columns, which shares the bytes of this block.
-    /// Reads no page of the payload, but reads the trailer and the page checksums again. `columns`
-    /// must be a multiple of eight. Returns `None` if there are at most `columns` columns, if the
-    /// block is verified on first touch, or if it has partitions.
+    /// Returns a block that shares the bytes of this block and has only the first `columns`
+    /// columns. Reads no page of the payload, but reads the trailer and the page checksums again.
+    /// `columns` must be a multiple of eight. Returns `None` if the block has at most `columns`
+    /// columns, is verified on first touch, or cannot drop columns.
     ///
     /// # Errors
-    /// Returns the errors of [`LockedBlock::open`] if the bytes have changed since they were
-    /// opened.
+    /// Returns the errors of [`LockedBlock::open`], for example if the bytes have changed since
+    /// they were opened.
     pub(super) fn shared_in_place(&self, columns: u32) -> Result<Option<Self>> {
         if self.filter.states.is_some() || self.columns_to_drop_from(Drop::InPlace).is_none() {
             return Ok(None);

@@ -7,14 +7,15 @@ use super::reader::FilterBlock;
 use crate::error::Error;
 use crate::hash::KeyHash;
 
-/// The answer of an SST's filter for a key.
+/// The answer of an SST's filter to a question: is a key, a key with a prefix, or a key of a range
+/// in the SST?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// The key is not in the SST.
+    /// No such key is in the SST.
     No,
-    /// The key may be in the SST.
+    /// Such a key may be in the SST.
     Maybe,
-    /// No usable filter was asked, so the key may be in the SST. Count these answers separately:
+    /// No usable filter was asked, so such a key may be in the SST. Count these answers separately:
     /// each one costs a read that a usable filter might have saved.
     Unfiltered,
 }

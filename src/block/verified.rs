@@ -41,7 +41,7 @@ use crate::kinds::{FilterView, Geometry, InlineGeometry, Kernel, is_empty_range}
 /// ```
 #[derive(Debug, Clone)]
 pub struct VerifiedFilter<'a> {
-    /// The payload and the bytes behind it.
+    /// The payload and the bytes after it.
     padded: &'a [u8],
     len: usize,
     geometry: InlineGeometry<'a>,
@@ -113,9 +113,9 @@ impl<'a> VerifiedFilter<'a> {
         self.may_contain_hash(self.hasher.of(key))
     }
 
-    /// Returns `false` if no added key lies between the bounds, and `true` if one may: see
-    /// [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). Without a usable
-    /// range filter, returns `true` for every range that can hold a key.
+    /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may:
+    /// see [`FilterBlock::may_contain_range`](super::FilterBlock::may_contain_range). Without a
+    /// usable range filter, returns `true` for every range that can hold a key.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         let own = (&self.geometry, self.padded, self.len);
@@ -137,9 +137,9 @@ impl<'a> VerifiedFilter<'a> {
         !self.added.whole_keys() || self.geometry.may_contain(self.padded, self.len, hash)
     }
 
-    /// Returns `false` if no added key has this prefix. `extractor` is the name of the extractor
-    /// that took the prefix from a key. Returns `true` if a key may have the prefix, or if the
-    /// filter has no prefixes or prefixes of another extractor.
+    /// Returns `false` if certainly no added key has this prefix. `extractor` is the name of the
+    /// extractor that took the prefix from a key. Returns `true` if a key may have the prefix, or
+    /// if the filter has no prefixes or prefixes of another extractor.
     #[must_use]
     pub fn may_contain_prefix(&self, extractor: &str, prefix: &[u8]) -> bool {
         self.may_contain_hashed_prefix(extractor, self.hasher.of(prefix))
@@ -187,7 +187,7 @@ fn partition_index() -> Error {
 ///
 /// It is for hosts that pass raw bytes to every query and ask the same filters often. The host
 /// keeps the trailers that it has read, for example in a map by [`layout::checksum_of`]. A query
-/// then compares the trailer's bytes and does not parse them, which takes a fifth of the time of
+/// then compares the trailer's bytes and does not parse them, which takes less time than
 /// [`VerifiedFilter::open`]. The host may move or free the bytes of the filter, because
 /// `VerifiedTrailer` keeps a copy of the trailer and no payload.
 ///

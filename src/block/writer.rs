@@ -444,7 +444,8 @@ impl FilterBuilder {
             return Err(Error::invalid("keys", "added by their hashes alone", reason));
         }
         if self.takes_prefixes && self.taker.is_none() {
-            let reason = "its function panicked, so prefixes of a key are missing; build the filter again";
+            let reason = "its function panicked, so prefixes of a key are missing; correct the function, and build the \
+                          filter again";
             return Err(Error::invalid("extractor", self.extractor.unwrap_or_default(), reason));
         }
         if let Some(keys) = self.keys.take() {
@@ -485,7 +486,7 @@ impl FilterBuilder {
         if !super::compact::append_trailer(&mut payload, &shape, &self.hasher) {
             return Err(Error::invalid("filter", self.spec, NO_COMPACT_FORM));
         }
-        // Hosts keep many small filters in memory. The spare capacity of the vector would be larger
+        // Hosts keep many small filters in memory. The spare capacity of the vector could be larger
         // than the filter itself.
         let exact = try_collect(payload.iter().copied());
         Ok(exact.unwrap_or(payload))
@@ -525,7 +526,7 @@ impl FilterBuilder {
     }
 
     /// Encodes a filter of the added hashes and `given`. Tests pass a function that spoils the
-    /// payload before the self check.
+    /// payload before the self-check.
     fn encode_spoilt(&mut self, given: &[KeyHash], rounding: Rounding, spoil: fn(&mut [u8])) -> Result<Encoded> {
         let effort = Effort { rounding, threads: self.threads };
         if self.is_empty()

@@ -1,4 +1,4 @@
-//! Tests the messages of the errors.
+//! Tests the messages and the offsets of the errors.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,8 +7,8 @@ use super::*;
 
 type ErrorAndMessage = (Error, &'static str);
 
-/// Returns the errors of bytes that are damaged, newer or not the expected ones, with their
-/// messages.
+/// Returns an I/O error, and the errors of bytes that are damaged, newer or not the expected ones,
+/// with their messages.
 fn of_bytes() -> Vec<ErrorAndMessage> {
     let mismatch = |field, offset| Error::ChecksumMismatch { field, offset, stored: 1, computed: 0xdead_beef };
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
@@ -41,7 +41,8 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
         ),
         (
             Error::Unsupported { field: Field::Kind, found: 99 },
-            "filter kind 99 is not supported by this version of filterblock; open the block with a newer version",
+            "filter kind: the value 99 is not supported by this version of filterblock; open the block with a newer \
+             version",
         ),
         (
             unexpected(Field::Seed),
@@ -61,8 +62,7 @@ fn of_bytes() -> Vec<ErrorAndMessage> {
     ]
 }
 
-/// Returns errors of fields whose advice differs from the advice for the other fields, with their
-/// messages.
+/// Returns errors of fields that have a message of their own, with their messages.
 fn of_special_fields() -> Vec<ErrorAndMessage> {
     let unexpected = |field| Error::Unexpected { field, found: "7".into(), expected: "8".into() };
     vec![
@@ -153,6 +153,9 @@ fn each_message_says_what_to_do_next() {
 fn an_io_error_says_what_to_check() {
     for (kind, next) in [
         (ErrorKind::NotFound, "check the path"),
+        (ErrorKind::NotADirectory, "check the path"),
+        (ErrorKind::IsADirectory, "check the path"),
+        (ErrorKind::InvalidFilename, "check the path"),
         (ErrorKind::PermissionDenied, "check the permissions"),
         (ErrorKind::AlreadyExists, "choose another name, or remove the existing file"),
         (ErrorKind::StorageFull, "free disk space, and try again"),

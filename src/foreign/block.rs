@@ -9,9 +9,8 @@
 //!
 //! A handle is the offset and the length of a block in the file. The values of an index block are
 //! handles. From format version 4 on, RocksDB's index blocks can store the handles without a value
-//! length. If `shared` is not 0, the entry then stores only the handle's length minus the length of
-//! the previous handle. The block of the handle begins after the trailer of the previous handle's
-//! block.
+//! length. If `shared` is not 0, the entry then stores only the length of its block minus the
+//! length of the previous entry's block. Its block begins after the trailer of the previous block.
 //!
 //! RocksDB keeps flags in the high bits of the number of restarts. This reader skips a hash index,
 //! which lies between the restart offsets and their number, and ignores the flag for uniform keys.
@@ -220,8 +219,8 @@ impl<'a> BlockCursor<'a> {
         Ok(())
     }
 
-    /// Decodes the handle of an entry that stores only the difference between its handle's length
-    /// and the previous handle's length.
+    /// Decodes the handle of an entry that stores only the difference between the length of its
+    /// block and the length of the previous block.
     fn following(&self, cursor: &mut Cursor<'_>) -> Result<BlockHandle> {
         let coded = cursor.take_varint(Field::Handle)?;
         let (half, is_negative) = (coded >> 1, coded & 1 == 1);

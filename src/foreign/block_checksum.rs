@@ -46,7 +46,7 @@ impl ChecksumKind {
 pub(crate) struct BlockChecksum {
     pub(crate) kind: ChecksumKind,
     /// The file's random number. Together with a block's offset it gives the number that is added
-    /// to the block's checksum. It is 0 if checksums do not depend on offsets.
+    /// to the block's checksum. The random number is 0 if checksums do not depend on offsets.
     pub(crate) base_context: u32,
 }
 
@@ -109,6 +109,8 @@ mod tests {
         // The sanity checks of xxHash for empty input.
         assert_eq!(plain(ChecksumKind::Xxh32, b""), 0x02cc_5d05);
         assert_eq!(plain(ChecksumKind::Xxh64, b""), 0x51d8_e999);
+        // RocksDB defines the checksum 0 for empty input with XXH3, and for any input without a
+        // checksum function.
         assert_eq!(plain(ChecksumKind::Xxh3, b""), 0);
         assert_eq!(plain(ChecksumKind::None, b"any"), 0);
     }

@@ -57,8 +57,7 @@ pub(super) fn probe_sequence(hash: u32, probes: u32) -> impl Iterator<Item = u32
 }
 
 /// Computes remainders by one divisor with two multiplications each (Lemire, Kaser, Kurz, "Faster
-/// remainder by direct computation", 2019). One division for each of six probes took most of a
-/// query's time.
+/// remainder by direct computation", 2019). A division for each probe would be slower.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Remainder {
     divisor: u32,
@@ -94,7 +93,7 @@ impl Remainder {
 mod tests {
     use super::*;
 
-    /// Each row has a key, LevelDB's hash and RocksDB's hash.
+    /// Test vectors: a key, LevelDB's hash and RocksDB's hash.
     const VECTORS: [(&[u8], u32, u32); 7] = [
         (b"", 0xbc9f_1d34, 0xbc9f_1d34),
         (b"a", 0x286e_9db0, 0x286e_9db0),
@@ -110,7 +109,7 @@ mod tests {
         for (key, leveldb_hash, rocksdb_hash) in VECTORS {
             assert_eq!((leveldb(key), rocksdb(key)), (leveldb_hash, rocksdb_hash), "{key:?}");
         }
-        // These vectors come from LevelDB's own tests, with its seeds.
+        // These test vectors come from LevelDB's own tests, with its seeds.
         for (key, seed, expected) in [
             (&b"\x62"[..], FILTER_SEED, 0xef13_45c4),
             (b"\xc3\x97", FILTER_SEED, 0x5b66_3814),

@@ -107,9 +107,8 @@ pub struct Verified {
     pub blocks: u64,
     /// The number of keys in the data blocks. Each version of a key counts.
     pub keys: u64,
-    /// The number of keys in the data blocks for which the table answers "absent". It is 0 in a
-    /// sound table. For a LevelDB table with another comparator than the bytewise one, it may be
-    /// higher.
+    /// The number of keys in the data blocks for which the table answers "absent". In a sound table
+    /// it is 0, unless the table is a LevelDB table with another comparator than the bytewise one.
     pub denied_keys: u64,
 }
 

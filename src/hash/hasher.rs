@@ -228,7 +228,8 @@ impl From<HashSeed> for KeyHasher {
     }
 }
 
-/// The identity of a hasher, which a file stores for the hasher of its keys. It holds no secret.
+/// The public identity of a hasher, without the secret. A file stores the identity of the hasher of
+/// its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HashIdentity {

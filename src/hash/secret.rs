@@ -8,10 +8,10 @@
 //!                                    word 0: fingerprint; words 1 and up: input of the hash function
 //! ```
 //! SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) is a pseudorandom
-//! function. Without the root, its words look random and independent, even to a reader who knows
-//! other words. So the fingerprint reveals neither the root nor the words of the hash function, and
-//! the words of one store reveal nothing about another store. This module does not use XXH3,
-//! because XXH3 does not hide its input: the hash of a short input is easy to invert.
+//! function. Without the root, the words look random and independent, even to a reader who knows
+//! some of the words. So the fingerprint reveals neither the root nor the words of the hash
+//! function, and the words of one store reveal nothing about another store. This module does not
+//! use XXH3, because XXH3 does not hide its input: the hash of a short input is easy to invert.
 
 use std::fmt;
 
@@ -24,8 +24,9 @@ use crate::hash_kind::{Fingerprint, HashKind};
 
 const LABEL: &[u8; 11] = b"filterblock";
 
-/// The secret under which a store hashes its keys. An attacker without the secret cannot choose
-/// keys by their hashes.
+/// The secret under which a store hashes its keys. With [`HashKind::SipHash13`], an attacker
+/// without the secret cannot choose keys by their hashes. [`HashKind::Xxh3Secret`] only makes the
+/// choice harder.
 ///
 /// The secret is 16 or 32 bytes from a source of randomness; both lengths give a strength of 128
 /// bits. Do not use a passphrase: an attacker who has a file can try millions of guesses per

@@ -1,12 +1,12 @@
-//! Sorts hashes. The sort is about 1.7 times as fast as a general sort, because hashes are spread
-//! evenly.
+//! Sorts hashes by buckets. This is faster than a general sort, because hashes are spread evenly.
 
 use super::KeyHash;
 
 /// The maximum number of hashes of one bucket sort. Their positions fit in `u16`s, and the scratch
 /// memory is 384 KiB.
 const MOST_AT_ONCE: usize = 1 << 15;
-/// The minimum number of hashes of a bucket sort. For fewer hashes, the general sort is as fast.
+/// The minimum number of hashes of a bucket sort. For fewer hashes, the general sort is fast
+/// enough.
 const FEW: usize = 64;
 /// The maximum number of hashes in a bucket. If a bucket has more, the general sort takes over.
 /// Evenly spread hashes put at most about 9 into a bucket. A larger bucket means that hashes are
@@ -14,8 +14,6 @@ const FEW: usize = 64;
 /// of its size.
 const CROWD: u16 = 24;
 
-/// Sorts hashes. The sort takes 5 ns per hash for 10,000 hashes (`sort_unstable`: 8.5 ns), and 8 ns
-/// per hash for a million (`sort_unstable`: 14 ns).
 pub(crate) fn sort(hashes: &mut [KeyHash]) {
     if !hashes.is_sorted() {
         Scratch::default().sort(hashes, 0);
@@ -38,8 +36,8 @@ impl Scratch {
             }
             return;
         }
-        // Split in place by one bit, without a copy: during a build, the hashes already take most
-        // of the memory.
+        // Splits the hashes in place by one bit, without a copy: during a build, the hashes already
+        // take most of the memory.
         let zeros = partition(hashes, equal_bits);
         let (low, high) = hashes.split_at_mut(zeros);
         if low.len().min(high.len()) < high.len().max(low.len()) / 2 {

@@ -6,7 +6,8 @@
 //! take several times as long as setting the bits. Instead, the first pass looks at the bits: if a
 //! hash comes again, all its bits are set already. Of the hashes that come for the first time, only
 //! a share of about the FPR has all bits set already. The first pass notes every hash whose bits
-//! are all set as a suspect, and a second pass counts how often the suspects occur.
+//! are all set as a suspect, and a second pass counts how often the suspects occur. If hashes are
+//! repeated, the bits are set once more, in a smaller filter (`fill.rs`).
 
 use super::kind::FilterKind;
 use super::shape::Shape;
@@ -16,7 +17,8 @@ use crate::simd::{Isa, RESIDENT_LEN_BYTES, Simd, kernels};
 
 /// A kind that is built by setting bits.
 pub(super) trait SetBits {
-    /// Sets the bits of a hash in the whole payload. Returns whether all of them were already set.
+    /// Sets the bits of a hash. `payload` must be the whole payload. Returns whether all of these
+    /// bits were already set.
     fn set(simd: impl Simd, probes: u32, payload: &mut [u8], hash: KeyHash) -> bool;
 
     /// Prefetches the cache lines that have the bits of a hash.
@@ -32,8 +34,8 @@ kernels! {
     |simd|
 
     /// Sets the bits of all hashes and adds to `suspects` the hashes whose bits were all set
-    /// before. Returns `false` as soon as there are too many suspects, or if there is no memory for
-    /// one.
+    /// before. Stops and returns `false` as soon as there are too many suspects, or if there is no
+    /// memory for one.
     fn fill(probes: u32, payload: &mut [u8], hashes: &[KeyHash], suspects: &mut Suspects) -> bool {
         let is_large = payload.len() > RESIDENT_LEN_BYTES;
         for (i, &hash) in hashes.iter().enumerate() {
@@ -89,9 +91,10 @@ pub(super) struct Suspects {
 
 impl Suspects {
     /// The minimum number of hashes per suspect. With more suspects, the hashes repeat often or
-    /// most bits are set. Then a sort takes hardly more time than the second pass.
+    /// most bits are set. A sort then takes hardly more time than the second pass.
     const HASHES_PER_SUSPECT: usize = 16;
-    /// The number of bits per suspect in the table in which the second pass looks up each hash.
+    /// The minimum number of bits per suspect in the table in which the second pass looks up each
+    /// hash.
     const TABLE_BITS: usize = 128;
 
     pub(super) fn of(hashes: usize) -> Self {
@@ -102,7 +105,8 @@ impl Suspects {
         Self { found: Vec::new(), most: None }
     }
 
-    /// Notes a suspect. Returns `false` if there are too many, or if there is no memory for it.
+    /// Notes a suspect, unless suspects are ignored. Returns `false` if there are too many, or if
+    /// there is no memory for it.
     #[cold]
     #[inline(never)]
     fn add(&mut self, hash: KeyHash) -> bool {

@@ -2,12 +2,12 @@
 //! 512-bit line, so a query has at most one cache miss.
 //!
 //! ```text
-//! hash ──reduce──▶ line               (high bits, in the order of the hashes: a sorted build writes front to back)
+//! hash ──reduce──▶ line               (high bits: sorted hashes fill the lines from front to back)
 //!      ──fold────▶ 32 bits f ──× MULTIPLIERS[i]──▶ top 9 bits: 4 choose a word of the line, 5 a bit of the word
 //! ```
-//! A line is sixteen little-endian 32-bit words. At 10 bits per key the FPR is 0.966 %. The same
-//! bits spread over the whole filter would give 0.819 %; the difference is the cost of the single
-//! line.
+//! A line is sixteen little-endian 32-bit words. At 10 bits per key and with many keys, the FPR is
+//! 0.966 %. If the bits of a key were spread over the whole filter, the FPR would be 0.819 %
+//! ([`super::bloom`]). The difference is the cost of the single line.
 
 use super::Columns;
 use super::blank::{Blank, SetBits};
@@ -25,7 +25,6 @@ use crate::simd::{Simd, prefetch};
 /// The length of a line, which fills one cache line.
 pub(crate) const LINE_LEN_BYTES: usize = 64;
 
-/// The kind [`FilterKind::BlockedBloom`].
 pub(super) struct BlockedBloom;
 
 impl Kind for BlockedBloom {
@@ -69,7 +68,7 @@ fn blank(budget: Budget, num_keys: u64) -> std::result::Result<Blank, NoMemory> 
 }
 
 /// The number of keys in one prefetching pass. It is large enough to hide a cache miss, and small
-/// enough for the line-fill buffers and the first-level cache.
+/// enough that all lines of a pass stay in the first-level cache.
 pub(super) const BATCH: usize = 32;
 
 impl Query for BlockedBloom {

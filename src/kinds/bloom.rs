@@ -1,10 +1,10 @@
 //! Implements the standard Bloom filter (Bloom 1970). A key sets `k` bits anywhere in `m` bits.
 //!
-//! Bit `i` of a key is `reduce(x_i, m)`, where `x_0` is the key's hash and `x_(i+1) = mix(x_i)`.
-//! The step is invertible, and the probes of a key behave as if they were independent. We rejected
-//! plain double hashing (`h1 + i h2`). It is cheaper. But at 10 bits per key a short `h2` raises
-//! the FPR from 0.82 % to about 1.1 %, and `h2 = 0` puts all probes on one bit. Bit `i` of the
-//! payload is bit `i % 8` of byte `i / 8`.
+//! Probe `i` of a key tests bit `reduce(x_i, m)`, where `x_0` is the key's hash and
+//! `x_(i+1) = mix(x_i)`. The step is invertible, and the probes of a key behave as if they were
+//! independent. We rejected plain double hashing (`h1 + i h2`). It is cheaper. But at 10 bits per
+//! key, a short `h2` raises the FPR from 0.82 % to about 1.1 %, and `h2 = 0` puts all probes on one
+//! bit (docs/DESIGN.md). Bit `i` of the payload is bit `i % 8` of byte `i / 8`.
 
 use super::Columns;
 use super::blank::{Blank, SetBits};
@@ -20,7 +20,6 @@ use crate::error::Result;
 use crate::hash::{KeyHash, reduce};
 use crate::simd::{Simd, prefetch};
 
-/// The kind [`FilterKind::Bloom`].
 pub(super) struct Bloom;
 
 impl Bloom {
@@ -92,7 +91,7 @@ impl Query for Bloom {
 
     /// Answers for a payload that is not completely verified. A single zero bit in a sound byte
     /// proves that the key is absent, even if other bytes are damaged. So the query asks the guard
-    /// about each byte with a zero bit.
+    /// about each byte with a zero bit, until one of these bytes is sound.
     #[inline]
     fn may_contain_guarded(
         _: impl FnOnce() -> bool,
@@ -118,7 +117,7 @@ pub(super) fn expected_fpr(num_keys: u64, len_bytes: u64, probes: u32) -> f64 {
 }
 
 /// The multiplier of [`mix`], an odd 64-bit constant without a pattern: the first output of the
-/// generator SplitMix64 with the seed 0xf117e7b10c5 ("filterblocks"), made odd.
+/// generator SplitMix64 with the seed 0xf117e7b10c5 (its digits resemble "filterblocs"), made odd.
 const STEP: u64 = 0x7f7c_8f42_bca8_eb67;
 
 #[inline]

@@ -1,6 +1,6 @@
-//! Pins the bytes of ribbon and binary fuse filters by checksums. The numbers of keys lie on both
-//! sides of every threshold at which a builder decides differently. A failure means that the built
-//! bytes changed, even if readers still accept them.
+//! Pins the bytes of ribbon, bumped ribbon and binary fuse filters by checksums. The numbers of
+//! keys lie on both sides of the thresholds at which a builder decides differently. A failure means
+//! that the built bytes changed, even if readers still accept them.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 
 use std::num::NonZeroUsize;
@@ -61,7 +61,7 @@ fn binary_fuse_bytes_stay_the_same() {
     for (text, wanted) in
         [("binary-fuse:8", 0x4bbd_1802), ("binary-fuse:12", 0xfe4b_e288), ("binary-fuse:16", 0x40e0_67f1)]
     {
-        // The test has every small number of keys, because the first seeds often fail there.
+        // The first seeds often fail for few keys, so every number of keys below 200 is tested.
         let sizes = (1..200).chain([999, 1_000, 1_001, 5_000, 11_500, 40_000]);
         assert_written(text, sizes.map(|n| random_hashes(n, n as u64)), wanted);
     }
@@ -88,7 +88,7 @@ fn bumped_ribbon_bytes_stay_the_same() {
     }
 }
 
-/// With these sizes, the build tries every possible number of blocks for most of the key sets.
+/// With these numbers of keys, most builds make all four tries with different numbers of blocks.
 #[test]
 fn bumped_ribbon_bytes_of_a_few_thousand_keys_stay_the_same() {
     let sets = (2_561..4_096).step_by(47).map(|n| random_hashes(n, n as u64));

@@ -12,9 +12,7 @@ use crate::error::{Error, Field, Result};
 use crate::hash::KeyHash;
 use crate::simd::Simd;
 
-/// The kind [`FilterKind::Empty`].
 pub(super) struct Empty;
-/// The kind [`FilterKind::AlwaysMaybe`].
 pub(super) struct AlwaysMaybe;
 
 /// The reason why no FPR can be requested.

@@ -126,7 +126,7 @@ pub(super) trait Kind {
     /// `None` if the kind has no filter for these hashes; the caller then builds the fallback.
     ///
     /// # Errors
-    /// Returns [`NoMemory`] if the payload does not fit in memory.
+    /// Returns [`NoMemory`] if there is no memory for the payload or for the build.
     fn build(budget: Budget, hashes: &mut [KeyHash], effort: Effort) -> std::result::Result<Option<Built>, NoMemory>;
 
     /// Returns the filter without keys into which [`super::fill`] sets the bits of `num_keys` keys.

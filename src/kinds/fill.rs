@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// Uses consecutive or shifted numbers as hashes. All of them fall into one cache line, or all
-    /// suspects set one bit of the table.
+    /// suspects set one bit of the table. [`fill`] counts them exactly or leaves them to a sort.
     #[test]
     fn numbers_that_are_no_hashes_are_counted_exactly() {
         for kind in KINDS {

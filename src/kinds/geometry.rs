@@ -69,7 +69,8 @@ impl Geometry {
         Self::BumpedRibbon(ribbon.flat(), Arc::new(ribbon))
     }
 
-    /// Returns the expected FPR: the share of absent keys for which the filter answers "maybe".
+    /// Returns the expected FPR: the share of absent keys for which the filter answers "maybe". For
+    /// a range filter, it is an upper bound for ranges of the length that the filter is sized for.
     pub(crate) fn expected_fpr(&self, num_keys: u64, payload_len_bytes: u64) -> f64 {
         match *self {
             Self::Empty => 0.0,
@@ -101,7 +102,8 @@ impl Geometry {
         }
     }
 
-    /// Returns the number of bits that a query tests, or 0 for a range filter.
+    /// Returns the number of bits that a query tests. It is 0 for range filters and for filters
+    /// without bits.
     pub(crate) fn probes(&self) -> u32 {
         match *self {
             Self::Empty | Self::AlwaysMaybe | Self::Range(_) => 0,

@@ -1,7 +1,7 @@
 //! Defines guards. A guard tells a query which bytes of a payload are sound.
 
 /// Tells which bytes are sound. Before a query answers "absent", it asks the guard about the bytes
-/// that prove it.
+/// that prove the answer.
 pub(crate) trait Guard {
     /// Whether all bytes are known to be sound. If so, queries do not call the guard.
     const ALL_SOUND: bool = false;
@@ -11,8 +11,8 @@ pub(crate) trait Guard {
 }
 
 /// Returns `answer`, or "maybe" if an "absent" depends on bytes that are not sound. With
-/// [`Guard::ALL_SOUND`], there is no branch on the answer. With mixed queries, half of these
-/// branches would be mispredicted.
+/// [`Guard::ALL_SOUND`], there is no branch on the answer. If present and absent keys are mixed,
+/// the processor could not predict such a branch.
 #[inline(always)]
 pub(super) fn or_maybe<G: Guard>(answer: bool, _: &G, is_sound: impl FnOnce() -> bool) -> bool {
     if G::ALL_SOUND { answer } else { answer || !is_sound() }

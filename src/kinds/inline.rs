@@ -64,7 +64,7 @@ impl<'a> InlineGeometry<'a> {
 
     /// Returns `false` if no added key lies between the bounds, and `true` if one may. `padded`
     /// begins with the payload of `len` bytes. For a filter of keys, the answer is `true`, unless
-    /// the bounds alone exclude every key.
+    /// the filter is of the kind `empty` or the bounds alone exclude every key.
     pub(crate) fn may_contain_range(
         &self,
         hasher: &KeyHasher,

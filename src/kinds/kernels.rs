@@ -107,8 +107,8 @@ trait Asked: Query {
     fn asked(geometry: &Geometry) -> Option<Self::Asked<'_>>;
 }
 
-/// Implements [`Asked`]. Each line gives a geometry and the parameters that the queries take from
-/// it.
+/// Implements [`Asked`]. Each line gives a type of queries, its geometry, and the parameters that
+/// the queries take from the geometry.
 macro_rules! asked {
     ($([$($parameter:tt)*] $query:ty: $geometry:pat => $asked:expr;)+) => {
         $(
@@ -128,8 +128,8 @@ asked! {
     [] AlwaysMaybe: Geometry::AlwaysMaybe => ();
     [] Bloom: &Geometry::Bloom { probes } => probes;
     [] BlockedBloom: &Geometry::BlockedBloom { probes } => probes;
-    // The geometry's kind is not compared here: the comparison would take two of some twenty
-    // instructions.
+    // The geometry's kind is not compared here: the comparison would add two instructions to about
+    // twenty.
     [] SplitBlock: _ => ();
     [] SplitBlock512: _ => ();
     [] Ribbon: Geometry::Ribbon(ribbon) => ribbon;

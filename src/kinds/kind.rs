@@ -8,7 +8,7 @@ macro_rules! filter_kind {
         /// The kinds of filter that this version builds and reads. The numbers are the tags on
         /// disk.
         ///
-        /// Tag 0 is invalid, so that a reader refuses zeroed bytes.
+        /// Tag 0 is invalid, so that a reader rejects zeroed bytes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]

@@ -1,6 +1,5 @@
 //! Computes the mean number of cache lines that a query reads.
 
-/// The length of a cache line.
 const LINE_LEN_BYTES: u64 = 64;
 
 /// Returns the number of cache lines of a payload. A query reads at most this number.

@@ -3,10 +3,11 @@
 //!
 //! The textbook FPR of a Bloom filter, `(1 - (1 - 1/m)^(kn))^k`, treats the `k` bits of a query as
 //! independent. The result is too low by a relative `O(k²/m)` (Bose et al., "On the false-positive
-//! rate of Bloom filters", 2008). The error is negligible in a megabit, but several per cent in one
-//! cache line. So lines and small filters use the exact expectation ([`Coverage`]). The FPR of a
-//! blocked filter is the average of this expectation over the number of keys in a line (Putze,
-//! Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, eq. 3).
+//! rate of Bloom filters", 2008). The error is negligible in a megabit. In lines of 512 bits, it is
+//! 1 % of the FPR at 10 bits per key (docs/DESIGN.md), and more at higher budgets. So lines and
+//! small filters use the exact expectation ([`Coverage`]). The FPR of a blocked filter is the
+//! average of this expectation over the number of keys in a line (Putze, Sanders, Singler, "Cache-,
+//! hash- and space-efficient Bloom filters", 2007, eq. 3).
 //!
 //! A line cannot distinguish two hashes whose 32-bit folds agree ([`equal_fold`]). No filter can
 //! distinguish two keys with the same 64-bit hash ([`equal_hash`]). Both effects are negligible at
@@ -190,8 +191,8 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
 }
 
 /// Returns the most likely number of distinct keys that set `set_bits` of `bits` bits with `probes`
-/// probes each. The result is 0 without bits or probes. (Swamidass and Baldi, "Mathematical
-/// correction for fingerprint similarity measures", 2007).
+/// probes each (Swamidass and Baldi, "Mathematical correction for fingerprint similarity measures",
+/// 2007). The result is 0 without bits or probes.
 pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     if bits == 0 || probes == 0 {
         return 0.0;

@@ -7,7 +7,7 @@ use crate::simd::{RESIDENT_LEN_BYTES, Simd};
 
 /// The queries of a kind. [`super::kernels`] compiles them for every instruction set.
 ///
-/// `padded` always begins with the payload of `len` bytes. With 64 bytes behind the payload, every
+/// `padded` always begins with the payload of `len` bytes. With 64 bytes after the payload, every
 /// query takes the fast path. A query that needs bytes beyond `padded` answers "maybe".
 ///
 /// In every kind, the functions with a [`Simd`] are `#[inline(always)]`, so that they become part
@@ -20,7 +20,7 @@ pub(super) trait Query {
     fn may_contain(simd: impl Simd, asked: Self::Asked<'_>, padded: &[u8], len: usize, hash: KeyHash) -> bool;
 
     /// Answers for many keys: `answers[i]` belongs to `hashes[i]`, up to the shorter of the two
-    /// slices. This default prefetches the cache lines of all keys before the first query.
+    /// slices. This default prefetches the first cache lines of all keys before the first query.
     #[inline(always)]
     fn may_contain_batch(
         simd: impl Simd,

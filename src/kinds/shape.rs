@@ -56,7 +56,7 @@ pub(super) fn zeros(len: usize) -> Result<Vec<u8>, NoMemory> {
     Ok(payload)
 }
 
-/// Returns the number of bytes that [`zeros`] reserves behind a payload of `len` bytes.
+/// Returns the number of bytes that [`zeros`] reserves after a payload of `len` bytes.
 pub(super) fn room_behind(len: usize) -> usize {
     len / 1024 + 320
 }

@@ -23,7 +23,7 @@ pub struct FilterView<'a> {
     kernel: Kernel,
     /// The length of the payload.
     len: usize,
-    /// The payload and the bytes behind it: vector loads may read beyond the payload's end.
+    /// The payload and the bytes after it: vector loads may read beyond the payload's end.
     padded: &'a [u8],
 }
 
@@ -57,7 +57,7 @@ macro_rules! of_kind {
 
 impl<'a> FilterView<'a> {
     /// Makes a view. `padded` begins with the payload of `len` bytes, and `geometry` was made for
-    /// this length. If `padded` is shorter, answers are "maybe". With 64 bytes behind the payload,
+    /// this length. If `padded` is shorter, answers are "maybe". With 64 bytes after the payload,
     /// every query takes the fast path. `kernel` must be the kernel of `geometry`.
     #[inline]
     pub(crate) fn new(geometry: &'a Geometry, kernel: Kernel, padded: &'a [u8], len: usize) -> Self {
@@ -120,8 +120,8 @@ impl<'a> FilterView<'a> {
         of_kind!(self.geometry, may_contain_guarded(ask; self.padded, self.len, hash, columns, guard))
     }
 
-    /// Answers for many keys. A batch is faster than single queries, because cache misses overlap
-    /// and shared values are computed once.
+    /// Answers for many keys. A batch is usually faster than single queries, because cache misses
+    /// overlap and shared values are computed once.
     ///
     /// `answers[i]` belongs to `hashes[i]`. If the slices differ in length, the answers beyond the
     /// shorter one do not change.

@@ -43,8 +43,8 @@ pub enum Variant {
     /// Cao, Almeida, Broder, "Summary cache", 2000).
     Counting,
     /// A table of key remainders, each in the least loaded of four buckets. It can remove keys, and
-    /// takes half the space of a counting filter (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese,
-    /// 2006).
+    /// takes about half the space of a counting filter (Bonomi, Mitzenmacher, Panigrahy, Singh,
+    /// Varghese, 2006).
     DLeft,
     /// A Bloom filter that is compressed before it is sent. It has more bits and fewer probes than
     /// the best filter in memory, but is smaller after compression (Mitzenmacher, 2002).
@@ -83,7 +83,8 @@ impl fmt::Display for Variant {
 /// ```
 /// use filterblock::planning::{Variant, VariantPlan};
 ///
-/// // 12 bits of remainder and 2 of counter, with three quarters of the cells in use: 18.67 bits per key, FPR at most 0.586 %.
+/// // A cell has 12 bits of remainder and 2 of counter, and three quarters of the cells are in use.
+/// // So a key takes 18.67 bits. The FPR is at most 0.586 %.
 /// let plan = VariantPlan::new(Variant::DLeft, 24_000_000, 0.006)?;
 /// assert_eq!(plan.memory_bits * 3, 24_000_000 * 56);
 /// assert!((plan.expected_fpr - 24.0 / 4096.0).abs() < 1e-11);
@@ -142,9 +143,9 @@ impl VariantPlan {
         Ok(Self { expected_fpr: math::with_equal_hashes(plan.expected_fpr, num_keys), ..plan })
     }
 
-    /// Plans the filter of a variant with the lowest FPR whose [`bits`](VariantPlan::bits) are at
-    /// most `max_bits`. Returns `None` if even a filter with an FPR of nearly 1 takes more bits, or
-    /// if there are more than [`MAX_KEYS`] keys.
+    /// Plans the filter of a variant that has the lowest FPR of all filters with at most `max_bits`
+    /// [`bits`](VariantPlan::bits). Returns `None` if even a filter with an FPR of nearly 1 takes
+    /// more bits, or if there are more than [`MAX_KEYS`] keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if there are no keys.
@@ -193,8 +194,8 @@ fn scattered(variant: Variant, num_keys: u64, (memory_bits, probes, fill): (u64,
     }
 }
 
-/// Returns the total bits, the number of slices `k`, and the bits per slice `s` of the smallest
-/// partitioned filter with an FPR of at most `rate`. The FPR is `(1 - (1 - 1/s)^n)^k`. Returns
+/// Plans the smallest partitioned filter with an FPR of at most `rate`. Returns its total bits, its
+/// number of slices `k`, and its bits per slice `s`. The FPR is `(1 - (1 - 1/s)^n)^k`. Returns
 /// `None` if the bits do not fit in 64 bits.
 pub(crate) fn slices(num_keys: u64, rate: f64) -> Option<(u64, u32, u64)> {
     let of = |probes: u32| {
@@ -232,8 +233,8 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let memory_bits = buckets.checked_mul(D_LEFT_TABLES * bucket_bits)?;
     // A bucket may begin at any byte of a cache line.
     let lines = 1.0 + (bucket_bits as f64 / 8.0 - 1.0) / 64.0;
-    // A present key is equally likely to be in each of the four buckets, so its query reads 2.5 on
-    // average.
+    // A present key is equally likely to be in each of the four buckets, so its query reads 2.5
+    // buckets on average.
     let [lines_if_absent, lines_if_present] = [4.0 * lines, 2.5 * lines];
     let expected_fpr = rate_of(remainder_bits);
     let variant = Variant::DLeft;
@@ -273,16 +274,16 @@ fn entropy(p: f64) -> f64 {
     -(p * p.ln() + (1.0 - p) * (-p).ln_1p()) / std::f64::consts::LN_2
 }
 
-/// Plans a scalable filter. Each of its stages has `k` slices, and is full when half of its bits
-/// are set.
+/// Plans a scalable filter. A stage with an FPR of `c` has `log2(1/c)` slices, rounded up. It is
+/// full when half of its bits are set.
 fn scalable(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let (mut rate_of, mut capacity, mut before) = (rate * (1.0 - SCALABLE_RATIO), SCALABLE_FIRST_KEYS, 0u64);
     let (mut memory_bits, mut lines_if_absent, mut lines_if_present) = (0u64, 0.0, 0.0);
     loop {
         let probes = (-rate_of.log2()).ceil().max(1.0);
         memory_bits = memory_bits.checked_add(whole(capacity as f64 * probes / std::f64::consts::LN_2)?)?;
-        // A query asks the newest stage first. For all newer stages, a key of this stage is an
-        // absent key.
+        // A query asks the newest stage first. So it asks this stage for the keys of older stages,
+        // too, and they are absent keys here.
         let keys = capacity.min(num_keys - before);
         lines_if_present += before as f64 / num_keys as f64 * 2.0 + keys as f64 / num_keys as f64 * probes;
         lines_if_absent += 2.0 * (1.0 - (-probes).exp2());

@@ -81,8 +81,9 @@ pub fn ideal_probes(bits_per_key: f64) -> f64 {
     bits_per_key * std::f64::consts::LN_2
 }
 
-/// Returns the number of probes with the lowest [`simplified_fpr`], from 1 to 10,001. It is one of
-/// the two whole numbers around [`ideal_probes`]. Zero keys count as one key.
+/// Returns the number of probes with the lowest [`simplified_fpr`], from 1 to 10,001. Within these
+/// limits, it is one of the two whole numbers around [`ideal_probes`]. Without keys, it is the
+/// [`ideal_probes`] of a filter of one key, rounded down.
 #[must_use]
 pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     let ideal = ideal_probes(num_bits as f64 / num_keys.max(1) as f64);

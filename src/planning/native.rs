@@ -48,8 +48,8 @@ impl Plan {
         Ok(Self { spec, num_keys, planned })
     }
 
-    /// Plans the filter of a kind with the lowest FPR whose payload has at most `max_len_bytes`.
-    /// Returns `None` if the smallest filter is larger.
+    /// Plans the filter of a kind that has the lowest FPR of all filters that fit in a payload of
+    /// `max_len_bytes`. Returns `None` if even the smallest filter does not fit.
     ///
     /// # Errors
     /// Returns the errors of [`Plan::new`], and [`Error::Invalid`] if the kind takes no budget.
@@ -95,10 +95,11 @@ impl Plan {
 
     /// Returns the length of the payload in bytes, without checksums and trailer.
     ///
-    /// The number is exact for Bloom filters. A binary fuse filter or a ribbon is larger in the
-    /// rare case that its first system of equations has no solution. For a bumped ribbon, the
-    /// number of bumped keys differs between sets of keys. Its size varies by 0.05 % for a million
-    /// keys, and by up to 1 % for a few thousand.
+    /// The number is exact for Bloom filters. A binary fuse filter or a ribbon may be larger in the
+    /// rare case that its first system of equations has no solution. The number of keys that a
+    /// bumped ribbon bumps differs between sets of keys. So its size varies by 0.05 % for a million
+    /// keys, and by up to 1 % for a few thousand. For a range filter, the plan omits the mapping,
+    /// which takes a few hundred bytes more.
     #[must_use]
     pub fn payload_len_bytes(&self) -> u64 {
         self.planned.len_bytes
@@ -118,7 +119,7 @@ impl Plan {
         self.planned.len_bytes as f64 * 8.0 / self.num_keys as f64
     }
 
-    /// Returns the expected FPR: the share of absent keys that the filter answers with "maybe", by
+    /// Returns the expected FPR: the share of absent keys for which the filter answers "maybe", by
     /// the exact formula of the kind.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {

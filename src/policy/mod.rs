@@ -25,7 +25,7 @@ use crate::spec::FilterSpec;
 #[non_exhaustive]
 pub struct TableShape {
     /// An upper bound on the number of keys of the SST. If one compaction writes several SSTs, it
-    /// is an upper bound on the number of keys of all of them.
+    /// is an upper bound on the number of keys of all of them together.
     pub num_keys: u64,
     /// The level that the SST is written to. Memtables are flushed to level 0.
     pub level: usize,
@@ -59,7 +59,7 @@ impl TableShape {
     }
 
     /// Returns the levels of the store. If the SST's own level is missing or has no keys, the level
-    /// gets the keys of this SST.
+    /// gets the keys of this SST. A missing level with a number of 1,000 or more stays missing.
     fn known_levels(&self) -> Vec<LevelShape> {
         let mut levels = self.levels.clone();
         // The level may be any number. No store has a thousand levels, so a higher number must not
@@ -143,13 +143,13 @@ impl<F: Fn(&TableShape) -> Option<FilterSpec> + Send + Sync> FilterPolicy for F 
     }
 }
 
-/// The default policy. It has one filter for level 0, one for the bottommost SSTs, and one for all
-/// other SSTs.
+/// The default policy. It has one filter for level 0. For deeper levels, it has one filter for
+/// bottommost SSTs and one for all other SSTs.
 ///
-/// A read may have to ask every SST of level 0, but only one SST of each deeper level. Level 0
-/// is small, so 16 bits per key there take only a few per cent of all filter memory. With 16 bits,
-/// level 0 causes the fewest false positives of all levels; with 10 bits, it would cause the most.
-/// This is the idea of [`Monkey`] in its simplest form.
+/// A read may have to ask every SST of level 0, but only one SST of each deeper level. Level 0 is
+/// small, so 16 bits per key there take only a few per cent of all filter memory. With 16 bits and
+/// four SSTs, level 0 causes fewer false positives than any other level. With 10 bits, it would
+/// cause the most. This is the idea of [`Monkey`] in its simplest form.
 ///
 /// At a size ratio of ten, the deepest level holds nine tenths of the keys, and its SSTs live
 /// longest. So a kind that takes less space, but more time to build, is worthwhile there. A bumped
@@ -183,8 +183,8 @@ impl ByLevel {
 }
 
 impl Default for ByLevel {
-    /// Returns a policy with `blocked-bloom:16` (FPR 0.08 %) in level 0, `bumped-ribbon:8` (0.39 %)
-    /// for bottommost SSTs, and `blocked-bloom:10` (0.97 %) for all other SSTs.
+    /// Returns a policy with `blocked-bloom:16` (FPR 0.08 %) in level 0. Bottommost SSTs of deeper
+    /// levels get `bumped-ribbon:8` (0.39 %), and all other SSTs get `blocked-bloom:10` (0.97 %).
     fn default() -> Self {
         Self { level_0: FilterSpec::LARGE, middle: FilterSpec::default(), bottom: FilterSpec::SMALL }
     }
@@ -205,7 +205,7 @@ impl FilterPolicy for ByLevel {
 ///
 /// At a size ratio of ten, the deepest level holds nine tenths of the keys. So a short scan usually
 /// finds its keys there and nothing in the SSTs above. A range filter can only save the reads of
-/// the SSTs above, and the filters of these SSTs take a tenth of the memory.
+/// the SSTs above. Filters of these SSTs take a tenth of the memory of filters for all SSTs.
 ///
 /// ```
 /// use filterblock::{AboveBottom, FilterPolicy, TableShape};

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
-/// The number of bisection steps. They shrink an interval of about seventy nats to less than a
+/// The number of bisection steps. They shrink an interval of at most seventy nats to less than a
 /// thousandth of a bit per key.
 const BISECTIONS: u32 = 50;
 
@@ -43,8 +43,8 @@ impl Kinds {
         Ok(Self { upper, bottom })
     }
 
-    /// Returns one specification for each level. Together, the filters take at most `budget_bits`
-    /// bits. Within this budget, they cause the fewest block reads.
+    /// Returns one specification for each level. By their bits per key, the filters take at most
+    /// `budget_bits` bits together. [`best_bits`] distributes the bits over the levels.
     pub(super) fn spread(self, levels: &[LevelShape], budget_bits: f64) -> Vec<FilterSpec> {
         let deepest = levels.iter().rposition(|level| level.num_keys > 0);
         let kind = |number| if Some(number) == deepest { self.bottom } else { self.upper };
@@ -101,7 +101,8 @@ fn total(runs: &[Runs], bits: &[f64]) -> f64 {
     runs.iter().zip(bits).map(|(run, &bits)| run.count * run.keys * bits).sum()
 }
 
-/// Returns the bits per key of each level that minimize block reads within the budget.
+/// Returns the bits per key of each level, within the budget. Normally, the FPRs are proportional
+/// to the sizes of the runs. All levels get the same bits per key if that causes fewer block reads.
 fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
     let at = |ln_lambda: f64| -> Vec<f64> { runs.iter().map(|run| run.bits(ln_lambda)).collect() };
     let sizes = || runs.iter().map(|run| run.keys).filter(|&keys| keys > 0.0);
@@ -120,9 +121,9 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
         }
     }
     let proportional = at(high);
-    // If the FPR of the kind falls in steps, or if the budget is too small for a filter of the
-    // deepest level, much of the budget may stay unused. Then the same bits per key on all levels
-    // may cause fewer reads.
+    // Much of the budget may stay unused if the FPR of the kind falls in steps, or if the deepest
+    // level gets no filter from so small a budget. Then the same bits per key on all levels may
+    // cause fewer reads.
     let keys: f64 = runs.iter().map(|run| run.count * run.keys).sum();
     let uniform = vec![budget_bits / keys; runs.len()];
     if reads(runs, &uniform) < reads(runs, &proportional) { uniform } else { proportional }
@@ -134,7 +135,7 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
 /// Each SST gets the best FPR for the store at the time when the SST is written. The levels change
 /// later, but SSTs above the deepest level are rewritten long before the levels grow by much. The
 /// average counts the bits of the filters alone, without checksums and trailers (about 70 bytes per
-/// SST, plus a thousandth). Filters that an earlier policy chose do not count.
+/// SST, plus a thousandth of the filter). Filters that an earlier policy chose do not count.
 ///
 /// ```
 /// use filterblock::{FilterKind, LevelShape, Monkey};

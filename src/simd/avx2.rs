@@ -104,8 +104,8 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     all_set
 }
 
-/// Returns whether the first `count` of eight bits are set, or all eight if `count` is above 8. The
-/// top four bits of each product select one of the line's sixteen words, and the next five bits
+/// Returns whether the first `count` of eight bits are set. A `count` above 8 means all eight bits.
+/// The top four bits of each product select one of the line's sixteen words, and the next five bits
 /// select a bit of that word. One instruction tests all eight bits.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -123,8 +123,8 @@ fn eight_set(low: __m256i, high: __m256i, products: __m256i, count: u32) -> bool
     _mm256_testc_si256(words, _mm256_and_si256(wanted, active)) == 1
 }
 
-/// Collects the bits in registers and writes the line once. Writing bit by bit would let a load
-/// wait for the store of the byte before it.
+/// Collects the bits in registers and writes the line once. If it wrote bit by bit, each load would
+/// wait for the store before it.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn set_in_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
@@ -151,8 +151,8 @@ fn set_in_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count:
 #[target_feature(enable = "avx2")]
 fn load<T: Copy>(values: &[T]) -> __m256i {
     debug_assert_eq!(size_of_val(values), 32);
-    // SAFETY: every caller passes exactly 32 bytes (half of 64 bytes, or eight multipliers), and
-    // the load works at any alignment.
+    // SAFETY: every caller passes exactly 32 bytes (half of 64 bytes, all of 32, or eight
+    // multipliers), and the load works at any alignment.
     unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
 }
 

@@ -117,8 +117,8 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     _mm512_mask_testn_epi32_mask(active, words, wanted) == 0
 }
 
-/// Collects the bits in a register and writes the line once. Writing bit by bit would let a load
-/// wait for the store of the byte before it.
+/// Collects the bits in a register and writes the line once. If it wrote bit by bit, each load
+/// would wait for the store before it.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn set_in_line(line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {

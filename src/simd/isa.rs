@@ -27,11 +27,11 @@ impl Isa {
     pub(crate) const PORTABLE: Self = Self::Portable(Portable);
 
     /// Returns the best instruction set of this processor. The environment variable
-    /// `FILTERBLOCK_ISA` can select another one of this processor. The choice is made once per
-    /// process.
+    /// `FILTERBLOCK_ISA` can select another instruction set that this processor has. The choice is
+    /// made once per process.
     ///
-    /// A name that is unknown or not available here is ignored. Every instruction set gives the
-    /// same answers.
+    /// An unknown name, or the name of an instruction set that this processor lacks, is ignored.
+    /// Every instruction set gives the same answers.
     pub(crate) fn detect() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {

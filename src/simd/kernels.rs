@@ -12,8 +12,7 @@
 /// ```
 /// - `Kernels::new::<K>(isa)`, a private function, returns the table of an instruction set. After
 ///   that, no call checks the instruction set again. A match over instruction sets in front of each
-///   query took 29 % of the samples of a blocked Bloom query, including the loop around the match
-///   (10,000 keys, AVX-512).
+///   query would take a noticeable share of a query's time.
 /// - `kernels.may_contain(line, hash)` is one indirect call. Keep a table by value: behind a
 ///   reference, each call would load one pointer more.
 ///

@@ -98,7 +98,7 @@ pub(crate) trait Simd: Copy {
     fn select_zero_in_line(self, line: &[u8; 64], rank: u32) -> u32 {
         let (words, _) = line.as_chunks::<8>();
         let (mut sum, mut index, mut before) = (0, 0u32, 0);
-        // The loop has no branch on a word: half of these branches would be mispredicted.
+        // The loop has no branch on a word, because the processor could not predict the branch.
         for word in words {
             sum += u64_from(word).count_zeros();
             let is_before = sum <= rank;

@@ -94,8 +94,8 @@ fn all_set_in_line(line: &[u8; 64], factor: u32, multipliers: &[u32; 16], count:
     missing == 0
 }
 
-/// Returns 0 if the first `count` of eight bits are set, or all eight if `count` is above 8.
-/// Otherwise, returns another value.
+/// Returns 0 if the first `count` of eight bits are set, and another value otherwise. A `count`
+/// above 8 means all eight bits.
 #[inline]
 #[target_feature(enable = "neon")]
 fn missing_of_eight(line: uint8x16x4_t, factor: u32, multipliers: &[u32], count: u32) -> u8 {

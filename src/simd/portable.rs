@@ -40,8 +40,8 @@ impl Simd for Portable {
     fn set_in_line(self, line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
         let mut were_set = 1;
         for &multiplier in multipliers.iter().take(count as usize) {
-            // Sixteen words of 32 bits, in little-endian order, are 512 bits in the order of the
-            // bytes.
+            // The words are little-endian. So bit `b` of word `w` is bit `32 w + b` of the line, in
+            // the order of the bytes.
             let bit = factor.wrapping_mul(multiplier) >> 23;
             if let Some(byte) = line.get_mut(bit as usize / 8) {
                 were_set &= *byte >> (bit % 8);

@@ -8,12 +8,13 @@
 /// shorter payload the pass costs more than it saves, because out-of-order execution hides the
 /// latency of the second- and third-level caches.
 ///
-/// Measured per key in batches of 32 (AVX-512, second-level cache of 1 MiB), without and with the
-/// pass: 2.2 and 2.6 ns in 1.25 MB, 2.5 and 2.8 ns in 2.5 MB, 6.5 and 5.2 ns in 6.25 MB.
+/// In batches of 32 keys, the pass costs time in payloads of 1.25 and 2.5 MB, and saves a fifth of
+/// the time in 6.25 MB (AVX-512, second-level cache of 1 MiB). `cargo bench --bench probe` measures
+/// batches.
 pub(crate) const RESIDENT_LEN_BYTES: usize = 2 << 20;
 
 /// Prefetches the cache line of `values[index]`. Does nothing if `index` is above the length, or on
-/// a processor other than x86-64 and AArch64.
+/// processors other than x86-64 and AArch64.
 #[inline]
 pub(crate) fn prefetch<T>(values: &[T], index: usize) {
     let Some(rest) = values.get(index..) else { return };

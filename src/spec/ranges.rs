@@ -41,7 +41,8 @@ impl FilterSpec {
             None => Some(self.budget.millibits),
             Some(rate) => math::least_millibits(rate, MILLIBITS, |millibits| range_rate(range_len, millibits)),
         };
-        let millibits = millibits.ok_or_else(|| invalid("no range filter has such a low FPR; use a higher FPR"))?;
+        let reason = "no filter for ranges of this length has such a low FPR; use a higher FPR, or shorter ranges";
+        let millibits = millibits.ok_or_else(|| invalid(reason))?;
         Ok(Self { budget: Budget { range_len, millibits, ..self.budget }, ..self })
     }
 
@@ -54,7 +55,7 @@ impl FilterSpec {
     /// bits.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if it cannot.
+    /// Returns [`Error::Invalid`] if the filter cannot have the FPR.
     pub(super) fn check_codes(&self, num_keys: u64) -> Result<()> {
         if num_keys as f64 <= max_keys_of_rate(self.budget) {
             return Ok(());

@@ -5,26 +5,29 @@
 //!
 //! ```text
 //! A      0 1 1 0 0 1 0 0 1      A or B   the filter of the union, bit for bit
-//! B      0 1 0 0 1 1 0 0 0      A and B  has all bits of the filter of the intersection, and some by chance
+//! B      0 1 0 0 1 1 0 0 0      A and B  has all bits of the filter of the intersection, and more by chance
 //! ```
 //! With `m` bits and `k` probes, the share `z` of zero bits gives the number of keys:
 //! `ln z / (k ln(1 - 1/m))`. The intersection follows from `|A and B| = |A| + |B| - |A or B|`. This
 //! is Papapetrou's formula, rearranged. Let `a`, `b` and `t` be the numbers of ones in A, in B and
 //! in both. Let `zA`, `zB` and `zAB` be the shares of zeros in A, in B and in their union. Then
 //! `m - (tm - ab) / (m - a - b + t)` is `m zA zB / zAB`. Swamidass and Baldi use `-1/m` for
-//! `ln(1 - 1/m)`, a relative difference of `1/2m`.
+//! `ln(1 - 1/m)`, a relative difference of `1/(2m)`.
 //!
 //! Confidence: with `n` keys and `x = kn/m`, the variance of one estimate is
 //! `(m/k^2) (e^x - 1 - x)` (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting
 //! algorithm", 1990). An intersection of `c` keys is computed from three estimates whose errors are
 //! correlated. With the covariances of the numbers of zeros, its variance is
 //! `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. Here `xA`, `xB`, `xAB` and `xc` are `x` for
-//! A, B, the union and the intersection. The variance is small for similar sets. For `c = 0` it is
-//! the variance for independent sets.
+//! A, B, the union and the intersection. The variance is small for similar sets. For disjoint sets
+//! it is `(m/k^2) (e^xA - 1) (e^xB - 1)`.
 //!
-//! A blocked filter consists of many small filters. The estimates of its blocks are summed. Each is
-//! reduced by its bias, `(e^x - 1 - x) / 2k`. An estimate from the fill ratio of the whole filter
-//! would be too low, because some blocks are fuller than others.
+//! Bias: the formula gives `(e^x - 1 - x) / (2k)` keys too many on average. The estimates for A, B
+//! and the union are reduced by this number.
+//!
+//! A blocked filter consists of many small filters. The estimates of its blocks are summed. An
+//! estimate from the fill ratio of the whole filter would be too low, because some blocks are
+//! fuller than others.
 //!
 //! * When: the filters are available, but their keys are unavailable or far away.
 //! * When not: exact numbers are needed, or the filters have different shapes. If only the number
@@ -104,8 +107,8 @@ impl Estimate {
     }
 
     /// Returns the standard deviation. It is infinite if all bits of the filter, or of one of its
-    /// blocks, are set: the number of keys then has no upper bound. The estimates for a union and
-    /// an intersection refer to the union of the bits here.
+    /// blocks, are set: the number of keys then has no upper bound. For a union or an
+    /// intersection, a bit counts as set if it is set in at least one of the two filters.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         self.deviation
@@ -115,7 +118,7 @@ impl Estimate {
     /// Neither is below 0.
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
-        /// 95 % of a normal distribution lie within this many deviations.
+        /// 95 % of a normal distribution lies within this many deviations.
         const DEVIATIONS: f64 = 1.959_964;
         let reach = DEVIATIONS * self.deviation;
         ((self.raw - reach).max(0.0), (self.raw + reach).max(0.0))
@@ -148,8 +151,8 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
         ones.iter_mut().zip(found).for_each(|(sum, ones)| *sum += ones);
         let zeros = [left, right, left + right - both].map(|ones| shape.bits - ones);
         for ((logarithm, is_full), zeros) in logarithms.iter_mut().zip(&mut is_full).zip(zeros) {
-            // If all bits of a block are set, its load is unknown. Calculate as if one bit were
-            // zero.
+            // If all bits of a block are set, the logarithm would be infinite. Calculate as if one
+            // bit were zero.
             *logarithm += (zeros.max(1) as f64 / bits).ln();
             *is_full |= zeros == 0;
         }
@@ -158,7 +161,7 @@ pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>)
     let probes = f64::from(shape.probes);
     let throws_per_choice = probes * shape.choice as f64 / bits;
     let of_key = throws_per_choice * (-1.0 / shape.choice as f64).ln_1p();
-    // The mean load of a block: the exponent `x` in the formulas.
+    // The means over the blocks of `x`, the exponent in the formulas.
     let [x_left, x_right, x_union] = logarithms.map(|sum| -sum / blocks);
     let excess = |x: f64| x.exp_m1() - x;
     let bias = |x: f64| blocks * excess(x) / (2.0 * probes);
@@ -204,8 +207,9 @@ impl Bloom {
         Ok(())
     }
 
-    /// Keeps only the keys that `other` holds too. More absent keys get "maybe" than in a filter
-    /// built from the intersection, because different keys may set the same bit in the two filters.
+    /// Keeps the keys that `other` holds too, and some other keys by chance. More absent keys get
+    /// "maybe" than in a filter built from the intersection, because different keys may set the
+    /// same bit in the two filters.
     ///
     /// # Errors
     /// Returns the errors of [`Bloom::union_with`].
@@ -215,8 +219,8 @@ impl Bloom {
         Ok(())
     }
 
-    /// Returns a filter of the keys of both filters. It has the same bits as if all keys were
-    /// inserted into one filter.
+    /// Returns a filter of the keys that are in at least one of the two filters. It has the same
+    /// bits as if all these keys were inserted into one filter.
     ///
     /// # Errors
     /// Returns the errors of [`Bloom::union_with`], and
@@ -226,8 +230,8 @@ impl Bloom {
         union.union_with(other).map(|()| union)
     }
 
-    /// Returns a filter of the keys that are in both filters. It has the bits that
-    /// [`Bloom::intersect_with`] leaves.
+    /// Returns a filter of the keys that are in both filters, and of some other keys by chance. It
+    /// has the bits that [`Bloom::intersect_with`] leaves.
     ///
     /// # Errors
     /// Returns the errors of [`Bloom::union`].

@@ -4,7 +4,8 @@
 //! bits, number of probes or hash identity. A bit at one position then means the same in both.
 //! Whole filters match, for example, if they were built with the same specification, hasher and
 //! extractor for the same number of keys. Filters of different numbers of keys usually differ in
-//! the number of bits. They are refused with an error that names the difference.
+//! the number of bits. They are refused with an error that names the difference. A merge also
+//! accepts blocks of the kind `empty`, which have no bits.
 
 use std::fmt::Display;
 
@@ -32,9 +33,6 @@ impl Difference {
     }
 }
 
-/// Checks that there is no difference.
-///
-/// # Errors
 /// Returns [`Error::Unlike`] if there is a difference.
 fn refuse(difference: &Option<Difference>) -> Result<()> {
     match difference.clone() {
@@ -43,11 +41,17 @@ fn refuse(difference: &Option<Difference>) -> Result<()> {
     }
 }
 
-/// Returns all differences that prevent a merge or a bit-by-bit comparison of two blocks.
+/// Returns the properties in which two blocks differ. It compares:
 ///
-/// It compares the hash function, the seed, the secret's fingerprint, the kind of added keys and
-/// the prefix extractor. It also compares the partition number, the filter kind, the number of bits
-/// and the parameters. The number of keys and the table id do not matter.
+/// * the hash function, the seed and the fingerprint of the secret,
+/// * the kind of added keys, the prefix extractor and the partition number,
+/// * the filter kind, the number of bits, and for equal filter kinds the parameters.
+///
+/// It ignores the bits, the number of keys and the table id.
+///
+/// [`compare_blocks`] refuses two blocks with any difference. [`merge_blocks`] does so too, except
+/// that it ignores the filter kind, the number of bits and the parameters of blocks of the kind
+/// `empty`.
 #[must_use]
 pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right: &LockedBlock<B>) -> Vec<Difference> {
     let kind = |shape: Option<&Shape>| shape.map_or("partitions", |shape| shape.kind.name());
@@ -86,13 +90,14 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     found.into_iter().flatten().collect()
 }
 
-/// Returns a block with the keys of all `blocks`. Its bits are the same as if all keys were added
-/// to one filter of that shape. Empty blocks may have any shape, and add nothing.
+/// Returns a block with the keys of all `blocks`. The blocks must have one shape, except that
+/// blocks of the kind `empty` merge with any shape and add nothing. The bits are the same as if all
+/// keys were added to one filter of this shape.
 ///
-/// The block's number of keys is the sum over all blocks, capped at the number of bits as the
-/// format requires. The sum is an upper bound, because a key may be in several blocks. The FPR that
-/// a reader expects is therefore an upper bound too. The block has no table id, so it belongs to no
-/// SST.
+/// The block's number of keys is the sum over all blocks. The sum is an upper bound, because a key
+/// may be in several blocks. If the block has bits, the sum is capped at their number, as the
+/// format requires. A reader computes the expected FPR from this number. The block has no table id,
+/// so it belongs to no SST.
 ///
 /// Partitions with the same number merge to a partition with that number. Partitions with different
 /// numbers, or a partition and a whole filter, do not merge.
@@ -118,8 +123,7 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     let mut num_keys = 0u64;
     for block in blocks {
         block.verify_pages()?;
-        // For an empty filter only the hashing matters. Hashing differences come before shape
-        // differences.
+        // The shape of a block of the kind `empty` does not matter.
         let shape_matters = !is_empty(&block);
         let mut found = differences(first, block);
         found.retain(|difference| shape_matters || !SHAPE.contains(&difference.what));
@@ -133,15 +137,18 @@ pub fn merge_blocks<D: AsRef<[u8]>>(blocks: &[LockedBlock<D>]) -> Result<Vec<u8>
     Ok(first.with_payload(shape, num_keys, payload)?)
 }
 
-/// The properties in which an empty filter may differ from the filters with which it is merged.
+/// The properties in which a block of the kind `empty` may differ from the other blocks of a merge.
 const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 
 /// Compares the bits of two blocks and estimates how similar their key sets are. For a blocked
 /// filter, each estimate is the sum over its blocks.
 ///
 /// # Errors
-/// Returns the errors of [`merge_blocks`]. Also returns [`Error::Invalid`] for the kinds
-/// `always-maybe` and `empty`, because they have no bits to compare.
+/// * [`Error::Unlike`]: the blocks differ, even if one of them has the kind `empty`. The error names
+///   the first difference.
+/// * [`Error::Filter`]: a block was opened without verifying its pages, and a page is damaged.
+/// * [`Error::Invalid`]: the blocks are partitioned filters, or their kind is not `bloom`,
+///   `blocked-bloom`, `split-block` or `split-block-512`.
 pub fn compare_blocks<A: AsRef<[u8]>, B: AsRef<[u8]>>(
     left: &LockedBlock<A>,
     right: &LockedBlock<B>,

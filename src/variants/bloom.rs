@@ -1,5 +1,5 @@
-//! The standard Bloom filter, to which many threads can add keys at once (Bloom, "Space/time
-//! trade-offs in hash coding with allowable errors", 1970).
+//! Implements the standard Bloom filter (Bloom, "Space/time trade-offs in hash coding with allowable
+//! errors", 1970). Many threads can add keys to it at once.
 //!
 //! ```text
 //! key -> hash -> x0 ------ x1 ------ x2         k = 3 bits of m
@@ -12,10 +12,10 @@
 //!
 //! * When: keys arrive one by one, their number is known within a factor of two, and no key is
 //!   removed.
-//! * When not: if all keys are known at once, another kind of [`FilterBuilder`] is smaller
-//!   (`bumped-ribbon`) or faster (`blocked-bloom`). For an unknown number of keys use `Scalable`.
-//!   To remove keys use `DLeft` or `Counting`.
-//! * Numbers: `log2(1/FPR) / ln 2` bits per key, which is 9.6 at 1 %. The FPR is
+//! * When not: if all keys are known at once, a [`FilterBuilder`] makes a smaller filter
+//!   (`bumped-ribbon`) or a faster one (`blocked-bloom`). For an unknown number of keys use
+//!   `Scalable`. To remove keys use `DLeft` or `Counting`.
+//! * Numbers: `log2(1/FPR) / ln 2` bits per key, which is 9.6 at 1 %. The FPR with `n` keys is about
 //!   `(1 - e^(-kn/m))^k`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ use crate::variants::error::Result;
 /// ```
 #[derive(Debug)]
 pub struct Bloom {
-    /// Bit `i` is bit `i % 64` of word `i / 64`. Bits after the last one are zero.
+    /// Bit `i` is bit `i % 64` of word `i / 64`. Bits after the filter's last bit are zero.
     words: Vec<AtomicU64>,
     shape: Shape,
     seed: HashSeed,
@@ -145,8 +145,8 @@ impl Bloom {
     }
 
     /// Returns a filter block that gives the current answers of this filter. The block's number of
-    /// keys is [`estimated_keys`](Self::estimated_keys), rounded. This number is 0 only if no bit
-    /// is set. It never exceeds the number of bits.
+    /// keys is [`estimated_keys`](Self::estimated_keys), rounded. It is at least 1 and at most the
+    /// number of bits. If no bit is set, the block has the kind `empty` and 0 keys.
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if there is no memory for the
@@ -191,8 +191,8 @@ impl Bloom {
 
     /// Sets all bits of a word that are set in `bits`. Ignores bits after the filter's last bit.
     pub(super) fn or_word(&self, index: usize, bits: u64) {
-        let behind = (index as u64 + 1).saturating_mul(64).saturating_sub(self.shape.cells).min(64);
-        let mask = u64::MAX.checked_shr(u32::try_from(behind).unwrap_or(64)).unwrap_or(0);
+        let excess = (index as u64 + 1).saturating_mul(64).saturating_sub(self.shape.cells).min(64);
+        let mask = u64::MAX.checked_shr(u32::try_from(excess).unwrap_or(64)).unwrap_or(0);
         if let Some(word) = self.words.get(index) {
             word.fetch_or(bits & mask, Ordering::Relaxed);
         }
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn threads_that_insert_at_once_lose_no_key() {
         // The filter has few words, so threads often change the same word. Each key is added once,
-        // so no later insertion repairs a lost bit.
+        // so no second insertion of a key repairs a lost bit.
         for round in 0..200 {
             let bloom = Bloom::with_shape(4_096, 2, HashSeed(round)).unwrap();
             let (start, keys) = (std::sync::Barrier::new(4), 2_000);

@@ -56,9 +56,9 @@ fn sent_bits_per_key(bits_per_key: f64, probes: u32) -> f64 {
 
 impl Bloom {
     /// Creates an empty filter. Its shape has the lowest FPR among the shapes that keep two limits
-    /// at `capacity` keys: `sent_bits_per_key` for the expected compressed size, and `bits_per_key`
-    /// for the memory. A shape has 1 to 30 probes, but no more than `ln 2` times its bits per key,
-    /// rounded up.
+    /// at `capacity` keys: `sent_bits_per_key` for the expected compressed bits, without header and
+    /// checksum, and `bits_per_key` for the memory. A shape has 1 to 30 probes, but no more than
+    /// `ln 2` times its bits per key, rounded up. The number of bits is rounded up to whole bytes.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and
@@ -77,8 +77,8 @@ impl Bloom {
             (rate, bits, probes)
         };
         // With more probes than this limit, most bits would be ones, and the entropy would fall
-        // again. At 14 bits in memory, 28 probes would have a slightly lower FPR than 2 probes, at
-        // 14 times the cost of a query.
+        // again. At 14 bits per key in memory and 8 sent, 28 probes would have a slightly lower FPR
+        // than 2 probes, at 14 times the cost of a query.
         let all = (1..=MAX_BLOOM_PROBES).map(of_probes).filter(|(_, bits, k)| f64::from(*k) <= (bits * LN_2).ceil());
         let best = all.min_by(|a, b| a.0.total_cmp(&b.0));
         let (_, bits, probes) = best.ok_or(Error::TooLarge { what: "a Bloom filter" })?;
@@ -94,7 +94,7 @@ impl Bloom {
 
     /// Returns the filter as compressed bytes with a checksum.
     ///
-    /// Aborts the process if there is no memory for a copy of the filter and for the bytes.
+    /// Aborts the process if there is no memory for a copy of the filter and for the result.
     #[must_use]
     pub fn compress(&self) -> Vec<u8> {
         // Copy the bits first: other threads may insert keys at the same time, and the number of
@@ -165,7 +165,7 @@ impl Bloom {
             let word = (0..(cells - first).min(64)).fold(0, |word, bit| word | u64::from(decoder.next_bit()) << bit);
             filter.or_word(index, word);
         }
-        // A filter with fewer ones would deny present keys.
+        // With fewer ones, the filter could deny present keys.
         if filter.count_ones() != ones {
             return Err(corrupt(Field::CompressedBits, offset));
         }
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// The size is at most the entropy plus 0.1 %, the header and the checksum.
+    /// The size differs from the entropy by at most 0.1 %, plus the header and the checksum.
     #[test]
     fn the_code_is_as_long_as_the_entropy_at_any_fill_ratio() {
         for (keys, bits, probes) in [(0, 1 << 20, 1), (100, 1 << 20, 1), (20_000, 1 << 20, 2), (100_000, 1 << 20, 7)] {
@@ -265,7 +265,7 @@ mod tests {
         }
         // The code has fewer ones than the header says.
         assert!(matches!(with(800, 400, &[0xff; 9]), Err(Error::Corrupt { field: Field::CompressedBits, .. })));
-        // No code makes the decoder panic or loop forever.
+        // The decoder neither panics nor loops forever.
         (0..=255).for_each(|byte| _ = with(80, 40, &[byte; 5]));
     }
 

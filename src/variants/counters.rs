@@ -1,4 +1,4 @@
-//! Counters that replace the bits of a Bloom filter, for counting and spectral filters.
+//! Provides counters that replace the bits of a Bloom filter, for counting and spectral filters.
 
 use super::bloom::Bloom;
 use super::shape::{Places, Shape};

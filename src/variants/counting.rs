@@ -1,5 +1,5 @@
-//! The counting Bloom filter, which supports removals (Fan, Cao, Almeida, Broder, "Summary cache: a
-//! scalable wide-area web cache sharing protocol", 2000).
+//! Implements the counting Bloom filter, which supports removals (Fan, Cao, Almeida, Broder,
+//! "Summary cache: a scalable wide-area web cache sharing protocol", 2000).
 //!
 //! ```text
 //! key -> k = 3 counters of m, 4 bits each
@@ -15,8 +15,8 @@
 //!   with 4 bits. A counter of 4 bits saturates at 15 and misses the 16th insertion. With `m`
 //!   counters and the best number of probes, the probability that a set raises any counter 16 times
 //!   is at most `1.37e-15 m`. This is `m (e ln 2 / j)^j` with j = 16.
-//! * A saturated counter is never decremented, so no present key is ever denied. The price: if all
-//!   counters of a key are saturated, the key can no longer be removed.
+//! * A saturated counter is never decremented, so saturation never makes the filter deny a present
+//!   key. The price: if all counters of a key are saturated, the key can no longer be removed.
 
 use super::counters::{Counters, rate_of};
 use super::shape::Shape;

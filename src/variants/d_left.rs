@@ -1,6 +1,6 @@
-//! The d-left counting filter, which supports removals in half the memory of a counting filter
-//! (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese, "An improved construction for counting Bloom
-//! filters", 2006).
+//! Implements the d-left counting filter, which supports removals in half the memory of a counting
+//! filter (Bonomi, Mitzenmacher, Panigrahy, Singh, Varghese, "An improved construction for counting
+//! Bloom filters", 2006).
 //!
 //! ```text
 //! key -> f, one of M = buckets * 2^r values       d = 4 subtables, permutation P_i for each
@@ -31,10 +31,10 @@
 //!   keys with the same `f` saturate a counter, and so does one key that is added three times. If
 //!   `n` distinct keys are present, fewer than `(n/M)^2 / 2` of the insertions saturate a counter.
 //!   After 220,000 insertions with 20,000 keys present, 734 cells could not be freed at 8 bits per
-//!   remainder, 51 at 10 bits, and none at 14 bits.
-//! * If the four buckets of a key are full, the insertion returns an error and changes nothing. In
-//!   our measurements this never happened up to the capacity. The filter keeps no list of such
-//!   keys, because a list would hide that the filter is overfilled.
+//!   remainder, 51 at 10 bits, and none at 14 bits (tests/variants/counts.rs prints these numbers).
+//! * If the four buckets of a new key are full, the insertion returns an error and changes nothing.
+//!   In the tests (tests/variants/literature.rs) this never happens up to the capacity. The filter
+//!   keeps no list of refused keys, because a list would hide that the filter is overfilled.
 
 use super::shape::{check_capacity, check_rate};
 use super::{Frequency, Membership, Removable};
@@ -164,9 +164,9 @@ impl DLeft {
     /// the next.
     fn buckets_of(&self, value: u64) -> impl Iterator<Item = u64> + use<> {
         let (buckets, bucket, remainder) = (self.buckets, value >> self.remainder_bits, self.remainder(value));
-        // The shift depends on the remainder alone, so each mapping is a permutation. The
-        // multiplier of SplitMix64 spreads small remainders over the high bits, and the first
-        // mixing step brings these bits down.
+        // Within a subtable, the shift depends on the remainder alone, so each mapping is a
+        // permutation. The multiplication by the increment of SplitMix64 spreads small remainders
+        // over the high bits, and the first mixing step brings these bits down.
         let spread = KeyHash::from_raw((remainder + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (0..SUBTABLES).zip(bloom::mixed(spread)).map(move |(subtable, shift)| {
             // Both terms are below `buckets`, and `buckets` is below `2^63`, so the sum fits in 64
@@ -199,7 +199,8 @@ impl DLeft {
         self.buckets * KEYS_PER_BUCKET
     }
 
-    /// Returns the number of used cells. Keys with the same value `f` share a cell.
+    /// Returns the number of used cells. Keys with the same value `f` share a cell. A cell whose
+    /// counter is saturated stays in use until [`clear`](Self::clear).
     #[must_use]
     pub fn num_distinct(&self) -> u64 {
         self.used_cells

@@ -1,5 +1,5 @@
-//! The dynamic count filter, whose counters become wider when needed (Aguilar-Saborit, Trancoso,
-//! Muntes-Mulero, Larriba-Pey, "Dynamic count filters", 2006).
+//! Implements the dynamic count filter, whose counters become wider when needed (Aguilar-Saborit,
+//! Trancoso, Muntes-Mulero, Larriba-Pey, "Dynamic count filters", 2006).
 //!
 //! ```text
 //! counter j = overflow[j] * 2^x + base[j]
@@ -13,8 +13,9 @@
 //! * When not: for small counts use `Counting` or `DLeft`. One key that is counted a million times
 //!   widens the counters of all keys.
 //! * Numbers: `x + y` bits for each of the 9.6 counters per key at 1 %. `x` is `floor(log2(c))` for
-//!   a mean of `c` insertions per key, and `y` is `floor(log2(largest overflow)) + 1`. A query
-//!   makes two memory accesses for each counter of the key.
+//!   a mean of `c` insertions per key, limited to 1 to 32. `y` is 0 until a counter overflows, and
+//!   then at least `floor(log2(largest overflow)) + 1`. A query makes up to two memory accesses for
+//!   each counter of the key.
 //! * A rebuild copies the overflow of all counters. The filter widens the overflow as soon as a
 //!   counter needs it. It narrows the overflow only if the number of removals since the last
 //!   rebuild is at least the number of counters. So if the largest count alternates between two
@@ -31,7 +32,7 @@ use crate::variants::error::{Error, Result};
 #[derive(Debug, Clone)]
 pub struct DynamicCounting {
     base: PackedArray,
-    /// The upper bits of the counters. `None` while no counter has overflowed.
+    /// The upper bits of the counters. `None` if their width is 0.
     overflow: Option<PackedArray>,
     /// The number of counters whose overflow uses its top bit.
     wide: u64,
@@ -77,8 +78,8 @@ impl DynamicCounting {
     /// Adds one occurrence of a key.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if a counter must become wider, and there is no memory for it or
-    /// it would exceed 64 bits. The filter is then unchanged.
+    /// Returns [`Error::TooLarge`] if the counters must become wider, but there is no memory, or a
+    /// counter would exceed 64 bits. The filter is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -205,8 +206,8 @@ impl DynamicCounting {
     }
 }
 
-/// The maximum width of the base in bits. The overflow adds up to 32 bits to such a base, and no
-/// machine counts to 2^64.
+/// The maximum width of the base in bits. The overflow can add 32 bits to a base of this width, and
+/// no machine counts to 2^64.
 const MAX_BASE_BITS: u32 = 32;
 
 /// Returns whether `count` uses the top bit of a cell of `overflow`.
@@ -259,7 +260,7 @@ mod tests {
         for count in 1..=5_000u64 {
             filter.insert(b"a").unwrap();
             assert_eq!(filter.estimate(b"a"), count);
-            // The width is floor(log2(largest overflow)) + 1.
+            // The width is 0, or floor(log2(largest overflow)) + 1.
             assert_eq!(filter.overflow_bits(), wanted(count), "{count}");
         }
         let up = filter.num_rebuilds();

@@ -1,4 +1,4 @@
-//! Errors of the filters that accept changes. Each message says what is wrong, where, and what to
+//! Defines the errors of the module `variants`. Each message says what is wrong, where, and what to
 //! do next.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use crate::error::{fields, message};
 /// The result of every fallible call on the filters of this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of a filter that accepts changes.
+/// An error of a filter in this module.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -49,24 +49,24 @@ pub enum Error {
         /// The unknown value.
         found: u64,
     },
-    /// The caller passed a value outside its documented range. Nothing was changed.
+    /// The caller passed an argument that the operation refuses. Nothing was changed.
     Invalid {
         /// The name of the argument.
         what: &'static str,
         /// The value as given, or a description of it.
         given: String,
-        /// The reason why the value is refused, and an example that works.
+        /// The reason why the argument is refused, and what to do next.
         reason: Cow<'static, str>,
     },
-    /// The requested object does not fit in this machine's memory, its size does not fit in 64
-    /// bits, or it exceeds a limit that the caller set.
+    /// The requested object does not fit in this machine's memory, or it exceeds a limit of its type
+    /// or a limit that the caller set.
     TooLarge {
-        /// The requested object. If the limit is not the memory, this is the whole message.
+        /// The requested object. A text with a semicolon is the whole message.
         what: &'static str,
     },
     /// A key to be removed is certainly absent. Nothing was changed.
     KeyAbsent,
-    /// A filter of fixed size has no space for another key. Nothing was changed.
+    /// A filter of fixed size has no space for the key. Nothing was changed.
     NoRoom {
         /// The number of keys that the filter was created for.
         capacity: u64,
@@ -99,7 +99,7 @@ pub enum Error {
     },
     /// The number of added keys is unknown.
     LengthUnknown {
-        /// The reason.
+        /// The reason why the number is unknown.
         reason: &'static str,
     },
     /// An error of a filter block that was merged, compared or written.
@@ -107,7 +107,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns an [`Error::Invalid`].
+    /// Returns an [`Error::Invalid`]. `reason` must contain the next step, after a semicolon.
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
@@ -219,7 +219,7 @@ impl fmt::Display for Error {
             Self::LengthUnknown { reason } => {
                 write!(
                     f,
-                    "the number of keys is unknown: {reason}; count the keys elsewhere, or use \
+                    "the number of keys is unknown: {reason}; count the keys in your program, or use \
                      to_bloom().estimated_keys()"
                 )
             }
@@ -252,7 +252,8 @@ impl From<codec::Corrupt<Field>> for Error {
 }
 
 impl From<crate::Error> for Error {
-    /// Keeps the variants that both error types have. Every other error concerns a filter block.
+    /// Keeps the variants that both types have: `Io`, `InFile`, `Invalid` and `TooLarge`. Wraps every
+    /// other error in [`Error::Filter`], because it concerns a filter block.
     fn from(error: crate::Error) -> Self {
         match error {
             crate::Error::Io(error) => Self::Io(error),

@@ -1,4 +1,5 @@
-//! A Bloom filter in a file, for keys that are added over days and by several processes.
+//! Implements a Bloom filter in a file, for keys that are added over days and by several processes,
+//! one after the other.
 //!
 //! ```text
 //! insert ─▶ bits in memory ── sync ─▶ | header | state | page | page | ...   512 bytes each, each with a checksum
@@ -15,8 +16,8 @@
 //! * Operations that clear bits ([`clear`](FileFilter::clear),
 //!   [`intersect_with`](FileFilter::intersect_with)) write a new file beside the old one, sync it
 //!   and rename it. After a crash, the file is the old filter or the new one, never a mix. The new
-//!   file has a random name, `.filterblock-*.tmp`, and is removed if anything fails. A crash may
-//!   leave it behind. Remove it while no process writes to a filter in that directory.
+//!   file has a random name, `.filterblock-*.tmp`, and is removed if a step before the rename fails.
+//!   A crash may leave it behind. Remove it while no process writes to a filter in that directory.
 //! * A sync that fails loses no key. The next sync writes the same pages again, together with newly
 //!   changed pages.
 //! * After a failed sync, the operating system may return bits from its page cache that are missing
@@ -48,8 +49,8 @@
 //!   store.
 //! * Numbers: FPR and bits are those of a [`Bloom`]. The file has 8 bytes of checksum in each 512
 //!   bytes, and 1,024 bytes of header and state. A sync with new keys writes 512 bytes for each
-//!   page with new bits and 512 bytes of state. It calls `File::sync_data` once after the pages and
-//!   once after the state.
+//!   page that the file may lack bits of, and 512 bytes of state. It calls `File::sync_data` once
+//!   after the pages and once after the state.
 
 mod base64;
 mod buffered;
@@ -95,10 +96,10 @@ pub struct FileFilter {
     bloom: Bloom,
     /// One mark for each page: [`CLEAN`], [`CHANGED`] or [`FOUND`].
     marks: Vec<AtomicU8>,
-    /// An insertion holds this lock shared while it sets bits and marks their pages. A sync holds
-    /// it exclusively while it takes the marks. Without the lock, a sync could miss a page: one
-    /// thread has set a bit but not yet marked the page. Another thread adds a key with the same
-    /// bit, finds it set, marks nothing, and syncs.
+    /// An insertion or a union holds this lock shared while it sets bits and marks their pages. A
+    /// sync or a copy holds it exclusively while it takes the marks or copies the bits. Without the
+    /// lock, a sync could miss a page: one thread has set a bit but not yet marked the page. Another
+    /// thread adds a key with the same bit, finds it set, marks nothing, and syncs.
     gate: RwLock<()>,
     added: AtomicU64,
     /// [`LENGTH_KNOWN`], or the reason why the length is unknown.
@@ -113,7 +114,7 @@ const CLEAN: u8 = 0;
 /// The next sync must write the page, because the file may lack some of its bits.
 const CHANGED: u8 = 1;
 /// The page was read from the file and may have bits that the disk lacks. The next key with a bit
-/// in it changes the mark to [`CHANGED`].
+/// in the page changes the mark to [`CHANGED`].
 const FOUND: u8 = 2;
 
 const LENGTH_KNOWN: u8 = 0;
@@ -242,8 +243,9 @@ impl FileFilter {
     /// * [`Error::Displaced`]: the file was moved, removed, replaced, truncated or overwritten. The
     ///   check runs even if there is nothing to write.
     /// * An I/O error: some of the keys may be in the file. The next call writes all of them again.
-    /// * [`Error::Poisoned`]: the rename of an earlier [`clear`](Self::clear) or
-    ///   [`intersect_with`](Self::intersect_with) failed. Drop the filter and open the file again.
+    /// * [`Error::Poisoned`]: an earlier [`clear`](Self::clear) or
+    ///   [`intersect_with`](Self::intersect_with) failed to rename the new file, or to make the
+    ///   rename durable. Drop the filter and open the file again.
     /// * [`Error::TooLarge`]: there is no memory for the list of pages or for a buffer. No key is
     ///   lost, and the next call writes all of them.
     pub fn sync(&self) -> Result<()> {

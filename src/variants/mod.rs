@@ -1,5 +1,5 @@
-//! In-memory filters of the Bloom family that accept changes. A filter block, in contrast, is
-//! written once.
+//! Provides further filters of the Bloom family. Most of them accept new keys at any time, whereas
+//! a filter block is written once.
 //!
 //! | Struct | Use it for |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The partitioned Bloom filter, in which a key has one bit in each of `k` slices (Mullin, "A
-//! second look at Bloom filters", 1983; Chang, Feng, Li, "Approximate caches for packet
+//! Implements the partitioned Bloom filter, in which a key has one bit in each of `k` slices
+//! (Mullin, "A second look at Bloom filters", 1983; Chang, Feng, Li, "Approximate caches for packet
 //! classification", 2004).
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! * When: the FPR must be computed exactly from the number of keys. The stages of `Scalable` are
 //!   such filters, because its FPR bound is computed from slices in which half of the bits are 1.
 //! * When not: `Bloom` has a slightly lower FPR: two probes of a key may hit the same bit there, so
-//!   fewer bits are set. Only `Bloom` takes keys from many threads at once, and only `Bloom` can be
-//!   frozen to a block. For at most one cache miss per query, use a `blocked-bloom` block.
+//!   fewer bits are set. `Bloom` also takes keys from many threads at once, and can be frozen to a
+//!   block. For at most one cache miss per query, use a `blocked-bloom` block.
 //! * Numbers: the FPR is exactly `(1 - (1 - k/m)^n)^k`, because bits of different slices are
 //!   independent.
 
@@ -105,7 +105,7 @@ impl Partitioned {
         self.ones
     }
 
-    /// Returns an upper bound of the FPR at the current fill ratio. The FPR is the product of the
+    /// Returns an upper bound on the FPR at the current fill ratio. The FPR is the product of the
     /// slices' fill ratios. For a given number of ones, this product is largest if all fill ratios
     /// are equal.
     #[must_use]

@@ -1,5 +1,5 @@
-//! The scalable Bloom filter, for sets whose final size is unknown (Almeida, Baquero, Preguica,
-//! Hutchison, "Scalable Bloom filters", 2007).
+//! Implements the scalable Bloom filter, for sets whose final size is unknown (Almeida, Baquero,
+//! Preguica, Hutchison, "Scalable Bloom filters", 2007).
 //!
 //! ```text
 //! stage 0  [k0 slices]                    FPR P0         c keys
@@ -54,8 +54,9 @@ pub struct Scalable {
 }
 
 impl Scalable {
-    /// Creates a filter whose FPR is at most `false_positive_rate` for any number of keys that fits
-    /// in memory. Its first stage has space for `initial_capacity` keys.
+    /// Creates a filter whose FPR is at most `false_positive_rate` for any number of keys up to the
+    /// limit of 64-bit hashes: see [`fpr_bound`](Self::fpr_bound). Its first stage has space for
+    /// `initial_capacity` keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < false_positive_rate < 1` and
@@ -153,7 +154,7 @@ impl Scalable {
         self.first_rate / (1.0 - self.growth.tightening)
     }
 
-    /// Returns an upper bound of the FPR at the current fill ratios of the stages.
+    /// Returns an upper bound on the FPR at the current fill ratios of the stages.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         1.0 - self.stages.iter().map(|stage| 1.0 - stage.expected_fpr()).product::<f64>()

@@ -1,4 +1,4 @@
-//! The number of cells and probes of a filter, and the cells of a key.
+//! Chooses the number of cells and probes of a filter, and finds the cells of a key.
 
 use crate::hash::KeyHash;
 use crate::kinds::{bloom, math};

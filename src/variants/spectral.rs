@@ -1,5 +1,5 @@
-//! Spectral Bloom filters, which estimate how often a key was added (Cohen, Matias, "Spectral Bloom
-//! filters", 2003).
+//! Implements spectral Bloom filters, which estimate how often a key was added (Cohen, Matias,
+//! "Spectral Bloom filters", 2003).
 //!
 //! ```text
 //! key -> counters  [3] [7] [3]         the least counter counts the key, and perhaps others: it is never too low
@@ -15,10 +15,10 @@
 //! * When not: for small exact counts use `DLeft`. For counts that are mostly small and seldom huge
 //!   use `DynamicCounting`. To find the most frequent keys use another structure.
 //! * Numbers: with `gamma = n k / m`, minimum selection is wrong for a share `(1 - e^-gamma)^k` of
-//!   the keys. The shares of wrong counts were measured at gamma 0.7 and k = 5, with 1,000 keys
-//!   that were added ten times each on average. For uniform counts, they are 3.2 % with minimum
-//!   selection, 1.6 % with minimum increase and 1.7 % with recurring minimum. For Zipf counts, they
-//!   are 2.2 %, 0.8 % and 1.2 %.
+//!   the keys. tests/variants/counts.rs measures the shares of wrong counts at gamma 0.7 and k = 5,
+//!   with 1,000 keys that are added ten times each on average. For uniform counts, they are 3.2 %
+//!   with minimum selection, 1.6 % with minimum increase and 1.7 % with recurring minimum. For Zipf
+//!   counts, they are 2.2 %, 0.8 % and 1.2 %.
 //! * Recurring minimum differs from the paper. The paper's second filter (of m/2 counters) also
 //!   answers for keys that were never added to it, and these answers may be too low. Here a hash
 //!   table counts the keys with a single least counter. At gamma 0.7 and uniform counts, it has a
@@ -38,8 +38,8 @@ use crate::variants::error::{Error, Result};
 pub enum SpectralMode {
     /// Raises all counters of a key. Keys can be removed.
     MinimumSelection,
-    /// Raises only the least counters of a key. In our measurements it makes about half the errors
-    /// of `MinimumSelection`, or fewer. Keys cannot be removed.
+    /// Raises only the least counters of a key. It makes about half the errors of
+    /// `MinimumSelection`, or fewer: see the numbers of the [module](self). Keys cannot be removed.
     MinimumIncrease,
     /// Raises all counters of a key, and also counts a key with a single least counter in a table.
     /// Keys can be removed.

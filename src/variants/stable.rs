@@ -1,7 +1,7 @@
-//! The stable Bloom filter for endless streams (Deng, Rafiei, "Approximately detecting duplicates
-//! for streaming data using stable Bloom filters", 2006).
+//! Implements the stable Bloom filter for endless streams (Deng, Rafiei, "Approximately detecting
+//! duplicates for streaming data using stable Bloom filters", 2006).
 //!
-//! **It denies keys that were added long ago.** It is the only filter here with false negatives.
+//! **It may deny keys that were added long ago.** It is the only filter here with false negatives.
 //! Never use it where "absent" skips a read.
 //!
 //! ```text

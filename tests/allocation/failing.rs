@@ -1,5 +1,5 @@
-//! A global allocator that refuses large allocations on demand: only the n-th, or every one from
-//! the n-th on.
+//! Installs a global allocator that fails large allocations on demand: only the n-th allocation, or
+//! every allocation from the n-th on.
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,32 +7,34 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 thread_local! {
-    /// The value of [`CALLS`] when this thread first allocated or last called [`refuse`], whichever
-    /// is later; 0 before both.
+    /// The value of [`CALLS`] when this thread last called [`refuse`], or else when it first
+    /// allocated. It is 0 before both.
     static BORN: Cell<usize> = const { Cell::new(0) };
-    /// Whether the small allocations of this thread are counted and refused too.
+    /// Whether small allocations of this thread are counted and can fail, too.
     static SMALL_TOO: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The number of calls of [`refuse`], plus 1. Allocations are refused only in the thread that
-/// called [`refuse`] last and in threads that started later. So they never fail in the harness, nor
-/// in the thread of an earlier test, which reports its result while the next test runs.
+/// The number of calls of [`refuse`], plus 1. Allocations fail only in the thread that called
+/// [`refuse`] last, and in threads that started later. So they never fail in the test harness. They
+/// never fail in the thread of an earlier test, which reports its result while the next test runs.
 static CALLS: AtomicUsize = AtomicUsize::new(1);
 
-/// The minimum length of a large allocation. Smaller allocations, such as those of messages and
-/// threads, are not counted and succeed, except after [`refuse_small_too`].
+/// The minimum length of a large allocation in bytes. Smaller allocations, such as those of
+/// messages and threads, are not counted and succeed, except after [`refuse_small_too`].
 pub const LARGE_LEN_BYTES: usize = 1024;
 
-/// The minimum length of an allocation that counts after [`refuse_small_too`]: the first allocation
-/// of a vector of 8-byte elements. Smaller allocations have a fixed size or hold text.
+/// The minimum length in bytes of an allocation that counts after [`refuse_small_too`]. The first
+/// allocation of a vector of 8-byte elements has this length. Smaller allocations are of text or of
+/// objects of a fixed size.
 pub const SMALL_LEN_BYTES: usize = 32;
 
 static COUNTED: AtomicUsize = AtomicUsize::new(0);
 static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
 
-/// Refuses one large allocation, and all later ones if `for_ever`. The first `number` large
-/// allocations succeed. Only the allocations of this thread and of threads that start later count.
+/// Lets the next `number` large allocations succeed, and makes the large allocation after them
+/// fail. If `for_ever` is `true`, all later large allocations fail, too. Only allocations of this
+/// thread and of threads that start later count.
 pub fn refuse(number: usize, for_ever: bool) {
     BORN.set(CALLS.fetch_add(1, Ordering::SeqCst) + 1);
     FOR_EVER.store(for_ever, Ordering::SeqCst);
@@ -40,14 +42,16 @@ pub fn refuse(number: usize, for_ever: bool) {
     REFUSED_FROM.store(number, Ordering::SeqCst);
 }
 
-/// Refuses one allocation after `number` others. Small allocations of this thread count too, from
-/// [`SMALL_LEN_BYTES`] on. Later allocations succeed, so that the code can build its error.
+/// Lets the next `number` allocations succeed, and makes the allocation after them fail. In this
+/// thread, allocations of [`SMALL_LEN_BYTES`] or more count. Later allocations succeed, so that the
+/// code can build its error.
 pub fn refuse_small_too(number: usize) {
     SMALL_TOO.set(true);
     refuse(number, false);
 }
 
-/// Stops the refusal of allocations. Returns the number of allocations that were counted.
+/// Lets all allocations succeed again. Returns the number of allocations that were counted since
+/// the last call of [`refuse`].
 pub fn refuse_none() -> usize {
     REFUSED_FROM.store(usize::MAX, Ordering::SeqCst);
     SMALL_TOO.set(false);
@@ -60,8 +64,8 @@ fn least_len_bytes() -> usize {
 
 struct Failing;
 
-// SAFETY: a call that is not refused goes to the system's allocator unchanged. The counters
-// allocate nothing.
+// SAFETY: a call returns NULL, or passes its arguments to the system's allocator unchanged. The
+// counters allocate nothing.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let calls = CALLS.load(Ordering::SeqCst);
@@ -75,12 +79,12 @@ unsafe impl GlobalAlloc for Failing {
                 return std::ptr::null_mut();
             }
         }
-        // SAFETY: the caller's guarantee is passed on.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's guarantee is passed on.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -1,10 +1,12 @@
-//! A global allocator that counts the memory of all threads.
+//! Installs a global allocator that counts the memory of all threads.
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// The number of bytes that are allocated now.
 pub static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// The maximum of [`LIVE`] since a test last set it.
 pub static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
@@ -14,13 +16,13 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         PEAK.fetch_max(live, Ordering::Relaxed);
-        // SAFETY: the caller's guarantee is passed on.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's guarantee is passed on.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

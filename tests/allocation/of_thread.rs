@@ -1,12 +1,15 @@
-//! A global allocator that counts the memory of each thread.
+//! Installs a global allocator that counts the memory of each thread.
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    // The counters are per thread, because the test harness allocates on threads of its own.
+    // The counters are per thread, because the test harness allocates in other threads.
+
+    /// The bytes that this thread has allocated, less the bytes that it has freed.
     pub static LIVE: Cell<isize> = const { Cell::new(0) };
+    /// The maximum of [`LIVE`] since a test last set it.
     pub static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -25,13 +28,13 @@ fn count(change: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
-        // SAFETY: the caller's guarantee is passed on.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-layout.size().cast_signed());
-        // SAFETY: the caller's guarantee is passed on.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

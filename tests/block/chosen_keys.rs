@@ -86,14 +86,14 @@ fn forged_absent_keys_pass_only_without_a_secret() {
     }
 }
 
-/// Computes the 16 bytes that XXH3-64 maps to `hash` under `seed`, by solving the hash function of
-/// 9 to 16 bytes for its input.
+/// Computes 16 bytes that XXH3-64 maps to `hash` under `seed`, by inverting the function that
+/// XXH3-64 uses for 9 to 16 bytes.
 ///
 /// XXH3-64 multiplies the two halves of its input. This function chooses the first half so that the
 /// product is zero. Then only a sum is left, and the later steps are a bijection of this sum.
 fn key_with_hash(seed: HashSeed, hash: u64) -> Vec<u8> {
-    // The constants are bytes 24 to 31 of XXH3's default secret, XORed with bytes 32 to 39, and
-    // bytes 40 to 47, XORed with bytes 48 to 55.
+    // The first constant is the XOR of bytes 24 to 31 and bytes 32 to 39 of XXH3's default secret.
+    // The second constant is the XOR of bytes 40 to 47 and bytes 48 to 55.
     let low_flip = 0x6782_737b_ea42_39b9_u64.wrapping_add(seed.0);
     let high_flip = 0xaf56_bc3b_0996_523a_u64.wrapping_sub(seed.0);
     // The inverse of the multiplier 0x165667919e3779f9.

@@ -37,7 +37,7 @@ fn may_contain(bytes: &[u8], hash: KeyHash) -> bool {
     ask(bytes, hash).may_contain()
 }
 
-/// Returns `covered`, which is a payload and a shape, with a valid checksum behind it.
+/// Returns `covered`, which is a payload and a shape, followed by a valid checksum.
 fn sealed(covered: &[u8]) -> Vec<u8> {
     [covered, &(crc32fast::hash(covered) ^ BOUND).to_le_bytes()].concat()
 }

@@ -189,13 +189,13 @@ fn added_bytes_or_blocks_are_refused() {
             for value in [0u8, 0xff, 0x5a] {
                 let extra = vec![value; extra_len];
                 refused(&[&extra, original.as_slice()].concat(), "extra bytes before");
-                refused(&[original.as_slice(), &extra].concat(), "extra bytes behind");
+                refused(&[original.as_slice(), &extra].concat(), "extra bytes after");
                 let (payload, tail) = original.split_at(original.len() - TRAILER_LEN_BYTES);
                 refused(&[payload, &extra, tail].concat(), "extra bytes before the trailer");
             }
         }
         for (other, _) in &blocks {
-            refused(&[other.as_slice(), original].concat(), "a block behind another");
+            refused(&[other.as_slice(), original].concat(), "a block after another");
         }
     }
 }
@@ -239,7 +239,7 @@ fn zeroed_swapped_stale_and_foreign_pages_are_detected() {
         repair_trailer(&mut bytes);
         assert_eq!(is_detected(&bytes, 0..n, || "swapped pages and checksums".into()), Some(2));
         // Page 1 comes from a block of other keys, of the same SST or of another SST. The page
-        // checksum comes from the same block, or stays as it was.
+        // checksum comes from this other block, or stays as it was.
         let older = block_of(spec, n..2 * n, TABLE);
         let foreign = block_of(spec, n..2 * n, *b"some other table");
         for (other, with_checksum, what) in [
@@ -351,7 +351,7 @@ fn first_touch_answers_like_verification_at_open() {
                 damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
                 let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
                 let more = maybes(&block).saturating_sub(maybes(&at_open));
-                // A query reads about eight places or fewer. But one page of a bumped ribbon holds
+                // A query reads at most about eight places. But one page of a bumped ribbon holds
                 // the thresholds, which every query needs.
                 let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
                 assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
@@ -391,7 +391,8 @@ fn blocks_of_a_newer_writer_are_unsupported_not_corrupt() {
     assert!(matches!(error, Error::Unsupported { field: Field::Extension, found: 7 }), "{error}");
 }
 
-/// Sends queries of all sorts to a block that opens. Returns whether the block opened.
+/// If a block opens, sends queries of all sorts to it, and asserts that the answers agree and the
+/// statistics are plausible. Returns whether the block opened with any [`Verify`].
 fn exercise(bytes: &[u8]) -> bool {
     let mut opened = false;
     for verify in [Verify::AtOpen, Verify::OnFirstTouch] {

@@ -1,5 +1,5 @@
-//! Tests prefix extractors with partitioned filters: no scan misses a key, even if several
-//! partitions hold keys with the same prefix.
+//! Tests prefix extractors with filters in one piece and with partitioned filters. No scan misses a
+//! key, even if several partitions hold keys with the same prefix.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -71,7 +71,8 @@ fn prefixes_of_neighbouring_partitions_are_found() {
                 let partition = index.open_partition(number, bytes, Verify::AtOpen).unwrap();
                 assert!(partition.may_contain_prefix(name, asked) || !is_there, "{name}: {prefix:?} alone");
             }
-            // A prefix is never denied if keys of two partitions begin with it.
+            // With `fixed:2`, the absent keys have the prefixes of present keys, so no prefix is
+            // denied.
             assert!(num_denied >= if name == "fixed:2" { 0 } else { 50 }, "{name}: {num_denied}");
         }
     }
@@ -149,8 +150,9 @@ fn partitions_take_the_prefixes_of_every_key() {
                 // A repetition of the last key changes nothing.
                 taking.add(keys.last().unwrap()).unwrap();
                 let (taken, by_hand) = (taking.finish().unwrap(), by_hand.finish().unwrap());
-                // If the host adds the prefixes, a row that follows a row with column counts again,
-                // so the partitions are smaller.
+                // If the host adds the prefixes, the builder skips only a prefix that equals the
+                // prefix before it. So a row after a row with column counts again, and the
+                // partitions are smaller.
                 assert!(taken == by_hand || extractor.name() == "row-column:/" && taken.len() <= by_hand.len());
                 let expected = Expected::of_table(TABLE, &hasher).with_prefixes(extractor.name());
                 let block = FilterBlock::open(taken, &expected, Verify::AtOpen).unwrap();

@@ -1,7 +1,8 @@
 //! Tests the golden files: the builders must write these bytes, and the readers must read them.
 //!
 //! Version 1 is frozen: if one of these tests fails, the code is wrong, or a version 2 is needed.
-//! New files may be added. docs/TESTING.md has the commands.
+//! The only exception is `v1-checksums.txt`. New files may be added. docs/TESTING.md has the
+//! commands.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ const COMPACT: [&str; 7] = [
     "v1-siphash-bloom-33.compact",
 ];
 
-/// Files whose keys were hashed under [`secret`].
+/// Blocks whose keys were hashed under [`secret`].
 const KEYED: [&str; 4] = [
     "v1-siphash-bloom-1000.fb",
     "v1-xxh3-secret-blocked-bloom-1000.fb",
@@ -156,8 +157,8 @@ fn compact_may_contain(name: &str, bytes: &[u8], key: &[u8]) -> bool {
     compact::ask(bytes, &hasher, hasher.of(key)).may_contain()
 }
 
-/// Asks for 10,000 fixed absent keys. Returns the number of keys that get "maybe", and the first
-/// eight of these keys.
+/// Asks for 10,000 fixed absent keys. Returns a line with the name of the file and the number of
+/// keys that get "maybe". The numbers of the first eight of these keys follow.
 fn answers(name: &str, bytes: &[u8]) -> String {
     let absent = |i: u32| format!("absent-{i}").into_bytes();
     let let_through: Vec<u32> = if name.ends_with(".compact") {
@@ -302,8 +303,8 @@ fn fingerprints(spec_text: &str) -> String {
     line
 }
 
-/// These lines may change even though version 1 is frozen: a builder may make better choices, and
-/// readers still read its blocks.
+/// The lines of `v1-checksums.txt` may change even though version 1 is frozen: a builder may make
+/// better choices, and readers still read its blocks.
 #[test]
 fn equal_keys_give_equal_bytes_at_every_builder_threshold() {
     let recorded = String::from_utf8(golden("v1-checksums.txt")).unwrap();
@@ -348,7 +349,7 @@ fn hashes_under_a_secret_match_other_implementations() {
     assert!(count > 400);
 }
 
-/// Writes the missing files. Run it with `cargo test --test block golden -- --ignored`.
+/// Writes the missing files and lines. Run it with `cargo test --test block golden -- --ignored`.
 #[test]
 #[ignore = "writes missing files to tests/golden"]
 fn make_missing_golden_files() {

@@ -1,5 +1,5 @@
-//! Tests filter blocks: damage, misuse, secrets, partitions, the compact form, memory maps, use of
-//! memory, and golden files.
+//! Tests filter blocks, the compact form, sets of filters and prefix extractors through the public
+//! API.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../allocation/of_thread.rs"]

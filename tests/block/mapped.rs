@@ -54,7 +54,7 @@ fn a_region_beyond_the_end_of_its_file_is_an_error() {
 }
 
 #[test]
-fn errors_name_a_missing_file_or_a_directory() {
+fn errors_name_the_path_and_a_map_survives_a_rename() {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().join("missing"), dir.path().to_path_buf()] {
         let error = Mapped::open(&path).map(|_| ()).unwrap_err();

@@ -1,5 +1,6 @@
 //! Tests mistakes of the caller, such as the filter of another SST, prefixes instead of whole keys,
-//! or another hasher. A mistake gives an error or "maybe", but never "absent".
+//! or another hasher. A mistake gives an error, "maybe" or, in debug builds, a panic, but never
+//! "absent".
 
 use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
@@ -220,7 +221,7 @@ fn stale_partitioned_filters_do_not_open() {
         assert!(FilterBlock::open(new.as_slice(), &expected, verify).unwrap().may_contain(b"a2"));
         assert_eq!(old.len(), new.len());
         assert_eq!(refused(&old, &expected), Field::Checksum);
-        // If one partition is stale under the new index, the file is damaged.
+        // A file that mixes bytes of both states is damaged.
         for range in [0..64, 128..new.len() - 1] {
             let mut mixed = new.clone();
             mixed[range.clone()].copy_from_slice(&old[range]);

@@ -5,7 +5,8 @@ use crate::allocation::{LIVE, PEAK};
 use crate::support::{SplitMix, block, corpus, mutate, partitioned, put_number, repair_pages};
 use filterblock::{Error, Field, FilterBlock, HashSeed, PartitionedBuilder, Verify};
 
-/// Returns the peak memory, in bytes, that opening `bytes` allocates.
+/// Returns the peak memory, in bytes, that opening `bytes` allocates. Asserts that dropping the
+/// block frees all of the memory.
 fn peak_of_opening(bytes: &[u8], verify: Verify) -> usize {
     let before = LIVE.get();
     PEAK.set(before);

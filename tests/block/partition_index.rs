@@ -106,7 +106,7 @@ fn a_partition_never_denies_keys_outside_its_range() {
                 assert_eq!(part.covers(&key(i)), i / 100 == number as usize);
                 let between = [key(i), b"x".to_vec()].concat();
                 let belongs = (i + 1) / 100 == number as usize || number == 9 && i == 999;
-                assert_eq!(part.covers(&between), belongs, "partition {number}, behind key {i}");
+                assert_eq!(part.covers(&between), belongs, "partition {number}, after key {i}");
                 assert!(belongs || part.may_contain(&between));
                 denied += u32::from(!part.may_contain(&between));
             }

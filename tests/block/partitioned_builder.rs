@@ -16,7 +16,8 @@ fn builder(partition_keys: usize) -> PartitionedBuilder {
     PartitionedBuilder::new(spec("blocked-bloom:14"), SEED, partition_keys).with_table_id(TABLE)
 }
 
-/// Returns the prefixes of a key with 0 to 7 bytes. Many keys and partitions share these prefixes.
+/// Returns the eight prefixes of a key that have 0 to 7 bytes. Many keys and partitions share these
+/// prefixes.
 fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..=7).map(move |len| &key[..len])
 }
@@ -86,10 +87,10 @@ fn prefixes_shared_with_a_last_key_are_found() {
     for i in 0..200 {
         let name = format!("name-{i:03}");
         let mut builder = builder(1).with_prefixes("up-to-slash", true).unwrap();
-        let [before, last, behind] = ["+", "+x", "/x"].map(|end| format!("{name}{end}").into_bytes());
+        let [before, last, after] = ["+", "+x", "/x"].map(|end| format!("{name}{end}").into_bytes());
         builder.add(&before).unwrap();
         builder.add(&last).unwrap();
-        builder.add(&behind).unwrap();
+        builder.add(&after).unwrap();
         builder.add_prefix(name.as_bytes()).unwrap();
         let bytes = builder.finish().unwrap();
         let expected = Expected::of_table(TABLE, &HASHER).with_prefixes("up-to-slash");

@@ -17,8 +17,8 @@ fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
     Arc::new(FilterBlock::open(bytes.into(), &Expected::of_table(TABLE, &HASHER), verify).into())
 }
 
-/// Returns an empty filter, and for each [`Verify`] a filter of every kind, a partitioned filter,
-/// and a filter of keys and prefixes.
+/// Returns an empty filter. For each [`Verify`], also returns filters of every kind that stores
+/// hashes, a partitioned filter, and a filter of keys and prefixes.
 fn filters() -> Vec<Filter> {
     let kinds = [
         "always-maybe",
@@ -182,7 +182,7 @@ fn sets_answer_for_prefixes_like_their_filters() {
     );
     assert_eq!(set.counts().unfiltered_answers, 0);
     // These queries are unfiltered: a prefix of another extractor, a prefix asked of a filter of
-    // whole keys, and a whole key asked of a filter of prefixes.
+    // whole keys or of an absent filter, and a whole key asked of a filter of prefixes.
     let hash = HASHER.of(b"no such");
     let mut of_batch = [false];
     assert!(!set.ask_batch(of_prefixes, &[hash], &mut of_batch) && of_batch[0]);

@@ -165,7 +165,7 @@ fn mapped_filters_keep_whole_groups_and_their_map() {
         assert_finds(&set, slot, 0..10_000);
     }
     assert!(set.len_bytes() < whole * 3 / 4);
-    // Copies verify the pages that were not verified yet, and take no more than the limit.
+    // The copies verify the pages that they need, and together take no more than the limit.
     let limit = whole / 4;
     let done = set.shrink_to(limit, IfMapped::Copy);
     assert!(done.len_bytes <= limit && done.num_failed == 0 && start(&set) != at, "{done:?}");

@@ -262,8 +262,8 @@ fn a_page_of_a_map_that_changes_after_open_is_not_copied() {
     assert!(matches!(copied, Err(Error::ChecksumMismatch { .. })), "{copied:?}");
 }
 
-/// The test truncates the file behind the kept columns. Reading a page of the map beyond the end of
-/// the file raises a signal, which would end the test.
+/// The test truncates the file after the pages of the kept columns. Reading a page of the map
+/// beyond the end of the file raises a signal, which would end the test.
 #[cfg(all(feature = "mmap", target_os = "linux"))]
 #[test]
 fn queries_of_a_mapped_filter_touch_no_dropped_page() {
@@ -280,7 +280,7 @@ fn queries_of_a_mapped_filter_touch_no_dropped_page() {
     assert_eq!(filter.metadata().probes, 8);
     let kept = filter.metadata().payload_len_bytes;
     let pages_len = kept.next_multiple_of(4096);
-    // A query may read 64 bytes behind the kept columns. In this test, these bytes must not reach
+    // A query may read 64 bytes after the kept columns. In this test, these bytes must not reach
     // the next page.
     assert!(pages_len - kept > 64 && pages_len + 3 * 4096 < bytes.len() as u64);
     file.set_len(pages_len).unwrap();

@@ -82,7 +82,8 @@ pub fn payload_len(block: &[u8]) -> Option<usize> {
 }
 
 /// Recomputes the checksum of the page checksums and the trailer's checksum. If [`payload_len`]
-/// returns `None`, it leaves the former as it is. If the extension does not fit, it does nothing.
+/// returns `None`, the checksum of the page checksums stays as it is. If the extension does not
+/// fit, nothing changes.
 pub fn repair_trailer(block: &mut [u8]) {
     let end = block.len() - TRAILER_LEN_BYTES;
     let Some(extension) = end.checked_sub(get_number(block, Field::ExtensionLen) as usize) else { return };

@@ -23,8 +23,8 @@ fn of_table() -> Expected<'static> {
     Expected::of_table(TABLE, &HASHER)
 }
 
-/// Specifications of every kind: with and without a record of layers, and with one and with several
-/// groups of columns.
+/// Specifications of every kind that stores hashes: with and without a record of layers, and with
+/// one and with several groups of columns.
 const SPECS: [&str; 17] = [
     "always-maybe",
     "bloom:10",

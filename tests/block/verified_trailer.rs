@@ -10,7 +10,7 @@ use filterblock::{
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
-/// Specifications of every kind, with and without a record of layers.
+/// Specifications of every kind that stores hashes, with and without a record of layers.
 const SPECS: [&str; 12] = [
     "always-maybe",
     "bloom:10",
@@ -35,7 +35,7 @@ fn read(bytes: &[u8]) -> VerifiedTrailer {
 }
 
 #[test]
-fn every_kind_answers_as_its_block_at_any_place() {
+fn every_kind_answers_as_its_block_at_any_offset() {
     for (text, n) in SPECS.into_iter().flat_map(|text| [0, 1, 300, 3_000, 70_000].map(|n| (text, n))) {
         let bytes = block(text, n);
         let trailer = read(&bytes);

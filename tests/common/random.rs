@@ -1,6 +1,6 @@
-//! Random numbers that are reproducible from a seed.
+//! Generates random numbers that are reproducible from a seed.
 
-/// The generator SplitMix64.
+/// The state of the generator SplitMix64.
 pub struct Random(pub u64);
 
 impl Random {
@@ -15,7 +15,7 @@ impl Random {
         self.next() % bound
     }
 
-    /// Returns a number in `0..1`.
+    /// Returns a random number from 0 to 1, without 1.
     pub fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,11 +1,12 @@
-//! docs/EMBEDDING.md and its example: each mistake of a host answers "maybe", is counted, and loses
-//! no key.
+//! Tests docs/EMBEDDING.md and its example: after each mistake of a host, the filter answers
+//! "maybe", the answers are counted, and no key is lost. Also checks the length of the example, and
+//! the links to the sections of the page.
 
 #[allow(dead_code, reason = "the main function of the example is unused")]
 #[path = "../../examples/embed_in_an_sst.rs"]
 mod embed_in_an_sst;
 
-/// Returns the lines below a title, up to the next title.
+/// Returns the indented lines after a title.
 fn section<'a>(output: &'a str, title: &str) -> Vec<&'a str> {
     let mut lines = output.lines();
     assert!(lines.by_ref().any(|line| line == title), "no {title} in\n{output}");
@@ -40,8 +41,8 @@ fn embedded_filters_answer_maybe_after_each_mistake() {
         assert_eq!(numbers(&lines, "3000 present keys: "), [3_000], "{title} loses keys");
         let [reads, saved] = numbers(&lines, "3000 absent keys: ")[..] else { panic!("{lines:#?}") };
         assert_eq!(reads + saved, 9_000);
-        // A degraded filter saves no reads. A ready filter passes about one absent key in a
-        // hundred.
+        // A degraded filter saves no reads. A ready filter answers "maybe" for about one absent key
+        // in a hundred.
         assert!((degraded * 3_000..degraded * 3_000 + 200).contains(&reads), "{title} {reads} reads");
     }
     assert_eq!(output.lines().filter(|line| !line.starts_with(' ')).count(), mistakes.len(), "{output}");
@@ -54,7 +55,7 @@ fn the_embedding_example_is_as_short_as_its_page_says() {
     assert!(include_str!("../../examples/embed_in_an_sst.rs").lines().count() < 120);
 }
 
-/// The compiler checks links to items, but not links to sections.
+/// Rustdoc checks links to items, but not links to sections.
 #[test]
 fn the_front_page_links_sections_of_the_embedding_page() {
     let page = include_str!("../../docs/EMBEDDING.md");

@@ -1,7 +1,7 @@
-//! docs/FORMAT.md against the code: its tables, its constants, its limits and its example.
+//! Compares docs/FORMAT.md with the code: its tables, its constants, its limits and its example.
 //!
-//! These tests build blocks from the document alone. They read the constants from the page, and
-//! implement its algorithms a second time. tests/document/stranger.rs has the tests that only read
+//! The tests build blocks from the document alone. They read the constants from the page, and
+//! implement its algorithms a second time. The tests in tests/document/stranger.rs only read
 //! blocks.
 
 use crate::support::{self, SplitMix, spec};
@@ -14,7 +14,7 @@ use filterblock::{
 use siphasher::sip::{SipHasher13, SipHasher24};
 use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
-/// A second implementation, written from the document by a stranger to the code.
+/// A second implementation of the writer, from the document alone, and its constants.
 struct Stranger {
     step: u64,
     fold: u64,
@@ -207,7 +207,7 @@ fn compact_filters_built_from_the_document_are_the_same() {
 }
 
 #[test]
-fn the_constants_are_made_as_it_says() {
+fn constants_are_made_as_the_document_says() {
     let mut random = SplitMix(0xf11_7e7b_10c5);
     assert!(says("state 0xf117e7b10c5"));
     assert_eq!(constant("STEP"), random.next() | 1);
@@ -223,7 +223,7 @@ fn the_constants_are_made_as_it_says() {
 }
 
 #[test]
-fn the_trailer_table_is_that_of_the_code() {
+fn trailer_table_is_that_of_the_code() {
     let rows = table(&["Offset", "Size", "Field", "Meaning"]);
     let documented: Vec<_> = rows.iter().map(|row| (row[0].as_str(), row[1].as_str(), row[2].as_str())).collect();
     let coded: Vec<_> = FIELDS
@@ -262,7 +262,7 @@ fn the_tags_are_those_of_the_code() {
     assert_eq!(KeyHash::of(b"", HashSeed(0)).raw(), 0x2d06_8005_38d3_94c2);
 }
 
-/// Returns the words W(n) of a secret: section 6.
+/// Returns the words W(n) of a secret for all `numbers` (section 6).
 fn words(secret: &[u8], function: u8, seed: u64, numbers: std::ops::Range<u32>) -> Vec<u8> {
     let sip =
         |key: &[u8], message: &[u8]| SipHasher24::new_with_key(key.try_into().unwrap()).hash(message).to_le_bytes();
@@ -275,7 +275,7 @@ fn words(secret: &[u8], function: u8, seed: u64, numbers: std::ops::Range<u32>) 
     numbers.flat_map(|n| sip(&root, &message(n))).collect()
 }
 
-/// Returns fingerprint and hash of a key: section 6.
+/// Returns the fingerprint of a secret and the hash of a key (section 6).
 fn keyed_hash(secret: &[u8], function: u8, seed: u64, key: &[u8]) -> (Vec<u8>, u64) {
     let hash = match function {
         2 => xxh3_64_with_secret(key, &words(secret, 2, seed, 1..25)),
@@ -311,7 +311,7 @@ fn hashes_under_a_secret_follow_from_the_document() {
 }
 
 #[test]
-fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
+fn blocks_under_a_secret_have_the_documented_fingerprint() {
     assert!(says("fingerprint of the secret, section 6: 8 bytes"));
     let secret = [9; 16];
     for (function, kind) in [(2u8, HashKind::Xxh3Secret), (3, HashKind::SipHash13)] {
@@ -322,8 +322,8 @@ fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
             keyed.add(&support::key(i));
             plain.add_hash(KeyHash::from_raw(hasher.of(&support::key(i)).raw()));
         }
-        // A block of the same hashes, plus the record between page checksums and trailer and the id
-        // of the function.
+        // The expected block has the same hashes, an extension with the fingerprint, and the id of
+        // the hash function.
         let record = [&[1, 8][..], &words(&secret, function, 42, 0..1)].concat();
         let mut theirs = support::with_extension(plain.finish().unwrap(), 1, &record);
         support::put_number(&mut theirs, Field::HashId, function.into());
@@ -333,7 +333,7 @@ fn a_block_under_a_secret_has_its_fingerprint_where_it_says() {
 }
 
 #[test]
-fn the_overhead_is_what_it_says() {
+fn overhead_is_what_the_document_says() {
     let overhead = |spec_text: &str, n: usize| {
         let block = FilterBlock::open_any(support::block(spec_text, n), Verify::AtOpen).unwrap();
         let info = block.metadata();
@@ -459,8 +459,8 @@ fn the_limits_of_the_document_hold() {
         builder.add_hash(KeyHash::from_raw(7));
     }
     assert_eq!(FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap().metadata().num_keys, 2);
-    // All hashes fall into one line: the line fills up, its keys are found, and the other lines
-    // deny.
+    // All hashes fall into one line, so all bits of this line are set. Its keys are found, and a
+    // key of another line is denied.
     let mut builder = FilterBuilder::new(spec("blocked-bloom:10"), HashSeed(0));
     (0..5_000u64).for_each(|i| builder.add_hash(KeyHash::from_raw(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16)));
     let block = FilterBlock::open_any(builder.finish().unwrap(), Verify::AtOpen).unwrap();

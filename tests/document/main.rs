@@ -1,4 +1,4 @@
-//! docs/FORMAT.md against the code, and the example of docs/EMBEDDING.md.
+//! Compares docs/FORMAT.md with the code, and tests docs/EMBEDDING.md and its example.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod embedding;

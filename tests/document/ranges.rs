@@ -1,4 +1,4 @@
-//! A reader of range filters, written from docs/FORMAT.md alone (section 7.7). On real blocks it
+//! Implements a reader of range filters from section 7.7 of docs/FORMAT.md alone, and tests that it
 //! answers as the crate does.
 
 #![allow(clippy::big_endian_bytes, reason = "big-endian keys sort like integers")]
@@ -9,17 +9,17 @@ use crate::support;
 use filterblock::layout::TRAILER_LEN_BYTES;
 use filterblock::{Field, FilterBlock, FilterBuilder, KeyHash, Verify};
 
-/// The record of the extension, and the payload.
+/// A range filter: the fields of its extension record, and its payload.
 struct Range<'a> {
     payload: &'a [u8],
     universe: u64,
     codes: u64,
-    /// Stretch bits, low bits, dropped bits, length of the prefix, positions, plain positions, sets,
-    /// flags.
+    /// Eight fields: stretch bits, low bits, dropped bits, length of the prefix, positions, plain
+    /// positions, sets, and flags.
     fields: [u64; 8],
     first: u128,
     last: u128,
-    /// A, B and C.
+    /// The parameters A, B and C of the hash function.
     hash: [u128; 3],
 }
 
@@ -105,7 +105,8 @@ impl<'a> Range<'a> {
         u64::from(self.payload[bit as usize / 8] >> (bit % 8) & 1)
     }
 
-    /// Returns all codes, from the highs and the lows. Checks the ranks.
+    /// Returns all codes, which it reads from the high and the low bits. Asserts that the ranks
+    /// match.
     fn codes(&self) -> Vec<u64> {
         let mapping = self.fields[3] + 3 * self.fields[4] + 32 * self.fields[6];
         let (highs, low_bits) = (mapping.next_multiple_of(8), self.fields[1]);
@@ -181,7 +182,7 @@ impl<'a> Range<'a> {
         if stretch(b) - stretch(a) > 1 {
             return true;
         }
-        // This asks one cell after the other. It is slow, but it follows the document.
+        // The query asks one cell after the other. This is slow, but follows the document.
         (a..=b).any(|y| codes.binary_search(&self.code(y)).is_ok())
     }
 }

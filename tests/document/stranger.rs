@@ -1,5 +1,5 @@
-//! Readers written from docs/FORMAT.md alone, for the kinds whose format does not prescribe the
-//! writer. On real blocks they answer as the crate does, for present and for absent keys.
+//! Implements readers from docs/FORMAT.md alone, for the kinds whose format does not prescribe the
+//! writer. Tests that they answer as the crate does, for present and absent keys.
 
 use crate::support;
 use crate::text::{constant, table};
@@ -81,13 +81,14 @@ fn ribbons_are_read_from_the_document_alone() {
     }
 }
 
-/// A system of a bumped ribbon filter, section 7.6.
+/// A system of a bumped ribbon: a layer or the single system (section 7.6).
 struct System {
     slots: u64,
+    /// The number of blocks at the start that have one column less.
     fewer: u64,
-    /// The offset of each group of columns, in bytes of the payload.
+    /// The offset of each group of columns in the payload, in bytes.
     groups: Vec<u64>,
-    /// The offset of a layer's bumped bits, in bytes of the payload; 0 for the single system.
+    /// The offset of a layer's bump bits in the payload, in bytes. It is 0 for the single system.
     bumps: u64,
 }
 
@@ -105,14 +106,15 @@ impl System {
     }
 }
 
-/// A bumped ribbon filter, read by section 7.6.
+/// A bumped ribbon that was read as section 7.6 describes.
 struct Bumped<'a> {
     payload: &'a [u8],
     columns: u64,
     layers: Vec<System>,
     single: Option<(System, u8)>,
     thresholds: Vec<u64>,
-    /// Constants of the coefficients, of the fingerprint, of the next layer (two), and of the seed.
+    /// The constants for the coefficients, the fingerprint, the hash of the next layer (two
+    /// constants), and the seed.
     constants: [u64; 5],
 }
 
@@ -255,7 +257,7 @@ fn bumped_ribbons_are_read_from_the_document_alone() {
             with_fewer += stranger.layers.iter().filter(|layer| layer.fewer > 0).count();
             let opened = FilterBlock::open_any(block.as_slice(), Verify::AtOpen).unwrap();
             assert_eq!(opened.metadata().kind.name(), "bumped-ribbon");
-            // A sample of at most 400 present keys, and 400 absent keys.
+            // Asks for a sample of at most 400 present keys, and for 400 absent keys.
             for i in (0..n).step_by(n / 400 + 1).chain(n..n + 400) {
                 let hash = support::hash(i);
                 let found = stranger.may_contain(hash.raw());

@@ -1,9 +1,9 @@
-//! docs/FORMAT.md as data: the cells of its tables, its constants and its lists of numbers.
+//! Reads docs/FORMAT.md: the cells of its tables, its constants and its lists of numbers.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 pub const DOCUMENT: &str = include_str!("../../docs/FORMAT.md");
 
-/// Returns whether the document has `sentence`, however its lines wrap.
+/// Returns whether the document contains `sentence`. Line breaks count as spaces.
 pub fn says(sentence: &str) -> bool {
     DOCUMENT.split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence)
 }
@@ -21,7 +21,7 @@ pub fn table(header: &[&str]) -> Vec<Vec<String>> {
     lines.skip(1).take_while(|line| line.starts_with('|')).map(cells).collect()
 }
 
-/// Returns the numbers behind `NAME =`, on its line and the indented lines below.
+/// Returns the numbers after `NAME =`, up to the first word that is not a number.
 pub fn numbers(name: &str) -> Vec<u64> {
     let start = DOCUMENT.find(&format!("\n{name} ")).unwrap_or_else(|| panic!("no {name}")) + name.len() + 1;
     let text = &DOCUMENT[start..];

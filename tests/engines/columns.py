@@ -1,4 +1,4 @@
-"""The types of columns: values that are present, and absent values between them."""
+"""Defines the types of the tested columns, with present values and absent values between them."""
 
 import datetime as dt
 import decimal
@@ -16,7 +16,7 @@ EPOCH = dt.datetime(2001, 1, 1)
 
 @dataclass
 class Kind:
-    """A type. `value` turns an integer of 0..2 * size into a value: even ones occur, odd ones not."""
+    """A type. `value` turns an integer from 0 to 2 * size into a value. Only even integers occur in files."""
 
     name: str
     arrow: pa.DataType
@@ -36,7 +36,7 @@ def storage(arrow):
 
 
 def scattered(i, num_bytes):
-    """Returns bytes that look random and keep no order."""
+    """Returns bytes that look random. Their order does not follow `i`."""
     return np.random.default_rng(i).bytes(num_bytes)
 
 
@@ -85,7 +85,7 @@ KINDS = [
     decimals("decimal_fixed8", pa.decimal128(18, 2), 10**9 + 7),
     decimals("decimal_fixed16", pa.decimal128(38, 2), 10**17 + 7),
 ]
-# Decimals as numbers, and the deprecated type of 96 bits, need other options of the writer.
+# Decimals that are stored as integers, and the deprecated type of 96 bits, need other options of the writer.
 INTEGER_DECIMALS = [
     decimals("decimal_int32_short", pa.decimal128(4, 2), 1, 4000),
     decimals("decimal_int32", pa.decimal128(9, 2), 1),
@@ -98,7 +98,7 @@ NESTED = Kind("nested", pa.int64(), 2**30, lambda i: i * 3, ("place", "code"))
 
 
 class Sample:
-    """Random values of a kind for each row group; the extremes occur in every group."""
+    """Random values of a kind for each row group. The lowest and the highest value occur in every group."""
 
     def __init__(self, kind, rows=ROWS, groups=GROUPS):
         rng = np.random.default_rng(len(kind.name) + kind.size)
@@ -109,7 +109,7 @@ class Sample:
         extremes = [ordered[0][1], ordered[-1][1]]
         self.groups = [self.fill(pick, extremes, rows, rng) for pick in picks]
         self.low, self.high = ordered[0][0], ordered[-1][0]
-        # In the middle group, and in few others.
+        # This value occurs in the middle group, and in few other groups.
         middle = self.groups[groups // 2]
         self.present = next(v for v in middle if v is not None and self.low < v < self.high)
         self.absent = self.find_absent(rng)
@@ -118,7 +118,7 @@ class Sample:
         numbers = np.concatenate([extremes, pick, rng.choice(pick, rows)])[:rows]
         rng.shuffle(numbers)
         values = [self.kind.value(int(i)) for i in numbers]
-        # Every twentieth row that is no extreme is null.
+        # Every twentieth row is null, except for rows with the lowest or the highest value.
         return [None if n % 20 == 7 and i not in extremes else v for n, (i, v) in enumerate(zip(numbers, values))]
 
     def find_absent(self, rng):

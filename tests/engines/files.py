@@ -1,4 +1,4 @@
-"""Small Parquet files by every writer, with every codec, page version and kind of dictionary."""
+"""Writes small Parquet files with every writer, codec, page version and kind of dictionary."""
 
 import datetime as dt
 import decimal
@@ -103,7 +103,7 @@ def fastparquet_files(table, _):
 
 
 def parquet_rs_files(table, ctx):
-    """The crate `parquet`, as DataFusion calls it."""
+    """Writes with the crate `parquet`, as DataFusion calls it."""
     source = ctx.path("source.parquet")
     pq.write_table(table, source)
 

@@ -1,4 +1,4 @@
-"""The engines as processes, the command `filterblock parquet add`, and the list of results."""
+"""Runs each engine in a process and the command `filterblock`, and collects the results of the checks."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ENGINES = ["duckdb", "datafusion", "clickhouse", "hyparquet", "pyarrow", "polars"]
-# These skip row groups by Bloom filters.
+# The engines that skip row groups by Bloom filters.
 FILTERING = ["duckdb", "datafusion", "clickhouse", "hyparquet"]
 
 
@@ -68,7 +68,7 @@ class Command:
         return done.returncode, done.stdout, done.stderr
 
     def add(self, old, new, columns, *options):
-        """Adds filters to a copy, and returns the report."""
+        """Adds filters to a copy, checks its first bytes with `check_prefix`, and returns the report."""
         new.unlink(missing_ok=True)
         names = [part for column in columns for part in ("--column", column)]
         status, out, err = self.run("parquet", "add", old, *names, *options, "--json", "-o", new)
@@ -79,14 +79,14 @@ class Command:
 
     @staticmethod
     def check_prefix(old, new):
-        """Checks that the new file begins with the bytes of the old one."""
+        """Raises an error unless the new file begins with the bytes of the old file."""
         with old.open("rb") as a, new.open("rb") as b:
             while block := a.read(1 << 20):
                 if block != b.read(len(block)):
                     raise RuntimeError(f"{new.name} does not begin with the bytes of {old.name}")
 
     def measure(self, *args):
-        """Runs the command. Returns seconds and the peak of its memory in bytes."""
+        """Runs the command. Returns its time in seconds and its peak memory in bytes."""
         script = "import resource, subprocess, sys; s = subprocess.run(sys.argv[1:], stdout=2).returncode; "
         script += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024); sys.exit(s)"
         start = time.monotonic()
@@ -99,7 +99,7 @@ class Command:
 
 
 class Results:
-    """What was checked, by suite and engine."""
+    """The numbers of passed and failed checks by suite and engine, the failures, and the notes."""
 
     def __init__(self):
         self.passed, self.failures, self.notes = {}, [], []
@@ -124,7 +124,7 @@ class Results:
 
 
 class Context:
-    """What every suite gets."""
+    """The engines, the command, the folder and the results that each suite gets."""
 
     def __init__(self, engines, command, folder, results, is_full):
         self.engines, self.command, self.folder = engines, command, Path(folder)

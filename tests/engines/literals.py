@@ -1,4 +1,4 @@
-"""Values as literals of each engine's queries."""
+"""Writes values as literals of each engine's queries."""
 
 
 def duckdb(kind, value):

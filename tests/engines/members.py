@@ -1,4 +1,4 @@
-"""Asks filters for values, with an implementation of its own: XXH64 and split blocks in numpy.
+"""Asks filters for values with a second implementation: XXH64 and split blocks in numpy.
 
 It reads the physical values with pyarrow and shares no code with the command.
 """
@@ -34,10 +34,10 @@ class FilterBits:
 
 
 def parse_header(data):
-    """Returns the number of bytes of bits and the length of the header.
+    """Returns the length of the bits and the length of the header, both in bytes.
 
-    The header in the compact Thrift protocol: field 1 is an i32, the fields 2 to 4 are unions of empty
-    structs.
+    The header is in the compact Thrift protocol: field 1 is an i32, and the fields 2 to 4 are unions of
+    empty structs.
     """
     if data[0] != 0x15:
         raise ValueError("the header has no length")
@@ -129,8 +129,8 @@ def leaves_of(table):
 
 
 def denied_values(path):
-    """Asks every filter of a file for every value of its chunk. Returns the denied ones and all."""
-    # Without the stored Arrow schema the types are those of the file.
+    """Asks every filter of a file for every value of its chunk. Returns the numbers of denied values and of all."""
+    # Without the stored Arrow schema, the columns have the types of the file.
     reader = pq.ParquetFile(path, coerce_int96_timestamp_unit="ns")
     schema, denied, asked = reader.schema, 0, 0
     with open(path, "rb") as file:

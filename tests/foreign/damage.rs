@@ -1,5 +1,6 @@
-//! Tests damaged and hostile files of other engines. Each file gives an error or denies no key. No
-//! file causes a panic, or an allocation of a false length.
+//! Tests damaged and hostile files of other engines. Each damaged table gives an error or denies no
+//! key. No damaged or hostile file, Parquet files included, causes a panic or an allocation of a
+//! false length.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::forge::{self, Forge, Handle, block, internal, varint};
@@ -50,9 +51,9 @@ fn ask_rocksdb(bytes: &[u8], present: &[Vec<u8>]) -> Result<Outcome> {
     })
 }
 
-/// Changes each byte of a file in one of three ways. Checks that a file that still opens denies no
-/// key, and that a file that still verifies has the same keys. Returns the number of changed bytes
-/// that go unnoticed.
+/// Changes each byte of a file in one of three ways. Asserts that a changed file that still opens
+/// denies none of three sample keys. Asserts that one that still verifies has the same keys, and
+/// that no truncated file opens. Returns the number of changed bytes that go unnoticed.
 fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u8>]) -> Result<Outcome>) -> usize {
     let sound = ask(bytes, keys).unwrap();
     assert_eq!((sound.denied, sound.verified), (0, true));
@@ -103,7 +104,7 @@ fn no_changed_byte_of_a_table_denies_a_key() {
 }
 
 #[test]
-fn no_changed_byte_of_parquet_metadata_panics() {
+fn changed_parquet_metadata_cause_no_panic() {
     // Parquet metadata and filters have no checksums here, so a change may go unnoticed. It must
     // give an error or an answer, and never a panic.
     for name in ["rs.parquet", "pyarrow.parquet"] {
@@ -180,8 +181,8 @@ fn handles_outside_overlapping_or_descending_are_errors() {
     }
 }
 
-/// Returns a table with the keys `z` and `a` in a block with compression byte `first`, then `q`.
-/// Only its index is in byte order.
+/// Returns a table with two data blocks: the first has the keys `z` and `a` and the compression
+/// byte `first`, the second has `q`. Only the index of the table is in byte order.
 fn table_in_an_order_of_its_own(first: u8) -> Vec<u8> {
     let mut forge = Forge::default();
     let data = forge.block(&block(&[(internal(b"z", 1), b""), (internal(b"a", 1), b"")]), first);
@@ -240,8 +241,8 @@ fn a_block_after_the_last_filter_may_contain_any_key() {
 
 #[test]
 fn the_form_of_keys_is_never_guessed() {
-    // This key may be a database's key, `k` with a suffix, or a user's key of nine bytes. Without a
-    // filter both are possible.
+    // This key may be an internal key, `k` with a suffix, or a user key of nine bytes. Without a
+    // filter, both forms are possible.
     let key = internal(b"k", 5);
     let mut forge = Forge::default();
     let data = forge.block(&block(&[(&key, b"v")]), 0);
@@ -371,7 +372,7 @@ fn indexes_that_name_themselves_or_a_block_twice_are_errors() {
     }
 }
 
-/// Returns the peak number of bytes that `work` allocates.
+/// Returns the maximum number of bytes that are allocated at one time during `work`.
 fn peak(work: impl FnOnce()) -> isize {
     LIVE.set(0);
     PEAK.set(0);
@@ -548,7 +549,7 @@ fn an_encrypted_column_has_no_readable_filter() {
 
 #[test]
 fn empty_column_chunks_take_no_memory() {
-    // The metadata is a list of a million structs. Each struct is only its end byte.
+    // The metadata is a list of a million structs. Each struct consists only of its end byte.
     let chunks = 1_000_000;
     let metadata = [&[0x49, 0x1c, 0x19, 0xfc][..], &varint(chunks), &vec![0; chunks as usize], &[0, 0]].concat();
     let bytes = [&b"PAR1"[..], &metadata, &(metadata.len() as u32).to_le_bytes(), b"PAR1"].concat();

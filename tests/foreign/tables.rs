@@ -175,8 +175,8 @@ fn the_last_partition_answers_for_keys_after_it() {
         let filters = filters_of(&table);
         let Some(last_partition) = filters.last().filter(|part| part.up_to.is_some()) else { continue };
         let last_key = case.keys().pop().unwrap();
-        let behind = |i: u32| [&last_key[..], format!("~{i}").as_bytes()].concat();
-        for key in (0..500).map(behind) {
+        let after = |i: u32| [&last_key[..], format!("~{i}").as_bytes()].concat();
+        for key in (0..500).map(after) {
             assert!(last_partition.up_to.as_ref().unwrap() < &key, "{}", case.name());
             // The key has the prefix of the last key, which is present.
             assert!(table.prefix_may_match(&key), "{}: {key:?}", case.name());

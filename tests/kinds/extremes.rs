@@ -1,5 +1,5 @@
-//! Tests that no filter announces an FPR below the limit of its hashes. The filters are tiny, have
-//! 100 bits per key, or have FPRs near 2^-32 and 2^-64.
+//! Tests that no filter announces an FPR below the limit of its hashes. The tests use tiny filters,
+//! filters with 100 bits per key, and FPRs near 2^-32 and 2^-64.
 //!
 //! An FPR of one in a billion cannot be measured with random queries. So the tests choose hashes
 //! that have the same fold as a key. The fold is a 32-bit number, computed from the hash, that
@@ -143,9 +143,10 @@ fn textbook_rate(kind: FilterKind, probes: u32, keys_in_line: f64) -> f64 {
     sum
 }
 
-/// A hash with the fold of a key passes if it falls in the key's line. The test counts the share of
-/// such hashes. This share times `keys / 2^32` is the part of the FPR that comes from equal folds.
-/// The announced FPR must be the sum of this part and of the part that comes from the bits.
+/// A hash with the fold of a key passes if it falls in the key's line. The test measures how large
+/// a share of the hashes with the fold of a key passes. This share times `keys / 2^32` is the part
+/// of the FPR that comes from equal folds. The announced FPR must be about the sum of this part and
+/// of the part that comes from the bits.
 #[test]
 fn equal_folds_pass_as_often_as_announced() {
     const ASKED_PER_KEY: u64 = 20_000;
@@ -169,7 +170,8 @@ fn equal_folds_pass_as_often_as_announced() {
             let bits = textbook_rate(kind, info.probes, keys as f64 / lines as f64);
             let announced = block.expected_fpr();
             let what = format!("{kind}:{bits_per_key}, {keys} keys: {announced:e} announced, {counted:e} and {bits:e}");
-            // A few lines are filled more evenly than the average over many lines.
+            // With fewer than ten lines, the keys may be spread more evenly than the formula
+            // assumes.
             let least = counted - slack + if lines < 10 { 0.0 } else { bits * 0.5 };
             assert!(announced >= least, "{what}");
             assert!(announced <= counted + slack + bits * 1.5, "{what}");
@@ -286,7 +288,8 @@ mod variants {
             d_left.insert(&key).unwrap();
             assert!(bloom.may_contain(&key) && spectral.estimate(&key) > 0);
         }
-        // The expected FPR uses a number of keys that is estimated from the set bits.
+        // Most variants estimate the number of keys from the set bits, so the expected FPR may be
+        // lower.
         let floor = KEYS as f64 * 0.9 * 2f64.powi(-64);
         for (what, announced) in [
             ("bloom", bloom.expected_fpr()),

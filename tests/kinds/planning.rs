@@ -1,5 +1,5 @@
-//! Tests that plans agree with published numbers to the printed digits, and with the filters that
-//! are then built.
+//! Tests that plans agree with published numbers to the printed digits, with the filters that are
+//! then built, and with stored plans.
 
 use std::fmt::Write as _;
 
@@ -31,8 +31,9 @@ fn agrees(value: f64, printed: &str) -> bool {
     off > -0.5 * unit - 1e-12 && off < unit
 }
 
-/// Compares both formulas with a row of a published table. `row` has the printed FPRs at `bits`
-/// bits per key, for `first_probes` probes and for each following number of probes.
+/// Asserts that [`simplified_fpr`] and [`exact_fpr`] agree with a row of a published table. `row`
+/// has the printed FPRs at `bits` bits per key, for `first_probes` probes and for each following
+/// number of probes.
 fn assert_row(bits: u64, first_probes: u32, row: &str) {
     for (probes, printed) in (first_probes..).zip(row.split_whitespace()) {
         for rate in [simplified_fpr, exact_fpr] {
@@ -123,7 +124,8 @@ fn shortest_filters_are_those_of_a_search_over_all_probes() {
             assert!(found.bits as f64 >= ideal && (found.bits as f64) < 1.01 * ideal + 1.0, "{keys} keys, {rate}");
         }
     }
-    // The table has the bytes per key with a whole number of probes, and with any number of probes.
+    // Each row has an FPR, the bytes per key with a whole number of probes, and the bytes per key
+    // with any number of probes.
     for (rate, bytes, bytes_of_any) in [(0.01, "1.199", "1.198"), (0.001, "1.797", "1.797")] {
         let found = shortest(KEYS, rate).unwrap().bits as f64 / 8.0 / KEYS as f64;
         let any = (1.0 / rate).log2() / std::f64::consts::LN_2 / 8.0;
@@ -217,8 +219,8 @@ fn impossible_sizes_are_rejected_without_overflow() {
 
 #[test]
 fn plans_give_the_cache_lines_of_a_query() {
-    // A query of a large filter reads two lines for an absent key, because half of the bits are
-    // set. For a present key it reads one line per probe.
+    // A query of a large standard Bloom filter reads two lines for an absent key, because half of
+    // the bits are set. For a present key it reads one line per probe.
     let lines = |text: &str| {
         let plan = Plan::new(text.parse().unwrap(), 100_000_000).unwrap();
         [plan.lines_if_absent(), plan.lines_if_present()]
@@ -238,8 +240,7 @@ fn plans_give_the_cache_lines_of_a_query() {
     let [absent, present] = lines("bumped-ribbon:fpr=0.0000152587890625");
     assert!((3.0..3.1).contains(&absent) && (5.0..5.1).contains(&present), "{absent} {present}");
     // A query loads 64 bytes from the start of each block, even if a block has fewer than eight
-    // columns. A trace of 500 queries of a filter with 30,000 keys counts 3.69 lines per query at
-    // an FPR of 1 %, and 5.2 lines per query of a present key at 10 bits per key.
+    // columns.
     let [absent, present] = lines("bumped-ribbon:fpr=0.01");
     assert!(absent == present && (3.6..3.8).contains(&absent), "{absent}");
     let [absent, present] = lines("bumped-ribbon:10");

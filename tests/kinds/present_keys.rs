@@ -44,8 +44,9 @@ const SPECS: [&str; 32] = [
     "always-maybe",
 ];
 
-/// The specs that are tested at every size: at least one for each kind with a payload. Above 130
-/// keys, each of the other specs is tested at every 23rd size only.
+/// The specs for the tests of many sizes: at least one for each kind with a payload. Of [`SPECS`],
+/// only these are tested at every size. Above 130 keys, each of the others is tested at every 23rd
+/// size.
 const USUAL: [&str; 10] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -115,7 +116,7 @@ fn hashes(n: u64, filter: u64) -> Vec<KeyHash> {
 }
 
 fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
-    // The self check is off, because it would detect false negatives before this test does.
+    // The self-check is off, because it would detect false negatives before this test does.
     let mut builder = FilterBuilder::new(spec, HashSeed(0))
         .with_self_check(SelfCheck::Off)
         .with_threads(NonZeroUsize::new(threads).unwrap());
@@ -123,8 +124,8 @@ fn build(spec: FilterSpec, hashes: &[KeyHash], threads: usize) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// Asserts that the filter answers "maybe" for all keys in one batch, and for at most 20,000 evenly
-/// spaced keys one by one.
+/// Asserts that the filter answers "maybe" for all keys in one batch. Asserts the same for at most
+/// 20,000 evenly spaced keys one by one.
 fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
     let block = FilterBlock::open_any(bytes, Verify::AtOpen).unwrap();
     let mut answers = vec![false; hashes.len()];
@@ -134,8 +135,8 @@ fn holds_all(bytes: &[u8], hashes: &[KeyHash], what: &str) {
     assert!(hashes.iter().step_by(step).all(|&hash| block.may_contain_hash(hash)), "{what}, {} keys", hashes.len());
 }
 
-/// Tests the specs of [`USUAL`] at every size. Tests the other specs at every size up to 130, then
-/// at every 23rd size. `FILTERBLOCK_SPARSE` thins out the sizes above 130.
+/// Tests the specs that are also in [`USUAL`] at every size. Tests the other specs at every size up
+/// to 130, then at every 23rd size. `FILTERBLOCK_SPARSE` thins out the sizes above 130.
 #[test]
 fn present_keys_are_found_at_every_size_up_to_4096() {
     for (i, spec) in (0..).zip(SPECS) {
@@ -171,8 +172,8 @@ fn steps() -> impl Iterator<Item = u64> {
     (6..=16).map(|log2| 1 << log2).chain([1_500, 2_560, 9_728, 20_480, 11_480, 11_521, 60_000])
 }
 
-/// Returns two numbers of keys. From the first on, the first layer of a bumped ribbon needs a
-/// second shard of 65,536 slots. From the second on, it needs a third shard. The layer has
+/// Returns two numbers of keys. Near the first, the first layer of a bumped ribbon gets a second
+/// shard of up to 65,536 slots. Near the second, the layer gets a third shard. The layer has
 /// `per_mille` slots per thousand keys.
 fn borders(per_mille: u64) -> impl Iterator<Item = u64> {
     [65_536, 131_072].into_iter().map(move |slots| slots * 1_000 / per_mille)
@@ -385,8 +386,8 @@ proptest! {
 
 #[test]
 fn builders_leave_the_given_keys_unchanged() {
-    // Building sorts, moves and remixes hashes. These are the builder's own copies, so a second
-    // build gives the same bytes.
+    // A build sorts, moves and remixes hashes. The hashes are the builder's own, so the keys stay
+    // unchanged, and a second build gives the same bytes.
     for spec in ["blocked-bloom:10", "bumped-ribbon:8", "bumped-ribbon:fpr=0.01", "binary-fuse:8", "ribbon:8"] {
         let keys: Vec<Vec<u8>> = (0..20_000).map(support::key).collect();
         let before = keys.clone();

@@ -135,7 +135,7 @@ fn bumped_ribbons_with_partial_columns_have_their_announced_fpr() {
 }
 
 /// Tests bumped ribbons of many sizes. They have a single system of one block or of several blocks,
-/// one layer with a system behind it, several layers, or several shards.
+/// one layer followed by a system, several layers, or several shards.
 fn check_ribbon_sizes(spec_text: &str) {
     check_each_size(spec_text, &[1, 2, 3, 10, 33, 64, 65, 100, 1_000, 2_000, 2_561, 4_096, 10_000, 60_000, 100_000]);
 }

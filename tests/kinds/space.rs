@@ -5,7 +5,7 @@ use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
 use filterblock::{FilterBlock, FilterBuilder, HashSeed, KeyHash, SelfCheck, Verify};
 
-/// The space above the FPR lower bound, in per cent of the bound.
+/// The space above the FPR lower bound, in per cent of this bound.
 #[derive(Debug, Clone, Copy, Default)]
 struct Overhead {
     payload: f64,
@@ -51,7 +51,7 @@ fn mean_and_worst(all: impl Iterator<Item = Overhead>) -> (Overhead, Overhead) {
 }
 
 #[test]
-fn bumped_ribbons_of_10000_keys_are_one_per_cent_above_bound() {
+fn bumped_ribbons_of_10000_keys_are_near_the_fpr_lower_bound() {
     for (columns, most_in_blocks) in [(8, 1.85), (12, 1.5), (16, 1.35)] {
         let (mean, worst) = mean_and_worst((0..200).map(|seed| Overhead::of(columns, 10_000, seed)));
         println!("{columns} columns: mean {mean:.2?}, worst {worst:.2?}");
@@ -62,7 +62,7 @@ fn bumped_ribbons_of_10000_keys_are_one_per_cent_above_bound() {
 }
 
 #[test]
-fn bumped_ribbons_of_9000_to_11000_keys_are_near_the_bound() {
+fn bumped_ribbons_of_9000_to_11000_keys_are_near_lower_bound() {
     let sets = (9_000..=11_000).step_by(64).flat_map(|keys| (0..10).map(move |seed| (keys, seed)));
     let (mean, worst) = mean_and_worst(sets.map(|(keys, seed)| Overhead::of(8, keys, seed)));
     println!("mean {mean:.2?}, worst {worst:.2?}");

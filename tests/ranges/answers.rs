@@ -1,4 +1,4 @@
-//! Answers of range filters against a sorted set of the same keys.
+//! Compares the answers of range filters with a sorted set of the same keys.
 
 use std::ops::Bound::{self, Included, Unbounded};
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use filterblock::{Answer, Expected, FilterSet, SharedBytes, TableFilter, Verifie
 use super::key_sets::{all, mix};
 use super::support::{Keys, TABLE, block, both, forms, hasher, holds_key, is_reversed, near, open};
 
-/// With 3 bits per key the stretches are so short that they need more than 60 bits.
+/// The specifications of the tested range filters. With 3 bits per key, stretches are so short that
+/// the number of a stretch needs more than 60 bits.
 const SPECS: [&str; 5] =
     ["grafite:fpr=0.01", "grafite:L=16:fpr=0.01", "grafite:L=1024:fpr=0.001", "grafite:4", "grafite:L=1:3"];
 
-/// Returns bounds near the keys, and some beyond the ends.
+/// Returns bounds near some of the keys, and bounds below the first key and above the last key.
 fn limits(keys: &Keys, count: usize) -> Vec<Vec<u8>> {
     let step = (keys.len() / count).max(1);
     let mut limits: Vec<Vec<u8>> = keys.iter().step_by(step).flat_map(|key| near(key)).collect();
@@ -21,7 +22,8 @@ fn limits(keys: &Keys, count: usize) -> Vec<Vec<u8>> {
     limits
 }
 
-/// Asks a block in every way.
+/// Asks a block for ranges between the limits, through all types that can open it. Asserts that the
+/// answers are equal, never deny a key, and deny reversed ranges.
 fn check(name: &str, bytes: &[u8], keys: &Keys, limits: &[Vec<u8>]) {
     let block = open(bytes, Verify::AtOpen).unwrap();
     let lazy = open(bytes, Verify::OnFirstTouch).unwrap();
@@ -33,7 +35,7 @@ fn check(name: &str, bytes: &[u8], keys: &Keys, limits: &[Vec<u8>]) {
     let shared = open(SharedBytes::from(bytes.to_vec()), Verify::AtOpen);
     let slot = set.insert(Arc::new(TableFilter::from(shared)));
     for (i, from) in limits.iter().enumerate() {
-        // All pairs of near limits, and some pairs of distant ones.
+        // Asks for all pairs of near limits, and for some pairs of distant limits.
         for to in limits.iter().skip(i.saturating_sub(9)).take(18).chain(limits.iter().step_by(41)) {
             for (lower, upper) in forms(from, to) {
                 let answer = block.may_contain_range(lower, upper);
@@ -62,7 +64,7 @@ fn range_filters_agree_with_a_sorted_set() {
 }
 
 #[test]
-fn keys_are_ranges_of_one_key() {
+fn queries_for_keys_are_queries_for_ranges_of_one_key() {
     for ((name, keys), spec) in
         all(500, 5).iter().flat_map(|set| [(set, "grafite:L=16:fpr=0.01"), (set, "grafite:L=1:3")])
     {
@@ -76,7 +78,7 @@ fn keys_are_ranges_of_one_key() {
             assert!(answer || !keys.contains(&key), "{name}: {key:02x?}");
             assert_eq!(answer, block.may_contain_range(Included(&key), Included(&key)), "{name}");
             assert_eq!(answer, verified.may_contain(&key), "{name}");
-            // A hash tells nothing about the place of a key.
+            // A hash does not tell the position of a key in the order, so the answer is "maybe".
             assert!(block.may_contain_hash(hasher.of(&key)) || keys.is_empty(), "{name}");
         }
     }
@@ -87,7 +89,7 @@ fn most_absent_keys_of_random_bytes_are_denied() {
     for len in [9, 12, 16] {
         let id = |i: u64| (0..len).map(|j| mix(i * 16 + j) as u8).collect::<Vec<_>>();
         let block = open(block("grafite:L=16:fpr=0.01", &(0..1_000).map(id).collect()), Verify::AtOpen).unwrap();
-        // The FPR of one key is a sixteenth of that of the ranges.
+        // The FPR of a single key is a sixteenth of the FPR of a range of 16 integers.
         let maybe = (1_000..11_000).filter(|&i| block.may_contain(&id(i))).count();
         assert!(maybe < 50, "{maybe} of 10,000 absent keys of {len} bytes");
     }
@@ -103,7 +105,7 @@ fn ranges_beyond_the_ends_are_denied() {
             && last.len() < 200
             && name != "a long common prefix"
         {
-            // A byte above all bytes at the first position gives a greater key.
+            // This bound is above all keys, unless the last key begins with 0xff.
             let above = vec![0xff; 300];
             assert!(!block.may_contain_range(Included(&above), Unbounded) || *last >= above[..1].to_vec(), "{name}");
             assert!(!block.may_contain_range(Unbounded, Bound::Excluded(&[])), "{name}");

@@ -1,4 +1,5 @@
-//! A point filter and a range filter side by side: each is verified and loaded by itself.
+//! Tests blocks of a filter for keys and a range filter beside it. Each of the two is verified and
+//! opened by itself.
 
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ fn keys(n: u64) -> Keys {
     (0..n).map(|i| mix(i).to_be_bytes().to_vec()).collect()
 }
 
-/// Returns the lengths of the range filter's block, and of both with the padding.
+/// Returns the length of the range filter's block, without and with the padding after it.
 fn lengths(bytes: &[u8]) -> (usize, usize) {
     let ranges = open(bytes, Verify::AtOpen).unwrap().metadata().ranges_len_bytes as usize;
     (ranges, ranges.next_multiple_of(64))
@@ -87,7 +88,7 @@ fn a_foreign_or_stale_range_filter_is_refused() {
     let (old, new) = (keys(1_000), keys(1_200));
     let bytes = both("bloom:10", "grafite:fpr=0.01", &new);
     let (len, start) = lengths(&bytes);
-    // A sound range filter of an earlier state, cut to the same length.
+    // Each front has the end of a sound filter that does not belong to the block.
     for (spec, keys) in [("grafite:L=16:fpr=0.01", &old), ("grafite:fpr=0.04", &new), ("bloom:10", &new)] {
         let other = block(spec, keys);
         let mut mixed = bytes.clone();
@@ -178,14 +179,14 @@ fn a_copy_keeps_as_many_columns_as_fit_without_the_ranges() {
         for max_len in lens.map(|len| len as u64) {
             let Shrunk::Smaller(copy) = whole.shrunk_to(max_len).unwrap() else { panic!("{spec} {max_len}") };
             assert!(!copy.has_ranges() && keys.iter().all(|key| copy.may_contain(key)), "{spec} {max_len}");
-            // The copy is the one of the same filter without ranges.
+            // The copy equals the copy of the same filter without a range filter.
             let expected = match points.shrunk_to(max_len).unwrap() {
                 Shrunk::Smaller(copy) => copy.as_bytes().to_vec(),
                 _ => alone.clone(),
             };
             assert!(copy.as_bytes() == expected, "{spec} {max_len}");
         }
-        // A filter that was shrunk in place has copies, too.
+        // A filter that was shrunk in place can be copied, too.
         let mut in_place = open(bytes.as_slice(), Verify::AtOpen).unwrap();
         if in_place.shrink_in_place(0).smaller().is_some() {
             let Shrunk::Smaller(copy) = in_place.shrunk_to(alone.len() as u64).unwrap() else { panic!("{spec}") };
@@ -208,7 +209,7 @@ fn a_set_under_a_budget_drops_ranges_before_columns() {
         (shrunk.len_bytes, slots.into_iter().filter_map(rate).fold(0.0, f64::max))
     };
     let (whole_len, rate) = set_of(4 * bytes.len() as u64);
-    // Three of the four filters keep their ranges.
+    // Three of the four blocks keep their range filters.
     let (len, same) = set_of(whole_len * 87 / 100);
     assert!(same == rate && len > whole_len * 7 / 10, "{len} {same}");
     let (len, same) = set_of(whole_len * 31 / 100);
@@ -218,7 +219,7 @@ fn a_set_under_a_budget_drops_ranges_before_columns() {
 }
 
 #[test]
-fn a_set_asks_the_point_filter_behind_the_ranges() {
+fn a_set_asks_the_filter_beside_a_range_filter() {
     let keys = keys(2_000);
     let hasher = hasher();
     let mut set = FilterSet::<Error>::new(&hasher);

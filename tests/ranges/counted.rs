@@ -1,4 +1,4 @@
-//! Ranges that hold a key, counted: none is denied.
+//! Tests that ranges with a key are never denied, with many ranges.
 
 use std::ops::Bound::{Excluded, Included};
 
@@ -7,7 +7,8 @@ use filterblock::Verify;
 use super::key_sets::mix;
 use super::support::{builder, open};
 
-/// Asks `count` ranges that hold a key of 200,000, and returns the number of denied ranges.
+/// Builds a filter of 200,000 keys, and asks for `count` ranges that have at least one of them.
+/// Returns the number of denied ranges.
 fn denied(spec: &str, count: u64, key: &dyn Fn(u64) -> u64) -> u64 {
     let mut keys: Vec<u64> = (0..200_000).map(key).collect();
     keys.sort_unstable();
@@ -18,7 +19,8 @@ fn denied(spec: &str, count: u64, key: &dyn Fn(u64) -> u64) -> u64 {
     let denied = (0..count).filter(|&i| {
         let random = mix(i);
         let key = keys[random as usize % keys.len()];
-        // Ranges of one integer up to half of all, with the key anywhere.
+        // Lengths are from one integer to half of all integers. The key may lie anywhere in the
+        // range.
         let len = (random >> 32) >> ((random >> 58) % 33);
         let before = if len == 0 { 0 } else { mix(random) % (len + 1) };
         let (from, to) = (key.saturating_sub(before), key.saturating_add(len - before));
@@ -55,7 +57,7 @@ fn a_hundred_million_ranges_that_hold_a_key_are_never_denied() {
     check(100_000_000);
 }
 
-/// Positions of bits in a large filter, multiplied by a word's length, still lie within it.
+/// Tests a large filter, in which an overflow in the positions of bits would deny keys.
 #[test]
 fn keys_of_a_filter_of_two_million_keys_are_never_denied() {
     let mut keys: Vec<u64> = (0..2_000_000).map(mix).collect();

@@ -1,4 +1,5 @@
-//! Damage of a range filter gives an error at open, or the answer "maybe" for every present key.
+//! Tests that a damaged range filter fails to open, or answers "maybe" for every present key. Also
+//! tests range filters under another seed or secret.
 
 use std::ops::Bound::Included;
 
@@ -11,7 +12,9 @@ fn keys() -> Keys {
     (0..400).map(|i| format!("user:{:07}", mix(i) % 5_000_000).into_bytes()).collect()
 }
 
-fn is_detected(bytes: &[u8], keys: &Keys, what: &str) {
+/// Asserts that damage is an error at open, and that no key is denied if pages are verified on
+/// first touch.
+fn assert_detected(bytes: &[u8], keys: &Keys, what: &str) {
     assert!(FilterBlock::open_any(bytes, Verify::AtOpen).is_err(), "opened: {what}");
     let Ok(block) = FilterBlock::open_any(bytes, Verify::OnFirstTouch) else { return };
     for key in keys.iter().step_by(7) {
@@ -27,7 +30,7 @@ fn every_flipped_bit_of_a_range_filter_is_detected() {
     for bit in 0..original.len() * 8 {
         let mut bytes = original.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        is_detected(&bytes, &keys, &format!("bit {bit} of {} bytes", original.len()));
+        assert_detected(&bytes, &keys, &format!("bit {bit} of {} bytes", original.len()));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Golden files of range filters: the builders must write these bytes, and the readers must read
-//! them.
+//! Tests golden files of range filters: the builders must write these bytes, and the readers must
+//! read them.
 
 use std::fmt::Write as _;
 use std::ops::Bound::{Excluded, Included};
@@ -11,7 +11,8 @@ use super::key_sets::mix;
 
 const SEED: HashSeed = HashSeed(0x0123_4567_89ab_cdef);
 const TABLE: [u8; 16] = *b"golden table id.";
-/// Name, specification, and the kind of the keys.
+/// The name of each file, the specification of its range filter, and the function that makes its
+/// keys.
 const FILES: [(&str, &str, fn(u64) -> Vec<u8>); 8] = [
     ("v1-grafite-3.fb", "grafite:fpr=0.01", decimal),
     ("v1-grafite-1000.fb", "grafite:fpr=0.01", decimal),
@@ -31,7 +32,8 @@ fn integer(i: u64) -> Vec<u8> {
     mix(i).to_be_bytes().to_vec()
 }
 
-/// Words of one to eight letters. Some letters are rare, so their positions have sets.
+/// Returns a word of one to eight characters. The characters are not contiguous, so the mapping has
+/// sets of bytes.
 fn name(i: u64) -> Vec<u8> {
     (0..1 + mix(i) % 8).map(|j| b"aeinorstAZ_~"[(mix(i * 9 + j) % 12) as usize]).collect()
 }
@@ -88,7 +90,8 @@ fn written((name, spec, key): (&str, &str, fn(u64) -> Vec<u8>)) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// Returns the description of the filter, and how many of 10,000 fixed ranges get "maybe".
+/// Returns a line with the number of answers "maybe" for 10,000 fixed ranges, and a description of
+/// the filter.
 fn described((name, _, key): (&str, &str, fn(u64) -> Vec<u8>), bytes: &[u8]) -> String {
     let block = open(name, bytes, Verify::AtOpen);
     let maybe = (0..10_000).filter(|&i| {

@@ -1,9 +1,9 @@
-//! Sets of keys: random, sequential, clustered, and chosen to be hard.
+//! Makes sets of keys: random, sequential, clustered, and chosen to be hard.
 
 use super::random::Random;
 use super::support::Keys;
 
-/// Returns named sets of about `n` keys.
+/// Returns named sets of keys. Most sets have about `n` keys, and the others have fewer.
 pub fn all(n: u64, seed: u64) -> Vec<(&'static str, Keys)> {
     let mut random = Random(seed);
     let mut integers = |f: &mut dyn FnMut(u64, u64) -> u64| -> Keys {
@@ -19,7 +19,7 @@ pub fn all(n: u64, seed: u64) -> Vec<(&'static str, Keys)> {
             integers(&mut |i, random| ((i / 40).wrapping_mul(0x1234_5678_9abc) << 8) + random % 200),
         ),
         ("the lowest and highest integers", integers(&mut |i, _| if i % 2 == 0 { i } else { u64::MAX - i })),
-        ("squares", integers(&mut |i, _| i * i * i)),
+        ("cubes", integers(&mut |i, _| i * i * i)),
     ];
     let text = |f: &dyn Fn(u64) -> String| -> Keys { (0..n).map(|i| f(i).into_bytes()).collect() };
     sets.push(("decimal ids", text(&|i| format!("user:{:012}:x", mix(i + seed) % 10_000_000_000))));
@@ -49,16 +49,17 @@ pub fn all(n: u64, seed: u64) -> Vec<(&'static str, Keys)> {
     sets.push(("no key", Keys::new()));
     let binary = (0..n).map(|i| (0..mix(i) % 30).map(|j| mix(i * 31 + j) as u8).collect()).collect();
     sets.push(("binary keys of all lengths", binary));
-    // Identifiers such as UUIDs: every position has nearly all bytes, and there are more than eight.
+    // Identifiers such as UUIDs: they have more than eight positions, and nearly every byte value
+    // occurs at every position.
     for len in [9, 12, 16] {
         let id = |i| (0..len).map(|j| mix(i * 16 + j + seed) as u8).collect();
         sets.push(("random bytes of one length", (0..n).map(id).collect()));
         let named = |i| [b"user/".to_vec(), id(i)].concat();
-        sets.push(("random bytes behind a prefix", (0..n).map(named).collect()));
+        sets.push(("random bytes after a prefix", (0..n).map(named).collect()));
     }
-    // Integers of more than 64 bits, whose lowest bits a filter for scans drops.
+    // Integers of more than 64 bits. A range filter without `L=` drops their lowest bits.
     let steps = |i: u64| [&mix(i / 5 + seed).to_be_bytes()[..], &[0, (i % 5 * 32) as u8]].concat();
-    sets.push(("steps behind random bytes", (0..n).map(steps).collect()));
+    sets.push(("steps after random bytes", (0..n).map(steps).collect()));
     sets
 }
 

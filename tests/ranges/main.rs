@@ -1,4 +1,4 @@
-//! Tests of range filters: answers against a sorted set of keys, FPRs, damage and misuse.
+//! Tests range filters: answers, FPRs, partitions, damage, misuse, and blocks with two filters.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 // Big-endian keys sort like integers.
 #![allow(clippy::big_endian_bytes, clippy::type_complexity)]

@@ -1,4 +1,4 @@
-//! Misuse of range filters gives a typed error, or the answer "maybe".
+//! Tests that misuse of range filters gives a typed error or the answer "maybe".
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -60,7 +60,7 @@ fn a_key_without_its_bytes_is_an_error_at_finish() {
 }
 
 #[test]
-fn range_filters_refuse_other_kinds_and_prefixes_without_keys() {
+fn invalid_combinations_with_range_filters_are_errors() {
     let ranges = || "grafite:fpr=0.01".parse().unwrap();
     assert!(builder("bloom:10").with_ranges("bloom:10".parse().unwrap()).is_err());
     assert!(builder("grafite:9").with_ranges(ranges()).is_err());
@@ -73,7 +73,7 @@ fn range_filters_refuse_other_kinds_and_prefixes_without_keys() {
 }
 
 #[test]
-fn a_range_filter_beside_prefixes_holds_only_whole_keys() {
+fn a_range_filter_beside_prefixes_has_only_whole_keys() {
     let ranges = || "grafite:fpr=0.001".parse().unwrap();
     let both = |ranges_first: bool| match ranges_first {
         true => builder("bloom:10").with_ranges(ranges()).unwrap().with_prefixes("fixed:4", true).unwrap(),
@@ -96,7 +96,7 @@ fn a_range_filter_beside_prefixes_holds_only_whole_keys() {
         assert!(block.may_contain_prefix("fixed:4", b"key0") && !block.may_contain_prefix("fixed:4", b"key1"));
         assert!(!block.may_contain_range(Included(b""), Excluded(b"key00000")), "a prefix is not a key");
     }
-    // A key that only `add_prefix` gets would be denied.
+    // The range filter would deny a key that was added only by `add_prefix`.
     let mut misused = both(true);
     misused.add(b"one key");
     misused.add_prefix(b"two");
@@ -117,7 +117,7 @@ fn blocks_without_ranges_answer_maybe() {
     let block = filter.ready().unwrap();
     assert!(!block.has_ranges() && block.ranges_error().is_none());
     assert!(block.may_contain_range(Included(b"zzz"), Unbounded));
-    assert!(!block.may_contain_range(Excluded(b"a"), Included(b"a")), "a reversed range holds no key");
+    assert!(!block.may_contain_range(Excluded(b"a"), Included(b"a")), "no key can lie in an empty range");
     assert_eq!(filter.ask_range(Included(b"zzz"), Unbounded), Answer::Unfiltered);
     assert_eq!(TableFilter::<Vec<u8>>::Absent.ask_range(Unbounded, Unbounded), Answer::Unfiltered);
 }

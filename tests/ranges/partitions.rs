@@ -1,4 +1,5 @@
-//! Range filters in partitions: a range asks all partitions that it overlaps.
+//! Tests range filters in partitions. A query for a range asks all partitions that the range
+//! overlaps.
 
 use std::ops::Bound::{self, Included};
 
@@ -16,7 +17,7 @@ fn partitioned(keys: &Keys, partition_keys: usize) -> Vec<u8> {
 }
 
 #[test]
-fn partitions_of_range_filters_deny_no_key() {
+fn partitions_of_range_filters_never_deny_a_key() {
     for (name, keys) in all(400, 21) {
         for partition_keys in [1, 7, 100] {
             let bytes = partitioned(&keys, partition_keys);
@@ -53,7 +54,7 @@ fn partitions_of_range_filters_deny_no_key() {
                 assert!(keys.iter().all(|key| partition.may_contain(key)), "{name}");
                 assert!(
                     partition.block().may_contain_range(Included(b"zzz"), Bound::Unbounded),
-                    "alone it denies nothing"
+                    "a partition without its index must answer \"maybe\""
                 );
             }
             assert!(keys.iter().all(|key| block.may_contain(key)), "{name}");

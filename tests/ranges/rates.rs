@@ -1,4 +1,5 @@
-//! The FPR of ranges of `l` integers is at most `l * n / universe`, for any keys and queries.
+//! Tests the FPR of range filters. For ranges of `l` integers and `n` keys, it is at most
+//! `l * n / universe`, for any keys and queries.
 
 use std::ops::Bound::Included;
 
@@ -7,8 +8,8 @@ use filterblock::{FilterBuilder, HashSeed, Verify};
 use super::key_sets::mix;
 use super::support::{TABLE, open};
 
-/// Asks ranges of `len` integers that hold no key, over many seeds. Returns the share of wrong
-/// answers and the number of queries.
+/// Asks filters with 40 seeds for ranges of `len` integers without a key. `from` gives the start of
+/// each range. Returns the FPR and the number of queries.
 fn rate(spec: &str, keys: &[u64], len: u64, from: &dyn Fn(u64) -> u64) -> (f64, f64) {
     let (mut asked, mut wrong) = (0u32, 0u32);
     for seed in 0..40 {
@@ -32,7 +33,7 @@ fn rate(spec: &str, keys: &[u64], len: u64, from: &dyn Fn(u64) -> u64) -> (f64, 
     (f64::from(wrong) / f64::from(asked), f64::from(asked))
 }
 
-/// Asserts that a rate is at most `bound`, at 5 sigma.
+/// Asserts that a measured rate exceeds `bound` by at most 5 sigma.
 fn assert_below(what: &str, (rate, asked): (f64, f64), bound: f64) {
     let sigma = (bound.min(1.0) * (1.0 - bound.min(1.0)) / asked).sqrt();
     assert!(asked > 10_000.0 && rate <= bound + 5.0 * sigma, "{what}: {rate} of {asked}, at most {bound}");
@@ -75,7 +76,8 @@ fn rates_of_uniform_and_correlated_ranges_keep_the_bound() {
                 ("before", &before),
                 ("near", &near),
             ] {
-                // The bound holds for every length, not only for the one of the specification.
+                // The bound holds for every length, not only for the range length of the
+                // specification.
                 for asked_len in [len, len * 3, len.div_ceil(4)] {
                     let bound = expected * asked_len as f64 / len as f64;
                     let found = rate(&spec, &keys, asked_len, from);
@@ -89,7 +91,7 @@ fn rates_of_uniform_and_correlated_ranges_keep_the_bound() {
 }
 
 #[test]
-fn a_filter_takes_the_bits_that_the_paper_promises() {
+fn range_filters_take_the_bits_that_the_paper_states() {
     let mut keys: Vec<u64> = (0..1_000_000).map(|i| mix(i) >> 4).collect();
     keys.sort_unstable();
     for (spec, most) in [("grafite:L=16:fpr=0.01", 12.7), ("grafite:L=1024:fpr=0.01", 18.7), ("grafite:fpr=0.01", 12.7)]
@@ -110,7 +112,8 @@ fn a_filter_takes_the_bits_that_the_paper_promises() {
     }
 }
 
-/// Scans between neighbouring keys of a store in which one SST has a tenth of the keys.
+/// Tests scans of one or three neighbouring keys of a store. An SST has a tenth of the store's
+/// keys. Its filter must deny nearly all scans of keys that are not in the SST.
 #[test]
 fn scans_between_neighbours_are_denied_for_ids() {
     for (name, most, key) in [
@@ -162,7 +165,7 @@ fn the_expected_rate_is_that_of_the_range_filter() {
             let is_maybe = |from: u64, to: u64| {
                 block.may_contain_range(Included(&from.to_be_bytes()), Included(&to.to_be_bytes()))
             };
-            // A third of each gap, far from the keys at both ends.
+            // Returns the middle third of a gap between two keys, far from both keys.
             let third = |pair: &[u64]| (pair[0] + (pair[1] - pair[0]) / 3, pair[1] - (pair[1] - pair[0]) / 3);
             let wrong = keys.windows(2).map(third).filter(|&(from, to)| is_maybe(from, to)).count();
             let asked = keys.len() as f64 - 1.0;

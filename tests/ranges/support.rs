@@ -1,4 +1,4 @@
-//! Helpers: keys, bounds, and blocks of range filters.
+//! Provides the tests with keys, bounds, and blocks of range filters.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -22,7 +22,7 @@ pub fn block(spec: &str, keys: &Keys) -> Vec<u8> {
     builder.finish().unwrap()
 }
 
-/// Builds a point filter with a range filter beside it.
+/// Builds a filter of the specification `points` with a range filter beside it.
 pub fn both(points: &str, ranges: &str, keys: &Keys) -> Vec<u8> {
     let mut builder = builder(points).with_ranges(ranges.parse().unwrap()).unwrap();
     keys.iter().for_each(|key| builder.add(key));
@@ -33,7 +33,8 @@ pub fn open<D: AsRef<[u8]>>(bytes: D, verify: Verify) -> filterblock::Result<Fil
     FilterBlock::open(bytes, &Expected::of_table(TABLE, &hasher()), verify)
 }
 
-/// Returns whether a range can hold no key at all.
+/// Returns whether no key can lie in a range, because its bounds are reversed or exclude each
+/// other.
 pub fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     match (lower, upper) {
         (Included(lower), Included(upper)) => lower > upper,
@@ -46,13 +47,13 @@ pub fn holds_key(keys: &Keys, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool 
     !is_reversed(lower, upper) && keys.range::<[u8], _>((lower, upper)).next().is_some()
 }
 
-/// Returns all nine forms of bounds.
+/// Returns the nine combinations of an included, excluded or missing bound on each side.
 pub fn forms<'a>(from: &'a [u8], to: &'a [u8]) -> [(Bound<&'a [u8]>, Bound<&'a [u8]>); 9] {
     let (lower, upper) = ([Included(from), Excluded(from), Unbounded], [Included(to), Excluded(to), Unbounded]);
     std::array::from_fn(|i| (lower[i / 3], upper[i % 3]))
 }
 
-/// Returns a key, and keys just below and above it, shorter and longer.
+/// Returns the key itself, and keys near it: just below, just above, shorter, and longer.
 pub fn near(key: &[u8]) -> Vec<Vec<u8>> {
     let mut found = vec![key.to_vec(), [key, &[0]].concat(), [key, &[0xff]].concat()];
     if let Some((&last, front)) = key.split_last() {

@@ -76,9 +76,7 @@ fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
 
 #[test]
 fn independent_buckets_lose_keys_and_permutations_lose_none() {
-    // With remainders of 8, 10 and 14 bits, another simulation found 12,075, 2,932 and 188
-    // ambiguous removals; 4,714, 1,246 and 85 removals that found nothing; and 476, 151 and 5 keys
-    // denied at the end.
+    // The ranges come from another simulation of this design.
     for (remainder_bits, ambiguous, denied) in
         [(8, 4_000..40_000, 100..2_000), (10, 1_000..9_000, 30..600), (14, 60..600, 1..60)]
     {
@@ -243,11 +241,10 @@ fn spectral_errors(zipf: bool) -> Errors {
 }
 
 #[test]
-fn spectral_filters_have_the_published_error_rates() {
+fn spectral_filters_have_the_expected_error_rates() {
     let uniform = spectral_errors(false);
-    // Theory for minimum selection: (1 - e^-0.7)^5. Another simulation found 3.35 % errors for
-    // minimum selection, 1.67 % for minimum increase, 2.54 % for recurring minimum, and 18.8 % of
-    // keys with a single least counter.
+    // The theory for minimum selection is (1 - e^-0.7)^5. The other expected shares come from
+    // another simulation.
     let theory = (1.0 - (-0.7f64).exp()).powi(5);
     assert!((theory - 0.0323).abs() < 0.0001);
     assert_agrees("minimum selection", &uniform.selection, theory, 0.0);

@@ -90,7 +90,7 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
 /// names.
 #[cfg(unix)]
 #[test]
-fn a_file_behind_a_link_is_locked_as_the_same_file() {
+fn a_link_to_a_file_is_locked_as_the_same_file() {
     let (dir, path) = dir();
     let filter = FileFilter::create(&path, 100, 0.01, HashSeed(7)).unwrap();
     let linked = [dir.path().join("link"), dir.path().join("dir/filter")];

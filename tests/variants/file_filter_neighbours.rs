@@ -148,7 +148,7 @@ fn run_without_space(wrapper: &[&str], dir: &Path) -> std::process::Output {
     command.output().unwrap()
 }
 
-/// A file may have at most 32 KiB here, so the next write fails as on a full disk.
+/// A file may have at most 32 KiB here, so a longer write fails as on a full disk.
 #[test]
 fn a_limit_on_files_leaves_no_part_of_a_new_file() {
     let (dir, _) = dir();

@@ -29,7 +29,7 @@ trait Subject: Membership {
         None
     }
 
-    /// Returns an upper bound of the key's count, or `None` if the filter does not count.
+    /// Returns an upper bound on the key's count, or `None` if the filter does not count.
     fn count(&self, _: KeyHash) -> Option<u64> {
         None
     }
@@ -112,8 +112,8 @@ fn subjects() -> Vec<(&'static str, Box<dyn Subject>)> {
         ("Counting, 2 bits", counting(CounterBits::Two)),
         ("Counting, 4 bits", counting(CounterBits::Four)),
         ("Counting, 8 bits", counting(CounterBits::Eight)),
-        // The first filter has remainders so short that keys often coincide. The second has 64
-        // cells for 120 keys.
+        // The first of these three filters has remainders so short that keys often coincide. The
+        // second has 64 cells for 120 keys.
         ("DLeft, short", Box::new(DLeft::with_shape(3, 3, SEED).unwrap())),
         ("DLeft, overfull", Box::new(DLeft::with_shape(2, 12, SEED).unwrap())),
         ("DLeft", Box::new(DLeft::with_fpr(120, 0.01, SEED).unwrap())),

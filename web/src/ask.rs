@@ -108,7 +108,7 @@ fn asker<'a>(opened: &'a Opened, question: &Question) -> Result<(Ask<'a>, Option
         _ => false,
     };
     if prefixes && !has_prefixes {
-        return Err("this filter holds no prefixes; ask whole keys".to_owned());
+        return Err("this filter holds no prefixes; ask for whole keys".to_owned());
     }
     Ok(match &opened.content {
         Content::Block(block) => of_block(block, prefixes)?,
@@ -173,9 +173,9 @@ fn of_block(block: &Block, prefixes: bool) -> Result<(Ask<'_>, Option<String>), 
     };
     let found = filter.metadata();
     match (prefixes, found.added) {
-        (false, Added::Prefixes) => return Err("this filter holds prefixes of keys only; ask prefixes".to_owned()),
+        (false, Added::Prefixes) => return Err("this filter holds prefixes of keys only; ask for prefixes".to_owned()),
         (true, Added::WholeKeys | Added::Ranges) => {
-            return Err("this filter holds whole keys only; ask whole keys".to_owned());
+            return Err("this filter holds whole keys only; ask for whole keys".to_owned());
         }
         _ => {}
     }
@@ -263,7 +263,8 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
         Some(column) => column.as_str(),
         None => {
             let with_filter = || chunks().filter(|chunk| chunk.filter.is_some());
-            let first = with_filter().next().ok_or("no column has a filter, so every value may be present")?;
+            let first =
+                with_filter().next().ok_or("no column has a filter, so every value may be present; search the file")?;
             if with_filter().any(|chunk| chunk.path != first.path) {
                 return Err("several columns have filters; choose one".to_owned());
             }

@@ -47,7 +47,7 @@ impl ReadAt for Chosen {
         // SAFETY: the vector has the length `len_bytes`, and the script writes exactly `len_bytes`
         // bytes to its memory. The script returns before the vector is used again.
         let done = unsafe { read_file(offset as f64, buffer.as_mut_ptr(), len_bytes) };
-        if done == 1 { Ok(buffer) } else { Err(io::Error::other("the browser cannot read the file; choose it again")) }
+        if done == 1 { Ok(buffer) } else { Err(io::Error::other("the browser cannot read the file")) }
     }
 
     fn len_bytes(&self) -> io::Result<u64> {

@@ -69,8 +69,9 @@ impl ReadAt for Source {
 impl Source {
     /// Reads a range of the file.
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Vec<u8>, String> {
-        let unreadable =
-            |why: &dyn std::fmt::Display| format!("cannot read bytes {} to {}: {why}", range.start, range.end);
+        let unreadable = |why: &dyn std::fmt::Display| {
+            format!("cannot read bytes {} to {}: {why}; choose the file again", range.start, range.end)
+        };
         let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(|error| unreadable(&error))?;
         let mut buffer = Vec::new();
         let in_memory = self.0.read_at(range.start, len, &mut buffer).map_err(|error| unreadable(&error))?;
@@ -235,7 +236,7 @@ fn block(bytes: Rc<[u8]>) -> Result<Content, String> {
 
 impl Parquet {
     fn open(source: Source, len: u64, head: &[u8], tail: &[u8]) -> Result<Self, String> {
-        const TOO_SHORT: &str = "too short for a Parquet file";
+        const TOO_SHORT: &str = "too short for a Parquet file; check that the file is complete";
         let head = head.first_chunk().ok_or(TOO_SHORT)?;
         let tail = tail.first_chunk().ok_or(TOO_SHORT)?;
         let footer = ParquetMetadata::range(len, *head, *tail).map_err(|error| error.to_string())?;

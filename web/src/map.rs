@@ -87,7 +87,8 @@ pub(crate) fn of(opened: &Opened) -> Value {
 fn parquet(map: &mut Map, file: &Parquet, len: u64) {
     map.add("meta", 0, 4, "magic");
     for chunk in file.metadata.column_chunks() {
-        // The length of a filter that the footer does not record is known once it is read.
+        // If the footer does not record the length of a filter, reading the filter gives the
+        // length.
         let range = file.metadata.filter_range(chunk).ok().flatten();
         let read = file.filter(chunk).ok().flatten().map(|bytes| bytes.len() as u64);
         if let (Some(range), Some(read)) = (range, read) {

@@ -76,7 +76,10 @@ fn refusal_of_all(goal: Goal) -> String {
     match goal {
         Goal::FalsePositiveRate(_) => "no kind of filter reaches this FPR; try 0.01",
         Goal::BitsPerKey(_) => "too few bits for every kind of filter; try 10",
-        Goal::LenBytes(_) => "too little memory for this number of keys: at least 1 bit per key, checksums and trailer",
+        Goal::LenBytes(_) => {
+            "too little memory for this number of keys: a block needs at least 1 bit per key, checksums and a trailer; \
+             give more memory"
+        }
     }
     .to_owned()
 }

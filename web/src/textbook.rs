@@ -111,7 +111,8 @@ fn most_keys(bits: u64, fpr: f64, probes: Option<u32>) -> Result<Found, String> 
     };
     let tried = probes.map_or(1..=MAX_PROBES, |probes| probes..=probes);
     let most = tried.map(|probes| (keys_of(probes), probes)).max_by(|one, other| one.0.total_cmp(&other.0));
-    let (keys, probes) = most.filter(|(keys, _)| *keys >= 1.0).ok_or("keys: not even one; give more memory")?;
+    let (keys, probes) =
+        most.filter(|(keys, _)| *keys >= 1.0).ok_or("keys: the memory is too small for one key; give more memory")?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the number of bits")]
     let keys = keys as u64;
     let filled = format!("−{bits}·ln(1 − {fpr}^(1/{probes})) / {probes} = {keys} keys");

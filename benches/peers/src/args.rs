@@ -51,17 +51,19 @@ pub struct Measure {
     /// Numbers of keys in a filter, like 1k, 10k, 1M.
     #[arg(long, value_delimiter = ',', default_value = "1k,10k,100k,1M,10M,30M", value_parser = size)]
     pub sizes: Vec<usize>,
-    /// Measures only filters whose names contain one of these parts, and the empty loop.
+    /// Measures only filters whose names contain one of these parts, the fastbloom filters of the
+    /// same false-positive rate, and the empty loop.
     #[arg(long, value_delimiter = ',')]
     pub filters: Vec<String>,
-    /// Number of passes. Each pass asks every filter once.
+    /// Number of passes of each setting. Each pass measures the queries of every filter once.
     #[arg(long, default_value = "7", value_parser = size)]
     pub passes: usize,
     /// Number of queries in a pass, rounded up to a multiple of 32. Passes of the mode `chain` have
     /// a quarter of them.
     #[arg(long, default_value = "1048576", value_parser = size)]
     pub queries: usize,
-    /// Number of absent keys that are asked to measure the false-positive rate of a filter.
+    /// Number of absent keys that are asked to measure the false-positive rate of a filter. Filters
+    /// that hash keys themselves get about an eighth of them.
     #[arg(long, default_value = "10M", value_parser = size)]
     pub rate_queries: usize,
     /// Whether queries get hashes, or keys that they hash.
@@ -149,7 +151,8 @@ pub struct Variants {
     /// Number of keys to add, of present keys to ask for, and of absent keys to ask for.
     #[arg(long, default_value = "1M", value_parser = size)]
     pub keys: usize,
-    /// Number of passes. Each pass fills and asks every filter once.
+    /// Number of passes. Each pass fills a new filter of each kind, and measures insertions,
+    /// queries and removals.
     #[arg(long, default_value = "7", value_parser = size)]
     pub passes: usize,
     /// The core to run on. By default, the last one that the process may use.
@@ -167,7 +170,7 @@ pub struct Ranges {
     /// Numbers of keys in a filter, like 10k, 1M.
     #[arg(long, value_delimiter = ',', default_value = "10k,1M", value_parser = size)]
     pub sizes: Vec<usize>,
-    /// Number of passes. Each pass builds and asks every filter once.
+    /// Number of passes. Each pass builds every filter, and measures the build and the queries.
     #[arg(long, default_value = "11", value_parser = size)]
     pub passes: usize,
     /// Maximum number of ranges of each sort that a pass asks: uniform ranges, ranges beside a key,

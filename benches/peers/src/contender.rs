@@ -35,8 +35,8 @@ pub trait Probe {
         *answers = hashes.map(|hash| self.hash(hash));
     }
 
-    /// Returns the size of the filter in bits: of the whole filter, and without a header or trailer
-    /// of fixed size.
+    /// Returns two sizes in bits: of the whole filter, and without a header or trailer of fixed
+    /// size.
     fn bits(&self) -> (f64, f64);
 }
 
@@ -121,7 +121,7 @@ pub trait Group {
     /// and without.
     fn bits(&self) -> (f64, f64);
 
-    /// Asks at most `count` questions. Returns the total CPU time of the thread in ns, and the
+    /// Measures at most `count` queries. Returns the total CPU time of the thread in ns, and the
     /// number of answers "maybe".
     fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64);
 }
@@ -136,7 +136,7 @@ pub struct Contender {
     pub takes_hashes: bool,
     /// Whether the filter answers batches.
     pub batched: bool,
-    /// Whether the benchmark also measures a fastbloom of the same rate.
+    /// Whether the benchmark also measures a fastbloom of the same FPR.
     pub ours: bool,
     /// The filters that the contender has built.
     pub group: Box<dyn Group>,
@@ -239,9 +239,9 @@ fn batches<P: Probe, T>(filter: &P, asked: &[T], hash: impl Fn(&T) -> u64) -> u6
 }
 
 /// Asks as many questions as `single`. Turn `i` asks question `i`, or question `i + 1` if the
-/// answer of the previous turn was "maybe". So no query can begin before the previous one has
-/// ended. If the code of a filter branches on the answer, the processor may still predict the
-/// branch and run ahead.
+/// answer of the previous turn was "maybe". The last turn always asks the last question. So no
+/// query can begin before the previous one has ended. If the code of a filter branches on the
+/// answer, the processor may still predict the branch and run ahead.
 #[inline(never)]
 pub(crate) fn chain<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
     let Some(last) = asked.len().checked_sub(1) else { return 0 };

@@ -73,7 +73,9 @@ fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> String {
 /// Returns the error of the operating system, or an error that names the line that is not a row of
 /// the type `R`.
 pub fn read<R: DeserializeOwned>(path: &Path) -> Result<(String, Vec<R>), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let failed = |error: &dyn std::fmt::Display| {
+        format!("{}: cannot read the CSV: {error}; check the path, or measure again with --out", path.display())
+    };
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
     let comment = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or("").to_owned();
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());

@@ -63,8 +63,9 @@ pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<R
     counted.into_iter().map(|(hits, asked)| Rate::of(hits, asked)).collect()
 }
 
-/// Returns the bits per key and the probes of the smallest Bloom filter with a rate, among those
-/// with 1 to 30 probes, by the simplified formula.
+/// Returns the bits per key and the number of probes of the smallest Bloom filter with the FPR
+/// `rate` and 1 to 30 probes. The formula is the common approximation
+/// `FPR = (1 - e^(-probes / bits))^probes`.
 #[must_use]
 pub fn bloom_for(rate: f64) -> (f64, u32) {
     let bits = |probes: u32| -f64::from(probes) / (-rate.powf(1.0 / f64::from(probes))).ln_1p();

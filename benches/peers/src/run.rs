@@ -120,8 +120,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Adds a fastbloom of the same measured rate for each filter of filterblock. The formula gives
-    /// a first size. The measured rate of the first fastbloom then corrects the size.
+    /// Adds a fastbloom of the same measured FPR for each filter of filterblock.
+    /// [`rate::bloom_for`] gives a first size. The measured FPR of the first fastbloom then
+    /// corrects the size.
     fn add_rivals(&mut self) -> Result<(), String> {
         let wanted: Vec<(String, f64)> = self
             .contenders
@@ -249,7 +250,7 @@ impl<'a> Session<'a> {
     }
 
     /// Prints a table. The ratio divides the time of a filter by the time of a fastbloom filter
-    /// with the same rate, in the same mode. Batches have no ratio, because fastbloom has no
+    /// with the same FPR, in the same mode. Batches have no ratio, because fastbloom has no
     /// batches.
     fn print(&self, rows: &[Row]) {
         let Some(first) = rows.first() else { return };
@@ -286,9 +287,9 @@ fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
-/// Builds a filter of each contender for each range of keys. Returns the minimum and the median
-/// build time of each contender in ns per key. A contender whose builder fails is reported and
-/// dropped. Returns an error if a filter denies one of its keys.
+/// Builds a filter of each contender for each range of keys, and measures the builds. Returns the
+/// minimum and the median build time of each contender in ns per key. A contender whose builder
+/// fails is reported and dropped. Returns an error if a filter denies one of its keys.
 fn build(contenders: &mut Vec<Contender>, ranges: &Ranges) -> Result<Vec<(f64, f64)>, String> {
     let mut times = vec![Vec::new(); contenders.len()];
     let (mut keys, mut hashes): (Vec<Key>, Vec<u64>) = (Vec::new(), Vec::new());

@@ -102,7 +102,7 @@ fn reported(csv: &Path, page: &str) -> String {
 }
 
 #[test]
-fn variants_are_filled_asked_and_emptied() {
+fn variants_are_filled_queried_and_half_emptied() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("variants.csv");
     let args = ["peers", "variants", "--keys", "2k", "--passes", "2", "--out", path.to_str().unwrap()];

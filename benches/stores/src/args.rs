@@ -50,7 +50,7 @@ pub struct Measure {
     /// The layouts: as-fallen, compacted, and runs-N with N overlapping runs.
     #[arg(long, value_delimiter = ',', default_value = "as-fallen,compacted,runs-5,runs-16")]
     pub layouts: Vec<Layout>,
-    /// Number of rounds. Each round asks every store once.
+    /// Number of rounds. Each round measures every store once in each setting.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
     /// Number of times that each store is loaded.

@@ -24,22 +24,22 @@ pub trait Store {
     /// Writes the memtable to a file, as [`Engine::flush`] does.
     fn flush(&mut self) -> Outcome<()>;
 
-    /// Compacts everything into one run.
+    /// Compacts the whole store. An engine with runs then has one run.
     fn compact(&mut self) -> Outcome<()>;
 
     /// Gets every `step`-th of the keys 0 to `n` - 1, and as many absent keys. Compares whole
     /// values, and is not timed.
     fn check(&mut self, n: u64, step: usize, value_len: u16) -> Outcome<()>;
 
-    /// Gets the keys one by one. Returns the total CPU time of the thread in ns.
+    /// Measures gets of the keys one by one. Returns the total CPU time of the thread in ns.
     fn ask(&mut self, asked: &[Question]) -> Outcome<f64>;
 
-    /// Gets the keys one by one, and appends the wall time of each get in ns to `times`. A time
-    /// includes one reading of the clock.
+    /// Measures gets of the keys one by one. Appends the wall time of each get in ns to `times`. A
+    /// time includes one reading of the clock.
     fn ask_each(&mut self, asked: &[Question], times: &mut Vec<u32>) -> Outcome<()>;
 
-    /// Gets the keys in batches of [`BATCH`]. Leaves out the keys after the last whole batch.
-    /// Returns the total CPU time of the thread in ns.
+    /// Measures gets of the keys in batches of [`BATCH`]. Leaves out the keys after the last whole
+    /// batch. Returns the total CPU time of the thread in ns.
     fn ask_batches(&mut self, asked: &[Question]) -> Outcome<f64>;
 
     /// Closes the store.

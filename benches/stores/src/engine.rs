@@ -35,7 +35,7 @@ pub trait Engine {
     /// reopened. An engine without a memtable may only make earlier writes durable.
     fn flush(&mut self) -> Outcome<()>;
 
-    /// Compacts everything into one run.
+    /// Compacts the whole store. An engine with runs then has one run.
     fn compact(&mut self) -> Outcome<()>;
 
     /// Begins the read transaction of the following gets, if the engine has read transactions.
@@ -44,7 +44,7 @@ pub trait Engine {
     }
 
     /// Gets the value of `key`, and calls `answer` with it, or with `None` if the store lacks the
-    /// key. The value is not copied first. Returns the result of `answer`.
+    /// key. This interface does not copy the value first. Returns the result of `answer`.
     fn get<R>(&mut self, key: &Key, answer: impl FnOnce(Option<&[u8]>) -> R) -> Outcome<R>;
 
     /// Gets several keys with one call. Calls `answer` for each key with its position in `keys` and

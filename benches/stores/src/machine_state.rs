@@ -34,7 +34,11 @@ pub fn wait_idle(dir: &Path) -> Outcome<()> {
         quiet = if is_quiet { quiet + 1 } else { 0 };
         (cpu, files) = (cpu_now, files_now);
         if start.elapsed() > MOST_WAITING {
-            return Err(format!("{}: background work does not end", dir.display()));
+            let seconds = MOST_WAITING.as_secs();
+            return Err(format!(
+                "{}: background work does not end within {seconds} s; leave the store out with --stores",
+                dir.display()
+            ));
         }
     }
     Ok(())

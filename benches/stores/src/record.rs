@@ -25,12 +25,12 @@ pub struct Row {
     pub min: f64,
     /// The maximum over the rounds.
     pub max: f64,
-    /// The median over all gets, in ns of wall time. `None` for every measure except [`GET`], as in
-    /// the next two fields.
+    /// The median wall time of a get in ns. `None` for every measure except [`GET`], as in the next
+    /// two fields.
     pub p50: Option<f64>,
-    /// The 99th percentile over all gets, in ns of wall time.
+    /// The 99th percentile of the wall time of a get, in ns.
     pub p99: Option<f64>,
-    /// The 99.9th percentile over all gets, in ns of wall time.
+    /// The 99.9th percentile of the wall time of a get, in ns.
     pub p999: Option<f64>,
     /// The number of rounds, or of loads for [`LOAD`] and [`SETTLE`]. 1 for [`DISK`] and [`FILES`].
     pub rounds: usize,

@@ -261,9 +261,10 @@ impl<'a> Session<'a> {
         (0..self.places.len()).try_for_each(|i| wait_idle(&self.places[i].dir))
     }
 
-    /// Measures warm gets in open stores: the mean CPU time, and percentiles of the wall time. Each
-    /// store first answers the same questions once without timing. For uniform questions that are
-    /// all absent or all present, also measures batches.
+    /// Measures warm gets in open stores: the mean CPU time of all gets, and percentiles of the
+    /// wall time for half of the questions. Each store first answers the same questions once
+    /// without timing. For uniform questions that are all absent or all present, also measures
+    /// batches.
     fn ask(&mut self, asked: &[Question], mix: Mix, spread: Spread) -> Outcome<()> {
         let pinned = Pinned::to(self.cpu)?;
         let mut each = vec![Vec::new(); self.places.len()];

@@ -36,7 +36,7 @@ pub enum FilterFile {
 /// Determines the type of a file and checks it. A filter block is read and not mapped, because
 /// another process could truncate a mapped file and so kill the command.
 pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
-    // Reading a directory or device fails with an unhelpful message, and reading a pipe blocks.
+    // Reading a directory or device fails with an unhelpful message, and reading a pipe may block.
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {
         return Err(Failure::Message(format!(
@@ -62,10 +62,13 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = AlignedBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
-        // The checksum of the trailer is valid, with version 1 or with the invalid version 0.
-        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => Ok(BlockFile::Damaged(
-            format!("{error}; the checksum of the trailer proves that this is damage and not a newer format"),
-        )),
+        // The checksum of the trailer is valid, with the stored version 0 or with version 1 in
+        // place of the stored version.
+        Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
+            Ok(BlockFile::Damaged(format!(
+                "{error}; the stored version is damaged and not newer: the trailer's checksum matches if version 1 replaces it, or it is 0, which no format has"
+            )))
+        }
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),
         Err(error) => Err(error.into()),
     }
@@ -123,7 +126,7 @@ pub fn check_ranges(path: &Path, filter: &FilterBlock<AlignedBytes>) -> Outcome<
 }
 
 /// Returns an error if the filter holds no prefixes but prefixes are asked, or holds prefixes only
-/// but whole keys are asked. A filter of prefixes would deny every whole key.
+/// but whole keys are asked. A filter of prefixes would deny nearly every whole key.
 pub fn check_question(path: &Path, filter: &FilterBlock<AlignedBytes>, prefixes: bool) -> Outcome<()> {
     let path = path.display();
     match (prefixes, filter.metadata().added) {

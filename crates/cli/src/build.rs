@@ -19,10 +19,11 @@ Examples:
 
 Keys:
   The order and the repetition of keys do not change the block. A key has at most 16 MiB.
-  The build needs 8 bytes of memory per key, and the size of the finished block.
+  The build keeps a hash of 8 bytes per key in memory, and needs room for the finished block. Ribbons and binary fuse \
+filters need more.
 
 Replacing a file (--force):
-  The new file replaces OUT in one step. It keeps the mode, the owner and the access list (ACL) of OUT, but no other \
+  The new file replaces OUT in one step. It keeps the mode, the owner and, on Linux, the access list (ACL) of OUT, but no other \
 extended attributes. A symbolic link is followed and stays.
   The command does not replace a directory, a device, a pipe, an input file, a file with several names (hard links), or \
 a file whose owner it cannot keep.

@@ -1,4 +1,4 @@
-//! `filterblock convert`: builds a native filter block from the keys of another engine's table.
+//! `filterblock convert`: builds a filter block from the keys of another engine's table.
 
 use std::path::PathBuf;
 

@@ -28,17 +28,17 @@ Examples:
   filterblock db stats store/ --json
   filterblock db verify store/ || filterblock db repair store/
 
-A key has at most 65,536 bytes. Only put and load create a store. A store created with --secret-file needs that file for \
+A key has at most 65,536 bytes. Only put and load create a store, in a missing or empty directory. A store created with --secret-file needs that file for \
 every command.
 
 Opening a store replays its write-ahead log (WAL) and may write a new SST file. So even a command that only reads needs \
 write permission for the directory. Only one process at a time can open a store.
 
-A command refuses a directory that is not a store, such as a database of LevelDB or RocksDB, and changes nothing in it.
+A command refuses any other directory that is not a store, such as a database of LevelDB or RocksDB, and changes nothing in it.
 
 Exit status:
   0  done
-  1  get: the key is absent; verify: the store is damaged; repair: keys may be lost
+  1  get: a key is absent; verify: the store is damaged; repair: keys may be lost
   2  an error, or a directory that is not a store";
 
 const PUT_EXAMPLES: &str = "\
@@ -130,8 +130,9 @@ pub struct StoreArguments {
     /// The prefixes of keys that filters hold beside the keys: fixed:N, capped:N, delimiter:BYTE,
     /// row-column:BYTE, none, or keep (the prefixes that the store was last opened with)
     ///
-    /// Scans within one prefix skip SST files whose filter denies it. BYTE is a character or 0xNN.
-    /// After a change, older SST files answer "maybe" until they are compacted.
+    /// Scans within one prefix skip SST files whose filter denies the prefix. BYTE is a character
+    /// or 0xNN. If EXTRACTOR changes, the filters of older SST files answer "maybe" to every prefix
+    /// until the files are compacted.
     #[arg(long, value_name = "EXTRACTOR", default_value_t)]
     prefix: PrefixChoice,
     #[command(flatten)]

@@ -19,8 +19,8 @@ Examples:
   filterblock diff monday.filter tuesday.filter
   filterblock diff --json monday.filter tuesday.filter | jq .keys.intersection
 
-The command compares hash function, seed, secret, kind, number of bits and parameters, and prints every difference. \
-If all of them are equal, it compares the bits. For Bloom filters of any layout it also estimates the number of keys in each \
+The command compares hash function, seed, secret, kind of added keys, prefix extractor, partition number, kind, number of bits \
+and parameters. It prints every difference, but compares parameters only of blocks of one kind. If there is no difference, it compares the bits. For Bloom filters of any layout it also estimates the number of keys in each \
 block, in their union and in their intersection. Brackets hold the 95 % confidence interval of an estimate.
 
 Recorded key counts and table ids are not compared. The command does not need the secret.
@@ -118,7 +118,7 @@ fn open(path: &Path) -> Outcome<LockedBlock<AlignedBytes>> {
         }
         FilterFile::Native(block) => Ok(block),
         FilterFile::Foreign(_) => refused(
-            "a file of another engine, not a filter block; convert LevelDB and RocksDB tables with filterblock convert first",
+            "a file of another engine, not a filter block; give a filter block (filterblock convert makes one of a LevelDB or RocksDB table)",
         ),
     }
 }

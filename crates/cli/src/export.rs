@@ -64,7 +64,8 @@ pub struct Arguments {
 struct ForeignParameters<'a> {
     file: String,
     output: String,
-    /// The value for `--format`.
+    /// The result of [`Foreign::raw_format`]: usually the value of `--format` for the exported
+    /// filter.
     format: &'static str,
     #[serde(flatten)]
     filter: &'a FilterReport,

@@ -29,7 +29,7 @@ Examples:
 
 Filter block:
   The command checks the block first; damage is an error that names the field (see `filterblock verify`).
-  The fields are those of the trailer, the last bytes of the block. They are little endian. Offsets count from the start \
+  The fields are those of the trailer, the last bytes of the block. Integers are little-endian. Offsets count from the start \
 of the file. docs/FORMAT.md is the specification. The command does not need the secret.
 
 File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter with --format):
@@ -38,7 +38,7 @@ File of another engine (LevelDB or RocksDB table, Parquet file, or a bare filter
 --what-if compares the sizes of filters:
   The filters that the file's own engine can write come first: RocksDB and LevelDB filters with other bits per key,
   Parquet filters with other FPRs.
-  For each native kind it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
+  For each kind of filterblock it builds a block for the same number of keys at the same FPR, or 1 % if the file has no filter.
   A block for more than 262,144 keys is not built: its size is scaled up from a block of 262,144 keys.
   All filters of a table become one block; each Parquet column chunk gets its own block.
 
@@ -53,7 +53,7 @@ pub struct Arguments {
     /// The filter block file, or a file of another engine
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Also compare the size of each native kind of filter for the same keys and FPR
+    /// Also compare the size of each of filterblock's kinds of filter for the same keys and FPR
     #[arg(long)]
     what_if: bool,
     /// Print as JSON
@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Writes the page of --html, and prints the report. `describe` formats it for people.
+/// Writes the page of --html, and prints the report as JSON or, by `describe`, as text.
 fn publish(
     arguments: &Arguments,
     report: &impl Serialize,

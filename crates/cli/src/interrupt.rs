@@ -18,8 +18,8 @@ mod platform;
 
 pub use platform::outlive_file_size_limit;
 
-/// The number of attempts to remove a directory. The threads of a store may still be writing into
-/// it.
+/// The maximum number of attempts to remove a directory. The threads of a store may still be
+/// writing into it.
 const REMOVALS_MAX: usize = 100;
 
 /// The first signal that arrived, or 0.
@@ -70,7 +70,8 @@ pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     check().map(|()| done)
 }
 
-/// Returns [`Failure::Interrupted`] once a signal has arrived. A call takes a few nanoseconds.
+/// Returns [`Failure::Interrupted`] once a signal has arrived. A call is one atomic load, so loops
+/// may call it in each step.
 #[inline]
 pub fn check() -> Outcome<()> {
     if SIGNAL.load(Ordering::SeqCst) == 0 { Ok(()) } else { Err(Failure::Interrupted) }
@@ -141,8 +142,8 @@ fn watch(all: &mut Made) -> io::Result<()> {
     Ok(())
 }
 
-/// Handles a signal: ends the process, unless the command polls for signals and this is the first
-/// one.
+/// Handles a signal: removes the temporary files and ends the process, unless the command polls for
+/// signals and this signal is the first one.
 fn end(signal: i32) {
     // This function stores `SIGNAL` and then reads `GRACEFUL`. `gracefully` clears `GRACEFUL` and
     // then reads `SIGNAL`. So a signal is never lost: this function sees the cleared flag, or
@@ -163,7 +164,7 @@ fn remove(path: &Path) {
         let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
         match removed {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            // Any other error is permanent.
+            // The path is removed, or another attempt would fail too.
             _ => return,
         }
     }

@@ -1,4 +1,5 @@
-//! Copies mode, owner and access list of a replaced file to the new file.
+//! Copies the mode, the owner and, on Linux, the access list of a replaced file to the new file. On
+//! systems other than Unix, copies nothing.
 //!
 //! The command replaces a file by a new file with the same name. With default permissions, a
 //! private file could become public, or a service could lose access. Overwriting the old file in

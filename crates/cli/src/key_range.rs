@@ -16,8 +16,8 @@ impl KeyRange {
     /// hexadecimal notation. A range without a lower or upper bound is unbounded on that side.
     ///
     /// # Errors
-    /// Returns a message if there are no two dots, or if `hex` is set and a bound is not in
-    /// hexadecimal notation.
+    /// Returns a message if there are no two adjacent dots, or if `hex` is set and a bound is not
+    /// in hexadecimal notation.
     pub fn parse(written: &[u8], hex: bool) -> Result<Self, String> {
         let Some(at) = written.windows(2).position(|two| two == b"..") else {
             return Err("not a range; write LOWER..UPPER, or LOWER..=UPPER to include UPPER".into());

@@ -157,8 +157,8 @@ impl KeyReader {
         format!("{}: {} {}", self.name, self.format.delimiter.unit(), self.number)
     }
 
-    /// Returns the next key. At the end of the input, prints how many empty lines it skipped and
-    /// returns `None`.
+    /// Returns the next key, or `None` at the end of the input. At the end, prints how many empty
+    /// lines it skipped, if any.
     pub fn next_key(&mut self) -> Outcome<Option<Written<'_>>> {
         loop {
             if !self.read_line()? {
@@ -188,7 +188,7 @@ impl KeyReader {
         let max_written = if self.format.hex { self.max_len_bytes * 2 } else { self.max_len_bytes };
         self.line.clear();
         // Two bytes more than the longest key: a key of that length may end with CRLF, and a longer
-        // one must be recognized.
+        // key must be recognized as too long.
         let mut limited = (&mut self.input).take(max_written as u64 + 2);
         let len = limited.read_until(delimiter.byte(), &mut self.line).map_err(|error| {
             let error = Error::from(error);

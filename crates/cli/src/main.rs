@@ -72,7 +72,7 @@ Streams and signals:
 binary block (--output -), a closed pipe is an error.
   A full disk, a closed standard output and a closed standard input are errors. Closed streams are detected \
 only on Linux.
-  Before a signal ends the command, the command removes its temporary files. SIGKILL may leave one named \
+  Before a signal ends the command, the command removes its temporary files. SIGKILL may leave some of them, such as \
 .filterblock.*.tmp beside the output file.
   On Linux, signals that the parent process ignores (nohup) stay ignored.
 
@@ -151,14 +151,13 @@ fn print_help(help: &clap::Error) -> Result<(), Failure> {
     output::print(&if choice == anstream::ColorChoice::Never { text.to_string() } else { text.ansi().to_string() })
 }
 
-/// Prints the help, the version or the error that clap returned. Help and version go to stdout; an
-/// error becomes one line on stderr.
+/// Prints the help, the version or the error that clap returned. Help and version go to stdout. An
+/// error becomes one line on stderr, but a missing subcommand prints the help there.
 fn explain(refused: &clap::Error) -> ExitCode {
     if let Some(line) = refused_value::line(refused) {
         output::message(line);
     } else if refused.use_stderr() {
-        // A missing subcommand prints the help. If stderr fails, the exit status still reports the
-        // error.
+        // The subcommand is missing. If stderr fails, the exit status still reports the error.
         let _ = write!(anstream::stderr(), "{}", refused.render().ansi());
     } else if let Err(failure) = print_help(refused) {
         output::message(&failure);

@@ -106,7 +106,8 @@ fn page(command: &clap::Command, above: &[String]) -> Outcome<Page> {
 }
 
 /// Converts the text after the options of a help to sections. A paragraph with a heading, such as
-/// `Exit status:`, begins a section.
+/// `Exit status:`, begins a section. Paragraphs without a heading continue the section before, but
+/// the first one and one after the examples begin the section NOTES.
 fn sections(text: &str) -> Roff {
     let mut roff = Roff::new();
     let mut title = "NOTES".to_owned();
@@ -117,7 +118,6 @@ fn sections(text: &str) -> Roff {
             title = heading.to_uppercase();
             roff.control("SH", [title.as_str()]);
         } else if !is_open || title == "EXAMPLES" {
-            // A paragraph after the examples is not an example.
             title = "NOTES".to_owned();
             roff.control("SH", [title.as_str()]);
         } else {

@@ -25,7 +25,8 @@ of any of these kinds and sizes.
 
 Result:
   The new block has the same bits as one filter of this shape built from all keys. Its number of keys is the sum of \
-the inputs. That number and the printed FPR are upper bounds, because some keys may be in several blocks.
+the inputs' numbers, but at most the number of bits. The sum and the printed FPR are upper bounds, because some keys may be in \
+several blocks.
 
 See `filterblock build --help` for --force and --allow-empty.
 
@@ -58,7 +59,8 @@ struct Report {
     file: String,
     merged: usize,
     kind: String,
-    /// The sum of the inputs' numbers of keys, capped at the number of bits. It is an upper bound.
+    /// The sum of the inputs' numbers of keys, capped at the number of bits. The sum is an upper
+    /// bound, because some keys may be in several inputs.
     keys: u64,
     estimated_keys: Option<f64>,
     fill: f64,
@@ -76,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let open = |path: &PathBuf| match block_file::open(path, &FileArguments::default())? {
         FilterFile::Native(block) => Ok(block),
         FilterFile::Foreign(_) => Err(Failure::Message(format!(
-            "{}: a file of another engine, not a filter block; convert LevelDB and RocksDB tables with filterblock convert first",
+            "{}: a file of another engine, not a filter block; give a filter block (filterblock convert makes one of a LevelDB or RocksDB table)",
             path.display()
         ))),
     };

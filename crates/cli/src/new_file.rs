@@ -120,7 +120,7 @@ impl NewFile {
     }
 
     /// Makes an empty temporary file in the directory of the target. The file is removed on drop.
-    /// It already has the mode, owner and access list of the file that it will replace.
+    /// If it will replace a file, it already has that file's mode, owner and access list.
     fn temporary(&self) -> Outcome<Temporary<NamedTempFile>> {
         let path = &self.target;
         if path.file_name().is_none() {
@@ -198,13 +198,13 @@ fn follow_links(path: &Path) -> Outcome<PathBuf> {
         target = parent(&target).join(next);
     }
     Err(Failure::Message(format!(
-        "{}: more than {LINKS_MAX} symbolic links in a row; give the file behind them",
+        "{}: more than {LINKS_MAX} symbolic links in a row; give the path of the file itself",
         path.display()
     )))
 }
 
-/// Removes the name of the temporary file from an error, because the user never gave that name. The
-/// tempfile crate puts it into the text of the error.
+/// Removes the name of the temporary file from an error. The tempfile crate puts this name into the
+/// text of the error, but the user never gave it.
 pub fn without_path(error: io::Error) -> io::Error {
     match error.to_string().split_once(" at path ") {
         Some((reason, _)) => io::Error::new(error.kind(), reason),
@@ -216,7 +216,7 @@ fn exists(path: &Path) -> Failure {
     Failure::Message(format!("{}: the file exists; to replace it, add --force", path.display()))
 }
 
-/// Returns the directory of a file. A bare name lies in the working directory.
+/// Returns the directory of a file, which is `.` for a bare name.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -225,8 +225,8 @@ fn parent(path: &Path) -> &Path {
 }
 
 /// Opens the directory of a file, so that a new name in it can be made durable. Returns `None` on
-/// systems that cannot open directories. A directory that can be written but not read is an error
-/// before anything is written.
+/// systems that cannot open directories. Returns an error for a directory that can be written but
+/// not read, so that the command fails before it writes.
 fn open_dir_of(path: &Path) -> Outcome<Option<File>> {
     if !cfg!(unix) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The output of the command: messages on stderr, data on a buffered stdout.
+//! Prints messages on stderr, and data on a buffered stdout.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -22,18 +22,18 @@ pub fn bar(len: Option<u64>, what: impl Into<String>) -> ProgressBar {
     bar.with_message(what.into())
 }
 
-/// Returns a bar that counts bytes. Each update sets the length of the bar; see [`follow`]. The bar
-/// is hidden with `--json`, because then a program reads the output.
-pub fn bytes(what: &'static str, is_json: bool) -> ProgressBar {
-    let bar = if is_json { ProgressBar::hidden() } else { ProgressBar::new(0) };
+/// Returns a bar that counts bytes. [`follow`] or the caller sets its length. Set `is_hidden` with
+/// `--json`, because then a program reads the output.
+pub fn bytes(what: &'static str, is_hidden: bool) -> ProgressBar {
+    let bar = if is_hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
     if let Ok(style) = ProgressStyle::with_template("{msg:40} [{bar:30}] {bytes}/{total_bytes}, {eta} left") {
         bar.set_style(style.progress_chars("=> "));
     }
     bar.with_message(what)
 }
 
-/// Returns a callback that moves `bar`, which [`bytes`] made. It moves the bar once per MiB and at
-/// the end.
+/// Returns a callback that moves `bar`, which [`bytes`] made. The callback moves the bar about once
+/// per MiB and at the end.
 pub fn follow(bar: &ProgressBar) -> impl FnMut(filterblock_store::lsm::Progress) {
     let mut next = 0;
     move |progress| {

@@ -40,7 +40,7 @@ Examples:
 
 Output:
   One line per key, in input order: `maybe` or `absent`, a tab, and the key as written. `absent` is certain, `maybe` is not.
-  --delimiter nul ends each output line with a zero byte too.
+  With --delimiter nul, each output line ends with a zero byte too, except with --json or --count.
   --json prints lines such as {\"answer\":\"maybe\",\"key\":\"serde\"}. If the key is not UTF-8, the line has \"key_hex\".
   `-` as the only KEY is standard input.
 
@@ -75,7 +75,7 @@ pub struct Arguments {
     /// A file with one key per line
     #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
     keys: Option<PathBuf>,
-    /// Print only the number of `maybe` and of `absent` answers
+    /// Print only two numbers: the answers `maybe` and the answers `absent`
     #[arg(long, conflicts_with = "quiet")]
     count: bool,
     /// Print nothing and stop at the first `maybe`; the exit status is the answer
@@ -160,10 +160,10 @@ enum Target<'a> {
 /// Keys that wait for their answers.
 #[derive(Debug, Default)]
 struct Batch {
-    /// The hashes of the keys, for a native filter of hashes only.
+    /// The hashes of the keys. Empty for range filters and for filters of other engines.
     hashes: Vec<KeyHash>,
-    /// The answers, `true` for "maybe". Native filters of hashes answer when the batch is complete.
-    /// Range filters and filters of other engines answer each key before it is pushed.
+    /// The answers, `true` for "maybe". Range filters and filters of other engines answer each key
+    /// before it is pushed. Other filter blocks answer when the batch is complete.
     answers: Vec<bool>,
     written: Vec<u8>,
     ends: Vec<usize>,
@@ -289,8 +289,8 @@ impl<W: Write> Query<'_, W> {
         if self.arguments.quiet || self.batch.is_full() { self.answer().map_err(Refused::Other) } else { Ok(()) }
     }
 
-    /// Queries a native filter for the batch and counts the answers. Prints the answers unless
-    /// --quiet or --count is given.
+    /// Queries the filter block for the hashes of the batch, and counts the answers. Prints the
+    /// answers unless --quiet or --count is given.
     fn answer(&mut self) -> Outcome<()> {
         if let Target::Native(filter) = &self.target
             && !self.batch.hashes.is_empty()
@@ -339,7 +339,7 @@ impl<W: Write> Query<'_, W> {
     }
 }
 
-/// Queries a native filter for each hash and stores the answers in `answers`. Prefixes are queried
+/// Queries a filter block for each hash and stores the answers in `answers`. Prefixes are queried
 /// with the extractor that the block records.
 fn answer_native(filter: &FilterBlock<AlignedBytes>, prefixes: bool, hashes: &[KeyHash], answers: &mut [bool]) {
     if !prefixes {

@@ -38,7 +38,7 @@ pub fn number(expected: &'static str) -> impl Fn(&str) -> Result<f64, &'static s
 }
 
 /// Returns one line that says what is wrong with the command line and what to do. Returns `None`
-/// for help and version.
+/// for help, for version, and for a missing subcommand, which prints the help.
 pub fn line(refused: &clap::Error) -> Option<String> {
     let line = match refused.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

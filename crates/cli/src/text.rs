@@ -22,8 +22,8 @@ pub fn whole(value: f64) -> u64 {
     rounded
 }
 
-/// Formats a number with its unit: `1 table`, `2 tables`. The plural of `unit` must be `unit` and
-/// an `s`.
+/// Formats a number with its unit: `1 key`, `2 keys`. The plural of `unit` must be `unit` and an
+/// `s`.
 pub fn count(value: u64, unit: &str) -> String {
     format!("{} {unit}{}", thousands(value), if value == 1 { "" } else { "s" })
 }
@@ -33,9 +33,9 @@ pub fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0))
 }
 
-/// Formats a number with three significant digits, or with two below 0.001. From 1,000 on it is
-/// rounded to an integer with thousands separators. A number that rounds to less than 0.0000001
-/// becomes `<0.0000001`, and no number has an exponent.
+/// Formats a number with three significant digits, or with two below 0.001. From 1,000 on, the
+/// number is rounded to an integer with thousands separators. Zero becomes `0`. A number that
+/// rounds to less than 0.0000001 becomes `<0.0000001`, and no number has an exponent.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();

@@ -28,10 +28,10 @@ Examples:
 
 Filter block:
   The command checks the magic, the shape, and the checksums of the trailer and of every page.
-  If the version is not 1, the command also tries version 1. If the checksum is then valid, only the version is \
-damaged (status 1). Otherwise the block has a newer format or more damage (status 2).
+  If the version is above 1, the command also tries version 1. If the checksum is then valid, only the version is \
+damaged (status 1). Otherwise the block has a newer format or more damage (status 2). Version 0 is always damage (status 1).
 
---against looks up every key of KEYFILE. A key that the filter denies is a false negative: a read would not find it.
+--against looks up every key of KEYFILE. A key that the filter denies is a false negative: a read would not find the key.
   For a filter that holds only prefixes, give --prefixes and a KEYFILE of prefixes.
   Only --against needs the secret of a filter block (--secret-file).
 
@@ -40,7 +40,7 @@ File of another engine:
   If the table has filters of filterblock, it needs their secret, and for LevelDB their --seed and --hash.
   Parquet files and bare filters have no checksums. The command checks their shape; --against checks more.
 
-Exit status: 0 sound; 1 damaged, or false negatives found; 2 could not run (unreadable file, newer format).";
+Exit status: 0 sound; 1 damaged, or false negatives found; 2 an error, such as an unreadable file or a newer format.";
 
 /// Check a filter file for damage and for false negatives
 #[derive(Debug, clap::Args)]

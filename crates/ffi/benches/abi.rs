@@ -1,8 +1,9 @@
 //! Measures the time of queries through the C ABI and of queries in Rust, in alternating rounds.
 //!
 //! `cargo bench -p filterblock-ffi --bench abi` prints nanoseconds per query: the median of the
-//! rounds and the lowest round. The Rust loop inlines the query up to the call of the kernel. The C
-//! loop calls a function of the ABI, which no compiler can inline, so each query has one more call.
+//! rounds and the fastest round. The Rust loop inlines the query up to the call of the kernel. The
+//! loop in C calls a function through a pointer, which no compiler can inline, so each query has
+//! one more call. The column "C, ABI, batch" has one call for all queries.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 #![allow(unsafe_code, reason = "loads the loop in C, and calls the ABI")]
 
@@ -32,7 +33,8 @@ unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Compiles and loads benches/loop.c. Returns `None` if there is no C compiler.
+/// Compiles and loads benches/loop.c, and returns its function. Returns `None` if `cc` is missing
+/// or fails.
 fn loop_in_c(folder: &Path) -> Option<AskEach> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/loop.c");
     let library = folder.join("loop.so");
@@ -84,7 +86,7 @@ fn main() {
     let rounds = if has("--bench") && !has("--test") { ROUNDS } else { 1 };
     let folder = tempfile::tempdir().unwrap();
     let Some(ask_each) = loop_in_c(folder.path()) else {
-        println!("SKIPPED: no C compiler");
+        println!("SKIPPED: cc is missing or cannot compile benches/loop.c; install a C compiler");
         return;
     };
     println!("nanoseconds per query, median (lowest) of {rounds} rounds");

@@ -46,7 +46,8 @@ static void build(struct sst *sst, const filterblock_hasher *hasher) {
     filterblock_builder_free(builder);
     if (!filterblock_block_checksum(filterblock_bytes_data(sst->block), filterblock_bytes_len(sst->block),
                                     &sst->checksum)) {
-        stop("checksum", &error);
+        fprintf(stderr, "checksum: the bytes are not a filter block\n");
+        exit(1);
     }
 }
 

@@ -1,4 +1,4 @@
-// Shows a store in C++. It owns handles by std::unique_ptr. Several threads ask one filter, in batches.
+// Shows a store in C++. It owns handles by std::unique_ptr, and several threads ask one filter.
 //
 //   c++ -std=c++17 -pthread examples/embed.cc $(pkg-config --cflags --libs filterblock) -o embed && ./embed
 #include <filterblock.h>

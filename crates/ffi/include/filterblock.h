@@ -40,8 +40,8 @@
 typedef struct filterblock_filter filterblock_filter;
 
 /**
- * The length of the message in a `filterblock_error` in bytes, including the zero byte that ends
- * it.
+ * The length in bytes of the member `message` of `filterblock_error`. It includes the zero byte
+ * that ends the text.
  */
 #define FILTERBLOCK_ERROR_MESSAGE_LEN 496
 
@@ -52,9 +52,10 @@ typedef struct filterblock_filter filterblock_filter;
 #define FILTERBLOCK_EXPECT_ANY_TABLE 1
 
 /**
- * The flag that `num_entries` is the number of entries of the SST. The filter must have at most as
- * many keys, and at least one key if the SST has an entry. If the SST has an entry, a filter with
- * prefixes may have any number of hashes above that, and a filter of prefixes only may have none.
+ * The flag that `num_entries` is the number of entries of the SST. A filter of an SST without
+ * entries must have no key or prefix. For other SSTs, a filter must have at least one key, unless
+ * it has only prefixes. A filter without prefixes must have at most as many keys as the SST has
+ * entries.
  */
 #define FILTERBLOCK_EXPECT_NUM_ENTRIES 2
 
@@ -110,8 +111,8 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_OK = 0,
     /**
-     * A required pointer is NULL, a text is not UTF-8, an array does not fit in the address space,
-     * or a hash is `FILTERBLOCK_NO_HASH`.
+     * A required pointer is NULL, a text is not UTF-8, or an array does not fit in the address
+     * space. Or `expected.hasher` is not aligned, or an added hash is `FILTERBLOCK_NO_HASH`.
      */
     FILTERBLOCK_CODE_NULL_ARGUMENT = 1,
     /**
@@ -155,8 +156,8 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_TOO_LARGE = 10,
     /**
-     * The new filter denied its own keys, because of broken memory or a bug. The function returned
-     * no filter.
+     * The new filter denied one of its keys, because of broken memory or a bug. The function
+     * returned no filter.
      */
     FILTERBLOCK_CODE_SELF_CHECK_FAILED = 11,
     /**
@@ -210,7 +211,7 @@ typedef uint8_t filterblock_answer;
  * bytes of the key. With a range filter, it also keeps bytes of the keys.
  *
  * If a key cannot be added, finishing fails, because a filter of the other keys would deny that
- * key. So a caller needs to check only the result of finishing.
+ * key. So the functions that add keys return no error.
  */
 typedef struct filterblock_builder filterblock_builder;
 
@@ -291,9 +292,9 @@ typedef struct filterblock_expected {
      */
     const struct filterblock_hasher *hasher;
     /**
-     * The id of the SST that was passed to `filterblock_builder_set_table_id`. An id of zeros
-     * names no SST: without the flag `FILTERBLOCK_EXPECT_CHECKSUM`, functions then return
-     * `INVALID`.
+     * The id of the SST that was passed to `filterblock_builder_set_table_id`. The library does
+     * not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST: without the
+     * flag `FILTERBLOCK_EXPECT_CHECKSUM`, functions then return `INVALID`.
      */
     uint8_t table_id[16];
     /**
@@ -360,7 +361,8 @@ typedef struct filterblock_metadata {
      */
     uint64_t num_keys;
     /**
-     * The number of partitions. It is 0 for a filter in one piece.
+     * The number of partitions. It is 0 for a filter in one piece, and for a partition index
+     * without partitions.
      */
     uint64_t num_partitions;
     /**
@@ -455,8 +457,9 @@ typedef struct filterblock_set_counts_info {
      */
     uint64_t damaged_pages;
     /**
-     * The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` of the library since the set was made.
-     * An answer for a NULL pointer or for `FILTERBLOCK_NO_HASH` does not count.
+     * The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made. Queries with a
+     * NULL pointer or an empty range do not count. `FILTERBLOCK_NO_HASH` counts only in an array
+     * of hashes.
      */
     uint64_t unfiltered_answers;
     /**
@@ -503,9 +506,9 @@ filterblock_code filterblock_builder_set_table_id(struct filterblock_builder *bu
  * Call this function before you add the first key or prefix. A later call returns `INVALID`, and
  * finishing will fail: the filter would deny the prefixes of the keys that were added before.
  *
- * Also returns `INVALID` if the name is empty or too long, if the spec of the builder describes a
- * range filter, or if the builder has a range filter and `whole_keys_too` is `false`. Then the
- * builder does not change.
+ * Also returns `INVALID` if the name is empty or too long, or if the spec of the builder describes
+ * a range filter. Returns `INVALID`, too, if the builder has a range filter and `whole_keys_too`
+ * is `false`. In these cases the builder does not change.
  */
 filterblock_code filterblock_builder_set_prefixes(struct filterblock_builder *builder,
                                                   const char *extractor,
@@ -540,14 +543,14 @@ void filterblock_builder_set_threads(struct filterblock_builder *builder, size_t
 
 /**
  * Sets whether finishing asks the new filter for each key; the default is `true`. The check takes
- * a fraction of the build time, and detects broken memory.
+ * a fraction of the build time, and detects broken memory and bugs.
  */
 void filterblock_builder_set_self_check(struct filterblock_builder *builder, bool is_on);
 
 /**
- * Reserves memory for `num_keys` more keys: 8 bytes each, and about 8 more with a range filter.
- * Without this call, the memory doubles when it is full. If there is not enough memory, the call
- * has no effect.
+ * Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
+ * range filter. Without this call, the memory doubles when it is full. If there is not enough
+ * memory, the call has no effect.
  */
 void filterblock_builder_reserve(struct filterblock_builder *builder, size_t num_keys);
 
@@ -601,8 +604,7 @@ void filterblock_builder_add_prefix(struct filterblock_builder *builder,
 /**
  * Returns the number of keys and prefixes added so far, or 0 if `builder` is NULL. If the same key
  * or prefix is added several times in a row, it counts once. With a range filter, returns the
- * larger of the number of keys in the range filter and the number of keys and prefixes in the
- * filter.
+ * larger of two numbers: the keys in the range filter, and the keys and prefixes in the filter.
  */
 size_t filterblock_builder_len(const struct filterblock_builder *builder);
 
@@ -738,9 +740,9 @@ bool filterblock_filter_may_contain_hash(const filterblock_filter *filter, uint6
 
 /**
  * Answers like `filterblock_filter_may_contain` for a key and its hash, which must come from a
- * hasher that equals the filter's hasher. If the filter has partitions, the function asks the
- * partition of the key. A range filter alone is asked by the bytes of the key. Other filters do
- * not read them.
+ * hasher that equals the filter's hasher. If the filter has partitions, the function asks only the
+ * partition of the key. A range filter alone is asked by the bytes of the key. Other filters
+ * without partitions do not read the bytes.
  *
  * Returns `true` for `FILTERBLOCK_NO_HASH`.
  */
@@ -778,8 +780,9 @@ bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
                                           size_t upper_len);
 
 /**
- * Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. One
- * call is faster than single queries, because it prefetches cache lines.
+ * Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. If
+ * the filter has no partitions, one call is faster than single queries, because it prefetches
+ * cache lines.
  *
  * `answers` need not be initialised, and must not overlap `hashes`. Sets all answers to `true` if
  * `filter` or `hashes` is NULL. Does nothing if `answers` is NULL.
@@ -792,7 +795,7 @@ void filterblock_filter_may_contain_hashes(const filterblock_filter *filter,
 /**
  * Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
  * `filterblock_filter_may_contain`. If the filter has partitions, the function asks the partition
- * of each key. For a range filter alone without partitions, all answers are `true`.
+ * of each key.
  *
  * Otherwise this function works like `filterblock_filter_may_contain_hashes`. If `keys[i]` is NULL
  * and `key_lens[i]` is not 0, `answers[i]` is `true`.
@@ -863,7 +866,7 @@ struct filterblock_hasher *filterblock_hasher_new_sip13(uint64_t seed,
 void filterblock_hasher_free(struct filterblock_hasher *hasher);
 
 /**
- * Returns the hash of a key of `key_len` bytes. The same hash can ask all filters of the store.
+ * Returns the hash of a key of `key_len` bytes. Use one hash to ask all filters of the store.
  *
  * Returns `FILTERBLOCK_NO_HASH` if `hasher` is NULL, or if `key` is NULL and `key_len` is not 0.
  */
@@ -875,7 +878,7 @@ uint64_t filterblock_hasher_hash(const struct filterblock_hasher *hasher,
  * Sets `hashes[i]` to the hash of the key `keys[i]` of `key_lens[i]` bytes: see
  * `filterblock_hasher_hash`.
  *
- * `hashes` need not be initialised, and must not overlap `keys` and `key_lens`. Does nothing if
+ * `hashes` need not be initialised, and must not overlap `keys` or `key_lens`. Does nothing if
  * `hashes` is NULL. Sets all hashes to `FILTERBLOCK_NO_HASH` if `hasher`, `keys` or `key_lens` is
  * NULL. Sets `hashes[i]` to `FILTERBLOCK_NO_HASH` if `keys[i]` is NULL and `key_lens[i]` is not 0.
  */
@@ -1009,7 +1012,7 @@ struct filterblock_bytes *filterblock_partitioned_finish(struct filterblock_part
  * Makes an empty set, and copies the hasher.
  *
  * Returns a handle for `filterblock_set_free`. Returns NULL if `hasher` is NULL, or after a panic.
- * Queries of a NULL set answer `FILTERBLOCK_ANSWER_UNFILTERED`.
+ * Queries of a NULL set never deny a key.
  */
 struct filterblock_set *filterblock_set_new(const struct filterblock_hasher *hasher);
 
@@ -1043,7 +1046,8 @@ struct filterblock_slot filterblock_set_insert_degraded(struct filterblock_set *
  * The hash must come from a hasher that equals the set's hasher. Otherwise the set denies present
  * keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, and
  * for a slot of another set. The answer is the same if the filter at the slot is missing, degraded
- * or under another hasher, has only prefixes, or is a range filter.
+ * or under another hasher. It is also the same for a filter of prefixes only, and for a range
+ * filter.
  */
 filterblock_answer filterblock_set_ask(const struct filterblock_set *set,
                                        struct filterblock_slot slot,
@@ -1051,8 +1055,8 @@ filterblock_answer filterblock_set_ask(const struct filterblock_set *set,
 
 /**
  * Asks one filter for a key and its hash: see `filterblock_set_ask`. If the filter has partitions,
- * the function asks the partition of the key. It asks a range filter by the bytes of the key.
- * Other filters do not read the key.
+ * the function asks only the partition of the key. Unlike `filterblock_set_ask`, it also asks a
+ * range filter, by the bytes of the key. Other filters without partitions do not read the key.
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `key` is NULL and `key_len` is not 0.
  */
@@ -1115,10 +1119,10 @@ bool filterblock_set_ask_batch(const struct filterblock_set *set,
 
 /**
  * Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
- * `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call is faster than single queries,
- * because it prefetches cache lines.
+ * `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call is faster than single queries if
+ * it can prefetch cache lines: see `filterblock_set_prefetch`.
  *
- * `answers` need not be initialised, and must not overlap `slots` and `hashes`. Does nothing if
+ * `answers` need not be initialised, and must not overlap `slots` or `hashes`. Does nothing if
  * `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
  * is NULL.
  */
@@ -1130,8 +1134,8 @@ void filterblock_set_ask_pairs(const struct filterblock_set *set,
 
 /**
  * Prefetches the first cache lines that a query of this hash will read. Does nothing if `set` is
- * NULL, for a slot of another set, and for a filter that has partitions, verifies pages on first
- * touch, or cannot be asked.
+ * NULL, or for a slot of another set. Also does nothing for a filter that has partitions, verifies
+ * pages on first touch, or cannot be asked.
  */
 void filterblock_set_prefetch(const struct filterblock_set *set,
                               struct filterblock_slot slot,
@@ -1159,8 +1163,8 @@ bool filterblock_set_counts(const struct filterblock_set *set,
  * Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the trailer is damaged, not as expected or of a newer
- * version, if the filter has partitions, and for NULL pointers. Count these answers.
- * `filterblock_verified_check` returns the reason. Any number of threads may ask.
+ * version. Returns the same answer for a filter in partitions, and for NULL pointers. Count these
+ * answers. `filterblock_verified_check` returns the reason. Any number of threads may ask.
  */
 filterblock_answer filterblock_verified_ask(const void *data,
                                             size_t data_len,
@@ -1197,9 +1201,9 @@ bool filterblock_verified_may_contain_hash(const void *data,
                                            uint64_t hash);
 
 /**
- * Returns `false` if no key of the SST has this prefix, and `true` if a key may have it. Like
- * `filterblock_filter_may_contain_prefix`, but for bytes that the caller has verified: see
- * `filterblock_verified_ask`.
+ * Returns `false` if no key of the SST has this prefix, and `true` if a key may have it. The
+ * function works like `filterblock_filter_may_contain_prefix`, but for bytes that the caller has
+ * verified: see `filterblock_verified_ask`.
  */
 bool filterblock_verified_may_contain_prefix(const void *data,
                                              size_t data_len,
@@ -1210,8 +1214,8 @@ bool filterblock_verified_may_contain_prefix(const void *data,
 
 /**
  * Returns `false` if the SST has no key `k` with `lower <= k < upper`, and `true` if it may have
- * one. Like `filterblock_filter_may_contain_range`, but for bytes that the caller has verified:
- * see `filterblock_verified_ask`.
+ * one. The function works like `filterblock_filter_may_contain_range`, but for bytes that the
+ * caller has verified: see `filterblock_verified_ask`.
  */
 bool filterblock_verified_may_contain_range(const void *data,
                                             size_t data_len,
@@ -1235,8 +1239,8 @@ filterblock_code filterblock_verified_check(const void *data,
  * checksum of the whole filter first. The bytes may have any alignment.
  *
  * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not in the compact form of
- * this version, or have keys of another hasher, and for NULL pointers. Count these answers.
- * `filterblock_compact_check` returns the reason. Any number of threads may ask.
+ * this version, or have keys of another hasher. Returns the same answer for NULL pointers. Count
+ * these answers. `filterblock_compact_check` returns the reason. Any number of threads may ask.
  */
 filterblock_answer filterblock_compact_ask(const void *data,
                                            size_t data_len,

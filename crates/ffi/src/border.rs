@@ -9,7 +9,8 @@ use crate::raw;
 /// Returns the result of `call`, or `fallback` if it panics.
 ///
 /// After a panic, no later call can use broken state. Queries change only atomic counters and the
-/// atomic states of pages, and a builder that panicked fails when it finishes.
+/// atomic states of pages. If a panic may have lost keys or settings of a builder, the builder
+/// fails when it finishes.
 #[inline(always)]
 pub(crate) fn or<T>(fallback: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(fallback)

@@ -19,13 +19,13 @@ use crate::raw;
 /// bytes of the key. With a range filter, it also keeps bytes of the keys.
 ///
 /// If a key cannot be added, finishing fails, because a filter of the other keys would deny that
-/// key. So a caller needs to check only the result of finishing.
+/// key. So the functions that add keys return no error.
 pub struct Builder {
     builder: FilterBuilder,
     /// A builder with the same settings and without keys.
     empty: FilterBuilder,
     has_prefixes: bool,
-    /// The first failure after which a filter of the collected keys would deny a key.
+    /// The first reason why finishing must fail, or `None`.
     lost: Option<Lost>,
 }
 
@@ -164,9 +164,9 @@ pub unsafe extern "C" fn filterblock_builder_set_table_id(
 /// Call this function before you add the first key or prefix. A later call returns `INVALID`, and
 /// finishing will fail: the filter would deny the prefixes of the keys that were added before.
 ///
-/// Also returns `INVALID` if the name is empty or too long, if the spec of the builder describes a
-/// range filter, or if the builder has a range filter and `whole_keys_too` is `false`. Then the
-/// builder does not change.
+/// Also returns `INVALID` if the name is empty or too long, or if the spec of the builder describes
+/// a range filter. Returns `INVALID`, too, if the builder has a range filter and `whole_keys_too`
+/// is `false`. In these cases the builder does not change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_set_prefixes(
     builder: Option<&mut Builder>,
@@ -234,7 +234,7 @@ pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>,
 }
 
 /// Sets whether finishing asks the new filter for each key; the default is `true`. The check takes
-/// a fraction of the build time, and detects broken memory.
+/// a fraction of the build time, and detects broken memory and bugs.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builder>, is_on: bool) {
     let self_check = if is_on { SelfCheck::On } else { SelfCheck::Off };
@@ -247,9 +247,9 @@ fn set_quietly(builder: Option<&mut Builder>, set: impl Fn(FilterBuilder) -> Fil
     let _ = border::or(Err(Failure::Panic), || builder.set(|inner| Ok(set(inner))));
 }
 
-/// Reserves memory for `num_keys` more keys: 8 bytes each, and about 8 more with a range filter.
-/// Without this call, the memory doubles when it is full. If there is not enough memory, the call
-/// has no effect.
+/// Reserves memory for `num_keys` more keys: 8 bytes each in a filter, and about 8 bytes each in a
+/// range filter. Without this call, the memory doubles when it is full. If there is not enough
+/// memory, the call has no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_reserve(builder: Option<&mut Builder>, num_keys: usize) {
     let Some(builder) = builder else { return };
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn filterblock_builder_add_keys(
     let keys = unsafe { Keys::new(keys, key_lens, count) };
     builder.add(|builder| {
         builder.reserve(count);
-        // A range filter needs the bytes of its keys.
+        // The keys are not hashed here, because a range filter needs their bytes.
         keys.ok_or(Lost::NullKey)?.try_for_each(|_, keys| {
             keys.iter().try_for_each(|key| key.map(|key| builder.add(key)).ok_or(Lost::NullKey))
         })
@@ -346,8 +346,7 @@ pub unsafe extern "C" fn filterblock_builder_add_prefix(
 
 /// Returns the number of keys and prefixes added so far, or 0 if `builder` is NULL. If the same key
 /// or prefix is added several times in a row, it counts once. With a range filter, returns the
-/// larger of the number of keys in the range filter and the number of keys and prefixes in the
-/// filter.
+/// larger of two numbers: the keys in the range filter, and the keys and prefixes in the filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_len(builder: Option<&Builder>) -> usize {
     builder.map_or(0, |builder| builder.builder.len())

@@ -8,8 +8,8 @@ use std::ffi::c_char;
 
 use filterblock::Error;
 
-/// The length of the message in a `filterblock_error` in bytes, including the zero byte that ends
-/// it.
+/// The length in bytes of the member `message` of `filterblock_error`. It includes the zero byte
+/// that ends the text.
 pub const FILTERBLOCK_ERROR_MESSAGE_LEN: usize = 496;
 
 /// The cause of an error. Codes never change their meaning. A newer library may have more codes.
@@ -18,8 +18,8 @@ pub const FILTERBLOCK_ERROR_MESSAGE_LEN: usize = 496;
 pub enum Code {
     /// No error.
     Ok = 0,
-    /// A required pointer is NULL, a text is not UTF-8, an array does not fit in the address space,
-    /// or a hash is `FILTERBLOCK_NO_HASH`.
+    /// A required pointer is NULL, a text is not UTF-8, or an array does not fit in the address
+    /// space. Or `expected.hasher` is not aligned, or an added hash is `FILTERBLOCK_NO_HASH`.
     NullArgument = 1,
     /// The library panicked: a bug of the library. Nothing was built or opened.
     Panic = 2,
@@ -43,8 +43,8 @@ pub enum Code {
     Secret = 9,
     /// An object other than a new filter does not fit in memory, such as a copy of a filter.
     TooLarge = 10,
-    /// The new filter denied its own keys, because of broken memory or a bug. The function returned
-    /// no filter.
+    /// The new filter denied one of its keys, because of broken memory or a bug. The function
+    /// returned no filter.
     SelfCheckFailed = 11,
     /// An error that has no code of its own.
     Other = 12,

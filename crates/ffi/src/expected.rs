@@ -12,9 +12,10 @@ use crate::raw;
 /// The flag of a caller that does not know the SST and accepts the filter of any SST. The library
 /// does not read `table_id`. A filter of another SST then goes unnoticed and denies present keys.
 pub const FILTERBLOCK_EXPECT_ANY_TABLE: u32 = 1;
-/// The flag that `num_entries` is the number of entries of the SST. The filter must have at most as
-/// many keys, and at least one key if the SST has an entry. If the SST has an entry, a filter with
-/// prefixes may have any number of hashes above that, and a filter of prefixes only may have none.
+/// The flag that `num_entries` is the number of entries of the SST. A filter of an SST without
+/// entries must have no key or prefix. For other SSTs, a filter must have at least one key, unless
+/// it has only prefixes. A filter without prefixes must have at most as many keys as the SST has
+/// entries.
 pub const FILTERBLOCK_EXPECT_NUM_ENTRIES: u32 = 2;
 /// The flag that the filter must have the checksum `checksum`, which `filterblock_block_checksum`
 /// gave when the filter was written. The checksum detects a stale filter of the same SST.
@@ -45,9 +46,9 @@ pub const FILTERBLOCK_VERIFY_ON_FIRST_TOUCH: u32 = 1;
 pub struct ExpectedInfo {
     /// The hasher of the keys. It must not be NULL.
     pub hasher: *const Hasher,
-    /// The id of the SST that was passed to `filterblock_builder_set_table_id`. An id of zeros
-    /// names no SST: without the flag `FILTERBLOCK_EXPECT_CHECKSUM`, functions then return
-    /// `INVALID`.
+    /// The id of the SST that was passed to `filterblock_builder_set_table_id`. The library does
+    /// not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST: without the
+    /// flag `FILTERBLOCK_EXPECT_CHECKSUM`, functions then return `INVALID`.
     pub table_id: [u8; 16],
     /// The flags `FILTERBLOCK_EXPECT_...`, combined by OR.
     pub flags: u32,
@@ -113,16 +114,21 @@ impl ExpectedInfo {
         let verify = match verify {
             FILTERBLOCK_VERIFY_AT_OPEN => Verify::AtOpen,
             FILTERBLOCK_VERIFY_ON_FIRST_TOUCH => Verify::OnFirstTouch,
-            _ => return Err(Failure::Invalid("verify is not a FILTERBLOCK_VERIFY_... value; pass one of them")),
+            _ => {
+                return Err(Failure::Invalid(
+                    "verify is neither FILTERBLOCK_VERIFY_AT_OPEN nor FILTERBLOCK_VERIFY_ON_FIRST_TOUCH; pass one of \
+                     the two",
+                ));
+            }
         };
         if !self.is_any_table() {
             // SAFETY: the caller upholds the contract of this function.
             return Ok(FilterBlock::open(data, &unsafe { self.read() }?, verify)?);
         }
         let block = LockedBlock::open(data, verify).map_err(|error| error.moved_by(self.offset))?;
-        // The library compares a table id or a checksum. The caller accepts any SST, so this
-        // function expects the block's own table id and checksum, which always match. A block
-        // without a table id is identified by its checksum alone.
+        // The caller accepts any SST, so this function expects the block's own table id. Unless the
+        // caller expects a checksum, the function also expects the block's own checksum. Without a
+        // checksum, the library does not open a block that has no table id.
         let mut own = Self { table_id: block.metadata().table_id, flags: self.flags, ..*self };
         own.flags &= !FILTERBLOCK_EXPECT_ANY_TABLE;
         if !self.has(FILTERBLOCK_EXPECT_CHECKSUM)

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use filterblock::{AlignedBytes, FilterBlock, KeyHash, Mapped, Populate, SharedBytes, TableFilter};
+use filterblock::{Added, AlignedBytes, FilterBlock, KeyHash, Mapped, Populate, SharedBytes, TableFilter};
 
 use crate::answer::Answers;
 use crate::border;
@@ -166,9 +166,9 @@ pub extern "C" fn filterblock_filter_may_contain_hash(filter: Option<&Filter>, h
 }
 
 /// Answers like `filterblock_filter_may_contain` for a key and its hash, which must come from a
-/// hasher that equals the filter's hasher. If the filter has partitions, the function asks the
-/// partition of the key. A range filter alone is asked by the bytes of the key. Other filters do
-/// not read them.
+/// hasher that equals the filter's hasher. If the filter has partitions, the function asks only the
+/// partition of the key. A range filter alone is asked by the bytes of the key. Other filters
+/// without partitions do not read the bytes.
 ///
 /// Returns `true` for `FILTERBLOCK_NO_HASH`.
 #[unsafe(no_mangle)]
@@ -224,8 +224,9 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_range(
     border::or(true, || block.may_contain_range(lower, upper))
 }
 
-/// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. One
-/// call is faster than single queries, because it prefetches cache lines.
+/// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. If
+/// the filter has no partitions, one call is faster than single queries, because it prefetches
+/// cache lines.
 ///
 /// `answers` need not be initialised, and must not overlap `hashes`. Sets all answers to `true` if
 /// `filter` or `hashes` is NULL. Does nothing if `answers` is NULL.
@@ -245,7 +246,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashes(
 
 /// Sets `answers[i]` to the answer for the key `keys[i]` of `key_lens[i]` bytes: see
 /// `filterblock_filter_may_contain`. If the filter has partitions, the function asks the partition
-/// of each key. For a range filter alone without partitions, all answers are `true`.
+/// of each key.
 ///
 /// Otherwise this function works like `filterblock_filter_may_contain_hashes`. If `keys[i]` is NULL
 /// and `key_lens[i]` is not 0, `answers[i]` is `true`.
@@ -262,10 +263,12 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
     let Some(answers) = answers else { return };
     let (Some(block), Some(keys)) = (Filter::ready(filter), keys) else { return answers.fill(true) };
     answers.ask(true, |answers| {
-        if block.metadata().num_partitions == 0 {
+        let metadata = block.metadata();
+        if metadata.num_partitions == 0 && metadata.added != Added::Ranges {
             return keys.try_for_each_hash(block.hasher(), |first, hashes| ask_chunk(block, answers, first, hashes));
         }
-        // Only the bytes of a key choose its partition. A hash would have to ask all partitions.
+        // Range filters need the bytes of a key. In other filters, only the bytes of a key choose
+        // its partition. A hash would have to ask all partitions.
         keys.try_for_each(|first, keys| {
             let mut maybe = [true; CHUNK];
             for (answer, key) in maybe.iter_mut().zip(keys) {

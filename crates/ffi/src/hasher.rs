@@ -94,7 +94,7 @@ pub extern "C" fn filterblock_hasher_free(hasher: Option<Box<Hasher>>) {
     border::or((), || drop(hasher));
 }
 
-/// Returns the hash of a key of `key_len` bytes. The same hash can ask all filters of the store.
+/// Returns the hash of a key of `key_len` bytes. Use one hash to ask all filters of the store.
 ///
 /// Returns `FILTERBLOCK_NO_HASH` if `hasher` is NULL, or if `key` is NULL and `key_len` is not 0.
 #[unsafe(no_mangle)]

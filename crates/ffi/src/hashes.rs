@@ -121,7 +121,7 @@ impl Keys {
 /// Sets `hashes[i]` to the hash of the key `keys[i]` of `key_lens[i]` bytes: see
 /// `filterblock_hasher_hash`.
 ///
-/// `hashes` need not be initialised, and must not overlap `keys` and `key_lens`. Does nothing if
+/// `hashes` need not be initialised, and must not overlap `keys` or `key_lens`. Does nothing if
 /// `hashes` is NULL. Sets all hashes to `FILTERBLOCK_NO_HASH` if `hasher`, `keys` or `key_lens` is
 /// NULL. Sets `hashes[i]` to `FILTERBLOCK_NO_HASH` if `keys[i]` is NULL and `key_lens[i]` is not 0.
 #[unsafe(no_mangle)]

@@ -122,7 +122,8 @@ pub unsafe extern "C" fn filterblock_block_checksum(data: *const c_void, data_le
 pub struct MetadataInfo {
     /// The number of distinct keys and prefixes.
     pub num_keys: u64,
-    /// The number of partitions. It is 0 for a filter in one piece.
+    /// The number of partitions. It is 0 for a filter in one piece, and for a partition index
+    /// without partitions.
     pub num_partitions: u64,
     /// The length of the payload in bytes: the filter without checksums and trailer.
     pub payload_len_bytes: u64,

@@ -66,8 +66,9 @@ pub struct SetCounts {
     pub other_hasher: u64,
     /// The number of damaged pages that queries have found so far in the ready filters.
     pub damaged_pages: u64,
-    /// The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` of the library since the set was made.
-    /// An answer for a NULL pointer or for `FILTERBLOCK_NO_HASH` does not count.
+    /// The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made. Queries with a
+    /// NULL pointer or an empty range do not count. `FILTERBLOCK_NO_HASH` counts only in an array
+    /// of hashes.
     pub unfiltered_answers: u64,
     /// The length of all open filters together, in bytes. Filters under another hasher count.
     pub len_bytes: u64,
@@ -76,7 +77,7 @@ pub struct SetCounts {
 /// Makes an empty set, and copies the hasher.
 ///
 /// Returns a handle for `filterblock_set_free`. Returns NULL if `hasher` is NULL, or after a panic.
-/// Queries of a NULL set answer `FILTERBLOCK_ANSWER_UNFILTERED`.
+/// Queries of a NULL set never deny a key.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_new(hasher: Option<&Hasher>) -> Option<Box<Set>> {
     border::or(None, || hasher.map(|Hasher(hasher)| Box::new(Set(FilterSet::new(hasher)))))
@@ -137,15 +138,16 @@ fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHa
 /// The hash must come from a hasher that equals the set's hasher. Otherwise the set denies present
 /// keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, and
 /// for a slot of another set. The answer is the same if the filter at the slot is missing, degraded
-/// or under another hasher, has only prefixes, or is a range filter.
+/// or under another hasher. It is also the same for a filter of prefixes only, and for a range
+/// filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_ask(set: Option<&Set>, slot: Slot, hash: u64) -> AnswerCode {
     answer(set, hash, |set, hash| set.ask(slot.into(), hash))
 }
 
 /// Asks one filter for a key and its hash: see `filterblock_set_ask`. If the filter has partitions,
-/// the function asks the partition of the key. It asks a range filter by the bytes of the key.
-/// Other filters do not read the key.
+/// the function asks only the partition of the key. Unlike `filterblock_set_ask`, it also asks a
+/// range filter, by the bytes of the key. Other filters without partitions do not read the key.
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `key` is NULL and `key_len` is not 0.
 #[unsafe(no_mangle)]
@@ -271,10 +273,10 @@ pub unsafe extern "C" fn filterblock_set_ask_batch(
 }
 
 /// Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
-/// `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call is faster than single queries,
-/// because it prefetches cache lines.
+/// `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call is faster than single queries if
+/// it can prefetch cache lines: see `filterblock_set_prefetch`.
 ///
-/// `answers` need not be initialised, and must not overlap `slots` and `hashes`. Does nothing if
+/// `answers` need not be initialised, and must not overlap `slots` or `hashes`. Does nothing if
 /// `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
 /// is NULL.
 #[unsafe(no_mangle)]
@@ -312,8 +314,8 @@ pub unsafe extern "C" fn filterblock_set_ask_pairs(
 }
 
 /// Prefetches the first cache lines that a query of this hash will read. Does nothing if `set` is
-/// NULL, for a slot of another set, and for a filter that has partitions, verifies pages on first
-/// touch, or cannot be asked.
+/// NULL, or for a slot of another set. Also does nothing for a filter that has partitions, verifies
+/// pages on first touch, or cannot be asked.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_prefetch(set: Option<&Set>, slot: Slot, hash: u64) {
     if let Some(Set(set)) = set {

@@ -57,8 +57,8 @@ unsafe fn open<'a>(
 /// Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the trailer is damaged, not as expected or of a newer
-/// version, if the filter has partitions, and for NULL pointers. Count these answers.
-/// `filterblock_verified_check` returns the reason. Any number of threads may ask.
+/// version. Returns the same answer for a filter in partitions, and for NULL pointers. Count these
+/// answers. `filterblock_verified_check` returns the reason. Any number of threads may ask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_ask(
     data: *const c_void,
@@ -117,9 +117,9 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_hash(
     unsafe { filterblock_verified_ask_hash(data, data_len, expected, hash) != AnswerCode::No }
 }
 
-/// Returns `false` if no key of the SST has this prefix, and `true` if a key may have it. Like
-/// `filterblock_filter_may_contain_prefix`, but for bytes that the caller has verified: see
-/// `filterblock_verified_ask`.
+/// Returns `false` if no key of the SST has this prefix, and `true` if a key may have it. The
+/// function works like `filterblock_filter_may_contain_prefix`, but for bytes that the caller has
+/// verified: see `filterblock_verified_ask`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
     data: *const c_void,
@@ -139,8 +139,8 @@ pub unsafe extern "C" fn filterblock_verified_may_contain_prefix(
 }
 
 /// Returns `false` if the SST has no key `k` with `lower <= k < upper`, and `true` if it may have
-/// one. Like `filterblock_filter_may_contain_range`, but for bytes that the caller has verified:
-/// see `filterblock_verified_ask`.
+/// one. The function works like `filterblock_filter_may_contain_range`, but for bytes that the
+/// caller has verified: see `filterblock_verified_ask`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_may_contain_range(
     data: *const c_void,
@@ -175,8 +175,8 @@ pub unsafe extern "C" fn filterblock_verified_check(
 /// checksum of the whole filter first. The bytes may have any alignment.
 ///
 /// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the bytes are damaged, are not in the compact form of
-/// this version, or have keys of another hasher, and for NULL pointers. Count these answers.
-/// `filterblock_compact_check` returns the reason. Any number of threads may ask.
+/// this version, or have keys of another hasher. Returns the same answer for NULL pointers. Count
+/// these answers. `filterblock_compact_check` returns the reason. Any number of threads may ask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_compact_ask(
     data: *const c_void,

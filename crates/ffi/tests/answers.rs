@@ -377,8 +377,8 @@ fn filters_open_only_with_the_secret_of_their_keys() {
 fn long_messages_are_cut_between_characters() {
     let hasher = hasher();
     for len in 150..170 {
-        // Each message is cut within a run of characters of three bytes. The length of "x" moves
-        // the cut to every offset within a character.
+        // Each message is cut in the part of the path in which characters of three bytes alternate
+        // with slashes. The number of "x" moves the cut to every offset within a character.
         let path = format!("/{}{}", "x".repeat(len), "\u{20ac}/".repeat(200));
         let error = Open::mapped(&path, 0, 1, &expected(&hasher), 0).unwrap_err();
         assert_eq!(error.code, Code::Io);

@@ -1,5 +1,6 @@
 //! Installs the libraries, and compiles and runs the examples and the frozen calls of ABI 1: with
-//! the shared and the static library, under valgrind, and under AddressSanitizer.
+//! the shared and the static library, under valgrind, and under AddressSanitizer. Also compiles the
+//! C code of docs/C_API.md, and checks `make install` and `make uninstall`.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -145,8 +146,8 @@ fn programs_run_under_address_sanitizer() {
 }
 
 #[test]
-fn code_of_the_page_compiles() {
-    if !have("code_of_the_page_compiles", &TOOLS) {
+fn c_code_of_the_c_api_page_compiles() {
+    if !have("c_code_of_the_c_api_page_compiles", &TOOLS) {
         return;
     }
     let page = std::fs::read_to_string(common::crate_folder().join("../../docs/C_API.md")).unwrap();

@@ -16,7 +16,7 @@ use filterblock::{Expected, FilterBlock, FilterBuilder, HashSeed, KeyHasher, Ver
 use filterblock_ffi::*;
 
 const N: u32 = 500;
-/// The specifications of a builder and of its range filter.
+/// The specifications of a builder and of the range filter that is added to it.
 const SPECS: [(&str, Option<&str>); 2] = [("grafite:L=64:fpr=0.01", None), ("bloom:10", Some("grafite:L=64:fpr=0.01"))];
 
 fn key(number: u32) -> Vec<u8> {
@@ -50,8 +50,8 @@ fn block(specs: (&str, Option<&str>), hasher: &Hasher) -> Vec<u8> {
 }
 
 /// Asks for a range through an open filter, verified bytes and a set. Returns the answer, and
-/// asserts that all three agree. Without a range filter (`has_ranges`), the set must answer
-/// "unfiltered".
+/// asserts that all three agree. If `has_ranges` is `false`, the set must answer "unfiltered" in
+/// place of "maybe".
 fn ask(filter: &Open, bytes: &[u8], hasher: &Hasher, lower: &[u8], upper: &[u8], has_ranges: bool) -> bool {
     let expected = expected(hasher);
     let mut set = filterblock_set_new(Some(hasher)).unwrap();
@@ -78,6 +78,20 @@ fn ask(filter: &Open, bytes: &[u8], hasher: &Hasher, lower: &[u8], upper: &[u8],
     let unfiltered = if has_ranges { AnswerCode::Maybe } else { AnswerCode::Unfiltered };
     assert_eq!(answer, if maybe { unfiltered } else { AnswerCode::No });
     maybe
+}
+
+#[test]
+fn arrays_of_keys_get_the_answers_of_single_keys() {
+    let hasher = hasher();
+    for specs in SPECS {
+        let bytes = block(specs, &hasher);
+        let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
+        let keys: Vec<Vec<u8>> =
+            (0..N).flat_map(|i| [key(i), format!("key {:08}", i * 1_000 + 500).into_bytes()]).collect();
+        let single: Vec<bool> = keys.iter().map(|key| filter.may_contain(key)).collect();
+        assert_eq!(filter.may_contain_keys(&keys), single, "{specs:?}");
+        assert!(single.iter().filter(|maybe| !**maybe).count() > 400, "{specs:?}");
+    }
 }
 
 #[test]
@@ -192,7 +206,7 @@ fn misused_ranges_answer_maybe() {
 }
 
 #[test]
-fn ranges_without_the_bytes_of_a_key_do_not_finish() {
+fn range_builders_with_a_key_hash_do_not_finish() {
     let hasher = hasher();
     for specs in SPECS {
         let mut builder = builder_with_ranges(specs, &hasher);

@@ -4,7 +4,7 @@
 //! the old file, byte for byte   filters of column a   filters of column b   new footer
 //!                               row group 0, 1, 2 ..  row group 0, 1, 2 ..
 //! ```
-//! The filters of a column lie side by side, so that a reader fetches them with one read.
+//! The new filters of a column lie side by side, so that a reader can fetch them with one read.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -48,7 +48,8 @@ impl Request {
         }
     }
 
-    /// Returns the row groups and leaf columns that get a filter, column after column.
+    /// Returns the pair (row group, leaf column) of each chunk that gets a filter, column after
+    /// column.
     pub fn chunks(&self, footer: &Footer) -> impl Iterator<Item = (usize, usize)> {
         let is_new = |&(row_group, leaf): &(usize, usize)| {
             footer.chunk(row_group, leaf).is_some_and(|chunk| self.replace || chunk.filter.is_none())
@@ -70,8 +71,8 @@ pub struct Added {
     pub range: FilterRange,
     /// The number of distinct values.
     pub distinct: u64,
-    /// Whether `distinct` is an estimate. After [`add`], it is one only if the chunk has many
-    /// millions of distinct values.
+    /// Whether `distinct` is an estimate. After [`add`], it is an estimate only if the chunk has
+    /// more hashes than a [`Collector`] keeps.
     pub is_estimate: bool,
     /// The expected false-positive rate.
     pub fpr: f64,
@@ -85,8 +86,9 @@ pub struct Added {
 /// again: see [`Collector`].
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] for a `FLOAT16` column, and [`Error::Changed`] if `out` has
-/// another length than the file. Returns [`Error::Values`] if a chunk cannot be read, and
+/// Returns [`Error::Unsupported`] for a `FLOAT16` column, or if the new footer would exceed 2 GiB.
+/// Returns [`Error::Changed`] if `out` has another length than the file, and [`Error::Values`] if a
+/// chunk cannot be read. Returns [`Error::Filter`] if a filter cannot be built, and
 /// [`Error::Denied`] if a filter denies a value. Returns [`Error::Io`], [`Error::Filter`] or
 /// [`Error::Corrupt`] if `out` cannot be written, or does not give the written bytes back. After an
 /// error, discard `out`.
@@ -132,8 +134,8 @@ pub fn estimate<R: ChunkReader + 'static>(
 ) -> Result<Vec<Added>> {
     request.check(footer)?;
     let mut added: Vec<Added> = Vec::new();
-    // The sampled leaf column, and its numbers of values and of distinct values in the sampled row
-    // group.
+    // The sampled leaf column, its number of values in the sampled row group, and its number of
+    // distinct values there.
     let mut sample: Option<(usize, u64, u64)> = None;
     for (row_group, leaf) in request.chunks(footer) {
         let num_values = footer.chunk(row_group, leaf).map_or(0, |chunk| chunk.num_values);
@@ -144,7 +146,7 @@ pub fn estimate<R: ChunkReader + 'static>(
                 *sample.insert((leaf, num_values.max(1), filter.distinct))
             }
         };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "both numbers are positive")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is never negative")]
         let distinct = (distinct as f64 / sampled as f64 * num_values as f64).round() as u64;
         let num_blocks = request.sizing.num_blocks(distinct);
         let range = FilterRange { offset: 0, len_bytes: Some(num_blocks as u64 * 32 + HEADER_LEN_BYTES) };
@@ -154,13 +156,13 @@ pub fn estimate<R: ChunkReader + 'static>(
     Ok(added)
 }
 
-/// Appends a new footer to `out` that also has the lengths of the filters whose length the old
-/// footer lacks. `out` holds a copy of the file. Returns the number of added lengths.
+/// Appends a new footer to `out`, which holds a copy of the file. The new footer also has the
+/// filter lengths that the old footer lacks. Returns the number of added lengths.
 ///
 /// # Errors
 /// Returns [`Error::Changed`] if `out` has another length than the file. Returns [`Error::Corrupt`]
 /// or [`Error::Filter`] if a filter is damaged, and [`Error::Io`] if `out` cannot be read or
-/// written.
+/// written. Returns [`Error::Unsupported`] if the new footer would exceed 2 GiB.
 pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Result<u64> {
     end_of_copy(footer, out)?;
     let mut ranges = Ranges::new();
@@ -173,7 +175,7 @@ pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Res
     Ok(ranges.len() as u64)
 }
 
-/// Returns row group, leaf column and location of the filters that have no length in the footer.
+/// Returns row group, leaf column and location of each filter that has no length in the footer.
 pub fn without_length(footer: &Footer) -> impl Iterator<Item = (usize, usize, FilterRange)> {
     let groups = 0..footer.num_row_groups();
     let chunks = groups.flat_map(|group| (0..footer.leaves().len()).map(move |leaf| (group, leaf)));
@@ -201,8 +203,8 @@ fn write(builder: &ParquetBloomBuilder, offset: u64, out: &mut (impl Write + See
     Ok(FilterRange { offset, len_bytes: Some(len as u64) })
 }
 
-/// Writes the new footer at the end of `out`, and reads it back. Returns [`Error::Corrupt`] if it
-/// differs from the written footer.
+/// Writes the new footer at the end of `out`, and reads the footer back. Returns [`Error::Corrupt`]
+/// if the two footers differ.
 fn write_footer(footer: &Footer, ranges: &Ranges, out: &mut (impl Read + Write + Seek)) -> Result<()> {
     let bytes = footer.rewrite(|row_group, leaf, old| ranges.get(&(row_group, leaf)).copied().or(old))?;
     let start = out.seek(SeekFrom::End(0))?;
@@ -218,7 +220,7 @@ fn write_footer(footer: &Footer, ranges: &Ranges, out: &mut (impl Read + Write +
     Ok(())
 }
 
-/// Reads `len` bytes at `offset`. The caller has checked the length against the file.
+/// Reads `len` bytes at `offset`. The caller has written these bytes, so `len` needs no check.
 fn read(file: &mut (impl Read + Seek), offset: u64, len: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).map_err(|_| Error::corrupt("length", offset))?];
     file.seek(SeekFrom::Start(offset))?;
@@ -260,8 +262,8 @@ impl<R: ChunkReader + 'static> Chunk<'_, R> {
         Ok(filter)
     }
 
-    /// Reads the filter back and asks it for every hash. If `hashes` is `None`, reads the values
-    /// again.
+    /// Reads the filter back and looks up every hash in it. If `hashes` is `None`, reads the values
+    /// again. Returns [`Error::Denied`] if the filter denies a hash.
     fn verify(&self, hashes: Option<&[u64]>, range: FilterRange, out: &mut (impl Read + Seek)) -> Result<()> {
         let bytes = read(out, range.offset, range.len_bytes.unwrap_or(0))?;
         let filter = ParquetBloom::parse(&bytes)?;

@@ -12,10 +12,11 @@ use crate::filters::{self, Collector, Sizing};
 use crate::footer::{FilterRange, Footer, PhysicalType};
 use crate::values::ParquetValues;
 
-/// The number of blocks from which on a filter is oversized, as a multiple of the needed number.
+/// A filter with at least this multiple of the needed number of blocks is oversized, unless its FPR
+/// is too high.
 const OVERSIZED: usize = 4;
-/// The minimum offset of a page: the length of the magic. Some writers store the dictionary offset
-/// 0 for a chunk without a dictionary.
+/// The minimum offset of a page: the length of the magic. The location of a chunk with a lower
+/// offset is unknown.
 const FIRST_PAGE_OFFSET: u64 = 4;
 
 /// The options of a check.
@@ -27,7 +28,8 @@ pub struct Request {
     pub sizing: Sizing,
     /// The maximum expected false-positive rate. A filter with a higher rate is undersized.
     pub max_fpr: f64,
-    /// Whether every value is read, counted, and looked up in its filter.
+    /// Whether every value is read, counted, and looked up in its filter. Values of Boolean columns
+    /// are never read.
     pub looks_up_values: bool,
 }
 
@@ -36,10 +38,10 @@ pub struct Request {
 pub enum Size {
     /// The size is neither too large nor too small.
     Right,
-    /// The filter has at least four times the needed number of blocks. A reader loads the
-    /// additional bytes without a gain.
+    /// The filter has at least four times the needed number of blocks, and is not undersized.
+    /// Readers load more bytes than the FPR needs.
     Oversized,
-    /// The expected false-positive rate is too high.
+    /// The expected false-positive rate exceeds [`Request::max_fpr`].
     Undersized,
 }
 
@@ -49,7 +51,7 @@ pub enum Size {
 pub struct CheckedFilter {
     /// The offset of the filter's header in the file.
     pub offset: u64,
-    /// The length of header and bits in bytes.
+    /// The length in bytes of header and bits.
     pub len_bytes: u64,
     /// Whether the footer stores the length of the filter.
     pub has_length: bool,
@@ -57,12 +59,13 @@ pub struct CheckedFilter {
     pub num_blocks: usize,
     /// The number of blocks that the distinct values need.
     pub needed_blocks: usize,
-    /// The expected false-positive rate, from the bits that are set.
+    /// The expected false-positive rate, computed from the set bits.
     pub fpr: f64,
     /// The verdict on the size.
     pub size: Size,
     /// The number of distinct values of the chunk that the filter denies, or `None` if they were
-    /// not looked up. A number above 0 means damage: readers lose rows.
+    /// not looked up. A number of many millions is an estimate. A number above 0 means damage:
+    /// readers lose rows.
     pub false_negatives: Option<u64>,
 }
 
@@ -71,11 +74,11 @@ pub struct CheckedFilter {
 pub enum State {
     /// The chunk has no filter.
     Missing,
-    /// The filter cannot be read, or its location overlaps the data pages.
+    /// The filter cannot be read, or its location overlaps the pages of a chunk.
     Damaged {
-        /// The location in the footer.
+        /// The location that the footer gives for the filter.
         range: FilterRange,
-        /// The reason. [`Error::Corrupt`] gives the offset of the damage.
+        /// The reason.
         error: Error,
     },
     /// The filter can be read. It may still deny values of its chunk: see
@@ -167,7 +170,8 @@ pub fn num_reads(chunks: &[&CheckedChunk]) -> usize {
     if ranges.is_empty() { 0 } else { gaps + 1 }
 }
 
-/// The offsets at which the pages of each chunk start and end, in ascending order.
+/// The offsets at which the pages of each chunk start and end, in ascending order. Chunks with an
+/// unknown location are left out.
 struct Pages(Vec<(u64, u64)>);
 
 impl Pages {
@@ -195,14 +199,15 @@ impl Pages {
     }
 }
 
-/// The filter as it is in the file.
+/// The result of reading the filter of a chunk.
 enum Stored {
     Missing,
     Damaged(FilterRange, Error),
     Read(FilterRange, Vec<u8>),
 }
 
-/// The result of looking up the values of a chunk in its filter.
+/// The number of distinct values of a chunk, and the number of distinct values that its filter
+/// denies.
 struct Asked {
     distinct: u64,
     is_estimate: bool,
@@ -278,9 +283,9 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
         }
     }
 
-    /// Looks up every value, and counts the distinct values. Returns `None` if the request asks for
-    /// no lookups or there is no reader of values. Returns `None` also for a Boolean column,
-    /// because no engine uses its filter.
+    /// Counts the distinct values, and looks up every value if there is a filter. Returns `None` if
+    /// the request asks for no lookups or there is no reader of values. Returns `None` also for a
+    /// Boolean column, because no engine uses its filter.
     fn ask(&self, filter: Option<&ParquetBloom<'_>>, num_values: u64) -> Result<Option<Asked>> {
         let is_boolean =
             self.footer.leaves().get(self.leaf).is_some_and(|leaf| leaf.physical_type == PhysicalType::Boolean);

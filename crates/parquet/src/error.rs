@@ -1,5 +1,5 @@
 //! Defines the errors of this crate, except those of an [`index`](crate::index). A message of this
-//! module says what is wrong, where, and what to do.
+//! module says what is wrong, where, and what to do next.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -34,13 +34,13 @@ pub enum Error {
     },
     /// The file is sound, but this crate does not read or change such files.
     Unsupported {
-        /// What the file has.
+        /// The property of the file that is not supported.
         what: String,
         /// What the user can do.
         advice: &'static str,
     },
-    /// The footer can be parsed, but a struct in it has two fields with one number, or encoding it
-    /// again gives other bytes. A rewrite could change more than the filters.
+    /// The footer can be parsed, but a struct in it has two fields with the same number, or
+    /// encoding it again gives other bytes. A rewrite could change more than the filters.
     NotCanonical {
         /// The offset at which the struct begins, in bytes from the start of the file.
         offset: u64,
@@ -119,7 +119,10 @@ pub fn shortened(name: &str) -> Cow<'_, str> {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "{error}"),
+            // The core crate knows what to do next for each kind of I/O error.
+            Self::Io(error) => {
+                write!(f, "{}", filterblock::Error::from(io::Error::new(error.kind(), error.to_string())))
+            }
             Self::InFile { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Corrupt { part, offset } => write!(
                 f,

@@ -12,9 +12,9 @@ const BLOCK_BITS: f64 = 256.0;
 const LANES: i32 = 8;
 /// The share of a lane's bits that stay 0 after one value.
 const CLEAR: f64 = 31.0 / 32.0;
-/// The maximum number of blocks: 128 MiB. Arrow's readers reject longer filters.
+/// The maximum number of blocks, which fill 128 MiB. Arrow's readers reject longer filters.
 const MAX_BLOCKS: usize = (128 << 20) / 32;
-/// The maximum number of hashes that a [`Collector`] keeps: 96 MiB.
+/// The maximum number of hashes that a [`Collector`] keeps. They take 96 MiB.
 const MAX_HASHES: usize = 12 << 20;
 
 /// The budget that determines the length of a filter.
@@ -22,7 +22,7 @@ const MAX_HASHES: usize = 12 << 20;
 pub enum Budget {
     /// The false-positive rate, above 0 and below 1.
     Fpr(f64),
-    /// The number of bits for each distinct value.
+    /// The number of bits for each distinct value, from 1 to 100.
     BitsPerValue(f64),
 }
 
@@ -35,8 +35,8 @@ pub struct Sizing {
 
 impl Sizing {
     /// Returns the rule for a budget. If `is_exact` is false, the number of blocks is a power of
-    /// two, which all known readers accept. If it is true, the number is as small as the budget
-    /// allows. Arrow C++ and Velox reject a number that is not a power of two.
+    /// two, which all known readers accept. If `is_exact` is true, the number is as small as the
+    /// budget allows. Arrow C++ and Velox reject a number that is not a power of two.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for a rate that is not above 0 and below 1, and for less than 1
@@ -50,7 +50,7 @@ impl Sizing {
                 invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01")
             }
             Budget::BitsPerValue(bits) if !(1.0..=100.0).contains(&bits) => {
-                invalid("bits per value", bits, "expected 1 to 100; try 10.5 for a rate of 1 %")
+                invalid("bits per value", bits, "expected 1 to 100; try 10.5 for a false-positive rate of 1 %")
             }
             Budget::Fpr(rate) => Ok(Self { values_per_block: values_per_block(rate), is_exact }),
             Budget::BitsPerValue(bits) => Ok(Self { values_per_block: BLOCK_BITS / bits, is_exact }),
@@ -115,11 +115,12 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 
 /// The distinct hashes of a chunk, in bounded memory.
 ///
-/// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than 9 Mi are
-/// distinct, all hashes go into a filter for the maximum number of values that the chunk can have.
-/// The filter is folded at the end, and its number of values is estimated from its bits. With more
-/// than 9 Mi values, the error is below 0.1 %. A sketch such as `HyperLogLog` was rejected: its
-/// count is less accurate, and it cannot be turned into a filter.
+/// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than about 9 Mi
+/// are distinct, all hashes go into a filter. The filter is sized for the maximum number of values
+/// that the chunk can have, and has at most 128 MiB. It is folded at the end, and its number of
+/// values is estimated from its bits. From 9 Mi to 1 Gi distinct values, the standard error of the
+/// estimate is below 0.1 %. A sketch such as `HyperLogLog` was rejected: its count is less
+/// accurate, and it cannot be turned into a filter.
 #[derive(Debug)]
 pub struct Collector {
     hashes: Vec<u64>,
@@ -136,7 +137,8 @@ pub struct Filter {
     pub builder: ParquetBloomBuilder,
     /// The number of distinct values.
     pub distinct: u64,
-    /// The distinct hashes, or `None` if they are too many to keep. `distinct` is then an estimate.
+    /// The distinct hashes, or `None` if there are too many to keep. `distinct` is then an
+    /// estimate.
     pub hashes: Option<Vec<u64>>,
 }
 
@@ -182,12 +184,13 @@ impl Collector {
         Ok(())
     }
 
-    /// Moves the hashes into a filter for `most` values.
+    /// Moves the hashes into a filter for `most` values, of at most 128 MiB.
     fn enlarge(&mut self) -> Result<()> {
         let powers = Sizing { is_exact: false, ..self.sizing };
         let mut large = ParquetBloomBuilder::with_blocks(powers.num_blocks(self.most))?;
-        // The hashes are in the order of their blocks. Adding the last hashes first touches the
-        // memory of the filter from its end, while the memory of the added hashes is freed.
+        // The hashes are in the order of their blocks. The loop adds the last hashes first and then
+        // frees their memory, while it fills the filter from its end. So the peak of the memory is
+        // less than all hashes and the whole filter.
         while !self.hashes.is_empty() {
             let keep = self.hashes.len().saturating_sub(self.max_hashes / 16 + 1);
             large.add_hashes(self.hashes.get(keep..).unwrap_or_default());
@@ -209,8 +212,8 @@ impl Collector {
     }
 
     /// Returns the filter of the hashes. If there are more hashes than the collector keeps, the
-    /// filter is folded to a power of two blocks. It may then be longer than an exact size: see
-    /// [`Filter::exact_blocks`].
+    /// filter is folded to a number of blocks that is a power of two. It may then be longer than an
+    /// exact size: see [`Filter::exact_blocks`].
     ///
     /// # Errors
     /// Returns [`Error::Filter`] if the filter cannot be built.

@@ -6,7 +6,8 @@
 //! FileMetaData:   2 schema  4 row groups  8 encryption  9 signing key
 //! RowGroup:       1 columns  4 sorting columns
 //! ColumnChunk:    1 file path  3 metadata  8 encryption  9 encrypted metadata
-//! ColumnMetaData: 1 type  5 values  7 length  9 data  11 dictionary  12 statistics  14, 15 filter
+//! ColumnMetaData: 1 type  3 path  5 values  7 length  9 data  11 dictionary  12 statistics
+//!                 14, 15 filter
 //! ```
 
 mod schema;
@@ -26,14 +27,15 @@ const MAGIC: &[u8; 4] = b"PAR1";
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 /// The number of bytes after the metadata: 4 for the length of the metadata, 4 for the magic.
 const TAIL_LEN_BYTES: usize = 8;
-const ENCRYPTED_ADVICE: &str = "the filters would show what the encryption hides, so write the file again with filters";
+const ENCRYPTED_ADVICE: &str =
+    "give a file without encryption and signature, or let the writer of the file add the filters";
 
 /// The location of a column chunk's filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterRange {
     /// The offset of the filter's header in the file.
     pub offset: u64,
-    /// The length of header and bits in bytes, or `None` if the writer did not store it.
+    /// The length in bytes of header and bits, or `None` if the writer did not store it.
     pub len_bytes: Option<u64>,
 }
 
@@ -44,7 +46,7 @@ pub struct Chunk {
     pub num_values: u64,
     /// The offset of the first page.
     pub offset: u64,
-    /// The length of all pages in the file, with their headers, in bytes.
+    /// The length in bytes of all pages in the file, with their headers.
     pub len_bytes: u64,
     /// The location of the filter, or `None` if the chunk has none.
     pub filter: Option<FilterRange>,
@@ -65,11 +67,11 @@ impl Footer {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is damaged or is no Parquet file. Returns
-    /// [`Error::Unsupported`] for encrypted or signed files, and for files that only describe other
-    /// files (`_metadata`). Returns [`Error::Unsupported`] also if the paths of all columns
-    /// together are longer than 1 MiB plus 16 times the length of the metadata. Returns
-    /// [`Error::NotCanonical`] if a rewrite could change more than the filters. Returns
-    /// [`Error::Io`] or [`Error::Changed`] if the file cannot be read.
+    /// [`Error::Unsupported`] for signed files, for files with an encrypted footer or column, and
+    /// for files that only describe other files (`_metadata`). Returns [`Error::Unsupported`] also
+    /// if the paths of all columns together are longer than 1 MiB plus 16 times the length of the
+    /// metadata. Returns [`Error::NotCanonical`] if a rewrite could change more than the filters.
+    /// Returns [`Error::Io`] or [`Error::Changed`] if the file cannot be read.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self> {
         let file_len = file.seek(SeekFrom::End(0))?;
         let tail_offset = file_len.checked_sub(TAIL_LEN_BYTES as u64).ok_or(Error::corrupt("length of the file", 0))?;
@@ -167,9 +169,9 @@ impl Footer {
         &self.metadata
     }
 
-    /// Returns one list for each of `leaves`. A list holds the pair (min, max) of each row group,
-    /// as plain-encoded bytes. A row group whose statistics lack the min or the max of the column
-    /// has no pair. The metadata are parsed once for all columns.
+    /// Returns one list for each of `leaves`. A list holds the pair (min, max) of each row group in
+    /// PLAIN encoding, but a byte array has no length prefix. A row group whose statistics lack the
+    /// min or the max of the column has no pair. The metadata are parsed once for all columns.
     #[must_use]
     pub fn ranges(&self, leaves: &[usize]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found = vec![Vec::new(); leaves.len()];
@@ -260,7 +262,7 @@ fn first_sorting_column(group: &Struct<'_>) -> Option<usize> {
 
 impl Struct<'_> {
     /// Appends this column chunk to `out`, with `range` as the location of its filter. If `range`
-    /// has no length, the chunk gets none.
+    /// has no length, the chunk stores no filter length.
     fn put_filter(mut self, range: FilterRange, out: &mut Vec<u8>) -> Result<()> {
         let mut encoded = Vec::new();
         {
@@ -329,7 +331,7 @@ impl Place<'_> {
         if chunk.binary(1).is_some_and(|path| !path.is_empty()) {
             return Err(Error::unsupported(
                 "the file only describes the data of other files",
-                "give the files with the data; a _metadata file then needs to be written again, or deleted",
+                "give the files with the data; after filters are added, write a _metadata file again or delete it",
             ));
         }
         let field = chunk.get(3).ok_or_else(|| self.corrupt("column metadata", bytes))?;

@@ -1,4 +1,4 @@
-//! Reads the first bytes of a file at any offset. Their number is fixed when the reader is made.
+//! Reads a file up to a length that is fixed when the reader is made.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

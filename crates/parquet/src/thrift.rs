@@ -2,10 +2,10 @@
 //! struct keeps the encoded bytes of each value, so unknown fields and nested values survive a
 //! rewrite.
 //!
-//! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. The
-//! high 4 bits of the byte hold the difference to the previous field number, and the low 4 bits
-//! hold the type. If the difference is not 1 to 15, the high 4 bits are 0, and the field number
-//! follows the byte.
+//! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. A
+//! Boolean field has no value bytes. The high 4 bits of the byte hold the difference to the
+//! previous field number, and the low 4 bits hold the type. If the difference is not 1 to 15, the
+//! high 4 bits are 0, and the field number follows the byte.
 
 use std::borrow::Cow;
 
@@ -117,8 +117,8 @@ impl<'a> Struct<'a> {
 
     /// Returns the first field with this number, or `None` if there is none.
     ///
-    /// If two fields have the same number, some readers use the first and others the last. Callers
-    /// reject these structs with [`Self::has_duplicates`].
+    /// If two fields have the same number, some readers use the first and others the last.
+    /// [`Self::has_duplicates`] detects these structs.
     #[must_use]
     pub fn get(&self, id: i16) -> Option<&Field<'a>> {
         self.fields.iter().find(|field| field.id == id)
@@ -153,8 +153,8 @@ impl<'a> Struct<'a> {
         List::parse(&field.value).ok()
     }
 
-    /// Sets a field to an integer of 64 or 32 bits. A new field goes before the first field with a
-    /// greater number.
+    /// Sets a field to an integer of the type `kind`. The caller ensures that `value` fits the
+    /// type. A new field goes before the first field with a greater number.
     pub fn set_int(&mut self, id: i16, kind: Kind, value: i64) {
         let mut encoded = Vec::with_capacity(MAX_VARINT_LEN_BYTES);
         put_int(&mut encoded, value);

@@ -149,7 +149,7 @@ impl ColumnType<'_> {
             (false, Some(kind)) if kind.fits(self.physical) => kind,
             (false, Some(kind)) => {
                 return Err(format!(
-                    "has the type {:?}, and --type {} does not fit it; omit --type to use the type of the column",
+                    "has the type {:?}, which --type {} does not fit; omit --type, or give the stored bytes with --hex",
                     self.physical,
                     kind.name()
                 ));
@@ -208,7 +208,7 @@ impl Encoding {
 
     /// Converts `written` to the plain encoding and returns the answer of `may_contain`. A zero of
     /// type `float` or `double` is looked up with both signs, because the two zeros are equal but
-    /// have different encodings. The result is true if one of the two answers is true.
+    /// have different encodings. The result is true if at least one of the two answers is true.
     ///
     /// # Errors
     /// Returns a message if `written` is not a value of the type, has the wrong length, or is NaN

@@ -51,7 +51,7 @@ fn sizes_stay_within_one_block_and_128_mib() {
 }
 
 #[test]
-fn a_chunk_above_the_memory_gets_the_same_filter() {
+fn a_chunk_above_the_limit_gets_a_filter_of_equal_size() {
     for is_exact in [false, true] {
         for distinct in [10_u64, 5_000, 40_000] {
             let rule = sizing(0.01, is_exact);

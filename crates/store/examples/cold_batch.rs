@@ -38,7 +38,8 @@ fn drop_pages(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Gets all keys with `get`, and returns the mean time per key in microseconds.
+/// Gets all keys with `get`, and returns the mean time per key in microseconds. Panics if a key is
+/// missing.
 fn time(batches: &[Vec<[u8; 16]>], mut get: impl FnMut(&[[u8; 16]]) -> Result<usize>) -> Result<f64> {
     let start = Instant::now();
     let mut found = 0;

@@ -1,5 +1,5 @@
-//! The errors of this crate. Each message says what is wrong, where (file, field, offset) and what
-//! to do next.
+//! Defines the errors of this crate. Each message says what is wrong and what to do next. For
+//! damage it also says where: file, field and offset.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,8 @@ pub enum Error {
         /// The error.
         source: Box<Error>,
     },
-    /// The bytes are damaged: no writer of this crate produces them.
+    /// The bytes are damaged: no writer of this crate produces them. A missing write-ahead log is
+    /// reported as damage, too, with [`Field::LogHeader`].
     Corrupt {
         /// The invalid field.
         field: Field,
@@ -48,11 +49,12 @@ pub enum Error {
         /// The unknown value.
         found: u64,
     },
-    /// An argument outside its documented range.
+    /// An argument is invalid. For example, a value is too long, a log record is empty, or an SST
+    /// file would become too large.
     InvalidArgument {
-        /// The argument.
+        /// The argument, or the object that would become too large.
         what: &'static str,
-        /// The reason why the value is refused, and what to do instead.
+        /// The reason why the argument is refused, and what to do instead.
         reason: String,
     },
     /// A key is longer than the store accepts.
@@ -64,7 +66,8 @@ pub enum Error {
     },
     /// A key that was added to a writer is not greater than the key before it.
     OutOfOrder,
-    /// The directory is not empty, but holds no store.
+    /// The directory holds no store, or it holds files although a new store or a checkpoint needs
+    /// an empty or missing directory.
     NotAStore,
     /// A file in the directory has the name of a store's file, but another program wrote it, or its
     /// content does not show who wrote it. The directory is not opened as a store, and nothing was
@@ -89,8 +92,8 @@ pub enum Error {
         /// The space to keep free, in bytes.
         kept_bytes: u64,
     },
-    /// A background task fails for a reason that may be temporary, and is retried. A write returns
-    /// this error while the memtables are full; the refused batch was not written.
+    /// A background task failed for a reason that may be temporary, and the store retries it. A
+    /// write returns this error only if the memtables are full; the refused batch was not written.
     BackgroundFails {
         /// The failure of the background task.
         reason: String,
@@ -158,8 +161,8 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         match self.root() {
             Self::Corrupt { .. } | Self::ChecksumMismatch { .. } => true,
-            // The filter lies in the SST file itself, so the filter of another SST is damage of
-            // this file.
+            // The filter lies in the SST file itself, so a filter of another SST means that the
+            // file is damaged.
             Self::Filter(error) => error.is_damage() || (error.is_unexpected() && !error.is_secret_mismatch()),
             _ => false,
         }
@@ -170,16 +173,18 @@ impl Error {
 const REPAIR: &str = "run \"filterblock db repair\", or restore the file from a backup";
 
 /// The next step in the messages about a damaged filter block.
-const REPAIR_FILTER: &str = "no key is lost, and reads do not need the filter; run \"filterblock db repair\"";
+const REPAIR_FILTER: &str = "no key is lost, because filters only save reads; run \"filterblock db repair\"";
 
 /// Returns the next step for an I/O error of this kind.
 fn next_step(kind: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as Kind;
     match kind {
         Kind::NotFound => "check the path, or restore the file from a backup",
+        Kind::NotADirectory | Kind::IsADirectory | Kind::InvalidFilename => "check the path",
         Kind::PermissionDenied => "check the permissions",
         Kind::AlreadyExists => "remove the existing file, or choose another name",
-        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => "free disk space, and try again",
+        Kind::StorageFull | Kind::QuotaExceeded => "free disk space, and try again",
+        Kind::FileTooLarge => "raise the limit of the file size, and try again",
         Kind::OutOfMemory => "free memory, and try again",
         _ => "check the device and its limits, and try again",
     }
@@ -188,8 +193,7 @@ fn next_step(kind: std::io::ErrorKind) -> &'static str {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // A message of this crate contains "; " and the next step, so it needs no further
-            // advice.
+            // An I/O error that this crate creates already contains "; " and the next step.
             Self::Io(error) if error.get_ref().is_some_and(|own| own.to_string().contains("; ")) => {
                 write!(f, "{error}")
             }
@@ -219,7 +223,8 @@ impl fmt::Display for Error {
                 f.write_str("the key is not greater than the key before it; add keys in strictly ascending order")
             }
             Self::NotAStore => f.write_str(
-                "the directory is not empty and holds no store; give the directory of a store, or an empty directory",
+                "the directory holds no store, or holds files where an empty directory is needed; give the directory \
+                 of an existing store, or an empty directory for a new one",
             ),
             Self::ForeignFile { what } => write!(
                 f,
@@ -246,7 +251,7 @@ impl fmt::Display for Error {
                  to a new store"
             ),
             Self::TooLarge { what } => {
-                write!(f, "{what} of this size does not fit in memory; free memory, and try again")
+                write!(f, "{what} of this size does not fit in memory; free memory, or use a machine with more memory")
             }
             Self::Filter(error) => write_filter_error(f, error),
         }

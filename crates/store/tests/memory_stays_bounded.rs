@@ -1,7 +1,8 @@
 //! Tests that a store larger than its memory bound is loaded, compacted, scanned, recovered and
 //! repaired within the memory that docs/DESIGN.md states.
 //!
-//! The count covers all threads of the process, so this program has only one test.
+//! The allocator counts the memory of all threads of the process, so this program has only one
+//! test.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "../../../tests/allocation/of_process.rs"]

@@ -111,7 +111,7 @@ pub(super) fn key<'a>(input: &mut Input<'a>) -> (&'a [u8], *const c_void, usize)
 }
 
 pub(super) fn pick(blobs: &[Rc<Blob>], input: &mut Input<'_>) -> Option<Rc<Blob>> {
-    // The newest filters are picked most often.
+    // Picks one of the newer half of the filters.
     let back = usize::from(input.byte()) % blobs.len().max(1);
     blobs.get(blobs.len().checked_sub(1 + back / 2)?).cloned()
 }

@@ -1,5 +1,5 @@
-//! Counts the filters that an engine builds, their lengths and their answers. It works with every
-//! filter policy.
+//! Counts the filters that an engine builds, their lengths and their answers, for every filter
+//! policy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -30,8 +30,8 @@ impl Counting {
         may_contain
     }
 
-    /// Returns the total length in bytes of the newest filters: from the newest one back, until these
-    /// filters have at least `keys` keys together.
+    /// Returns the total length in bytes of the newest filters: from the newest one back, until
+    /// these filters have at least `keys` keys together.
     ///
     /// A compaction builds filters of all keys again for each level that the keys pass. Only the
     /// newest filters are still in the database.

@@ -20,7 +20,7 @@ struct Cli {
 enum Action {
     /// Measures engines, and appends one JSON object per line to a file
     Measure(Measure),
-    /// Adds new rows to a record. They replace the old rows of the same engines and numbers of keys
+    /// Adds new rows to a record. They replace all old rows of the same engine and number of keys
     Merge(Merge),
     /// Writes the rows of a record as tables into a page
     Report(Report),
@@ -55,7 +55,7 @@ struct Merge {
 
 #[derive(clap::Args)]
 struct Report {
-    /// File of rows that `measure` wrote
+    /// File of rows that `measure` or `merge` wrote
     rows: PathBuf,
     /// Page with the two marks that enclose the tables
     #[arg(long)]

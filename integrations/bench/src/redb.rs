@@ -13,8 +13,8 @@ use crate::workload::{absent_keys, present_keys};
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
 const VALUE: &[u8] = &[7; 100];
 
-/// Loads `keys` keys into two databases, with and without filters, and measures gets of absent keys.
-/// Passes a row for each database to `sink`.
+/// Loads `keys` keys into two databases, with and without filters, and measures gets of absent
+/// keys. Passes a row for each database to `sink`.
 ///
 /// # Panics
 /// Panics if redb returns an error.

@@ -9,9 +9,9 @@ use crate::row::Row;
 /// The engines in the order of their tables in the page.
 const ENGINES: [&str; 6] = ["RocksDB", "LevelDB", "rusty-leveldb", "SurrealKV", "SlateDB", "redb"];
 
-/// The line before the table in the page.
+/// The line before the tables in the page.
 pub const BEGIN: &str = "<!-- Written by `integrations/bench/run`: begin -->";
-/// The line after the table in the page.
+/// The line after the tables in the page.
 pub const END: &str = "<!-- Written by `integrations/bench/run`: end -->";
 
 /// The header row and the delimiter row of each table.
@@ -27,7 +27,7 @@ pub fn markdown(rows: &[Row]) -> String {
     for engine in rows.chunk_by(|one, next| one.engine == next.engine) {
         let Some(first) = engine.first() else { continue };
         let lost: u64 = engine.iter().map(|row| row.false_negatives).sum();
-        text += &format!("**{} {}**: {lost} present keys were not found.\n\n{HEAD}", first.engine, first.version);
+        text += &format!("**{} {}**: {lost} false negatives.\n\n{HEAD}", first.engine, first.version);
         engine.iter().for_each(|row| text += &line(row));
         text += "\n";
     }
@@ -51,8 +51,8 @@ fn line(row: &Row) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Merges `old` and `new` rows. Returns them sorted by engine, in the order of the page, and then by
-/// number of keys. New rows replace all old rows of the same engine and number of keys.
+/// Merges `old` and `new` rows. Returns them sorted by engine, in the order of the page, and then
+/// by number of keys. New rows replace all old rows of the same engine and number of keys.
 #[must_use]
 pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
     let mut rows: Vec<Row> =
@@ -63,8 +63,8 @@ pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// Returns `page` with `table` in place of the lines between [`BEGIN`] and [`END`]. Returns `None` if
-/// the page lacks one of the two lines.
+/// Returns `page` with `table` in place of the lines between [`BEGIN`] and [`END`]. Returns `None`
+/// if the page lacks one of the two lines.
 #[must_use]
 pub fn replace_table(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
@@ -116,10 +116,10 @@ mod tests {
             Row { engine: "redb".into(), version: "4.6.0".into(), filter: "none".into(), filter_bytes: 0, ..row() };
         let text = markdown(&[row(), Row { false_negatives: 3, ..row() }, redb]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "**SlateDB 0.18.0**: 3 present keys were not found.");
+        assert_eq!(lines[0], "**SlateDB 0.18.0**: 3 false negatives.");
         let expected = "| 5 | 1 M | `bumped-ribbon:8` | 8.03 | 0.39 % | – | 432 ns | 12.35 µs | 1.50 µs | 2.50 s |";
         assert_eq!((lines[4], lines[5], lines[6]), (expected, expected, ""));
-        assert_eq!(lines[7], "**redb 4.6.0**: 0 present keys were not found.");
+        assert_eq!(lines[7], "**redb 4.6.0**: 0 false negatives.");
         assert!(lines[11].starts_with("| 5 | 1 M | none | 0 | "));
     }
 

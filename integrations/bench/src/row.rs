@@ -11,32 +11,34 @@ pub struct Row {
     pub engine: String,
     /// The version of the engine.
     pub version: String,
-    /// The layout of the keys: `1 run`, or a number of runs such as `5 runs`. Each run covers the whole
-    /// key range. It is `one tree` for redb.
+    /// The layout of the keys: `1 run`, or a number of runs such as `5 runs`. Each run covers the
+    /// whole key range. It is `one tree` for redb.
     pub layout: String,
     /// The name of the filter: a filter of the engine, a `FilterSpec`, or `none`.
     pub filter: String,
     /// The number of present keys.
     pub keys: u64,
-    /// The length of all filters together, in bytes. It is 0 without filters.
+    /// The total length of all filters in bytes. It is 0 without filters.
     pub filter_bytes: u64,
     /// `filter_bytes` in bits, divided by `keys`.
     pub bits_per_key: f64,
     /// The false positives per filter query of an absent key. `None` if the engine does not tell.
     pub false_positive_rate: Option<f64>,
-    /// The mean time of a get of an absent key, in nanoseconds. It is the median over the rounds. The
-    /// programs in C and C++ measure the processor time of the thread, and the others the wall time.
+    /// The mean time of a get of an absent key, in nanoseconds. It is the median over the rounds.
+    /// The programs in C and C++ measure the processor time of the thread, and the others the wall
+    /// time.
     pub miss_mean_ns: f64,
     /// The 99th percentile of the time of a get of an absent key, in nanoseconds. It is the median
     /// over the rounds.
     pub miss_p99_ns: f64,
-    /// The mean number of data blocks or objects that a get of an absent key reads. Reads that a cache
-    /// serves count. `None` if the engine does not tell.
+    /// The mean number of data blocks or objects that a get of an absent key reads. Reads that a
+    /// cache serves count. `None` if the engine does not tell.
     pub reads_per_miss: Option<f64>,
     /// The time to put all keys and flush them, in nanoseconds per key.
     pub build_ns_per_key: f64,
     /// The time to compact all runs into one, in milliseconds. `None` if it was not measured.
     pub compact_ms: Option<f64>,
-    /// The number of present keys that a get did not find. Every present key is asked. It must be 0.
+    /// The number of present keys that a get did not find. Every present key is asked. It must be
+    /// 0.
     pub false_negatives: u64,
 }

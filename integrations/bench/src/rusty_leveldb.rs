@@ -1,5 +1,5 @@
-//! Measures rusty-leveldb with its own filter and with filterblock. The crate `sstable` has the same
-//! format.
+//! Measures rusty-leveldb with its own filter and with filterblock. The crate `sstable` has the
+//! same format.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -93,7 +93,8 @@ fn contenders(dir: &Path) -> Vec<Contender> {
     all.into_iter().map(contender).collect()
 }
 
-/// Opens the database of a contender. If `counts` is `true`, the filters and their answers are counted.
+/// Opens the database of a contender. If `counts` is `true`, the filters and their answers are
+/// counted.
 fn open(contender: &Contender, counts: bool) -> DB {
     let policy = Rc::clone(&contender.policy);
     let filter_policy: Boxed =

@@ -32,8 +32,8 @@ const ROOT: &str = "db";
 const VALUE: &[u8] = &[7; 100];
 /// The number of SSTs in level 0 before the compaction.
 const RUNS: usize = 5;
-/// The measured specifications. The first takes no more bytes than SlateDB's own filter if an SST has
-/// 16,000 keys or more. The second has about the FPR of SlateDB's own filter.
+/// The measured specifications. The first takes no more bytes than SlateDB's own filter if an SST
+/// has 16,000 keys or more. The second has about the FPR of SlateDB's own filter.
 const OURS: [&str; 3] = ["bumped-ribbon:9.95", "bumped-ribbon:7", "blocked-bloom:12"];
 
 /// A database with one filter.
@@ -44,8 +44,8 @@ struct Loaded {
     load: Duration,
 }
 
-/// Loads `keys` keys into one database for each filter, and measures gets of absent keys: first in five
-/// SSTs of level 0, then in one sorted run. Passes a row for each filter and layout to `sink`.
+/// Loads `keys` keys into one database for each filter, and measures gets of absent keys: first in
+/// five SSTs of level 0, then in one sorted run. Passes a row for each filter and layout to `sink`.
 ///
 /// Filters and indexes are in a cache, and data blocks are not. All databases are open at once, and
 /// each round measures every database once.

@@ -102,7 +102,8 @@ fn contenders(dir: &Path) -> Vec<Contender> {
     all.into_iter().map(contender).collect()
 }
 
-/// Opens the store of a contender. If `counts` is `true`, the filters and their answers are counted.
+/// Opens the store of a contender. If `counts` is `true`, the filters and their answers are
+/// counted.
 fn open(runtime: &Runtime, contender: &Contender, counts: bool) -> Tree {
     let mut options = Options::new()
         .with_path(contender.path.clone())
@@ -159,7 +160,8 @@ fn compact(runtime: &Runtime, contender: &Contender) -> f64 {
 
 /// The counts of gets of all present and absent keys.
 struct Checked {
-    /// The number of present keys that were not found. It is 0 for [`DenyAll`], which is not checked.
+    /// The number of present keys that were not found. It is 0 for [`DenyAll`], which is not
+    /// checked.
     lost: u64,
     /// The number of filter queries for absent keys.
     asked: u64,
@@ -202,8 +204,8 @@ fn measure(runtime: &Runtime, contenders: &[Contender], rounds: usize, absent: &
     measured.iter().map(|rounds| median(rounds)).collect()
 }
 
-/// A policy that denies every key at no cost. It loses all keys. It shows the part of a get's time that
-/// no filter can save.
+/// A policy that denies every key at no cost. It loses all keys. It shows the part of a get's time
+/// that no filter can save.
 struct DenyAll;
 
 impl FilterPolicy for DenyAll {

@@ -1,8 +1,9 @@
-// Measures gets of absent keys in LevelDB, with its own filters and with filterblock. All databases are
-// open at once, and each round measures every database once. Prints a row for each database as JSON.
+// Measures gets of absent keys in LevelDB, with its own filters and with filterblock. All databases
+// are open at once, and each round measures every database once. Prints a row for each database as
+// JSON.
 //
-// LevelDB compacts in the background, and even gets can start a compaction. So an environment delays
-// background work while the benchmark loads and measures runs.
+// LevelDB compacts in the background, and even gets can start a compaction. So an environment
+// delays background work while the benchmark loads and measures runs.
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
 #include <leveldb/env.h>

@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     leveldb_options_t *options = leveldb_options_create();
     leveldb_options_set_create_if_missing(options, 1);
     leveldb_options_set_filter_policy(options, policy);
-    /* With paranoid checks, LevelDB verifies its own checksum of all filters when it opens an SST. */
+    /* With paranoid checks, LevelDB verifies its own checksum of filters when it opens an SST. */
     leveldb_options_set_paranoid_checks(options, 1);
 
     char *message = NULL;

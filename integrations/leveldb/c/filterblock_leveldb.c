@@ -61,16 +61,17 @@ static char *create_filter(void *state, const char *const *keys, const size_t *l
         memcpy(filter, filterblock_bytes_data(bytes), len);
         count(&self->filters_built);
     } else {
-        /* LevelDB treats an empty filter as the filter of a range without keys, and denies every key.
-         * So the filter is one byte. It is not a valid filter, so every query answers "maybe". */
+        /* LevelDB treats an empty filter as the filter of a range without keys, and denies every
+         * key. So the filter is one byte. It is not a valid filter, so every query answers
+         * "maybe". */
         count(&self->filters_failed);
         len = 1;
         filter = calloc(1, 1);
     }
     filterblock_bytes_free(bytes);
     if (filter == NULL) {
-        /* A policy cannot return an error to LevelDB. Without a filter, LevelDB would lose the keys. */
-        fputs("filterblock: no memory for a filter of one byte; free memory and start again\n", stderr);
+        /* A policy cannot return an error. Without a filter, LevelDB would lose the keys. */
+        fputs("filterblock: no memory for a filter of one byte; free memory, and restart\n", stderr);
         abort();
     }
     *filter_len = len;

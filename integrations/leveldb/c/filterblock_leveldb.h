@@ -3,8 +3,8 @@
  * Implements the filter policy of LevelDB with filterblock, over LevelDB's C API. README.md is the
  * how-to, and example.c is a program.
  *
- * A filter that cannot be used answers "maybe", and filterblock_leveldb_counts counts the query. So a
- * get never loses a key because of damage to a filter. It only reads one more block. */
+ * A filter that cannot be used answers "maybe", and filterblock_leveldb_counts counts the query. So
+ * a get never loses a key because of damage to a filter. It only reads one more block. */
 #ifndef FILTERBLOCK_LEVELDB_H
 #define FILTERBLOCK_LEVELDB_H
 
@@ -18,20 +18,20 @@
 extern "C" {
 #endif
 
-/* The name of the policy: an SST has the entry `filter.filterblock.compact.v1` in its metaindex. The
- * number is the version of the compact form. LevelDB ignores filters with other names. */
+/* The name of the policy: an SST has the entry `filter.filterblock.compact.v1` in its metaindex.
+ * The number is the version of the compact form. LevelDB ignores filters with other names. */
 #define FILTERBLOCK_LEVELDB_NAME "filterblock.compact.v1"
 
-/* The settings and the counters of policies. Threads may share it. */
+/* A handle with the settings and the counters of policies. Threads may share the handle. */
 typedef struct filterblock_leveldb filterblock_leveldb;
 
 /* The counts since filterblock_leveldb_new. */
 typedef struct filterblock_leveldb_counts {
     /* The number of filters that were built: one for each 2 KiB of data. */
     uint64_t filters_built;
-    /* The number of filters that could not be built: too little memory, a failed self-check, an FPR
-     * that is too low for the number of keys, or no keys. They answer "maybe" to every key, and their
-     * queries count in `unfiltered_queries`. */
+    /* The number of filters that could not be built, for example because of too little memory, a
+     * failed self-check, an FPR that is too low for the number of keys, or no keys. They answer
+     * "maybe" to every key, and their queries count in `unfiltered_queries`. */
     uint64_t filters_failed;
     /* The number of queries that were answered "maybe" because the filter is damaged, of another
      * hasher, of a newer version, or could not be built. Each cost a read of a block. */
@@ -50,11 +50,11 @@ filterblock_leveldb *filterblock_leveldb_new(const char *spec, filterblock_hashe
                                              filterblock_error *error);
 
 /* Makes a filter policy for leveldb_options_set_filter_policy. Destroy it by
- * leveldb_filterpolicy_destroy after the database is closed. The policy may outlive `handle`, and any
- * number of databases may use it. Returns NULL if `handle` is NULL. */
+ * leveldb_filterpolicy_destroy after the database is closed. The policy may outlive `handle`, and
+ * any number of databases may use it. Returns NULL if `handle` is NULL. */
 leveldb_filterpolicy_t *filterblock_leveldb_policy(filterblock_leveldb *handle);
 
-/* Returns the counts of all policies of the handle. Any thread may call this function at any time. */
+/* Returns the counts of all policies of the handle. Threads may call this function at any time. */
 filterblock_leveldb_counts filterblock_leveldb_read_counts(const filterblock_leveldb *handle);
 
 /* Frees the handle. NULL is fine. Policies of the handle continue to work. */

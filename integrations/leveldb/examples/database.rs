@@ -12,8 +12,8 @@ use rusty_leveldb::{DB, Options};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The seed of the database. Never change it: filters of another seed answer "maybe". If attackers can
-/// choose keys, pass `KeyHasher::sip13(seed, &secret)` to the policy instead.
+/// The seed of the database. Never change it: filters of another seed answer "maybe". If attackers
+/// can choose keys, pass `KeyHasher::sip13(seed, &secret)` to the policy instead.
 const SEED: HashSeed = HashSeed(0x5eed);
 
 fn main() -> Result<()> {

@@ -27,25 +27,27 @@ struct Cells {
 pub struct Counts {
     /// The number of filters that were built.
     pub built_filters: u64,
-    /// The number of keys in these filters. A key with several versions counts once for each version.
+    /// The number of keys in these filters. A key with several versions counts once for each
+    /// version.
     pub built_keys: u64,
-    /// The length of these filters together, in bytes.
+    /// The total length of these filters in bytes.
     pub built_bytes: u64,
     /// The number of filters that could not be built, for any reason: too little memory, too many
-    /// keys for the requested FPR, a failed self-check, or invalid offsets of keys. The always-maybe
-    /// filter replaces each of them.
+    /// keys for the requested FPR, a failed self-check, or invalid offsets of keys. The
+    /// always-maybe filter replaces each of them.
     pub failed_builds: u64,
     /// The number of queries that were answered "maybe" because the checksum or the shape of the
     /// filter is wrong. The bytes are damaged, or they are a filter of another policy, seed, hash
     /// function or secret.
     pub damaged: u64,
-    /// The number of queries that were answered "maybe" because a newer version of filterblock wrote
-    /// the filter.
+    /// The number of queries that were answered "maybe" because a newer version of filterblock
+    /// wrote the filter.
     pub unsupported: u64,
 }
 
 impl Counts {
-    /// Returns the number of queries that were answered "maybe" because their filter was not usable.
+    /// Returns the number of queries that were answered "maybe" because their filter was not
+    /// usable.
     #[must_use]
     pub fn unfiltered(&self) -> u64 {
         self.damaged + self.unsupported

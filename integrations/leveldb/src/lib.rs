@@ -21,13 +21,14 @@
 //!
 //! # Who verifies what
 //!
-//! These engines build one filter for each 2 KiB of a file, of some 30 to 150 keys. They read all
-//! filters of a file without verifying a checksum. So each filter has the compact form
-//! ([`filterblock::compact`]), and each query verifies its CRC-32. A damaged filter answers "maybe",
-//! and [`Counters`] counts the query. The engines' own filters may deny present keys after damage.
+//! These engines build one filter for each 2 KiB of a file. A filter has some 30 to 150 keys. The
+//! engines read all filters of a file without verifying a checksum. So each filter has the compact
+//! form ([`filterblock::compact`]), and each query verifies its CRC-32. A damaged filter answers
+//! "maybe", and [`Counters`] counts the query. The engines' own filters may deny present keys after
+//! damage.
 //!
-//! The engines do not tell the policy which file and block a filter belongs to. So a sound filter of
-//! another block goes unnoticed and denies present keys. The engines find a filter by a list of
+//! The engines do not tell the policy which file and block a filter belongs to. So a sound filter
+//! of another block goes unnoticed and denies present keys. The engines find a filter by a list of
 //! offsets after the filters. They verify no checksum of this list either: see the README.
 
 mod counters;
@@ -42,10 +43,11 @@ pub use counters::{Counters, Counts};
 
 /// The name of the policy in SST files. It contains the version of the compact form.
 ///
-/// The name must sort before `leveldb.BuiltinBloomFilter2`. If a file has no filter with the name of
-/// the policy, rusty-leveldb and `sstable` use the filter **with the next name**. So this policy may
-/// get the bytes of an engine's Bloom filter, and answers "maybe" because their checksum is wrong. If
-/// the name sorted later, the engine's Bloom filter could get our bytes and deny present keys.
+/// The name must sort before `leveldb.BuiltinBloomFilter2`. If a file has no filter with the name
+/// of the policy, rusty-leveldb and `sstable` use the filter **with the next name**. So this policy
+/// may get the bytes of an engine's Bloom filter, and answers "maybe" because their checksum is
+/// wrong. If the name sorted later, the engine's Bloom filter could get our bytes and deny present
+/// keys.
 pub const NAME: &str = "filterblock.compact.v1";
 
 /// A filter policy for engines with a filter for every 2 KiB of data.
@@ -61,12 +63,12 @@ pub struct Policy {
 impl Policy {
     /// Makes a policy that builds filters of `spec` and hashes keys with `hasher`.
     ///
-    /// Always open a database with the same hasher. With another seed or secret, existing filters
-    /// answer "maybe" until a compaction rewrites them.
+    /// Always open a database with the same hasher. With another hash function, seed or secret,
+    /// existing filters answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](filterblock::Error::Invalid) if the kind has no compact form. Only
-    /// the kinds `bloom`, `blocked-bloom` and `always-maybe` have one.
+    /// Returns [`Error::Invalid`](filterblock::Error::Invalid) if the kind has no compact form.
+    /// Only the kinds `bloom`, `blocked-bloom` and `always-maybe` have one.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let build_one = |spec| {
@@ -86,9 +88,10 @@ impl Policy {
         self.counters.clone()
     }
 
-    /// Builds a filter. Key `i` begins at `offsets[i]` in `keys` and ends where the next key begins.
-    /// The filter is never empty, because rusty-leveldb would panic when it reads an empty filter. If
-    /// the build fails, returns the always-maybe filter.
+    /// Builds a filter. Key `i` begins at `offsets[i]` in `keys` and ends where the next key
+    /// begins. The last key ends at the end of `keys`. The filter is never empty, because
+    /// rusty-leveldb would panic when it reads an empty filter. If the build fails, returns the
+    /// always-maybe filter.
     fn build(&self, keys: &[u8], offsets: &[usize]) -> Vec<u8> {
         let mut builder = FilterBuilder::new(self.spec, &self.hasher);
         builder.reserve(offsets.len());
@@ -104,7 +107,8 @@ impl Policy {
                 self.counters.add_built(offsets.len(), filter.len());
                 filter
             }
-            // The traits cannot return an error. The always-maybe filter costs reads, but no key.
+            // The traits cannot return an error. The always-maybe filter costs reads, but never
+            // denies a key.
             None => {
                 self.counters.add_failed_build();
                 self.always_maybe.clone()

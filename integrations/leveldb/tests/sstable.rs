@@ -76,8 +76,8 @@ impl FilterPolicy for Recording {
     }
 }
 
-/// Damages one filter after the other in three ways: clears a bit, zeroes it, and zeroes its first half.
-/// Returns the number of filters, and the number of lost keys for each way.
+/// Damages one filter after the other in three ways: clears one bit, zeroes the whole filter, and
+/// zeroes its first half. Returns the number of filters, and the number of lost keys for each way.
 fn damage_each(policy: &Boxed, sound: &[u8], filters: &[Vec<u8>]) -> (usize, [usize; 3]) {
     let mut sums = [0; 3];
     for (i, filter) in filters.iter().enumerate() {

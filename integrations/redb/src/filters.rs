@@ -1,5 +1,6 @@
-//! Keeps the filters of all keys: one filter that was built from the database, one filter for about
-//! every 65,536 keys that were written since, and the hashes of the newest keys.
+//! Keeps the filters of all keys. One filter was built from the database or loaded from a file.
+//! About every 65,536 keys that were written since have one more filter. The newest keys are kept
+//! as hashes.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ use filterblock::{
     KeyHasher, SharedBytes, TableFilter, Verify,
 };
 
-/// The number of new hashes from which on they become a filter. 65,536 hashes take about 1 MiB as a
+/// The new hashes become a filter when there are this many. 65,536 hashes take about 1 MiB as a
 /// set, and 66 kB as a filter.
 const SEAL_AT: usize = 1 << 16;
 /// The seed of the hasher. Any fixed number works. Filters record the seed.
@@ -21,11 +22,12 @@ const SEED: HashSeed = HashSeed(0x7265_6462);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Opened {
-    /// The function built the filter from all keys.
+    /// `FilteredDb::open` built the filter from all keys.
     Built,
-    /// The saved filter has the generation of the database.
+    /// `FilteredDb::open_saved` uses the saved filter, which has the generation of the database.
     Saved,
-    /// The saved filter could not be used, so the function built a new one. The text says why.
+    /// `FilteredDb::open_saved` could not use the saved filter, so it built a new filter. The text
+    /// says why.
     Refused(String),
 }
 
@@ -50,7 +52,8 @@ struct State {
 }
 
 impl Filters {
-    /// Makes filters that answer "maybe" to every key until [`Filters::build`] or [`Filters::load`].
+    /// Makes filters that answer "maybe" to every key until [`Filters::build`] or
+    /// [`Filters::load`].
     pub(crate) fn new() -> Self {
         let hasher = KeyHasher::xxh3(SEED);
         let spec = "bumped-ribbon:8".parse().expect("the specification is constant");
@@ -70,7 +73,7 @@ impl Filters {
         look(&self.state.read().unwrap_or_else(PoisonError::into_inner).set)
     }
 
-    /// Returns `false` if no snapshot contains the key.
+    /// Returns `false` only if no snapshot contains the key.
     pub(crate) fn may_contain(&self, key: &[u8]) -> bool {
         let hash = self.hasher.of(key);
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
@@ -78,8 +81,8 @@ impl Filters {
         state.slots.iter().any(may_contain) || state.fresh.contains(&hash.raw())
     }
 
-    /// Adds keys, and turns the new hashes into a filter if there are enough. The caller must be the
-    /// only writer, and commits the keys after this call.
+    /// Adds keys, and turns the new hashes into a filter if there are enough. The caller must be
+    /// the only writer, and commits the keys after this call.
     pub(crate) fn add(&self, hashes: Vec<KeyHash>) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.fresh.extend(hashes.iter().map(|hash| hash.raw()));
@@ -120,8 +123,8 @@ impl Filters {
         state.slots.len() == 1 && state.fresh.is_empty() && state.generation == generation
     }
 
-    /// Writes the first filter to a new file, syncs the file, and renames it to `path`. Returns an error
-    /// if the filter could not be built.
+    /// Writes the first filter to a new file, syncs the file, and renames it to `path`. Returns an
+    /// error if the filter could not be built.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let filter = state.slots.first().and_then(|&slot| state.set.filter(slot)).and_then(|filter| filter.ready());

@@ -20,14 +20,15 @@
 //!
 //! # Why no key is lost
 //!
-//! * The filters have every key that an open snapshot may contain. A key enters the filters before its
-//!   transaction commits. A removed key stays in the filters until [`FilteredDb::rebuild`], which takes
-//!   `&mut self`, so that no reader is open.
-//! * [`FilteredDb`] owns the database. While it is open, redb's file lock keeps out other processes.
+//! * The filters have every key that an open snapshot may contain. A key enters the filters before
+//!   its transaction commits. A removed key stays in the filters until [`FilteredDb::rebuild`],
+//!   which takes `&mut self`, so that no reader is open.
+//! * [`FilteredDb`] owns the database. While it is open, redb's file lock keeps out other
+//!   processes.
 //! * [`FilteredDb::open`] reads all keys and uses no saved filter, which could be stale.
 //! * [`FilteredDb::open_saved`] uses the filter that [`FilteredDb::save`] wrote, but only if the
-//!   database has the same generation: 16 random bytes that each commit draws anew. Its documentation
-//!   states the one rule that the caller must follow.
+//!   database has the same generation: 16 random bytes that each commit draws anew. Its
+//!   documentation states the one rule that the caller must follow.
 //! * A filter that cannot be built or opened answers "maybe".
 
 mod filters;
@@ -102,8 +103,8 @@ impl FilteredDb {
         Ok(Self { db, filter_path: filter_path.into(), filters: Filters::new() })
     }
 
-    /// Builds one new filter from all keys, without removed keys. It replaces all other filters. If the
-    /// build fails, the new filter answers "maybe" to every key.
+    /// Builds one new filter from all keys, without removed keys. It replaces all other filters. If
+    /// the build fails, the new filter answers "maybe" to every key.
     ///
     /// # Errors
     /// Returns the errors of redb. The old filters then stay.
@@ -153,7 +154,8 @@ impl FilteredDb {
         Ok(Writer::new(self.db.begin_write()?, &self.filters))
     }
 
-    /// Returns `false` if no snapshot contains the key.
+    /// Returns `false` only if no snapshot contains the key. Returns `true` for false positives,
+    /// too.
     #[must_use]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.filters.may_contain(key)
@@ -165,8 +167,8 @@ impl FilteredDb {
         self.filters.opened()
     }
 
-    /// Calls `look` with the set of filters, and returns its result. Use this method to read the counts
-    /// and the length of the set. Commits that add keys wait until `look` returns.
+    /// Calls `look` with the set of filters, and returns its result. Use this method to read the
+    /// counts and the length of the set. Commits wait until `look` returns.
     pub fn with_filter_set<T>(&self, look: impl FnOnce(&FilterSet) -> T) -> T {
         self.filters.with_set(look)
     }

@@ -36,7 +36,8 @@ impl<'db> Reader<'db> {
     }
 }
 
-/// A transaction that writes. If it is dropped without [`commit`](Self::commit), nothing is written.
+/// A transaction that writes. If it is dropped without [`commit`](Self::commit), nothing is
+/// written.
 pub struct Writer<'db> {
     transaction: WriteTransaction,
     filters: &'db Filters,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Implements the filter policy of RocksDB with filterblock. Its classes derive from RocksDB's internal
-// header table/block_based/filter_policy_internal.h, which is not part of RocksDB's public API. Compile
-// with the headers of exactly the RocksDB that you link. Tested with RocksDB 7.8.3 and 11.8.1.
+// Implements the filter policy of RocksDB with filterblock. Its classes derive from RocksDB's
+// internal header table/block_based/filter_policy_internal.h, which is not part of RocksDB's public
+// API. Compile with the headers of exactly the RocksDB that you link. Tested with RocksDB 7.8.3 and
+// 11.8.1.
 //
 // A filter that cannot be used answers "maybe", and Counters counts it. So a get never loses a key
 // because of damage, a newer format or another seed. It only reads more blocks.
@@ -45,11 +46,11 @@ enum class Hash {
 };
 
 // The specs of filters by level, and the hash function of keys. A spec is text such as
-// "blocked-bloom:10" (bits per key) or "bumped-ribbon:fpr=0.01" (false-positive rate). The spec "none"
-// makes no filter.
+// "blocked-bloom:10" (bits per key) or "bumped-ribbon:fpr=0.01" (false-positive rate). The spec
+// "none" makes no filter.
 struct Options {
-  // The spec for flushed SSTs, and for SSTs of levels 0 to `lower_from_level` - 1. These SSTs are small
-  // and short-lived, and gets ask them first.
+  // The spec for flushed SSTs, and for SSTs of levels 0 to `lower_from_level` - 1. These SSTs are
+  // small and short-lived, and gets ask them first.
   std::string upper = "blocked-bloom:10";
   // The spec for all other SSTs, including SSTs of unknown level (SstFileWriter).
   std::string lower = "bumped-ribbon:fpr=0.01";
@@ -71,8 +72,8 @@ struct Options {
 // The counters of a policy. Keep the handle that NewFilterPolicy returns, and read it at any time.
 struct Counters {
   std::atomic<uint64_t> filters_built{0};
-  // Filters that could not be built, for example because of too little memory or a failed self-check.
-  // The SST got an always-maybe filter, or no filter if the builder could not be made.
+  // Filters that could not be built, for example because of too little memory or a failed
+  // self-check. The SST got an always-maybe filter, or no filter if the builder could not be made.
   std::atomic<uint64_t> filters_failed{0};
   std::atomic<uint64_t> filters_opened{0};
   // The next four count filters that could not be opened. They answer "maybe" to every key.
@@ -144,8 +145,8 @@ inline void Add(std::atomic<uint64_t>& counter, uint64_t count = 1) {
   counter.fetch_add(count, std::memory_order_relaxed);
 }
 
-// Newer versions of RocksDB add virtual functions to these classes. A function that only some versions
-// have must override without the keyword `override`.
+// Newer versions of RocksDB add virtual functions to these classes. A function that only some
+// versions have must override without the keyword `override`.
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Winconsistent-missing-override"
@@ -192,8 +193,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
       if (bytes == nullptr) {
         Add(shared_->counters->filters_failed);
         shared_->counters->SetLastError(error.message);
-        // With detect_filter_construct_corruption, RocksDB then fails the flush or compaction, as it
-        // does for its own filters.
+        // With detect_filter_construct_corruption, RocksDB then fails the flush or compaction, as
+        // it does for its own filters.
         if (error.code == FILTERBLOCK_CODE_SELF_CHECK_FAILED && verifies_ && status != nullptr) {
           *status = engine::Status::Corruption("filterblock", error.message);
         }
@@ -211,8 +212,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
     return Copy(data, filterblock_bytes_len(bytes.get()), buf);
   }
 
-  // Opens the filter that RocksDB is about to write, and asks it for every key. Does nothing without
-  // detect_filter_construct_corruption.
+  // Opens the filter that RocksDB is about to write, and asks it for every key. Does nothing
+  // without detect_filter_construct_corruption.
   engine::Status MaybePostVerify(const engine::Slice& content) override {
     if (!verifies_) {
       return engine::Status::OK();
@@ -279,8 +280,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
   static engine::Slice Copy(const char* data, size_t len, std::unique_ptr<const char[]>* buf) {
     char* copy = new (std::nothrow) char[len];
     if (copy == nullptr) {
-      // This byte is not a valid filter, so every answer is "maybe". RocksDB treats an empty partition
-      // as one without keys, so the filter must not be empty.
+      // This byte is not a valid filter, so every answer is "maybe". RocksDB treats an empty
+      // partition as one without keys, so the filter must not be empty.
       buf->reset();
       return engine::Slice("?", 1);
     }
@@ -294,8 +295,8 @@ class BitsBuilder final : public engine::FilterBitsBuilder {
   const Handle<filterblock_builder> builder_;
   const bool verifies_;
   uint64_t last_alt_ = 0;
-  // The hashes of the current filter, and of the last finished filter. Both are empty if `verifies_` is
-  // false.
+  // The hashes of the current filter, and of the last finished filter. Both are empty if
+  // `verifies_` is false.
   std::vector<uint64_t> hashes_;
   std::vector<uint64_t> written_;
 };
@@ -384,8 +385,8 @@ class Policy final : public engine::FilterPolicy {
   engine::FilterBitsReader* GetFilterBitsReader(const engine::Slice& contents) const override {
     const filterblock_expected expected = shared_->Expected();
     filterblock_error error;
-    // We measured and rejected an aligned copy, with which a query of a blocked filter touches one cache
-    // line instead of two. Gets took the same time, and the copy doubles the memory.
+    // We measured and rejected an aligned copy, with which a query of a blocked filter touches one
+    // cache line instead of two. Gets took the same time, and the copy doubles the memory.
     Handle<filterblock_filter> filter(filterblock_filter_open_borrowed(
         contents.data(), contents.size(), &expected, FILTERBLOCK_VERIFY_AT_OPEN, &error));
     Counters& counters = *shared_->counters;
@@ -438,8 +439,8 @@ inline engine::Status MakeHasher(const Options& options, Handle<filterblock_hash
 
 }  // namespace internal
 
-// Makes a filter policy for BlockBasedTableOptions::filter_policy, and sets `counters` to its counters.
-// `counters` may be nullptr. Any number of databases and threads may share the policy.
+// Makes a filter policy for BlockBasedTableOptions::filter_policy, and sets `counters` to its
+// counters. `counters` may be nullptr. Any number of databases and threads may share the policy.
 //
 // Returns InvalidArgument if a spec or the secret is invalid, or if the header and the library of
 // filterblock have different ABI versions.
@@ -468,8 +469,8 @@ inline engine::Status NewFilterPolicy(const Options& options,
       continue;
     }
     const auto builder = builder_of(*spec);
-    // A range filter cannot be built from hashes. So the spec of a range filter is an error here, and
-    // not at each flush.
+    // A range filter cannot be built from hashes. So the spec of a range filter is an error here,
+    // and not at each flush.
     if (builder != nullptr) {
       filterblock_builder_add_hash(builder.get(), 1);
     }

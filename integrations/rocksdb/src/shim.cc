@@ -26,7 +26,7 @@ struct filterblock_rocksdb_settings {
   size_t secret_len;
   uint64_t seed;
   int32_t lower_from_level;
-  // As filterblock_rocksdb::Hash.
+  // A value of filterblock_rocksdb::Hash.
   uint32_t hash;
   bool self_check;
 };
@@ -43,8 +43,8 @@ struct filterblock_rocksdb_counts {
   uint64_t unfiltered_queries;
 };
 
-// Installs a policy into the options of a table. Returns a handle of its counters. If the settings are
-// invalid, returns nullptr and writes a message. The message and its zero byte have at most
+// Installs a policy into the options of a table. Returns a handle of its counters. If the settings
+// are invalid, returns nullptr and writes a message. The message and its zero byte have at most
 // `message_len` bytes.
 void* filterblock_rocksdb_install(rocksdb_block_based_table_options_t* options,
                                   const filterblock_rocksdb_settings* settings, char* message,

@@ -24,8 +24,8 @@ pub struct Settings {
     pub bottommost: String,
     /// The first level whose SSTs get `lower`.
     pub lower_from_level: i32,
-    /// The hash function of the keys. After a change of function, seed or secret, old filters answer
-    /// "maybe" until a compaction rewrites their SSTs.
+    /// The hash function of the keys. After a change of function, seed or secret, old filters
+    /// answer "maybe" until a compaction rewrites their SSTs.
     pub hash: HashKind,
     /// The public seed of the hash function.
     pub seed: u64,
@@ -56,30 +56,31 @@ impl Default for Settings {
 pub struct Counts {
     /// The number of filters that were built.
     pub filters_built: u64,
-    /// The number of filters that could not be built. The SST got an always-maybe filter, or no filter
-    /// if there was no memory for a builder.
+    /// The number of filters that could not be built. The SST got an always-maybe filter, or no
+    /// filter if there was no memory for a builder.
     pub filters_failed: u64,
     /// The number of filters that were opened.
     pub filters_opened: u64,
-    /// The number of filters that could not be opened because they are damaged. They answer "maybe" to
-    /// every key. So do the filters that the next three fields count.
+    /// The number of filters that could not be opened because they are damaged. They answer "maybe"
+    /// to every key. So do the filters that the next three fields count.
     pub filters_damaged: u64,
     /// The number of filters of a newer format.
     pub filters_of_newer_version: u64,
     /// The number of filters under another hash function, seed or secret.
     pub filters_of_other_hasher: u64,
-    /// The number of filters that could not be opened for another reason, such as too little memory.
+    /// The number of filters that could not be opened for another reason, such as too little
+    /// memory.
     pub filters_refused: u64,
-    /// The number of queries of filters that could not be opened. Each may have cost a read of a data
-    /// block.
+    /// The number of queries of filters that could not be opened. Each may have cost a read of a
+    /// data block.
     pub unfiltered_queries: u64,
 }
 
 /// The counters of a policy. They stay valid after the database is closed.
 pub struct Counters(*mut c_void);
 
-// SAFETY: the handle is a pointer to a shared pointer that does not change. The counters are atomic,
-// and a mutex guards the message.
+// SAFETY: the handle is a pointer to a shared pointer that does not change. The counters are
+// atomic, and a mutex guards the message.
 unsafe impl Send for Counters {}
 // SAFETY: several threads may use the atomic counters and the guarded message at once.
 unsafe impl Sync for Counters {}
@@ -89,7 +90,8 @@ impl Counters {
     #[must_use]
     pub fn read(&self) -> Counts {
         let mut counts = Counts::default();
-        // SAFETY: the handle is valid until `drop`, and `Counts` has the layout of the shim's struct.
+        // SAFETY: the handle is valid until `drop`, and `Counts` has the layout of the shim's
+        // struct.
         unsafe { filterblock_rocksdb_read_counts(self.0, &raw mut counts) };
         counts
     }
@@ -129,8 +131,8 @@ impl fmt::Display for InvalidSettings {
 
 impl std::error::Error for InvalidSettings {}
 
-/// Makes a filter policy, and sets it in the options of a table. The new policy replaces the previous
-/// policy.
+/// Makes a filter policy, and sets it in the options of a table. The new policy replaces the
+/// previous policy.
 ///
 /// # Errors
 /// Returns an error if a spec, the hash function or the secret is invalid. Then the options do not
@@ -149,7 +151,8 @@ pub unsafe fn install(
         HashKind::SipHash13 => 2,
         other => {
             return Err(InvalidSettings(format!(
-                "filterblock: the adapter does not support the hash function {other}; choose another one"
+                "filterblock: the adapter does not support the hash function {other}; choose Xxh3, \
+                 Xxh3Secret or SipHash13"
             )));
         }
     };
@@ -168,8 +171,8 @@ pub unsafe fn install(
         self_check: settings.self_check,
     };
     let mut message = [0; MESSAGE_LEN];
-    // SAFETY: the caller guarantees the options. The texts live during the call, and `message` has the
-    // passed length.
+    // SAFETY: the caller guarantees the options. The texts live during the call, and `message` has
+    // the passed length.
     let handle = unsafe { filterblock_rocksdb_install(options, &raw const shim, message.as_mut_ptr(), message.len()) };
     if handle.is_null() { Err(InvalidSettings(text(&message))) } else { Ok(Counters(handle)) }
 }

@@ -159,8 +159,8 @@ void ABuilderWithoutKeysGivesAnAlwaysMaybeFilter() {
   CHECK_SAME(ours.counters->unfiltered_queries, 0);
 }
 
-// A sound filter without keys denies every key. RocksDB never asks the filter of an SST without keys.
-// So such a filter belongs to another SST, and does not open.
+// A sound filter without keys denies every key. RocksDB never asks the filter of an SST without
+// keys. So such a filter belongs to another SST, and does not open.
 void AFilterOfNoKeysDoesNotOpen() {
   const Ours ours("blocked-bloom:10");
   const filterblock_rocksdb::internal::Handle<filterblock_hasher> hasher(

@@ -79,9 +79,9 @@ const std::vector<std::pair<Damage, std::vector<double>>> kDamages = {
     {{"cut", Cut}, {0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999}},
 };
 
-// Damages each filter block of an SST in each way, and gets every key. Calls `check` with the name of
-// the damage and the results of the gets. Skips cuts if RocksDB has checksums: a cut changes a handle
-// in an index, so the SST would not open.
+// Damages each filter block of an SST in each way, and gets every key. Calls `check` with the name
+// of the damage and the results of the gets. Skips cuts if RocksDB has checksums: a cut changes a
+// handle in an index, so the SST would not open.
 template <typename Check>
 void ForEachDamage(const Layout& layout,
                    const std::shared_ptr<const rocksdb::FilterPolicy>& policy, bool checksums,
@@ -134,8 +134,8 @@ void DamageThatRocksDbSeesLosesNoKey() {
   });
 }
 
-// RocksDB does not open an SST whose filter partition fails RocksDB's checksum. This is also so with
-// RocksDB's own filters.
+// RocksDB does not open an SST whose filter partition fails RocksDB's checksum. RocksDB's own
+// filters have the same limit.
 void RocksDbDoesNotOpenADamagedPartition() {
   const Ours ours("blocked-bloom:10");
   for (const auto& policy : {ours.policy, support::Bloom()}) {
@@ -171,8 +171,8 @@ void TheSameDamageToRocksDbsOwnFilter() {
   }
 }
 
-// Shows a limit: format_version 5 does not bind a block to its SST, so the filter of another SST goes
-// unnoticed. From format_version 6 on, RocksDB's checksum detects it.
+// Shows a limit: format_version 5 does not bind a block to its SST, so the filter of another SST
+// goes unnoticed. From format_version 6 on, RocksDB's checksum detects it.
 void TheFilterOfAnotherSstLosesKeys() {
   const Ours ours("blocked-bloom:10");
   const std::vector<std::pair<std::string, std::shared_ptr<const rocksdb::FilterPolicy>>> policies = {

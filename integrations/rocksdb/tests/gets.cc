@@ -126,7 +126,8 @@ void CheckScans(rocksdb::DB* db, const Model& model, bool prefixes) {
   if (!prefixes) {
     return;
   }
-  // Seeks within every present and absent prefix, from the prefix itself and from a key in the middle.
+  // Seeks within every present and absent prefix, from the prefix itself and from a key in the
+  // middle.
   rocksdb::ReadOptions within;
   within.prefix_same_as_start = true;
   const std::unique_ptr<rocksdb::Iterator> scan(db->NewIterator(within));

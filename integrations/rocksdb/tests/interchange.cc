@@ -97,7 +97,8 @@ void TheCommandReadsSstsOfRocksDb(const Case& of) {
   }
 }
 
-// No key is lost if a database changes its policy, and RocksDB does not ask filters of another policy.
+// No key is lost if a database changes its policy, and RocksDB does not ask filters of another
+// policy.
 void DatabasesChangePolicies() {
   const Ours ours("bumped-ribbon:fpr=0.01");
   struct Step {

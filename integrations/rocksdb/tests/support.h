@@ -1,4 +1,4 @@
-// Helpers of the tests: RocksDB databases with a filter policy.
+// Opens RocksDB databases with a filter policy, for the tests.
 #pragma once
 
 #include <memory>
@@ -58,8 +58,8 @@ inline rocksdb::Options DbOptions(const rocksdb::BlockBasedTableOptions& table) 
 
 inline void Ok(const rocksdb::Status& status) { CHECK_WITH(status.ok(), status.ToString()); }
 
-// Calls `open` with a pointer to the variable for the database. Newer versions of RocksDB take a smart
-// pointer, and older versions take a raw pointer.
+// Calls `open` with a pointer to the variable for the database. Newer versions of RocksDB take a
+// smart pointer, and older versions take a raw pointer.
 template <typename OpenFunction>
 rocksdb::Status OpenInto(std::unique_ptr<rocksdb::DB>* db, const OpenFunction& open) {
   if constexpr (std::is_invocable_v<OpenFunction, std::unique_ptr<rocksdb::DB>*>) {
@@ -105,7 +105,8 @@ struct Gets {
   uint64_t filtered = 0;
 };
 
-// Gets the keys `first` to `first + count - 1`, and counts the results. A wrong value counts as failed.
+// Gets the keys `first` to `first + count - 1`, and counts the results. A wrong value counts as
+// failed.
 inline Gets GetAll(rocksdb::DB* db, uint64_t first, uint64_t count) {
   rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
   rocksdb::get_perf_context()->Reset();

@@ -1,8 +1,9 @@
-//! Orders of customers in SlateDB: a writer, a reader and a compactor with the same filters.
+//! Stores orders of customers in SlateDB, with a writer, a reader and a compactor that use the same
+//! filters.
 //!
-//! `cargo run --release -p filterblock-slatedb --example orders -- all orders-data` runs every part in
-//! one process. Replace `all` by `writer`, `reader`, `compactor` or `check` to run the parts in
-//! processes of their own. On object storage, only `store` changes.
+//! `cargo run --release -p filterblock-slatedb --example orders -- all orders-data` runs every part
+//! in one process. Replace `all` by `writer`, `reader`, `compactor` or `check` to run each part in
+//! its own process. On object storage, only `store` changes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use slatedb::{CompactorBuilder, Db, DbReader, PrefixExtractor, PrefixTarget, Sst
 const ROOT: &str = "orders";
 const MIN_FILTER_KEYS: u32 = 1_000;
 
-/// Takes the customer from a key like `customer 17/order 3`, with the slash.
+/// A prefix extractor that takes the customer from a key like `customer 17/order 3`, including the
+/// slash.
 struct Customer;
 
 impl PrefixExtractor for Customer {
@@ -32,7 +34,7 @@ impl PrefixExtractor for Customer {
     }
 }
 
-/// The only place that names filters. Every process calls it.
+/// Returns the filters of the database. Every process calls this function.
 fn filters() -> filterblock::Result<Filters> {
     let (small, large) = ("blocked-bloom:12".parse()?, "bumped-ribbon:7".parse()?);
     Filters::by_num_keys(move |keys| Some(if keys < 16_384 { small } else { large }))
@@ -52,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(dir)?;
     let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir)?);
     let filters = filters()?;
-    // A process with other filters stops here, before it can do harm.
+    // A process with other filters stops here, before it writes an SST.
     filters.record_or_compare(ROOT, &store).await?;
 
     let is = |part: &str| role == part || role == "all";
@@ -76,7 +78,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn write(store: &Arc<dyn ObjectStore>, filters: &Filters) -> Result<(), slatedb::Error> {
-    // The compactor is a process of its own. Leave the default to compact in the writer.
+    // Compactions run in the part `compactor`. To compact in the writer, leave out
+    // `compactor_options: None`.
     let settings = Settings { min_filter_keys: MIN_FILTER_KEYS, compactor_options: None, ..Settings::default() };
     let builder = Db::builder(ROOT, Arc::clone(store)).with_settings(settings);
     let db = builder.with_filter_policies(filters.policies()).build().await?;

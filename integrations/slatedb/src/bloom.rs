@@ -1,4 +1,5 @@
-//! Reads the Bloom filters that SlateDB's own policy wrote into older SSTs, and writes no new ones.
+//! Reads the Bloom filters that SlateDB's own policy wrote into older SSTs. Gives new SSTs a Bloom
+//! filter that answers "maybe" to every key.
 
 use std::sync::Arc;
 
@@ -7,14 +8,14 @@ use slatedb::{BloomFilterPolicy, Filter, FilterBuilder, FilterPolicy, FilterQuer
 
 use crate::counters::Counters;
 
-/// A Bloom filter that answers "maybe" for every key, also in SlateDB's own policy: two bytes with
+/// A Bloom filter that answers "maybe" for every key, even in SlateDB's own policy: two bytes with
 /// the number of probes, which is 0, and one byte of bits.
 const ALWAYS_MAYBE: [u8; 3] = [0, 0, 0xff];
 
-/// SlateDB's own policy, except that new SSTs get [`ALWAYS_MAYBE`].
+/// A policy that reads filters like SlateDB's own policy, and gives new SSTs [`ALWAYS_MAYBE`].
 ///
-/// SlateDB offers no policy that only reads. A builder must write something under the policy's name,
-/// and SlateDB's own policy may read it later.
+/// SlateDB has no policies that only read. Every policy must write a filter under its name, and
+/// SlateDB's own policy may read this filter later.
 pub(crate) struct ReadOnlyBloom {
     bloom: Arc<BloomFilterPolicy>,
     counters: Arc<Counters>,
@@ -35,8 +36,10 @@ impl FilterPolicy for ReadOnlyBloom {
         Box::new(NoBloom)
     }
 
-    /// SlateDB's own policy panics if there are fewer than two bytes, and denies every key if there
-    /// are two. It cannot detect damage, so longer bytes always pass.
+    /// Decodes a Bloom filter with SlateDB's own policy. That policy panics if there are fewer than
+    /// two bytes, and denies every key if there are exactly two. So filters of fewer than three
+    /// bytes answer "maybe" here. Longer filters may be damaged without notice: Bloom filters of
+    /// SlateDB have no checksum of their own.
     fn decode(&self, data: &[u8]) -> Arc<dyn Filter> {
         if data == ALWAYS_MAYBE {
             return Arc::new(NoBloom);
@@ -58,7 +61,7 @@ impl FilterPolicy for ReadOnlyBloom {
     }
 }
 
-/// Builds [`ALWAYS_MAYBE`], and is this filter.
+/// The builder of [`ALWAYS_MAYBE`], and the filter itself.
 struct NoBloom;
 
 impl FilterBuilder for NoBloom {

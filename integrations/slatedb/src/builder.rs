@@ -9,13 +9,15 @@ use slatedb::{Filter, PrefixTarget, RowEntry};
 use crate::config::{Config, TABLE_ID};
 use crate::filter::Opened;
 
-/// Collects the hashes of the keys and prefixes of an SST: 8 bytes for each key.
+/// Collects the hashes of the keys and prefixes of an SST: 8 bytes for each.
 pub(crate) struct Builder {
     config: Arc<Config>,
     hashes: Vec<KeyHash>,
-    /// The keys come in ascending order, so equal prefixes come in a row.
+    /// The hash of the last prefix. The keys come in ascending order, so equal prefixes come in a
+    /// row.
     last_prefix: Option<KeyHash>,
-    /// The reason why hashes are missing. A filter of the other hashes would deny the missing keys.
+    /// The reason why the filter cannot be built. If hashes are missing, a filter of the other
+    /// hashes would deny the missing keys.
     incomplete: Option<filterblock::Error>,
 }
 
@@ -72,10 +74,11 @@ impl Builder {
         }
     }
 
-    /// Returns a filter that denies nothing.
+    /// Returns a filter that answers "maybe" to every key.
     fn always_maybe(&self) -> Opened {
         let block = self.core_builder(FilterSpec::ALWAYS_MAYBE).and_then(FilterBuilder::finish);
-        // Empty bytes are not a filter block, so they deny nothing, too.
+        // If the build fails, the bytes are empty. They are not a filter block, so the filter
+        // answers "maybe", too.
         Opened::open(&block.unwrap_or_default(), &self.config).1
     }
 }
@@ -91,7 +94,7 @@ impl slatedb::FilterBuilder for Builder {
         }
     }
 
-    /// Builds the filter. If that fails, returns a filter that denies nothing. The hashes stay, so a
+    /// Builds the filter. If the build fails, returns an always-maybe filter. The hashes stay, so a
     /// second call returns the same filter.
     fn build(&mut self) -> Arc<dyn Filter> {
         let built = self.encode();

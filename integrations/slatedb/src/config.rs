@@ -1,4 +1,4 @@
-//! The settings that a policy, its builders and its filters share.
+//! Defines the settings that a policy, its builders and its filters share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,33 +9,34 @@ use slatedb::{PrefixExtractor, PrefixTarget};
 
 use crate::counters::Counters;
 
-/// Every filter block of this crate has this table id, because SlateDB does not tell a policy which
-/// SST it builds or decodes a filter for. The id distinguishes the blocks from blocks of other
-/// programs.
+/// The table id of all filters of keys and prefixes. It cannot name an SST, because SlateDB does
+/// not tell a policy which SST it builds or decodes a filter for. It distinguishes the blocks from
+/// blocks of other programs.
 pub(crate) const TABLE_ID: [u8; 16] = *b"SlateDB SST file";
 
 /// The table id of range filters. It differs from [`TABLE_ID`], so that a range filter is not used
 /// as a filter of keys.
 pub(crate) const RANGES_TABLE_ID: [u8; 16] = *b"SlateDB SST rngs";
 
-/// Chooses the filter of an SST by its number of keys.
+/// A function that chooses the filter of an SST by its number of keys.
 pub(crate) type Choice = Arc<dyn Fn(u64) -> Option<FilterSpec> + Send + Sync>;
-/// Receives the reason why a filter cannot be built or used.
+/// A function that receives the reason why a filter cannot be built or used.
 pub(crate) type Handler = Arc<dyn Fn(&filterblock::Error) + Send + Sync>;
 
-/// Settings, and counters that all users of the settings share.
+/// The settings of a policy, and the counters that all users of the settings share.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) choice: Choice,
     pub(crate) hasher: KeyHasher,
     pub(crate) prefixes: Option<Prefixes>,
-    /// The specification of range filters, if this is the configuration of their policy.
+    /// The specification of range filters. It is `None` unless this is the configuration of the
+    /// policy for ranges.
     pub(crate) ranges: Option<FilterSpec>,
     pub(crate) handler: Option<Handler>,
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The prefixes that filters hold.
+/// The prefixes that are in the filters.
 #[derive(Clone)]
 pub(crate) struct Prefixes {
     pub(crate) extractor: Arc<dyn PrefixExtractor>,
@@ -54,7 +55,7 @@ impl Config {
         }
     }
 
-    /// Returns the configuration of the policy for ranges. It shares the counters.
+    /// Returns the configuration of the policy for ranges, with the same counters.
     pub(crate) fn for_ranges(&self, spec: FilterSpec) -> Self {
         Self { choice: Arc::new(move |_| Some(spec)), prefixes: None, ranges: Some(spec), ..self.clone() }
     }
@@ -62,9 +63,9 @@ impl Config {
     /// Returns the name that SlateDB stores beside each filter. SlateDB gives a filter only to the
     /// policy of the same name.
     ///
-    /// The name states the format version and which keys and prefixes are in the filter. The kind,
-    /// the size and the hasher are in the block. The extractor's name comes last, so two settings
-    /// never have the same name.
+    /// The name states the format version, and whether keys, prefixes or ranges are in the filter.
+    /// The kind, the size and the hasher are in the block. The extractor's name comes last, so two
+    /// different settings never have the same name.
     pub(crate) fn name(&self) -> String {
         let name = format!("filterblock:{}", layout::VERSION);
         if self.ranges.is_some() {
@@ -84,7 +85,7 @@ impl Config {
     /// Returns the expectations that a filter of this policy must meet.
     pub(crate) fn expected(&self) -> Expected<'_> {
         if self.ranges.is_some() {
-            // A range filter of no keys would deny every range.
+            // A range filter without keys would deny every range. This expectation excludes it.
             return Expected::of_table(RANGES_TABLE_ID, &self.hasher).with_num_entries(u64::MAX);
         }
         let expected = Expected::of_table(TABLE_ID, &self.hasher);
@@ -99,10 +100,12 @@ impl Config {
 }
 
 impl Prefixes {
-    /// Returns the prefix of a key or a scan, or `None` if the extractor takes none.
+    /// Returns the prefix of a key or of the prefix of a scan. Returns `None` if the extractor
+    /// takes no prefix.
     ///
     /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the extractor returns more bytes than `target` has.
+    /// Returns [`filterblock::Error::Invalid`] if the extractor returns more bytes than `target`
+    /// has.
     pub(crate) fn of<'k>(
         &self,
         bytes: &'k Bytes,

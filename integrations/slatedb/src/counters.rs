@@ -1,39 +1,42 @@
-//! Counts of filters and of their answers.
+//! Counts filters and their answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A snapshot of the counts of a [`Filters`](crate::Filters) and its clones.
+/// The counts of a [`Filters`](crate::Filters) and its clones at one moment.
 ///
 /// SlateDB decodes a filter again after its cache evicted the filter, and at every get if there is
 /// no cache. So one damaged filter can count many times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Filters that were built for a new SST.
+    /// The number of filters that were built for new SSTs.
     pub built: u64,
-    /// Filters that could not be built. The SST got an always-maybe filter.
+    /// The number of filters that could not be built. The SST got an always-maybe filter.
     pub failed_builds: u64,
-    /// Decoded filters that are usable.
+    /// The number of decoded filters that are usable.
     pub opened: u64,
-    /// Decoded filters that are damaged, cut short or not a filter block.
+    /// The number of decoded filters that are damaged, cut short or not a filter block.
     pub damaged: u64,
-    /// Decoded filters of a newer format version, or with a feature that this version does not read.
+    /// The number of decoded filters of a newer format version, or with a feature that this version
+    /// does not read.
     pub unsupported: u64,
-    /// Decoded filters that are sound, but under another hash function, seed or secret, or without
-    /// the prefixes that the policy expects.
+    /// The number of decoded filters that are sound, but not as the policy expects: they have
+    /// another hash function, seed or secret, lack the expected prefixes, or belong to another
+    /// program.
     pub unexpected: u64,
-    /// Filters that did not fit in memory.
+    /// The number of filters that did not fit in memory when they were decoded.
     pub out_of_memory: u64,
-    /// Decoded Bloom filters of SlateDB's own policy: see
+    /// The number of decoded Bloom filters of SlateDB's own policy: see
     /// [`Filters::reading_bloom`](crate::Filters::reading_bloom). A Bloom filter of less than three
     /// bytes counts in `damaged` instead. No other count includes Bloom filters.
     pub bloom_opened: u64,
-    /// Queries of a filter of keys, prefixes or ranges that it can answer.
+    /// The number of queries of the filters of this crate. A query for ranges counts only for a
+    /// range filter, and other queries count only for other filters.
     pub probes: u64,
-    /// Queries that a filter answered with "absent". SlateDB skipped the SST.
+    /// The number of queries that a filter answered with "absent". SlateDB skipped the SST.
     pub negatives: u64,
-    /// Queries that no usable filter answered, and prefixes that the extractor does not take. SlateDB
-    /// read the SST.
+    /// The number of queries of unusable filters, and of queries for which the extractor takes no
+    /// prefix. SlateDB read the SST.
     pub unfiltered: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The errors of the checks that a user starts. Reads never return them.
+//! Defines the errors of the checks that a user starts. Reads never return them.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The database has a record of other policies.
+    /// The record of the database states other policies than this process has.
     OtherPolicies {
         /// The path of the record in the object store.
         record: String,
@@ -22,13 +22,13 @@ pub enum Error {
         /// The policies of this process.
         given: String,
     },
-    /// The record is not text of this crate, so nothing was compared.
+    /// The object at the path of the record is not a record of this crate, so nothing was compared.
     Record {
         /// The path of the record in the object store.
         record: String,
     },
-    /// SSTs lack a usable filter of the policy. Some process wrote them with another list of
-    /// policies, or they are older than the policy.
+    /// SSTs have no usable filter of the policy. For example, a process wrote them with another
+    /// list of policies, they are older than the policy, or their filters are damaged.
     Ssts {
         /// The name of the policy.
         policy: String,
@@ -61,10 +61,13 @@ impl fmt::Display for Error {
                 for sst in without.iter().take(3) {
                     write!(f, "; {sst}")?;
                 }
-                f.write_str("; give every writer, compactor and worker the same list, then compact these SSTs")
+                f.write_str(
+                    "; give every writer, compactor and worker the same list and version, restore SSTs that SlateDB \
+                     cannot read, then compact the others",
+                )
             }
             Self::ObjectStore(error) => write!(f, "object store: {error}; check the store and try again"),
-            Self::Engine(error) => write!(f, "SlateDB: {error}"),
+            Self::Engine(error) => write!(f, "SlateDB: {error}; check the database and its path, then try again"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A decoded filter.
+//! Decodes filters, and answers queries with them.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use crate::config::Config;
 pub(crate) struct Opened(Arc<Inner>);
 
 struct Inner {
-    /// `None` if the bytes are not usable.
+    /// The opened filter block, or `None` if the bytes are not usable.
     block: Option<FilterBlock<SharedBytes>>,
-    /// The bytes as SlateDB gave them. A disk cache writes them again, and a newer version of this
-    /// crate may be able to use them.
+    /// The bytes that SlateDB passed, even if they are not usable. A disk cache writes them again,
+    /// and a newer version of this crate may be able to use them. They are empty if there was no
+    /// memory for the copy.
     bytes: SharedBytes,
     config: Arc<Config>,
 }
 
 impl Opened {
-    /// Copies the bytes to the start of a cache line and opens them. Any bytes are accepted: if they
-    /// are not a filter of this policy, the filter answers "maybe".
+    /// Copies the bytes to the start of a cache line, opens them, and counts the result. If the
+    /// bytes are not a usable filter of this policy, the returned filter answers "maybe".
     pub(crate) fn decode(data: &[u8], config: &Arc<Config>) -> Self {
         let (opened, filter) = Self::open(data, config);
         if let Err(error) = &opened {
@@ -33,7 +34,8 @@ impl Opened {
         filter
     }
 
-    /// Opens the bytes without counting.
+    /// Opens the bytes like [`decode`](Self::decode), but returns the error, and neither counts nor
+    /// reports it.
     pub(crate) fn open(data: &[u8], config: &Arc<Config>) -> (filterblock::Result<()>, Self) {
         let filter = |block, bytes| Self(Arc::new(Inner { block, bytes, config: Arc::clone(config) }));
         let bytes = match AlignedBytes::copy_of(data) {
@@ -46,7 +48,8 @@ impl Opened {
         }
     }
 
-    /// Returns whether the filters of this policy can answer for `target`.
+    /// Returns whether the policy is for queries like `target`: the policy for ranges is only for
+    /// ranges, and the other policy is for all other queries.
     fn is_for(&self, target: &FilterTarget) -> bool {
         matches!(target, FilterTarget::Range { .. }) == self.0.config.ranges.is_some()
     }

@@ -1,4 +1,4 @@
-//! The one object that the user holds: it makes the lists of policies, and counts.
+//! Defines [`Filters`], which makes the lists of policies and returns their counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use crate::policy::Policy;
 ///
 /// Pass [`policies`](Self::policies) to `with_filter_policies` of every `DbBuilder`,
 /// `DbReaderBuilder`, `CompactorBuilder` and `CompactionWorkerBuilder` of the database. A compactor
-/// inside the writer uses the list of the writer. **A compactor or worker with another list drops the
-/// filters of the SSTs that it rewrites, and SlateDB reports no error**: see
+/// inside the writer uses the list of the writer. **A compactor or worker with another list drops
+/// the filters of the SSTs that it rewrites, and SlateDB reports no error**: see
 /// [`record_or_compare`](Self::record_or_compare) and [`inspect`](Self::inspect).
 ///
-/// All processes need the same hasher and the same prefixes. They may differ in the specification:
-/// each filter states its own kind and size.
+/// All processes need the same hasher and the same prefixes. Either all processes have range
+/// filters, or none. They may have different specifications, because each filter states its own
+/// kind and size.
 ///
 /// A clone shares the counts.
 #[derive(Clone)]
@@ -31,7 +32,8 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Gives every SST the same filter. A [`FilterSpec`] parses from text.
+    /// Gives every SST the same filter. A [`FilterSpec`] parses from text. The command
+    /// `filterblock plan --keys 1000000 --bits-per-key BITS` prints the numbers of the table.
     ///
     /// | Specification | FPR | Bits per key | Choose it for |
     /// |---|---|---|---|
@@ -43,8 +45,9 @@ impl Filters {
         Self::by_num_keys(move |_| Some(spec))
     }
 
-    /// Chooses the filter of each SST by its number of keys. If the filter holds prefixes, they
-    /// count, too. `None` gives the SST an always-maybe filter of about 70 bytes.
+    /// Chooses the filter of each SST by its number of keys. If the filter has prefixes, they
+    /// count, too. If `choice` returns `None`, the SST gets an always-maybe filter of about 70
+    /// bytes.
     ///
     /// SlateDB builds no filter for an SST with fewer rows than its setting `min_filter_keys`.
     ///
@@ -62,7 +65,7 @@ impl Filters {
 
     /// Hashes keys with `hasher`. The default is XXH3 with seed 0.
     ///
-    /// If attackers can choose keys, use a hasher with a secret: [`KeyHasher::sip13`]. A filter under
+    /// If attackers can choose keys, use a hasher with a secret: [`KeyHasher::sip13`]. A filter of
     /// another hasher answers "maybe", and counts as [`Counts::unexpected`].
     #[must_use]
     pub fn with_hasher(mut self, hasher: KeyHasher) -> Self {
@@ -71,14 +74,15 @@ impl Filters {
     }
 
     /// Adds the prefixes that `extractor` takes from keys, so that `scan_prefix` can skip SSTs.
-    /// `whole_keys_too` states whether gets can skip SSTs by whole keys, too. If not, gets skip SSTs
-    /// by the prefix of the key.
+    /// `whole_keys_too` states whether the filter also has whole keys. If not, gets skip SSTs by
+    /// the prefix of the key.
     ///
-    /// The extractor must keep the promises of [`PrefixExtractor`]. Rename the extractor whenever its
-    /// function changes: its name is part of the policy's name.
+    /// The extractor must meet the requirements of [`PrefixExtractor`]. Rename the extractor
+    /// whenever its function changes: its name is part of the policy's name.
     ///
     /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the extractor's name does not have 1 to 100 bytes.
+    /// Returns [`filterblock::Error::Invalid`] if the extractor's name does not have 1 to 100
+    /// bytes.
     pub fn with_prefixes(
         mut self,
         extractor: Arc<dyn PrefixExtractor>,
@@ -92,11 +96,11 @@ impl Filters {
 
     /// Adds a range filter to every SST, so that `scan` of a short range can skip SSTs without a
     /// key in the range. The range filter is separate from the filter of keys, and gets do not use
-    /// it. Scans read every SST that has no range filter.
+    /// it. A scan reads every SST that has no range filter.
     ///
-    /// `spec` states the length of the ranges and the FPR: `grafite:L=16:fpr=0.01` takes 12.7 bits per
-    /// key, `grafite:L=1024:fpr=0.01` 18.7. Longer ranges have a higher FPR, in proportion to their
-    /// length. `grafite:fpr=0.01` adapts to keys that are not integers.
+    /// `spec` states the length of the ranges and the FPR. `grafite:L=16:fpr=0.01` takes 12.7 bits
+    /// per key, and `grafite:L=1024:fpr=0.01` takes 18.7. The FPR of longer ranges is higher, in
+    /// proportion to their length. `grafite:fpr=0.01` adapts to keys that are not integers.
     ///
     /// ```
     /// use filterblock_slatedb::Filters;
@@ -105,12 +109,13 @@ impl Filters {
     /// # Ok::<(), filterblock::Error>(())
     /// ```
     ///
-    /// A scan asks the filter with all its bounds, so a scan without an upper bound reads the SST.
-    /// `scan_prefix` asks range filters only if no policy has prefixes. All processes need the
-    /// same setting, as they need the same prefixes.
+    /// A scan asks the filter for the range between its bounds, so a scan without an upper bound
+    /// usually reads the SST. `scan_prefix` asks range filters only if no policy has prefixes. All
+    /// processes must have range filters, or none.
     ///
     /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if `spec` is not the specification of a range filter.
+    /// Returns [`filterblock::Error::Invalid`] if `spec` is not the specification of a range
+    /// filter.
     pub fn with_ranges(mut self, spec: FilterSpec) -> filterblock::Result<Self> {
         filterblock::FilterBuilder::new(FilterSpec::ALWAYS_MAYBE, &self.config.hasher).with_ranges(spec)?;
         self.ranges = Some(spec);
@@ -118,10 +123,11 @@ impl Filters {
     }
 
     /// Uses the Bloom filters that SlateDB wrote into older SSTs with `bloom`, its own policy. New
-    /// SSTs get a filter of this crate, and a Bloom filter of three bytes that denies nothing.
+    /// SSTs get a filter of this crate, and a Bloom filter of three bytes that answers "maybe" to
+    /// every key.
     ///
     /// Without this setting, SlateDB reads older SSTs without a filter until a compaction rewrites
-    /// them. Remove it when [`inspect`](Self::inspect) finds no [`SstFilter::Bloom`].
+    /// them. Remove the setting when [`inspect`](Self::inspect) finds no [`SstFilter::Bloom`].
     ///
     /// [`SstFilter::Bloom`]: crate::SstFilter::Bloom
     #[must_use]
@@ -131,7 +137,7 @@ impl Filters {
     }
 
     /// Calls `handler` with the reason for each filter that cannot be built or used, for example to
-    /// log it. A read or a flush waits for the handler.
+    /// log it. The read, flush or compaction waits for the handler.
     #[must_use]
     pub fn on_unusable(mut self, handler: impl Fn(&filterblock::Error) + Send + Sync + 'static) -> Self {
         self.config.handler = Some(Arc::new(handler));
@@ -144,7 +150,7 @@ impl Filters {
         self.policies_counting_ranges(&self.config.counters)
     }
 
-    /// Returns the list of policies. The filters of ranges count in `of_ranges`.
+    /// Returns the list of policies. Range filters are counted in `of_ranges`.
     pub(crate) fn policies_counting_ranges(&self, of_ranges: &Arc<Counters>) -> Vec<Arc<dyn FilterPolicy>> {
         let mut policies: Vec<Arc<dyn FilterPolicy>> = vec![Arc::new(Policy::new(self.config.clone()))];
         if let Some(spec) = self.ranges {
@@ -157,7 +163,8 @@ impl Filters {
         policies
     }
 
-    /// Returns the name of the policy for keys and prefixes, which SlateDB stores beside each filter.
+    /// Returns the name of the policy for keys and prefixes, which SlateDB stores beside each
+    /// filter.
     #[must_use]
     pub fn name(&self) -> String {
         self.config.name()
@@ -167,7 +174,8 @@ impl Filters {
         self.ranges.is_some()
     }
 
-    /// Returns the counts so far for the filters of all lists of this object and of its clones.
+    /// Returns the counts so far. They cover all lists of policies of this object and of its
+    /// clones.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.config.counters.snapshot()

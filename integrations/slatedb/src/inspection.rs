@@ -1,4 +1,4 @@
-//! Looks at the filter of every SST of a database.
+//! Inspects the filter of every SST of a database.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,26 +20,27 @@ use crate::report::{SstFilter, SstReport};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The name of the policy whose filters were looked for.
+    /// The name of the policy whose filters were inspected.
     pub policy: String,
     /// The SSTs of level 0 and of all sorted runs.
     pub ssts: Vec<SstReport>,
 }
 
 impl Inspection {
-    /// Checks that every SST has a usable filter, except SSTs with fewer rows than
-    /// `min_filter_keys`. Pass SlateDB's setting of this name.
+    /// Checks that every SST has a usable filter, and a usable range filter if the policies have
+    /// one. An SST with fewer rows than `min_filter_keys` may have no filter block. Pass SlateDB's
+    /// setting of this name.
     ///
     /// # Errors
     /// Returns [`Error::Ssts`] with the SSTs that have no usable filter.
     pub fn check(&self, min_filter_keys: u32) -> Result<()> {
-        let is_as_it_should = |sst: &SstReport, filter: &SstFilter| match filter {
+        let is_expected = |sst: &SstReport, filter: &SstFilter| match filter {
             SstFilter::Usable => true,
             SstFilter::NoBlock => sst.num_rows.is_some_and(|rows| rows < u64::from(min_filter_keys)),
             _ => false,
         };
         let is_sound = |sst: &SstReport| {
-            is_as_it_should(sst, &sst.filter) && sst.ranges.as_ref().is_none_or(|ranges| is_as_it_should(sst, ranges))
+            is_expected(sst, &sst.filter) && sst.ranges.as_ref().is_none_or(|ranges| is_expected(sst, ranges))
         };
         let without: Vec<_> = self.ssts.iter().filter(|sst| !is_sound(sst)).cloned().collect();
         if without.is_empty() {
@@ -50,28 +51,29 @@ impl Inspection {
 }
 
 impl Filters {
-    /// Reads the filter block of every SST in the latest manifest, and returns the content of these
-    /// blocks. It writes nothing, and other processes may use the database meanwhile.
+    /// Reads the filter block of every SST in the latest manifest, and returns a report for each
+    /// SST. Writes no SST. Other processes may use the database meanwhile.
     ///
-    /// This finds SSTs that a writer or compactor wrote with another list of policies, **after** they
-    /// did so. It cannot find a running process with another list that has not yet written an SST. It
-    /// cannot find a filter that belongs to another SST.
+    /// The inspection finds SSTs that a writer or compactor wrote with another list of policies,
+    /// but only **after** they were written. It does not find a running process with another list
+    /// that has not yet written an SST. It does not find a sound filter that belongs to another
+    /// SST.
     ///
-    /// `reader` and `ssts` are of the same database. Give `reader` the segment extractor, the block
-    /// transformer and the WAL store of the database, and `ssts` the block transformer. The function
-    /// sets the options, the mode, the cache and the policies of `reader`. It counts nothing in
-    /// [`counts`](Self::counts).
+    /// `reader` and `ssts` must be of the same database. Give `reader` the segment extractor, the
+    /// block transformer and the WAL store of the database, and `ssts` the block transformer. The
+    /// function sets the options, the mode, the cache and the policies of `reader`. It does not
+    /// change [`counts`](Self::counts).
     ///
     /// # Errors
-    /// Returns [`Error::Engine`] if the database cannot be opened. An SST that cannot be read is not
-    /// an error: see [`SstFilter::Unreadable`].
+    /// Returns [`Error::Engine`] if the database cannot be opened. An SST that cannot be read is
+    /// not an error: see [`SstFilter::Unreadable`].
     pub async fn inspect<P: Into<Path>>(&self, reader: DbReaderBuilder<P>, ssts: &SstReader) -> Result<Inspection> {
         let mut looking = self.clone();
         looking.config.counters = Arc::new(Counters::default());
         looking.config.handler = None;
         let of_ranges = Arc::new(Counters::default());
-        // If the reader loaded a new manifest, it could no longer read the SSTs of the old
-        // manifest.
+        // The reader must not load a newer manifest, because it could then no longer read SSTs of
+        // the first manifest.
         let never = Duration::from_secs(365 * 86_400);
         let options = DbReaderOptions {
             manifest_poll_interval: never,
@@ -97,8 +99,9 @@ impl Filters {
         Ok(Inspection { policy: self.name(), ssts: reports })
     }
 
-    /// Makes SlateDB decode the filters of an SST, and returns which policy it called. SlateDB
-    /// decompresses and decrypts the filter block, and offers no other access to it.
+    /// Makes SlateDB decode the filters of an SST, and returns a report. The counts before and
+    /// after show which policy SlateDB called. SlateDB decompresses and decrypts the filter block,
+    /// and offers no other access to it.
     async fn look_at(
         &self,
         of_ranges: &Counters,
@@ -118,7 +121,8 @@ impl Filters {
     }
 }
 
-/// Returns the filter that SlateDB decoded for one policy, from the counts before and after.
+/// Returns the state of the filter that SlateDB decoded for one policy, from the policy's counts
+/// before and after.
 fn found(decoded: &Result<(), String>, sst: &SsTableHandle, before: Counts, after: Counts) -> SstFilter {
     match decoded {
         Err(error) => SstFilter::Unreadable(error.clone()),
@@ -130,7 +134,7 @@ fn found(decoded: &Result<(), String>, sst: &SsTableHandle, before: Counts, afte
     }
 }
 
-/// A cache that keeps nothing, so that SlateDB decodes a filter whenever it is asked to load one.
+/// A cache that keeps no entry, so that SlateDB decodes the filters of each SST.
 struct NoCache;
 
 #[async_trait]

@@ -1,7 +1,7 @@
-//! filterblock as the filter policy of SlateDB.
+//! Implements the filter policy of SlateDB with filterblock.
 //!
-//! [`Filters`] makes the list of policies that every part of a SlateDB database needs: the writer, the
-//! readers, the compactor and its workers. It counts what happens to the filters.
+//! [`Filters`] makes the list of policies that every part of a SlateDB database needs: the writer,
+//! the readers, the compactor and its workers. It also counts builds, unusable filters and answers.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -21,11 +21,12 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(open()).unwrap();
 //! ```
 //!
-//! **No damage becomes "absent".** A filter answers "maybe" for every key if its bytes are damaged, of
-//! a newer version or under another hasher. [`Counts`] counts such filters.
+//! **No damage becomes "absent".** A filter answers "maybe" for every key if its bytes are damaged,
+//! of a newer version or under another hasher. [`Counts`] counts such filters.
 //!
-//! **A filter of another SST goes unnoticed.** SlateDB does not tell a policy which SST a filter
-//! belongs to. SlateDB's manifest and checksums must keep each filter with its SST.
+//! **A sound filter of another SST goes unnoticed and denies present keys.** SlateDB does not tell
+//! a policy which SST a filter belongs to. SlateDB's manifest and checksums must keep each filter
+//! with its SST.
 //!
 //! | To | Use |
 //! |---|---|
@@ -33,8 +34,8 @@
 //! | answer scans of a prefix | [`Filters::with_prefixes`] |
 //! | answer scans of short ranges | [`Filters::with_ranges`] |
 //! | use the Bloom filters of older SSTs | [`Filters::reading_bloom`] |
-//! | count damage, probes and denied keys | [`Filters::counts`] |
-//! | keep another list of policies from starting | [`Filters::record_or_compare`] |
+//! | count damaged filters, queries and denied keys | [`Filters::counts`] |
+//! | detect a process with another list of policies at its start | [`Filters::record_or_compare`] |
 //! | find SSTs without a filter of the policy | [`Filters::inspect`] |
 
 mod bloom;

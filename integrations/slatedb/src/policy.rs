@@ -1,4 +1,4 @@
-//! The policy that SlateDB calls.
+//! Implements the policy that SlateDB calls.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,8 @@ use crate::ranges::RangeBuilder;
 pub(crate) struct Policy {
     name: String,
     config: Arc<Config>,
-    /// The planned lengths for [`step`] numbers of keys, each planned once.
+    /// The planned length of a filter for the smallest number of keys of each [`step`]. Each length
+    /// is planned at its first use.
     planned: Box<[OnceLock<u64>]>,
 }
 
@@ -34,7 +35,8 @@ impl Policy {
     }
 }
 
-/// Each power of two has 16 steps, so the next step is at most a sixteenth away.
+/// The number of steps between two powers of two. A step is at most a sixteenth larger than the
+/// step before it.
 const STEPS_PER_OCTAVE: u32 = 16;
 const STEPS: usize = (u64::BITS * STEPS_PER_OCTAVE) as usize;
 
@@ -65,11 +67,11 @@ impl FilterPolicy for Policy {
         Arc::new(Opened::decode(data, &self.config))
     }
 
-    /// Estimates the length from the stored plan of a slightly smaller number of keys. Prefixes are
-    /// not counted, because their number is not known.
+    /// Estimates the length in bytes from the plan for the smallest number of keys in the same
+    /// step. Does not count prefixes, because their number is unknown.
     ///
-    /// SlateDB calls this for every write. A new plan for each call would take up to 100 µs, 15
-    /// times as long as the rest of a write.
+    /// SlateDB calls this method for every write. A new plan for each call could take longer than
+    /// the rest of the write.
     fn estimate_size(&self, num_keys: usize) -> usize {
         let num_keys = num_keys as u64;
         let (index, start) = step(num_keys);

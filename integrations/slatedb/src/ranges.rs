@@ -8,20 +8,21 @@ use slatedb::{Filter, RowEntry};
 use crate::config::{Config, RANGES_TABLE_ID};
 use crate::filter::Opened;
 
-/// Collects the keys of an SST. They come in ascending order, so a key takes the bytes in which it
-/// differs from the key before it, and two more.
+/// Collects the keys of an SST. The keys come in ascending order. So the builder keeps only the
+/// bytes in which a key differs from the key before it, and about two bytes more.
 pub(crate) struct RangeBuilder {
     config: Arc<Config>,
-    /// `None` after the first call of `build`.
+    /// The builder of the range filter. It is `None` after the first call of `build`.
     keys: Option<FilterBuilder>,
+    /// The result of `build`. It is an always-maybe filter before the first call.
     built: Opened,
 }
 
 impl RangeBuilder {
     pub(crate) fn new(config: Arc<Config>, spec: FilterSpec) -> Self {
         let builder = |spec| FilterBuilder::new(spec, &config.hasher).with_table_id(RANGES_TABLE_ID);
-        // A filter that denies nothing, until there is a better one. Empty bytes are not a filter
-        // block, so they deny nothing, too.
+        // If even this filter cannot be built, the bytes are empty. They are not a filter block, so
+        // the filter answers "maybe".
         let always_maybe = builder(FilterSpec::ALWAYS_MAYBE).finish_with(&[KeyHash::from_raw(0)]).unwrap_or_default();
         let built = Opened::open(&always_maybe, &config).1;
         Self { keys: Some(builder(spec)), built, config }
@@ -38,13 +39,13 @@ impl slatedb::FilterBuilder for RangeBuilder {
     fn add_entry(&mut self, entry: &RowEntry) {
         match &mut self.keys {
             Some(keys) => keys.add(&entry.key),
-            // The filter is built already, and would deny this key.
+            // The built filter would deny this key. A filter of empty bytes answers "maybe".
             None => self.built = Opened::open(&[], &self.config).1,
         }
     }
 
-    /// Builds the filter. If that fails, returns a filter that denies nothing. A second call returns
-    /// the same filter.
+    /// Builds the filter. If the build fails, returns an always-maybe filter. A second call returns
+    /// the same filter, unless a key was added in between.
     fn build(&mut self) -> Arc<dyn Filter> {
         if let Some(keys) = self.keys.take() {
             let built = self.encode(keys);

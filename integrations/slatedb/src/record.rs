@@ -1,4 +1,5 @@
-//! A record of the policies beside the database, so that no process starts with others.
+//! Keeps a record of the policies beside the database, so that a process with other policies does
+//! not start.
 
 use slatedb::bytes::Bytes;
 use slatedb::object_store::path::Path;
@@ -9,24 +10,26 @@ use crate::filters::Filters;
 
 /// The first line of a record.
 const HEAD: &str = "filterblock-slatedb policies 1";
-/// No record is longer. The limit bounds the memory that a foreign object takes.
+/// The maximum length of a record in bytes. The limit bounds the memory for an object that is not a
+/// record.
 const MAX_LEN_BYTES: u64 = 4096;
 
 impl Filters {
-    /// Records the policy and its hasher in the object `<root>/filterblock/policies`, if there is no
-    /// such object. Otherwise compares them with the record.
+    /// Records the policy and its hasher in the object `<root>/filterblock/policies`, if there is
+    /// no such object. Otherwise compares them with the record.
     ///
-    /// Call this before you open the database, in every writer, reader, compactor and worker. The
-    /// check finds a process with another hasher, other prefixes or another format version. It
-    /// cannot find a process that does not call it: see [`inspect`](Self::inspect). The record does
-    /// not state the specification, because processes may differ in it.
+    /// Call this function before you open the database, in every writer, reader, compactor and
+    /// worker. The check detects a process with another hasher, other prefixes, another format
+    /// version, or with range filters where others have none. It cannot detect a process that does
+    /// not call it: see [`inspect`](Self::inspect). The record does not state the specification,
+    /// because processes may have different specifications.
     ///
     /// To change the policies, stop all processes, delete the object, and start them with the new
     /// list. The store must support conditional puts, as SlateDB itself requires.
     ///
     /// # Errors
-    /// Returns [`Error::OtherPolicies`] if the record differs, [`Error::Record`] if the object is not
-    /// a record, and [`Error::ObjectStore`] if a request fails.
+    /// Returns [`Error::OtherPolicies`] if the record differs, [`Error::Record`] if the object is
+    /// not a record, and [`Error::ObjectStore`] if a request fails.
     pub async fn record_or_compare(&self, root: impl Into<Path>, store: &dyn ObjectStore) -> Result<()> {
         let path = Path::from(format!("{}/filterblock/policies", root.into()));
         let given = self.described();
@@ -43,7 +46,7 @@ impl Filters {
         Err(Error::OtherPolicies { record: path.to_string(), recorded, given })
     }
 
-    /// Returns everything that processes must agree on, in one line.
+    /// Returns the settings that all processes must share, in one line.
     fn described(&self) -> String {
         let identity = self.config.hasher.identity();
         let secret = identity.fingerprint.map(|fingerprint| format!(", secret {fingerprint}")).unwrap_or_default();
@@ -54,6 +57,7 @@ impl Filters {
     }
 }
 
+/// Reads a record. Returns the line with the settings.
 async fn read(path: &Path, store: &dyn ObjectStore) -> Result<String> {
     let found = store.get_opts(path, GetOptions::default()).await?;
     let refused = || Error::Record { record: path.to_string() };

@@ -1,4 +1,4 @@
-//! The report of the inspection of one SST.
+//! Describes the filter of one SST, as an inspection found it.
 
 use std::fmt;
 
@@ -8,35 +8,36 @@ use std::fmt;
 pub struct SstReport {
     /// The id of the SST, which is its file name without `.sst`.
     pub id: String,
-    /// The number of rows. `None` if the SST has no statistics, or if they are not readable.
+    /// The number of rows. It is `None` if the SST has no statistics, or if they cannot be read.
     pub num_rows: Option<u64>,
     /// The length of the filter block in bytes, with the filters of all policies.
     pub filter_len_bytes: u64,
-    /// The part of the filter block for keys and prefixes.
+    /// The filter for keys and prefixes.
     pub filter: SstFilter,
-    /// The part of the filter block for ranges. `None` without
+    /// The range filter. It is `None` without
     /// [`Filters::with_ranges`](crate::Filters::with_ranges).
     pub ranges: Option<SstFilter>,
 }
 
-/// The content of a filter block of an SST.
+/// The state of a filter of an SST.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SstFilter {
-    /// A usable filter of the policy.
+    /// The SST has a usable filter of the policy.
     Usable,
-    /// A filter of the policy that answers "maybe" for every key: damaged, of a newer version or
-    /// under another hasher.
+    /// The SST has a filter of the policy, but the filter answers "maybe" for every key. It is
+    /// damaged, of a newer version, under another hasher, without the expected prefixes, or did not
+    /// fit in memory.
     Unusable,
-    /// No filter of the policy, but a Bloom filter that
+    /// The SST has no filter of the policy, but a Bloom filter that
     /// [`Filters::reading_bloom`](crate::Filters::reading_bloom) uses.
     Bloom,
-    /// Only filters of other policies, which SlateDB ignores.
+    /// The SST has only filters of other policies, which SlateDB ignores.
     Other,
     /// The SST has no filter block.
     NoBlock,
-    /// SlateDB cannot read the filter block, for this reason. A get of a key in the SST's range fails
-    /// with the same error.
+    /// SlateDB cannot read the filter block, for this reason. A get of a key in the SST's range
+    /// fails with the same error.
     Unreadable(String),
 }
 
@@ -48,7 +49,8 @@ impl fmt::Display for SstReport {
         }
         write!(f, " has {}", self.filter)?;
         match &self.ranges {
-            // Both say the same of the whole block.
+            // For `NoBlock` and `Unreadable`, the text about the filter already describes the whole
+            // filter block.
             None | Some(SstFilter::NoBlock | SstFilter::Unreadable(_)) => Ok(()),
             Some(ranges) => write!(f, ", and for ranges {ranges}"),
         }

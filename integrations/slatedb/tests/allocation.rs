@@ -1,4 +1,4 @@
-//! Decoding a filter copies its bytes once.
+//! Tests that decoding a filter copies its bytes once, and that a query copies nothing.
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -10,7 +10,7 @@ use slatedb::bytes::Bytes;
 use slatedb::{FilterQuery, RowEntry, ValueDeletable};
 
 thread_local! {
-    // The counters are per thread, because the test harness allocates on threads of its own.
+    // The counters are per thread, because the test harness allocates in other threads.
     static CALLS: Cell<usize> = const { Cell::new(0) };
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
@@ -21,15 +21,16 @@ struct Counting;
 // allocate nothing and have no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // On some platforms, a thread that ends frees memory after its thread-local values are gone.
+        // On some platforms, a thread that ends frees memory after its thread-local values are
+        // gone.
         let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
         let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size()));
-        // SAFETY: the caller's guarantee is passed on.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's guarantee is passed on.
+        // SAFETY: the caller upholds the contract, which is that of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -37,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns the result, the number of allocations and their bytes.
+/// Runs `work`. Returns its result, the number of its allocations, and their total length in bytes.
 fn counted<T>(work: impl FnOnce() -> T) -> (T, usize, usize) {
     let before = (CALLS.get(), BYTES.get());
     let result = work();
@@ -64,8 +65,8 @@ fn decode_copies_the_bytes_once_and_queries_copy_nothing() {
         builder.build().encode(&mut bytes);
 
         drop(policy.decode(&bytes)); // detects the processor's instruction set once
-        // A sound filter, and a damaged one. The copy takes the length and the alignment; the trailer,
-        // its layers and the reference counts take the rest.
+        // A sound filter and a damaged filter. The copy takes the length of the filter and bytes
+        // for its alignment. The trailer, its layers and the reference counts take the rest.
         for (given, what) in [(bytes.clone(), "sound"), (vec![0; bytes.len()], "zeroed")] {
             let (filter, calls, allocated) = counted(|| policy.decode(&given));
             let extra = allocated - given.len();

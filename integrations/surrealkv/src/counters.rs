@@ -29,19 +29,20 @@ struct Cells {
 pub struct Counts {
     /// The number of filters that were built.
     pub built_filters: u64,
-    /// The number of keys in these filters. A key with several versions counts once for each version.
+    /// The number of keys in these filters. A key with several versions counts once for each
+    /// version.
     pub built_keys: u64,
-    /// The length of these filters together, in bytes.
+    /// The total length of these filters in bytes.
     pub built_bytes: u64,
     /// The number of filters that could not be built, for any reason: too little memory, too many
     /// keys for the requested FPR, or a failed self-check. The always-maybe filter replaces each of
     /// them.
     pub failed_builds: u64,
-    /// The number of queries that were answered "maybe" because the bytes are damaged, are not a filter
-    /// block, have no keys, or have only prefixes.
+    /// The number of queries that were answered "maybe" because the bytes are damaged, are not a
+    /// filter block, have no keys, or have only prefixes.
     pub damaged: u64,
-    /// The number of queries that were answered "maybe" because a newer version of filterblock wrote
-    /// the filter.
+    /// The number of queries that were answered "maybe" because a newer version of filterblock
+    /// wrote the filter.
     pub unsupported: u64,
     /// The number of queries that were answered "maybe" because the filter has another seed, hash
     /// function or secret than the policy.
@@ -49,7 +50,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Returns the number of queries that were answered "maybe" because their filter was not usable.
+    /// Returns the number of queries that were answered "maybe" because their filter was not
+    /// usable.
     #[must_use]
     pub fn unfiltered(&self) -> u64 {
         self.damaged + self.unsupported + self.other_hasher

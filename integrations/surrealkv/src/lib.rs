@@ -21,13 +21,13 @@
 //! # Who verifies what
 //!
 //! SurrealKV verifies the CRC-32 of a filter partition when it reads the partition into its block
-//! cache. A partition that is damaged in the file never reaches the policy: SurrealKV answers "maybe"
-//! and logs a warning. So the policy does not read all bytes at each query. It verifies only the
-//! trailer ([`VerifiedFilter`](filterblock::VerifiedFilter)), which also identifies the hasher. Damage
-//! of the payload after SurrealKV's check goes unnoticed and can deny present keys.
+//! cache. A partition that is damaged in the file never reaches the policy: SurrealKV answers
+//! "maybe" and logs a warning. So the policy does not read all bytes at each query. It verifies
+//! only the trailer ([`VerifiedFilter`](filterblock::VerifiedFilter)), which also identifies the
+//! hasher. Damage of the payload after SurrealKV's check goes unnoticed and can deny present keys.
 //!
-//! SurrealKV does not tell the policy which SST file a filter belongs to. So a sound filter of another
-//! SST file goes unnoticed and denies present keys.
+//! SurrealKV does not tell the policy which SST file a filter belongs to. So a sound filter of
+//! another SST file goes unnoticed and denies present keys.
 
 mod counters;
 mod memo;
@@ -42,8 +42,8 @@ pub use counters::{Counters, Counts};
 
 /// The name of the policy in SST files. It contains the version of the block format.
 ///
-/// The name does not contain the kind of filter and the hasher, because each block states both. So a
-/// policy with another [`FilterSpec`] reads the filters of all existing SST files.
+/// The name does not contain the kind of filter and the hasher, because each block states both. So
+/// a policy with another [`FilterSpec`] reads the filters of all existing SST files.
 pub const NAME: &str = "filterblock.v1";
 
 /// The number of keys for which a policy plans the length of a filter.
@@ -59,20 +59,20 @@ pub struct Policy {
     /// The planned length of a filter of [`USUAL_KEYS`] keys in bytes, with checksums and trailer.
     usual_len_bytes: u64,
     counters: Counters,
-    /// The number of the policy and of its clones. Two policies that were made by [`Policy::new`] have
-    /// different numbers.
+    /// The number of the policy and of its clones. Two policies that were made by [`Policy::new`]
+    /// have different numbers.
     number: u64,
 }
 
 impl Policy {
     /// Makes a policy that builds filters of `spec` and hashes keys with `hasher`.
     ///
-    /// Always open a store with the same hasher. With another seed or secret, the filters of existing
-    /// SST files answer "maybe" until a compaction rewrites them.
+    /// Always open a store with the same hasher. With another hash function, seed or secret, the
+    /// filters of existing SST files answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
-    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys, and [`Error::Invalid`] if the
-    /// kind cannot be built from hashes.
+    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys, and [`Error::Invalid`] if
+    /// the kind cannot be built from hashes.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let plan = Plan::new(spec, USUAL_KEYS)?;
@@ -100,7 +100,8 @@ impl Policy {
                 self.counters.add_built(hashes.len(), block.len());
                 block
             }
-            // The trait cannot return an error. The always-maybe filter costs reads, but no key.
+            // The trait cannot return an error. The always-maybe filter costs reads, but never
+            // denies a key.
             Err(_) => {
                 self.counters.add_failed_build();
                 self.always_maybe.clone()
@@ -115,8 +116,8 @@ impl FilterPolicy for Policy {
     }
 
     fn may_contain(&self, filter: &[u8], key: &[u8]) -> bool {
-        // A partition has at least one key, so a filter without keys belongs elsewhere and does not
-        // open.
+        // A partition has at least one key, so a filter without keys is not the filter of a
+        // partition. It does not open.
         let expected = Expected::of_any_table(&self.hasher).with_num_entries(u64::MAX);
         match memo::ask(filter, self.number, &expected, self.hasher.of(key)) {
             Ok(answer) => answer,

@@ -27,7 +27,8 @@ fn keys(n: usize) -> Vec<Vec<u8>> {
     (0..n).map(|i| format!("key-{i:08}").into_bytes()).collect()
 }
 
-/// Returns the length of payload and page checksums together. The policy does not verify these bytes.
+/// Returns the length of payload and page checksums together. The policy does not verify these
+/// bytes.
 fn host_verified_len(keys: usize, spec: &str) -> usize {
     let plan = filterblock::planning::Plan::new(spec.parse().unwrap(), keys as u64).unwrap();
     let payload_len = plan.payload_len_bytes() as usize;
@@ -79,7 +80,7 @@ fn damaged_trailers_are_counted_and_never_deny_a_key() {
         let policy = policy(spec);
         let (counters, keys) = (policy.counters(), keys(500));
         let sound = policy.create_filter(&keys);
-        // The thread now keeps the sound trailer. It must still detect the damage.
+        // The thread now keeps the sound trailer. Queries must still detect the damage.
         assert!(policy.may_contain(&sound, &keys[0]));
         let mut queries = 0;
         let mut expect_maybe = |filter: &[u8], what: &str| {
@@ -102,8 +103,8 @@ fn damaged_trailers_are_counted_and_never_deny_a_key() {
         let at = sound.len() - TRAILER_LEN_BYTES + 51;
         let mut newer = sound.clone();
         newer[at] = 2;
-        // Only the version changes. The checksum is still that of this version, so the trailer counts
-        // as damaged.
+        // Only the version changes. The checksum is still that of this version, so the trailer
+        // counts as damaged.
         expect_maybe(&newer, "version 2");
         assert_eq!(counters.counts().damaged, counters.counts().unfiltered());
     }
@@ -111,8 +112,8 @@ fn damaged_trailers_are_counted_and_never_deny_a_key() {
 
 #[test]
 fn damage_of_the_payload_is_left_to_surrealkv() {
-    // The policy does not read the pages at each query. So SurrealKV's own checksum must detect this
-    // damage: see tests/engine/damage.rs.
+    // The policy does not read the pages at each query. So SurrealKV's own checksum must detect
+    // this damage: see tests/engine/damage.rs.
     let (policy, keys) = (policy("blocked-bloom:10"), keys(500));
     let mut filter = policy.create_filter(&keys);
     let payload = host_verified_len(500, "blocked-bloom:10");

@@ -143,7 +143,7 @@ impl LevelDbBloomBuilder {
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
         #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and clamp limits the result")]
-        #[expect(clippy::cast_sign_loss, reason = "the product of two positive numbers")]
+        #[expect(clippy::cast_sign_loss, reason = "the product is never negative")]
         let probes = ((f64::from(self.bits_per_key) * PROBES_PER_BIT) as u8).clamp(1, MAX_PROBES);
         let bits = self.hashes.len().saturating_mul(self.bits_per_key as usize).max(MIN_BITS);
         let mut filter = vec![0; bits.div_ceil(8)];

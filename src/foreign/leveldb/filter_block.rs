@@ -16,7 +16,7 @@ use crate::foreign::error::{Error, Result};
 
 use super::bloom::{LevelDbBloom, LevelDbBloomBuilder};
 
-/// One filter per 2 KiB: the only base that LevelDB writes.
+/// The base for one filter per 2 KiB, the only base that LevelDB writes.
 const BASE: u8 = 11;
 
 /// A filter block, read in place. Any bytes are a valid block.
@@ -235,16 +235,18 @@ mod tests {
     }
 
     #[test]
-    fn invalid_filter_block_ends_answer_maybe() {
-        // Offsets beyond the block, a base of 64 bits or more, bounds out of order, bounds past the
-        // filters.
+    fn invalid_filter_blocks_answer_as_in_leveldb() {
+        // Two blocks are too short, one has its offsets after its end, and two have a base of 64 or
+        // more.
         for bytes in
             [&[][..], &[0; 4], &[9, 0, 0, 0, 11], &[0, 0, 0, 0, 0, 0, 0, 0, 64], &[0, 0, 0, 0, 0, 0, 0, 0, 255]]
         {
             assert!(LevelDbFilterBlock::new(bytes).may_contain(5000, b"k"), "{bytes:?}");
         }
+        // The filter ends before it starts.
         let crossed = [6, 5, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 11];
         assert!(LevelDbFilterBlock::new(&crossed).may_contain(0, b"k"));
+        // The filter starts and ends at the same offset, which lies after the filters.
         let equal_but_outside = [1, 9, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 11];
         assert!(!LevelDbFilterBlock::new(&equal_but_outside).may_contain(0, b"k"), "LevelDB treats it as empty");
     }

@@ -40,8 +40,9 @@ pub(super) const FILTER_PREFIX: &str = "filter.";
 /// A table of LevelDB over `bytes`, which may be a memory map. Filters and an uncompressed index
 /// are read in place.
 ///
-/// Opening checks footer, metaindex, index and filter block. Only [`Self::verify`] checks the data
-/// blocks.
+/// Opening checks footer, metaindex, index and the filter block of a known policy. It reads the
+/// first data block only to determine the form of the keys. [`Self::verify`] and
+/// [`Self::for_each_key`] check the data blocks.
 #[derive(Debug, Clone)]
 pub struct LevelDbTable<D> {
     bytes: D,
@@ -100,8 +101,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// [`Self::open`] does.
     ///
     /// Filters of this crate in the compact form (policy [`NATIVE_POLICY`](super::NATIVE_POLICY))
-    /// do not store the hasher of their keys, so `hasher` gives it. [`Self::open`] and
-    /// [`Self::open_as`] assume XXH3 under seed 0.
+    /// do not store the hasher of their keys, so the caller gives it in `hasher`. [`Self::open`]
+    /// and [`Self::open_as`] assume XXH3 under seed 0.
     ///
     /// # Errors
     /// Returns the errors of [`Self::open_as`].
@@ -246,8 +247,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
 
     /// Returns whether the table may contain `user_key`, as LevelDB answers with its bytewise
     /// comparator. A key after the last data block is absent. For any other key, the filter of the
-    /// data block answers that would hold the key. If the keys do not ascend bytewise, all filters
-    /// answer. After an error, the answer is "maybe".
+    /// data block that would hold the key answers. If the keys do not ascend bytewise, all filters
+    /// answer. If both forms of the keys are possible, the answer is "absent" only if it is
+    /// "absent" in both forms. If no form is possible, and after an error, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         self.readings.is_empty() || self.readings.iter().any(|reading| self.ask(*reading, user_key))
@@ -391,7 +393,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             // In the wrong form, every key differs from the user's key, so a filter of these keys
             // would deny present keys.
             return Err(form_unknown(
-                "the file does not say whether its keys are a user's or a database's; use --key-form or open_as()",
+                "the file does not say whether its keys are user keys or internal keys; use --key-form or open_as()",
             ));
         }
         self.for_each_version(once(each)).map(|_| ())
@@ -416,7 +418,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     }
 
     /// Reads every block, and asks the table for every key of the data blocks. If both forms of
-    /// keys are possible, the method treats the keys as keys of a database.
+    /// keys are possible, the method treats the keys as internal keys.
     ///
     /// # Errors
     /// Returns the error of the first damaged block, and `Invalid` if [`Self::key_forms`] returns

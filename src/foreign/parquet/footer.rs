@@ -5,9 +5,9 @@
 //! ```
 //! Metadata and filters have no checksums, so damage that still parses goes unnoticed.
 //!
-//! This module has its own metadata parser. It needs only three lists: row groups, column chunks
-//! and the names of a path. It checks them against this crate's own limits. Even with all features
-//! off, the crate `parquet` would add 26 packages (docs/DESIGN.md).
+//! This module has its own metadata parser. The parser needs only three lists: row groups, column
+//! chunks and the names of a path. It checks these lists against this crate's own limits. Even with
+//! all features off, the crate `parquet` would add 26 packages (docs/DESIGN.md).
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ const MIN_CHUNK_LEN_BYTES: u64 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PhysicalType {
-    /// One bit. Such columns have no filter.
+    /// One bit. No engine uses a filter of such a column.
     Boolean,
     /// Four bytes, little endian.
     Int32,
@@ -102,7 +102,7 @@ pub struct ParquetColumnChunk {
 pub struct ParquetFilterRange {
     /// The offset of the header in the file.
     pub offset: u64,
-    /// The length of header and bits in bytes, or `None` if an older writer did not store it.
+    /// The length in bytes of header and bits, or `None` if an older writer did not store it.
     pub len_bytes: Option<u64>,
 }
 
@@ -166,8 +166,8 @@ impl ParquetMetadata {
         self.num_row_groups
     }
 
-    /// Returns the location of a chunk's filter, which is its header and bits. If the writer did
-    /// not store the length, the location ends at the metadata. Returns `None` if
+    /// Returns the location of a chunk's filter: of its header and its bits. If the writer did not
+    /// store the length, the location ends at the metadata. Returns `None` if
     /// [`ParquetColumnChunk::filter`] is `None`.
     ///
     /// # Errors

@@ -245,8 +245,8 @@ impl ParquetBloomBuilder {
         self.add_hashes(&[hash]);
     }
 
-    /// Adds the values with these [`ParquetBloom::hash`]es. One call with many hashes takes a third
-    /// of the time of one call per hash.
+    /// Adds the values with these [`ParquetBloom::hash`]es. One call with many hashes is faster
+    /// than one call per hash.
     pub fn add_hashes(&mut self, hashes: &[u64]) {
         Kernel::new(Isa::detect()).set(self.bits.as_chunks_mut().0, hashes);
     }
@@ -284,7 +284,7 @@ impl ParquetBloomBuilder {
     /// `num_blocks`, or if `num_blocks` is 0.
     pub fn fold_to(&mut self, num_blocks: usize) -> Result<()> {
         if num_blocks == 0 || !self.num_blocks().is_multiple_of(num_blocks) {
-            let reason = format!("expected a divisor of {}; fold by a power of two", self.num_blocks());
+            let reason = format!("expected a divisor of {}; choose another number", self.num_blocks());
             return Err(Error::invalid("number of blocks", num_blocks, reason));
         }
         self.join(self.num_blocks() / num_blocks);

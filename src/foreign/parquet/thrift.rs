@@ -1,8 +1,8 @@
 //! Reads Thrift's compact protocol, the encoding of Parquet's metadata.
 //!
-//! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. The
-//! byte holds the difference to the previous field number (4 bits) and the type (4 bits). If the
-//! difference does not fit, it is 0 and the number follows.
+//! A struct is a sequence of fields, then a zero byte. A field is one byte, then its value. A
+//! Boolean field has no value bytes. The byte holds the difference to the previous field number (4
+//! bits) and the type (4 bits). If the difference does not fit, it is 0 and the number follows.
 
 use crate::codec::Cursor;
 use crate::foreign::error::{Error, Field, Result};
@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn fields_of_every_type_are_skipped() {
         // A flag, a byte, an integer, a double, a text, a list of two flags, a list of twenty
-        // integers, a map, an empty map, a struct in a struct, and a UUID.
+        // integers, a map, an empty map, a struct in a struct, a UUID, and an integer with the
+        // field number 1000.
         let mut bytes =
             vec![0x11, 0x13, 7, 0x15, 0x80, 0x01, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0x18, 2, b'a', b'b', 0x19, 0x21, 1];
         bytes.extend([2, 0x19, 0xf5, 20]);

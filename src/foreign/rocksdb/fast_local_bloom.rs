@@ -135,8 +135,8 @@ fn line_number(hash: u64, lines: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * lines as u64) >> 32) as usize
 }
 
-/// Returns the total length of all lines, in bytes, for `num_keys` keys. It is a multiple of a
-/// line's length, and at most [`MAX_LEN_BYTES`].
+/// Returns the total length in bytes of all lines for `num_keys` keys. It is a multiple of a line's
+/// length, and at most [`MAX_LEN_BYTES`].
 pub(super) fn payload_len_bytes(num_keys: u64, millibits_per_key: u32) -> u64 {
     let bytes = u128::from(num_keys) * u128::from(millibits_per_key);
     let bytes = u64::try_from(bytes.div_ceil(8000)).unwrap_or(u64::MAX).min(MAX_LEN_BYTES);

@@ -132,7 +132,7 @@ impl<'a> RocksDbFilter<'a> {
 }
 
 /// Tests keys in batches of 32. It hashes all keys of a batch and prefetches their parts of the
-/// filter before it tests the first.
+/// filter before it tests the first key.
 #[inline(always)]
 fn in_batches<H: Copy + Default>(
     keys: &[&[u8]],

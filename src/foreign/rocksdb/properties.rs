@@ -9,8 +9,8 @@ use crate::foreign::stored::{BlockHandle, Blocks};
 
 use super::prefix::RocksDbPrefixExtractor;
 
-/// The comparator that orders keys bytewise. Only in this order can a query search for its
-/// partition. With any other comparator, it asks all partitions.
+/// The comparator that orders keys bytewise. A query can search for its partition only in this
+/// order. With any other comparator, the query asks all partitions.
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
 /// The suffix of comparators for keys that end with a timestamp of eight bytes.
 const TIMESTAMP_SUFFIX: &str = ".u64ts";

@@ -32,8 +32,8 @@ const BLOCK_BASED_PREFIX: &str = "filter.";
 /// A block-based table of RocksDB over `bytes`, which may be a memory map. Filters are read in
 /// place.
 ///
-/// Opening checks footer, metaindex, properties and all filters of a known policy. Only
-/// [`Self::verify`] checks the rest.
+/// Opening checks footer, metaindex, properties and all filters of a known policy. [`Self::verify`]
+/// checks the rest.
 #[derive(Debug, Clone)]
 pub struct RocksDbTable<D> {
     bytes: D,

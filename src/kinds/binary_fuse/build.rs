@@ -3,13 +3,13 @@
 //! A key is an edge between its three slots. If only one key uses a slot, the slot can be set last,
 //! so that the three slots XOR to the key's fingerprint. So the builder removes such a key. This
 //! may leave another slot with a single key. The builder continues until no key is left. Then it
-//! sets the slots in reverse order. The keys come sorted, so the slots of successive keys lie in
-//! three neighbouring segments, and no sort is needed.
+//! sets the slots in reverse order. The hashes come sorted, so successive keys use the same few
+//! segments, which stay in the cache. The builder needs no sort of its own.
 //!
-//! Whether all keys can be removed depends on the number of slots and on the seed. The published
-//! sizes fail for 20 to 40 % of the seeds at some numbers of keys (11,480 to 11,521, with segments
-//! of 1,024). This builder first tries another seed, which costs time, and then more slots, which
-//! cost space.
+//! Whether all keys can be removed depends on the number of slots and on the seed. With 11,480 to
+//! 11,521 keys and segments of 1,024 slots, the published sizes fail for 20 to 40 % of the seeds
+//! (FastFilter/xor_singleheader, issue 77). This builder first tries another seed, which costs
+//! time, and then more slots, which cost space.
 
 use super::{Geometry, MAX_SEGMENT_LOG2, Width, mask, read};
 use crate::bits::NoMemory;
@@ -31,9 +31,9 @@ const GROWTH: u64 = 24;
 /// The number of keys below which a segment may have half its usual length, if that saves slots.
 const FEW_KEYS: u64 = 1_000;
 
-/// The numbers of keys at which segments grow. From `SEGMENT_STEPS[i]` keys on, a segment has 2^(i
-/// + 3) slots instead of half as many. This is the published rule, floor(log(n) / log(3.33) +
-/// 2.25), in integers.
+/// The numbers of keys at which segments grow. From `SEGMENT_STEPS[i]` keys on, a usual segment has
+/// `2^(i + 3)` slots instead of half as many. This is the published rule,
+/// `floor(log(n) / log(3.33) + 2.25)`, in integers.
 const SEGMENT_STEPS: [u64; 16] = [
     3,
     9,
@@ -57,9 +57,9 @@ const SEGMENT_STEPS: [u64; 16] = [
 ///
 /// The published factor is 0.875 + 0.25 ln(1,000,000) / ln(n), and at least 1.125. This function
 /// adds 0.122 / log2(n). It uses a logarithm that is linear between powers of two, so that every
-/// platform builds the same bytes. The addition costs 0.9 % of space at ten thousand keys. For 20
-/// to 300,000 keys, a construction then takes 1.04 seeds on average instead of 1.05, and 1.8
-/// instead of 2.9 at the worst number of keys.
+/// platform builds the same bytes. Together, the two changes cost 0.9 % of space at ten thousand
+/// keys. A construction then needs fewer seeds, above all at the numbers of keys where the
+/// published factor often fails. The tests of this module limit the number of seeds.
 fn slots_per_1024_keys(num_keys: u64) -> u64 {
     let n = num_keys.max(2);
     let whole = u64::from(n.ilog2());
@@ -68,16 +68,16 @@ fn slots_per_1024_keys(num_keys: u64) -> u64 {
     (896 + 5_227 * 1_024 / log2_by_1024).max(1_152)
 }
 
-/// Returns the geometries that a build tries, in this order.
+/// Returns the geometries that a build tries, in this order. There are at most [`MAX_SEEDS`].
 pub(super) fn geometries(width: Width, num_keys: u64) -> impl Iterator<Item = Geometry> {
     let usual_log2 = 2 + SEGMENT_STEPS.iter().map(|&step| u32::from(step <= num_keys)).sum::<u32>();
     let factor = slots_per_1024_keys(num_keys);
     (0..MAX_SEEDS).filter_map(move |seed| {
         let factor = factor + u64::from(seed / SEEDS_PER_SIZE) * GROWTH;
         let wanted = u64::try_from(u128::from(num_keys) * u128::from(factor) / 1024).ok()?.max(1);
-        // For a few keys, three segments of the usual length have up to twice the slots that are
-        // needed. Many keys have many segments anyway, and shorter segments would only cause
-        // failures.
+        // For a few keys, three segments of the usual length may have twice the slots that are
+        // wanted, so a shorter segment saves space. For many keys, it would save little space and
+        // cause failures.
         let least_log2 = if num_keys < FEW_KEYS { usual_log2.saturating_sub(1).max(2) } else { usual_log2 };
         let segment_of = |log2: u32| (wanted.div_ceil(1 << log2).max(3) << log2, log2);
         let candidates = (least_log2..=usual_log2.min(MAX_SEGMENT_LOG2)).map(segment_of);
@@ -113,7 +113,8 @@ const MAX_COUNT: u8 = 63;
 /// The number of spare elements at the end of [`Peeling::order`]. One step writes at most two slots
 /// beyond the slots found so far.
 const ROOM: usize = 4;
-/// The prefetch distance in keys. For a million keys, prefetching saves a sixth of the time.
+/// The prefetch distance in keys. It hides the cache misses of filters that are larger than the
+/// cache.
 const AHEAD: usize = 32;
 /// The number of hashes in a cache line.
 const HASHES_IN_A_LINE: usize = 8;
@@ -129,15 +130,16 @@ struct Peeling {
     hashes: Vec<u64>,
     /// For each slot, the number of hashes that use it.
     counts: Vec<u8>,
-    /// First, the slots through which keys were removed, in the order of removal. Then the slots
-    /// that were found with a single key, in the order in which they were found. The number of keys
-    /// of a slot only falls, so each slot is found at most once, and the room suffices.
+    /// Begins with the slots through which keys were removed, in the order of removal. The slots
+    /// that were found with a single key follow, in the order in which they were found. The number
+    /// of keys of a slot only falls, so each slot is found at most once, and
+    /// [`ROOM`] suffices.
     order: Vec<u32>,
 }
 
 impl Peeling {
-    /// Removes all keys from the `slots` slots. Returns `false` if some keys are left, or if a slot
-    /// has more than [`MAX_COUNT`] keys.
+    /// Adds all keys to `slots` slots, and removes them again by peeling. Returns `false` if some
+    /// keys are left, or if a slot has more than [`MAX_COUNT`] keys.
     fn peel(&mut self, geometry: &Geometry, hashes: &[KeyHash], slots: u32) -> Result<bool, NoMemory> {
         let slots = index(slots.into());
         self.hashes.clear();
@@ -173,12 +175,13 @@ impl Peeling {
             }
         }
         self.extend(index(geometry.slots()));
-        // A count that ever reached the next power of two has set that bit in `seen`.
+        // A count above `MAX_COUNT` was once `MAX_COUNT + 1`, which is a single bit. This bit stays
+        // set in `seen`.
         seen <= MAX_COUNT
     }
 
-    /// Appends slots without keys until there are `slots` slots. The zeros are written just before
-    /// the first key uses these slots, so the slots are in the cache at that time.
+    /// Appends slots without keys until there are `slots` slots. `count` appends a segment just
+    /// before the first key uses it, so that the segment is in the cache at that time.
     #[cold]
     fn extend(&mut self, slots: usize) {
         self.hashes.resize(slots, 0);
@@ -189,9 +192,9 @@ impl Peeling {
     /// keys.
     ///
     /// The loop works segment by segment, so that the slots stay in the cache. With all segments in
-    /// the queue at once, a million keys took 75 ns per key instead of 50. Keys are removed in the
-    /// order in which they are found (a queue, not a stack), so that the removal of a key need not
-    /// wait for the removal just before it.
+    /// the queue at once, a build of a million keys took 1.5 times as long (benches/peers measures
+    /// builds). Keys are removed in the order in which they are found (a queue, not a stack), so
+    /// that the removal of a key need not wait for the removal just before it.
     #[expect(
         clippy::indexing_slicing,
         reason = "no slot is found twice, and the order has room for all slots and more"
@@ -201,7 +204,7 @@ impl Peeling {
         for first in (0..self.counts.len()).step_by(segment) {
             let mut num_alone = num_taken;
             for (slot, &count) in self.counts.iter().enumerate().skip(first).take(segment) {
-                self.prefetch_behind(slot, segment);
+                self.prefetch_later(slot, segment);
                 self.order[num_alone] = short(slot);
                 num_alone += usize::from(count == 1);
             }
@@ -214,11 +217,10 @@ impl Peeling {
         num_taken
     }
 
-    /// Prefetches the hashes of later slots. The slots of removed keys come in no order, so the
-    /// processor cannot predict them. Without this prefetch, a million keys took 6 ns longer per
-    /// key.
+    /// Prefetches the hashes three segments after `slot`, once per cache line. The slots of removed
+    /// keys come in no order, so the processor cannot prefetch them by itself.
     #[inline(always)]
-    fn prefetch_behind(&self, slot: usize, segment: usize) {
+    fn prefetch_later(&self, slot: usize, segment: usize) {
         if slot.is_multiple_of(HASHES_IN_A_LINE) {
             simd::prefetch(&self.hashes, slot + 3 * segment);
         }

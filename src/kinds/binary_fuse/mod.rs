@@ -7,12 +7,12 @@
 //!      ──mix─────▶ slot b = (a + segment) ^ 18 bits, slot c = (a + 2 segments) ^ 18 bits, fingerprint: 16 bits
 //!
 //! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
-//!       a           b           c                     "maybe" where a ^ b ^ c = fingerprint
+//!       a           b           c                     "maybe" if a ^ b ^ c = fingerprint
 //! ```
 //! Every query reads exactly three slots. The filter answers "maybe" for one absent key in 2^bits.
-//! The filter takes 13 % more space than the fingerprints for a million keys, and relatively more
-//! for fewer keys. Construction ([`build`]) may fail for a set of keys under one seed. The build
-//! then tries another seed, then more slots, and at last the fallback. So a build never fails
+//! For a million keys, the filter takes 13 % more space than its fingerprints, and for fewer keys
+//! the share is larger. Construction ([`build`]) may fail for a set of keys under one seed. The
+//! build then tries another seed, then more slots, and at last the fallback. So a build never fails
 //! because of its keys.
 
 mod build;
@@ -36,17 +36,17 @@ use crate::simd::{self, Simd};
 /// The multiplier that mixes the hash: output 33 of the generator that [`super::bloom`] names, made
 /// odd.
 const FUSE_MIX: u64 = 0x59e3_0611_bde6_b295;
-/// The difference between the salts of successive seeds: output 34 of this generator, made odd.
+/// The difference between the salts of successive seeds: output 34 of the same generator, made odd.
 const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
 
 /// The widths of fingerprints, in bits.
 const WIDTHS: [u32; 3] = [8, 12, 16];
 /// The number of slots that a query reads.
 const SLOTS_OF_A_KEY: f64 = 3.0;
-/// The binary logarithm of the largest segment: eighteen bits of the mixed hash select a slot in a
-/// segment.
+/// The binary logarithm of the maximum number of slots in a segment. Eighteen bits of the mixed
+/// hash select a slot in a segment.
 const MAX_SEGMENT_LOG2: u32 = 18;
-/// The number of keys in one prefetching pass. Each key needs three cache lines.
+/// The number of keys in one prefetching pass. Each key needs about three cache lines.
 const BATCH: usize = 16;
 
 /// The width of a slot. The type has only three values, so the compiler can store the enum tag of
@@ -65,7 +65,6 @@ impl Width {
     }
 }
 
-/// The kind [`FilterKind::BinaryFuse`].
 pub(super) struct BinaryFuse;
 
 impl BinaryFuse {
@@ -105,8 +104,8 @@ impl Kind for BinaryFuse {
         })
     }
 
-    /// Builds the filter over `hashes`. Returns `None` if no seed succeeds, or if the filter would
-    /// have 2^32 slots or more (3.8 billion keys).
+    /// Builds the filter over `hashes`. Returns `None` if the budget is none of [`WIDTHS`], if no
+    /// seed succeeds, or if the filter would have 2^32 slots or more (3.8 billion keys).
     fn build(budget: Budget, hashes: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
         let Some(width) = Self::width(budget) else { return Ok(None) };
         let Some((geometry, payload)) = build::build(width, hashes)? else { return Ok(None) };
@@ -219,8 +218,8 @@ impl Geometry {
         Place { slots: [first, second, third], fingerprint }
     }
 
-    /// Returns the byte at which a slot begins. For a slot of twelve bits, this byte holds its
-    /// lowest bits.
+    /// Returns the offset of the byte at which a slot begins. For a slot of twelve bits, this byte
+    /// holds the slot's lowest bits.
     #[inline]
     fn byte_of(&self, slot: u64) -> usize {
         // The offset lies within the payload, whose length is a usize.
@@ -296,7 +295,7 @@ impl<const BITS: u32> Query for Slots<BITS> {
     }
 }
 
-/// Returns the mask of a fingerprint's bits.
+/// Returns a mask of the lowest `BITS` bits.
 const fn mask<const BITS: u32>() -> u16 {
     u16::MAX >> (16 - BITS)
 }
@@ -323,8 +322,8 @@ mod tests {
     use super::super::statistics::{MOST, bits, hash_families, independence};
     use super::*;
 
-    /// Returns the positions of the second and third slot in their segments, 18 bits each, and 16
-    /// bits of a fingerprint.
+    /// Returns the bits of the hash that choose the second and the third slot within their
+    /// segments, 18 bits each, and 16 bits of a fingerprint.
     fn place(geometry: &Geometry, hash: u64) -> u128 {
         let Place { slots: [first, second, third], fingerprint } = geometry.place(KeyHash::from_raw(hash));
         let segment = geometry.segment();

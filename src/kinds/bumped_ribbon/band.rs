@@ -7,11 +7,11 @@
 //! processor idle most of the time. Therefore several equations move at once. They belong to one
 //! class of a bucket, which is bumped whole or not at all, so their order does not matter.
 //!
-//! The slots are cut into shards, so that threads can band several shards at once. The heads of
-//! shards do not touch each other's rows: an equation that would move beyond its shard (a few
-//! hundred slots behind its start) is bumped. The tail of a shard, its last [`TAIL_BUCKETS`]
-//! buckets, may use rows of the next shard. It is banded after the head of the next shard.
-//! Therefore the rows do not depend on the number of threads.
+//! The slots are cut into shards, so that threads can band several shards at once. The *tail* of a
+//! shard is its last [`TAIL_BUCKETS`] buckets, and the *head* is the rest. The heads of shards do
+//! not touch each other's rows: an equation of a head that would move beyond its shard is bumped
+//! with its class. A tail may use rows of the next shard, and is banded after the head of the next
+//! shard. Therefore the rows do not depend on the number of threads.
 
 use super::hashes::{coefficients, fingerprint};
 use super::layer::Starts;
@@ -20,8 +20,8 @@ use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
 use crate::simd::{Isa, kernels};
 
-/// The approximate maximum number of slots of a shard. The rows of a shard must stay in the
-/// second-level cache.
+/// The approximate maximum number of slots of a shard. The rows of a shard should stay in
+/// the second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
 /// The number of equations that move at once.
 const IN_FLIGHT: usize = 4;
@@ -30,7 +30,7 @@ const STEPS: usize = 8;
 /// The number of buckets in the tail of a shard. A tail is banded after the head of the next shard.
 const TAIL_BUCKETS: usize = 4;
 /// The number of slots by which equations of the tail may move into the next shard. The next
-/// shard's own tail begins behind these slots.
+/// shard's own tail begins after these slots.
 pub(super) const WINDOW: usize = 1_024;
 // If a layer has several shards, each has at least half of `SHARD_SLOTS` slots, rounded down to
 // whole buckets.
@@ -47,8 +47,8 @@ pub(super) enum Sink {
     Contradiction,
 }
 
-/// The row of a slot: the coefficients of the slot and the next 63 slots, and the value that their
-/// XOR must have. The coefficients are 0 while the row is free.
+/// The row of a slot: the coefficients of the slot and the next 63 slots, and the XOR that the
+/// selected slots must have. The coefficients are 0 while the row is free.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Row {
     pub(super) coefficients: u64,
@@ -77,7 +77,8 @@ impl Rows {
     /// contradiction.
     ///
     /// The order of insertion differs from the order of `equations`, but the result does not depend
-    /// on it. The taken rows, a contradiction and the solution depend only on the set of equations.
+    /// on it. Only the set of equations decides which rows are taken, whether there is a
+    /// contradiction, and what the solution is.
     #[inline(always)]
     pub(super) fn insert_all(
         &mut self,
@@ -219,8 +220,8 @@ impl Keys<'_> {
         self.hashes.partition_point(|hash| hash.raw() < least)
     }
 
-    /// Returns the index of the first key from `key` on whose start is at least `start`, or the
-    /// number of keys if there is none.
+    /// Returns the index of the first key, not before `key`, that has a start of at least `start`.
+    /// Returns the number of keys if there is none.
     #[inline(always)]
     fn first_from(&self, key: usize, start: u64) -> usize {
         let Some(least) = self.starts.least_hash(start) else { return self.hashes.len() };
@@ -231,7 +232,8 @@ impl Keys<'_> {
         key
     }
 
-    /// Advances from `key` in strides, over hashes that are all below `least`.
+    /// Advances `key` by whole strides, as long as all hashes of a stride are below `least`.
+    /// Returns the new index.
     #[inline(always)]
     fn stride_to(&self, mut key: usize, least: u64) -> usize {
         const STRIDE: usize = 16;
@@ -242,13 +244,13 @@ impl Keys<'_> {
     }
 }
 
-/// Neighbouring buckets that are banded together, and the result.
+/// A section of a shard: neighbouring buckets that are banded together, and the result of banding.
 #[derive(Debug)]
-pub(super) struct Stretch {
+pub(super) struct Section {
     buckets: std::ops::Range<usize>,
     /// The slot of row 0.
     base: usize,
-    /// The number of rows that the stretch may use.
+    /// The number of rows that the section may use.
     limit: usize,
     /// Whether the first bucket bumps its first keys, to make room for the shard before it.
     is_relieved: bool,
@@ -257,15 +259,16 @@ pub(super) struct Stretch {
     pub(super) bumped: Vec<std::ops::Range<usize>>,
 }
 
-impl Stretch {
-    /// Makes a stretch of `buckets`. Its rows are those of the slots `base..limit`.
+impl Section {
+    /// Makes a section of `buckets`. Its rows are those of the slots `base..limit`.
     pub(super) fn new(buckets: std::ops::Range<usize>, base: usize, limit: usize) -> Self {
         Self { buckets, base, limit: limit - base, is_relieved: false, bumps: Vec::new(), bumped: Vec::new() }
     }
 
-    /// Makes room in the first bucket for the equations that the previous shard pushes over.
-    /// Without this room, the last buckets of that shard are bumped whole, which costs 70 slots per
-    /// shard. With it, the cost is 9 to 17 slots.
+    /// Returns the section with room in its first bucket for equations that move over from the
+    /// previous shard. Without this room, the last buckets of the previous shard are bumped whole,
+    /// which costs 70 slots per shard. With the room, the cost is 9 to 17 slots (docs/DESIGN.md,
+    /// "shards with heads and tails").
     pub(super) fn relieved(self) -> Self {
         Self { is_relieved: true, ..self }
     }
@@ -274,7 +277,7 @@ impl Stretch {
         self.buckets.start
     }
 
-    /// Places or bumps all keys of the stretch.
+    /// Places or bumps all keys of the section.
     pub(super) fn run(&mut self, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
         Band::new(Isa::detect()).run(self, keys, rows)
     }
@@ -282,22 +285,22 @@ impl Stretch {
     #[inline(always)]
     fn run_here(&mut self, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
         self.bumps.try_reserve_exact(self.buckets.len())?;
-        let mut behind = keys.first_of((self.buckets.start * BUCKET_STARTS) as u64);
+        let mut end = keys.first_of((self.buckets.start * BUCKET_STARTS) as u64);
         let mut placed = Vec::new();
         for bucket in self.buckets.clone() {
             let from = (bucket * BUCKET_STARTS) as u64;
-            let mut first = behind;
+            let mut first = end;
             let class_2 = keys.first_from(first, from + u64::from(THRESHOLDS[2]));
             let class_1 = keys.first_from(class_2, from + u64::from(THRESHOLDS[1]));
-            behind = keys.first_from(class_1, from + u64::from(THRESHOLDS[0]));
-            // The highest starts come first. If a class is bumped, the classes after it are bumped
-            // too.
-            let mut classes = [class_1..behind, class_2..class_1, first..class_2];
+            end = keys.first_from(class_1, from + u64::from(THRESHOLDS[0]));
+            // The class with the highest starts comes first. If a class is bumped, the classes
+            // after it are bumped too.
+            let mut classes = [class_1..end, class_2..class_1, first..class_2];
             let mut bits = 3;
             if self.is_relieved && bucket == self.buckets.start {
                 try_push(&mut self.bumped, first..class_1)?;
                 first = class_1;
-                classes = [class_1..behind, first..first, first..first];
+                classes = [class_1..end, first..first, first..first];
                 bits = 1;
             }
             for (class, range) in (0..).zip(classes) {
@@ -324,8 +327,8 @@ kernels! {
     struct Band[];
     |_simd|
 
-    fn run(stretch: &mut Stretch, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
-        stretch.run_here(keys, rows)
+    fn run(section: &mut Section, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
+        section.run_here(keys, rows)
     }
 }
 

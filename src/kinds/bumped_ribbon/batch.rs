@@ -4,8 +4,8 @@
 //! starts, coefficients, sums of all keys  ->  bumped or not  ->  cache lines of each key  ->  bumped keys, one by one
 //! ```
 //! The first step is plain arithmetic on arrays, which compilers turn into vector code. Two steps
-//! branch on a key. One is for bumped keys, one key in 25. The other, in filters with more than
-//! eight columns, is for keys whose first eight columns match.
+//! branch on a key. One is for bumped keys, about one key in 25. The other, in filters with more
+//! than eight columns, is for keys whose first eight columns match.
 
 use super::BLOCK_SLOTS;
 use super::flat::holds_in_words;
@@ -19,8 +19,8 @@ use crate::simd::{RESIDENT_LEN_BYTES, Simd, prefetch};
 pub(super) const KEYS: usize = 32;
 
 impl Geometry {
-    /// Answers for the first `answers.len()` keys, at most 32. There must not be more answers than
-    /// keys, because the extra answers would be overwritten.
+    /// Answers for the first `answers.len()` keys. There must be at most [`KEYS`] answers. There
+    /// must not be more answers than keys, because the extra answers would be overwritten.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a start is the index of a slot in memory")]
     #[expect(clippy::indexing_slicing, reason = "the arrays have KEYS elements, and indices are below KEYS")]
@@ -37,8 +37,8 @@ impl Geometry {
             return;
         };
         let group = asked.group;
-        // These are loops, because `map` of an array this long is a function of its own, compiled
-        // without the instruction set.
+        // These are loops, because `map` of an array this long is compiled as a separate function,
+        // without the instruction set of `simd`.
         let (mut low, mut high, mut sums) = ([0; KEYS], [0; KEYS], [0; KEYS]);
         for i in 0..KEYS {
             let (all, shift) = (coefficients(raw[i]), starts[i] % BLOCK_SLOTS as u64);
@@ -93,16 +93,17 @@ impl Geometry {
         }
     }
 
-    /// Returns whether a batch of this number of keys is faster than single queries, and whether
-    /// `bytes` has the payload and 64 bytes behind it. If it has fewer, some of the loads could
-    /// fail.
+    /// Returns whether a batch of `keys` keys is faster than single queries, and `bytes` has at
+    /// least 64 bytes after the payload. With fewer bytes, loads of the last blocks would fail, and
+    /// the answer would be "maybe" for keys that single queries can deny.
     #[inline(always)]
     fn is_worth_it(&self, keys: usize, bytes: &[u8]) -> bool {
         keys >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS
     }
 }
 
-/// Prefetches both blocks of each start, if `bytes` has more than [`RESIDENT_LEN_BYTES`].
+/// Prefetches the two blocks of the query of each start, if `bytes` has more than
+/// [`RESIDENT_LEN_BYTES`].
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "a start is the index of a slot in memory")]
 fn prefetch_blocks<'a>(bytes: &[u8], group: FirstGroup, starts: impl Iterator<Item = &'a u64>) {

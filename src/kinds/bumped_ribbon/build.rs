@@ -1,12 +1,12 @@
-//! Builds a bumped ribbon: chooses columns and slots, and then builds one layer after the other,
-//! shard by shard.
+//! Builds a bumped ribbon: chooses columns and slots, and then builds a single system, or one layer
+//! after the other, shard by shard.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::band::{Keys, Row, Rows, SHARD_SLOTS, Stretch, WINDOW, buckets_of_shards, tail_of};
+use super::band::{Keys, Row, Rows, SHARD_SLOTS, Section, WINDOW, buckets_of_shards, tail_of};
 use super::hashes::{remix, unremix};
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};
@@ -27,61 +27,67 @@ pub(super) struct Density {
     /// The number of slots of a layer per thousand keys. It is low enough that hardly any slot
     /// stays empty. With a million keys, a density of 970 bumps 3.2 % of the keys and leaves 0.16 %
     /// of the slots empty. 950 bumps 5.0 % and leaves 0.05 %. 920 bumps 8.0 % and leaves 0.01 %.
+    /// tests/kinds/planning.rs compares plans that use such shares with built filters.
     pub(super) slots_per_mille: u128,
     /// Whether a layer is one shard, however long it is.
     is_one_shard: bool,
 }
 
-/// The number of keys up to which a single system is smaller than layers. From 1,500 keys on,
-/// layers are smaller in two of five cases, and more often with more keys.
+/// The number of keys up to which the builder solves a single system and tries no layers. With more
+/// keys, layers may be smaller: see docs/DESIGN.md, "one system for few keys".
 pub(super) const SURELY_SINGLE_KEYS: usize = 1_500;
 /// The number of keys below which one block of slots more or less changes the size noticeably. With
 /// 3,000 keys, layers have 0.5 to 4 % more slots than keys. This share depends on the number of
-/// blocks as much as on the set of keys. So the builder tries several numbers of blocks. It also
-/// tries a single system if a single system may be smaller than the layers.
+/// blocks as much as on the set of keys. So above [`ONE_TRY_KEYS`] keys, the builder tries several
+/// numbers of blocks. Above [`SURELY_SINGLE_KEYS`] keys, it also tries a single system if a single
+/// system may be smaller than the layers. docs/DESIGN.md, "one system for few keys", has the sizes.
 pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
-/// The number of keys below which the builder tries several numbers of blocks. In 3,000 sets of
-/// 10,000 keys with eight columns, the worst filter is then 0.97 % above the FPR lower bound. With
-/// one number of blocks, the worst filter would be 2.02 % above it. From this number of keys on,
-/// one number of blocks is enough: the worst filter is 1.3 % above the bound.
+/// The number of keys below which the builder tries several numbers of blocks, if there are more
+/// than [`ONE_TRY_KEYS`] keys. With one number of blocks, the worst set of 10,000 keys takes about
+/// twice as much space above the FPR lower bound. docs/DESIGN.md, "several tries up to 20,479
+/// keys", has the space with several tries and the command that prints it.
 const SEVERAL_TRIES_KEYS: usize = 20_480;
-/// The numbers of additional blocks that the builder tries, in this order.
+/// The numbers of additional blocks that the builder tries, in this order. A negative number means
+/// fewer blocks.
 const BLOCKS_MORE: [i128; 6] = [0, -1, 1, -2, -4, -6];
-/// The maximum number of tries for fewer keys than [`NEAR_BORDER_KEYS`].
+/// The maximum number of tries for fewer than [`NEAR_BORDER_KEYS`] keys.
 const NEAR_BORDER_TRIES: usize = 4;
-/// The number of keys per spare slot at which the tries end. A try is good enough if it has at most
-/// one spare slot per this number of keys. With 4,096 keys, one try in three reaches this limit;
-/// with 8,000 keys, nearly every try reaches it.
+/// The number of keys per spare slot at which the tries end, for fewer than [`NEAR_BORDER_KEYS`]
+/// keys. A try is good enough if it has at most one spare slot per this number of keys. Up to
+/// [`MAX_SINGLE_KEYS`] keys, it must also be no larger than the smallest possible single system.
 pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
 /// The value of [`KEYS_A_SPARE_SLOT`] for [`NEAR_BORDER_KEYS`] keys or more, where 97 of 100 first
-/// tries reach it. A limit of 160 would make a build 10 % slower.
+/// tries reach it (docs/DESIGN.md). A limit of 160 would need more tries and a slower build.
 const MORE_KEYS_A_SPARE_SLOT: usize = 128;
 /// The number of keys per spare slot at which the builder gives up. With [`NEAR_BORDER_KEYS`] keys
-/// or more, the tries end if a try has more than one spare slot per this number of keys. A try with
-/// random hashes never exceeds this limit. Hashes that exceed it do so with every number of blocks.
+/// or more, the tries end if a try has more than one spare slot per this number of keys. Tries with
+/// random hashes stay far below this limit. Hashes that exceed it do so with every number of
+/// blocks.
 const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// The number of keys up to which the builder tries layers only once. A single system of so few
-/// keys has 1 % more slots than keys, which is within 0.14 % of the size of layers.
+/// keys has 1 % more slots than keys, so other numbers of blocks could save little.
 pub(super) const ONE_TRY_KEYS: usize = 2_560;
-/// The density from [`NEAR_BORDER_KEYS`] to [`MANY_KEYS`] keys: 3.2 % of the keys are bumped. With
-/// fewer slots, more keys would be bumped, and the query of each bumped key costs a mispredicted
-/// branch. With more slots, more of them would stay empty.
+/// The density from [`NEAR_BORDER_KEYS`] to [`MANY_KEYS`] keys, except for compact filters. It
+/// bumps 3.2 % of the keys. With fewer slots, more keys would be bumped, and the query of each
+/// bumped key costs a mispredicted branch. With more slots, more of the slots would stay empty.
 const MORE: Density = Density { slots_per_mille: 970, is_one_shard: false };
-/// The density from [`MANY_KEYS`] keys on: 4.1 % of the keys are bumped, which keeps the filter
-/// within 0.5 % of the FPR lower bound.
+/// The density from [`MANY_KEYS`] keys on, except for compact filters. It bumps 4.1 % of the keys.
+/// A test keeps the mean size of such filters within 0.5 % of the FPR lower bound.
 const MANY: Density = Density { slots_per_mille: 960, is_one_shard: false };
 const MANY_KEYS: usize = 60_000;
-/// The density of compact filters. A layer is one shard and loses no slots at the ends of shards. A
-/// build takes 25 bytes per key instead of 10.
+/// The density of compact filters from [`NEAR_BORDER_KEYS`] keys on. A layer is one shard and loses
+/// no slots at the ends of shards. A build takes 24 bytes per key instead of about 10
+/// (docs/DESIGN.md, "little memory while building").
 const COMPACT: Density = Density { slots_per_mille: 930, is_one_shard: true };
-/// The maximum number of keys of the system behind the last layer. A filter of more keys is a
-/// single system only if no number of blocks gives layers. The share of spare slots grows with the
-/// size of a system.
+/// The maximum number of keys of the system after the last layer. A filter of more keys is a single
+/// system only if no number of blocks gives layers. The share of spare slots grows with the size of
+/// a system.
 pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
 /// The maximum amount, in thousandths, by which a budget in bits is rounded up to whole groups of
-/// columns. Without this rounding, `bumped-ribbon:8` would get 7.95 columns with 10,000 keys. Its
-/// blocks would not be cache lines, and queries of many filters would take 1.2 times as long.
+/// columns. Without this rounding, `bumped-ribbon:8` would get 7.95 columns with 10,000 keys, and
+/// its blocks would not be cache lines. docs/DESIGN.md, "four words beside the payload", compares
+/// the queries of whole and of other numbers of columns.
 const NEARLY_WHOLE_PER_MILLE: u32 = 15;
 /// The number of seeds to try before slots are added.
 const SEEDS: u8 = 8;
@@ -89,8 +95,8 @@ const SEEDS: u8 = 8;
 const MAX_SPARE: usize = 255;
 
 /// Builds the filter over distinct, sorted hashes. The function may reorder the hashes. It returns
-/// `None` if no seed gives a solution, which happens only with chosen hashes or with numbers that
-/// are not hashes.
+/// `None` if a single system has no solution, or if there would be too many layers. In practice,
+/// this happens only with chosen hashes or with numbers that are not hashes.
 pub(super) fn build(
     budget: Budget,
     hashes: &mut [KeyHash],
@@ -118,7 +124,8 @@ pub(super) fn density(budget: Budget, keys: usize) -> Density {
 }
 
 /// Returns the columns that give the requested FPR or, for a budget in bits, the columns that fit
-/// into it.
+/// into it. A budget in bits gives at least one column, and may be rounded up: see
+/// [`NEARLY_WHOLE_PER_MILLE`].
 pub(super) fn choose_columns(budget: Budget, keys: u64) -> Columns {
     if let Some(wanted) = budget.rate {
         let (all, rate) = math::columns_of_rate(wanted, MAX_COLUMNS);
@@ -160,8 +167,8 @@ pub(super) fn first_spare(keys: usize) -> usize {
     if keys <= BLOCK_SLOTS { 0 } else { 1 + keys / 100 }
 }
 
-/// Returns a system that has a solution, with its groups of columns. Returns `None` if no seed and
-/// no number of spare slots gives a solution.
+/// Returns a system that has a solution, with the bytes of each group of columns. Returns `None` if
+/// no seed and no number of spare slots gives a solution.
 fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Tried<(Small, Vec<Vec<u8>>)> {
     let spares = (first_spare(hashes.len())..=MAX_SPARE).step_by(1 + hashes.len() / 400);
     for (spare, seed) in spares.flat_map(|spare| (0..SEEDS).map(move |seed| (spare, seed))) {
@@ -176,7 +183,6 @@ fn solve_single(columns: Columns, hashes: &[KeyHash], rows: &mut Rows) -> Tried<
 /// The result of a try: `None` if there is no solution.
 type Tried<T> = std::result::Result<Option<T>, NoMemory>;
 
-/// A finished filter.
 struct Built {
     shape: Shape,
     payload: Vec<u8>,
@@ -185,8 +191,8 @@ struct Built {
 }
 
 impl Built {
-    /// Returns the length of the payload and the record, with the two bytes in front of the record:
-    /// its tag and its length.
+    /// Returns the length of the payload and of the record. The record counts with the two bytes in
+    /// front of it: its tag and its length.
     fn len_bytes(&self) -> usize {
         let record = self.shape.layers.len();
         self.payload.len() + record + if record > 0 { 2 } else { 0 }
@@ -229,7 +235,8 @@ fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Bui
     Ok(best.into_iter().chain(single(columns, hashes)?).min_by_key(Built::len_bytes))
 }
 
-/// Builds a filter of a single system.
+/// Builds a filter of a single system. Returns `None` if no seed and no number of spare slots gives
+/// a solution.
 fn single(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
     let Some((small, groups)) = solve_single(columns, hashes, &mut Rows::default())? else { return Ok(None) };
     let Ok(spare) = u8::try_from(small.slots - hashes.len()) else { return Ok(None) };
@@ -266,7 +273,7 @@ fn build_layers(
 ) -> Tried<Built> {
     let mut layers = Vec::new();
     let mut built = Vec::new();
-    // There are fewer slots than keys, so this bounds the number of shards.
+    // A layer has fewer slots than keys, so it has at most this many shards.
     let threads = threads.get().min(hashes.len() / SHARD_SLOTS + 1);
     let mut scratch: Vec<Rows> = (0..threads).map(|_| Rows::default()).collect();
     let mut from = 0;
@@ -375,7 +382,7 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     Ok(groups)
 }
 
-/// Builds one layer. It moves the bumped keys behind the other keys, replaces their hashes by the
+/// Builds one layer. It moves the bumped keys to the end of `hashes`, replaces their hashes by the
 /// hashes for the next layer, and sorts them. Returns the position of the first bumped key.
 #[expect(clippy::indexing_slicing, reason = "the vector has two bits for every bucket")]
 fn build_layer(
@@ -397,18 +404,18 @@ fn build_layer(
     for buckets in shards.rchunks(scratch.len()) {
         let keys = Keys { starts, hashes: hashes.get(..left).unwrap_or_default(), wanted: wanted_sums(columns) };
         let shards: Vec<Shard<'_>> = buckets.iter().map(|buckets| Shard::new(keys, buckets.clone(), slots)).collect();
-        let mut stretches = band_shards(&shards, scratch)?;
+        let mut sections = band_shards(&shards, scratch)?;
         for (shard, rows) in shards.iter().zip(scratch.iter_mut()).rev() {
-            stretches.push(back.finish(shard, rows)?);
+            sections.push(back.finish(shard, rows)?);
         }
         left = shards.first().map_or(0, Shard::first_key);
         let mut bumped = Vec::new();
-        for stretch in stretches {
-            for (bucket, bits) in (stretch.starts_at()..).zip(&stretch.bumps) {
+        for section in sections {
+            for (bucket, bits) in (section.starts_at()..).zip(&section.bumps) {
                 bumps[bucket / 4] |= bits << (bucket % 4 * 2);
             }
-            bumped.try_reserve(stretch.bumped.len())?;
-            bumped.extend(stretch.bumped);
+            bumped.try_reserve(section.bumped.len())?;
+            bumped.extend(section.bumped);
         }
         bumped.sort_unstable_by_key(|range| range.start);
         for key in bumped.into_iter().rev().flat_map(Iterator::rev) {
@@ -424,7 +431,7 @@ fn build_layer(
     Ok(kept)
 }
 
-/// A range of slots that share scratch memory.
+/// A shard of a layer: the buckets `buckets` and the slots `from..to`.
 #[derive(Debug)]
 struct Shard<'a> {
     keys: Keys<'a>,
@@ -445,7 +452,7 @@ impl<'a> Shard<'a> {
         self.keys.first_of(self.from as u64)
     }
 
-    /// Returns the number of rows behind the shard's own rows that its tail may use.
+    /// Returns the number of rows after the shard's own rows that its tail may use.
     fn window(&self) -> usize {
         if self.is_last { 0 } else { WINDOW }
     }
@@ -456,26 +463,27 @@ impl<'a> Shard<'a> {
     }
 
     /// Bands all buckets except the tail, which needs rows of the next shard.
-    fn band_head(&self, rows: &mut Rows) -> Result<Stretch, NoMemory> {
+    fn band_head(&self, rows: &mut Rows) -> Result<Section, NoMemory> {
         rows.reset(self.to - self.from + self.window())?;
         let limit = self.to.min(self.buckets.end * BUCKET_STARTS);
-        let head = Stretch::new(self.buckets.start..self.tail(), self.from, limit);
+        let head = Section::new(self.buckets.start..self.tail(), self.from, limit);
         let mut head = if self.buckets.start > 0 { head.relieved() } else { head };
         head.run(self.keys, rows)?;
         Ok(head)
     }
 
     /// Bands the tail. The rows of the next shard must be in place.
-    fn band_tail(&self, rows: &mut Rows) -> Result<Stretch, NoMemory> {
-        let mut tail = Stretch::new(self.tail()..self.buckets.end, self.from, self.to + self.window());
+    fn band_tail(&self, rows: &mut Rows) -> Result<Section, NoMemory> {
+        let mut tail = Section::new(self.tail()..self.buckets.end, self.from, self.to + self.window());
         tail.run(self.keys, rows)?;
         Ok(tail)
     }
 }
 
 /// Bands the heads of adjacent shards on one thread per shard, each in rows of its own. The calling
-/// thread takes part. If a thread cannot be started, the other threads do its work.
-fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Stretch>, NoMemory> {
+/// thread takes part. If a thread cannot be started, the other threads do its work. Returns the
+/// heads in the order of the shards.
+fn band_shards(shards: &[Shard<'_>], scratch: &mut [Rows]) -> Result<Vec<Section>, NoMemory> {
     if let ([shard], [rows, ..]) = (shards, &mut *scratch) {
         return Ok(vec![shard.band_head(rows)?]);
     }
@@ -525,9 +533,9 @@ impl Back {
         clippy::indexing_slicing,
         reason = "the rows contain the shard and the window, and the words contain the group"
     )]
-    fn finish(&mut self, shard: &Shard<'_>, rows: &mut Rows) -> Result<Stretch, NoMemory> {
+    fn finish(&mut self, shard: &Shard<'_>, rows: &mut Rows) -> Result<Section, NoMemory> {
         let own = shard.to - shard.from;
-        // Behind the last shard, the window is empty.
+        // There are no rows after the last shard.
         rows.0[own..].copy_from_slice(&self.window);
         let tail = shard.band_tail(rows)?;
         let open = if shard.from == 0 { 0 } else { WINDOW };

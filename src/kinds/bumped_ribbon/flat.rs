@@ -36,7 +36,7 @@ pub(crate) struct Flat {
 
 const _: () = assert!(size_of::<Option<Flat>>() == 16);
 
-/// The blocks that a query reads. Each variant has a kernel of its own.
+/// The form of the blocks that a query reads. Each variant has a kernel of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Eight columns: a block is a cache line.
@@ -69,7 +69,7 @@ pub(crate) struct FlatQuery<F>(PhantomData<F>);
 
 impl Geometry {
     /// Returns the parameters of the first layer. Returns `None` if the filter has no layers, if
-    /// the first layer has only one start, or if an offset needs more than 32 bits.
+    /// the first layer has only one start, or if a start or an offset needs more than 32 bits.
     pub(in crate::kinds) fn flat(&self) -> Option<Flat> {
         let first = self.layers.first()?;
         let Columns { all, fewer_share } = self.columns;
@@ -108,8 +108,8 @@ impl Flat {
         Columns { all: self.columns.into(), fewer_share: self.fewer_share }.fewer(blocks)
     }
 
-    /// Answers the query of a key. It uses `whole` only for keys that the first layer bumped, and
-    /// for columns after the sixteenth.
+    /// Answers the query of a key. It uses `whole` only for keys that the first layer bumped and,
+    /// with more than 16 columns, for the columns after the eighth.
     #[inline(always)]
     pub(super) fn ask<F: Blockwise>(self, whole: &Geometry, simd: impl Simd, bytes: &[u8], hash: u64) -> bool {
         let start = self.start(hash);

@@ -99,8 +99,8 @@ fn every_bit_flips_each_remixed_bit_half_the_time() {
         let within = |(least, most): (f64, f64)| least > 0.5 - most_off && most < 0.5 + most_off;
         let of_equation = avalanche(sample, 0..64, 1..96, |hash| equation(remix(hash)));
         assert!(within(of_equation), "{name}, equations: {of_equation:?}");
-        // Bit 63 changes only a few bits of the remixed hash itself. So for this bit only equations
-        // are tested.
+        // The highest bits change only a few bits of the remixed hash itself. So bits 32 to 63 are
+        // tested only with equations.
         let of_hash = avalanche(sample, 0..32, 0..64, |hash| remix(hash).into());
         assert!(within(of_hash), "{name}, hashes: {of_hash:?}");
         // In the first layer, two keys with the same start differ in low bits. Each such bit

@@ -7,9 +7,9 @@ use super::read::{Geometry, Layer, Layers, MAX_LAYERS};
 use crate::hash::KeyHash;
 use crate::simd::Portable;
 
-/// The maximum number of layers of most filters. [`Unread::may_contain`] overestimates the number
-/// of layers by up to two, so three layers and a system still fit. Because a layer bumps one key in
-/// 25, three layers and a system hold 64 million keys.
+/// The number of layers for which most queries reserve room. [`Unread::may_contain`] overestimates
+/// the number of layers by up to two, so three layers and a system still fit. Because a layer bumps
+/// one key in 25, three layers and a system hold 64 million keys.
 const USUAL_LAYERS: usize = 5;
 
 /// Up to `N` layers inside the geometry. This storage is for a geometry that lives as long as one

@@ -42,8 +42,8 @@ impl Columns {
     }
 }
 
-/// Whole blocks. In each group of columns, they lie one after the other. In the last group, the
-/// first `fewer` blocks have one column less.
+/// The whole blocks of a layer or of a single system. In each group of columns, they lie one after
+/// the other. In the last group, the first `fewer` blocks have one column less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blocks {
     pub(super) count: usize,
@@ -90,8 +90,8 @@ impl FirstGroup {
         self.is_lines
     }
 
-    /// Returns whether an equation holds in these columns. Both its blocks must be whole. Returns
-    /// `true` if bytes are missing.
+    /// Returns whether an equation holds in these columns. Both blocks of the equation must be
+    /// whole. Returns `true` if bytes are missing.
     #[inline(always)]
     pub(super) fn holds(self, simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
         let (low, high) = equation.split();
@@ -126,7 +126,7 @@ impl FirstGroup {
         differ & ((1 << used) - 1) == 0
     }
 
-    /// Returns the blocks and the bytes behind them as cache lines. Returns `None` unless every
+    /// Returns the blocks and the bytes after them as cache lines. Returns `None` unless every
     /// block is a cache line.
     #[inline(always)]
     pub(super) fn lines(self, bytes: &[u8]) -> Option<&[[u8; 64]]> {
@@ -141,7 +141,7 @@ impl FirstGroup {
 }
 
 /// The possible starts of keys in a number of slots. A key may start where all its 64 slots exist.
-/// With fewer than 64 slots, all keys have the same start.
+/// With 64 slots or fewer, all keys have the same start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Starts {
     /// Hashes are reduced to this range, and then the extra starts at both ends are moved to the
@@ -174,19 +174,19 @@ impl Starts {
         reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
     }
 
-    /// Returns the starts of many hashes. For each hash, it computes two 32-bit products, which
-    /// vector instructions can do, instead of one 64-bit product. Returns `None` if there are too
-    /// many slots for this method.
+    /// Returns the starts of many hashes. For each hash, it computes two products of 32-bit
+    /// numbers, which vector instructions can do, instead of one product of 64-bit numbers. Returns
+    /// `None` if there are too many slots for this method.
     #[inline(always)]
     pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
         let range = u64::from(u32::try_from(self.range).ok()?);
         let last = self.last;
         let mut starts = [0; N];
-        // This is a loop, because `map` of a long array is a function of its own, compiled without
-        // the instruction set.
+        // This is a loop, because `map` of a long array is compiled as a separate function, without
+        // the instruction set of the caller.
         for (start, hash) in starts.iter_mut().zip(hashes) {
-            // Neither product exceeds (2^32 - 1)^2, and their sum does not exceed (2^32 - 1)^2 +
-            // 2^32.
+            // Each product is at most (2^32 - 1)^2. So the sum is below (2^32 - 1)^2 + 2^32, and
+            // does not overflow.
             let reduced = ((hash >> 32) * range + (((hash & u64::from(u32::MAX)) * range) >> 32)) >> 32;
             *start = (reduced.max(LEFT) - LEFT).min(last);
         }

@@ -1,5 +1,6 @@
-//! Plans the size of a bumped ribbon. The plan is exact except for the number of bumped keys. All
-//! sizes have 64 bits, so that a 32-bit machine can plan filters for 64-bit machines.
+//! Plans the size of a bumped ribbon. The plan assumes that the first try succeeds, and estimates
+//! the number of bumped keys. All sizes have 64 bits, so that a 32-bit machine can plan filters for
+//! 64-bit machines.
 
 use super::build::{
     KEYS_A_SPARE_SLOT, MAX_SINGLE_KEYS, NEAR_BORDER_KEYS, ONE_TRY_KEYS, SURELY_SINGLE_KEYS, choose_columns, density,
@@ -33,7 +34,7 @@ struct Layout {
     columns: Columns,
     /// The number of blocks of each layer.
     layers: Vec<u64>,
-    /// The number of slots of the system behind the layers, or 0 if there is none.
+    /// The number of slots of the system after the layers, or 0 if there is none.
     last_slots: u64,
 }
 
@@ -98,8 +99,8 @@ impl Layout {
 /// bytes or more.
 pub(super) fn planned(budget: Budget, num_keys: u64) -> Option<Planned> {
     let columns = choose_columns(budget, num_keys);
-    // This is twice the length in bytes. Every length below is smaller, and the slots of a layer
-    // are fewer than its keys. So this check excludes overflow.
+    // This is twice the length of the columns in bytes. Every length below is smaller, and the
+    // slots of a layer are fewer than its keys. So this check excludes overflow.
     i64::try_from(u128::from(num_keys) * u128::from(columns.all) / 4).ok()?;
     let layout = match num_keys {
         _ if num_keys <= SURELY_SINGLE_KEYS as u64 => of_single(columns, num_keys),
@@ -159,9 +160,9 @@ fn slots_per_mille(budget: Budget, keys: u64) -> u128 {
     density(budget, usize::try_from(keys).unwrap_or(usize::MAX)).slots_per_mille
 }
 
-/// Returns the smaller of two layouts: a single system, or a layer and a system with one spare slot
-/// per [`KEYS_A_SPARE_SLOT`] keys. Above [`ONE_TRY_KEYS`] keys, it always returns the second
-/// layout.
+/// Returns the smaller of two layouts: a single system, or a layer and a system that together have
+/// one spare slot per [`KEYS_A_SPARE_SLOT`] keys. The system of the second layout has at least 64
+/// slots. Above [`ONE_TRY_KEYS`] keys, the function always returns the second layout.
 fn of_few(budget: Budget, columns: Columns, keys: u64) -> Layout {
     let layer = layer_of(keys, slots_per_mille(budget, keys));
     let slots = (keys + keys / KEYS_A_SPARE_SLOT as u64).max((layer + 1) * SLOTS);

@@ -79,7 +79,7 @@ impl Query for BumpedRibbon {
     }
 }
 
-/// Queries a filter whose first layer has the form [`Flat`]. Batch queries and guarded queries call
+/// Queries a filter whose first layer a [`Flat`] describes. Batch queries and guarded queries call
 /// [`BumpedRibbon`].
 impl<F: Blockwise> Query for FlatQuery<F> {
     type Asked<'a> = (Flat, &'a Geometry);

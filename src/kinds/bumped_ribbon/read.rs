@@ -15,12 +15,12 @@ use crate::kinds::Shape;
 use crate::kinds::guard::Guard;
 use crate::simd::Simd;
 
-/// The maximum number of layers that bump keys. A layer bumps one key in 25, so 2^36 keys need six
-/// layers.
+/// The maximum number of layers that bump keys. A layer bumps about one key in 25, so 2^36 keys
+/// need six layers.
 pub(super) const MAX_LAYERS: usize = 12;
 
-/// The minimum mean length of a layer if there are two or more. It ensures that the layers take no
-/// more of a reader's memory than the payload.
+/// The minimum length of the payload per layer, if there are two or more layers. It ensures that
+/// the layers take no more of a reader's memory than the payload.
 const MIN_LAYER_LEN_BYTES: u64 = 128;
 const _: () = assert!(size_of::<Layer>() <= 128);
 
@@ -33,7 +33,7 @@ const MAX_BLOCKS: usize = usize::MAX / 128;
 pub(crate) struct Geometry<L = Vec<Layer>> {
     pub(super) columns: Columns,
     pub(super) layers: L,
-    /// The single system behind the layers, or `None` if the last layer bumped no key.
+    /// The single system after the layers, or `None` if the last layer bumped no key.
     pub(super) last: Option<Small>,
     pub(super) payload_len: usize,
 }
@@ -79,7 +79,7 @@ impl Layer {
 }
 
 impl Asked {
-    /// Returns whether a key was bumped, or `None` if the payload does not contain its bucket.
+    /// Returns whether a key was bumped, or `None` if the payload ends before its bump bits.
     #[inline(always)]
     fn bumped(&self, bytes: &[u8], start: usize) -> Option<bool> {
         Some(is_bumped(*bytes.get(self.bumps + bump_byte(start))?, start))
@@ -100,8 +100,8 @@ impl fmt::Display for Geometry {
 }
 
 impl<L: Layers> Geometry<L> {
-    /// Assigns offsets to the groups and bump bits of all layers, one after the other. Returns
-    /// `None` if the offsets overflow.
+    /// Assigns offsets to the groups and bump bits of all layers, and to the groups of the single
+    /// system. Returns `None` if the offsets overflow.
     pub(super) fn lay_out(columns: Columns, mut layers: L, mut last: Option<Small>) -> Option<Self> {
         let mut at = 0usize;
         let mut take = |len: usize| {
@@ -155,8 +155,8 @@ impl<L: Layers> Geometry<L> {
     /// the payload.
     fn of_single(all: u32, seed: u8, slots: u64, len_bytes: u64) -> Option<Self> {
         let columns = Columns { all, fewer_share: 0 };
-        // With one column, a block with one column less takes no bits. So the bound allows 64 slots
-        // per bit of the payload.
+        // With one column, a block with one column less takes no bits. So this check allows 64
+        // slots per bit of the payload.
         let is_possible =
             |slots: usize| slots as u64 <= len_bytes.saturating_mul(8 * 64) && slots / BLOCK_SLOTS <= MAX_BLOCKS;
         let slots = usize::try_from(slots).ok().filter(|&slots| is_possible(slots))?;
@@ -230,7 +230,7 @@ impl<L: Layers> Geometry<L> {
     }
 
     /// Returns whether the equation of the key holds in the first `groups` groups of columns.
-    /// `bytes` is the payload and at least 64 bytes behind it. If bytes are missing, the answer is
+    /// `bytes` is the payload and at least 64 bytes after it. If bytes are missing, the answer is
     /// "maybe".
     ///
     /// This function is always inlined into a function that is compiled for the instruction set of
@@ -247,8 +247,8 @@ impl<L: Layers> Geometry<L> {
             return self.ask_slowly(simd, bytes, hash, groups);
         }
         let holds = asked.group.holds(simd, bytes, Equation::new(start, hash.raw()));
-        // With one group there is no branch on the answer: half of these branches would be
-        // mispredicted.
+        // With one group there is no branch on the answer, because the processor could not predict
+        // the branch.
         if groups == 1 {
             return holds;
         }
@@ -306,7 +306,7 @@ impl<L: Layers> Geometry<L> {
     }
 
     /// Returns whether all bytes on which the answer depends are sound, including the bits that say
-    /// whether the key was bumped.
+    /// whether the key was bumped. For a key of the single system, the whole system must be sound.
     pub(super) fn is_sound(&self, bytes: &[u8], hash: KeyHash, groups: usize, guard: &impl Guard) -> bool {
         let mut hash = hash.raw();
         for layer in self.layers.iter() {
@@ -330,6 +330,7 @@ impl<L: Layers> Geometry<L> {
     }
 
     /// Returns the offset of the first column bytes that a query reads, if its key was not bumped.
+    /// Returns 0 if there are no layers.
     #[inline(always)]
     pub(super) fn first_byte(&self, hash: KeyHash) -> usize {
         let Some(Layer { asked, .. }) = self.layers.first() else { return 0 };

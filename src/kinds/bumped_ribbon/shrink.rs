@@ -57,8 +57,8 @@ impl Geometry {
         Ok(copy)
     }
 
-    /// Copies the columns and the bump bits of all layers. Returns `None` if any of the bytes is
-    /// missing.
+    /// Copies the columns and the bump bits of all layers, and the columns of the single system.
+    /// Returns `None` if any of the bytes is missing.
     fn copy_to(&self, payload: &[u8], to: &Self, copy: &mut [u8]) -> Option<()> {
         for group in 0..to.columns.groups() {
             for (layer, new) in self.layers.iter().zip(&to.layers) {

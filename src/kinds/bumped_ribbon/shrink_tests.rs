@@ -1,5 +1,5 @@
-//! Tests that shrunk filters have no false negatives and the FPR of their columns, and that they
-//! read no dropped bytes.
+//! Tests that shrunk filters never deny a present key, have the FPR of their columns, and read no
+//! dropped bytes. Also tests that a payload that is too short is not copied.
 #![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests")]
 
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use crate::simd::Isa;
 struct Filter {
     shape: Shape,
     geometry: Geometry,
-    /// The payload with 64 bytes behind it.
+    /// The payload and 64 bytes after it.
     padded: Vec<u8>,
     len: usize,
 }

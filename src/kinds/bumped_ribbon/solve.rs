@@ -16,7 +16,7 @@ kernels! {
     struct Solve[];
     |simd|
 
-    /// Solves `rows`, from the last to the first. The rows behind `rows` must be solved already;
+    /// Solves `rows`, from the last to the first. The rows after `rows` must be solved already;
     /// `state` holds their slots. `rows[i]` holds the coefficients of slot `i` and the next 63
     /// slots, or 0 if no key determines the slot.
     fn solve(rows: &[Row], group: usize, state: &mut State) {
@@ -40,7 +40,7 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// Solves the rows before the solved rows: see [`Solve::solve`].
+/// Solves `rows` with the best kernel of this processor: see [`Solve::solve`].
 pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
     Solve::new(Isa::detect()).solve(rows, group, state);
 }

@@ -1,5 +1,5 @@
-//! Tests the whole filter: no false negatives, sizes, kernels, and the same bytes from any number
-//! of threads.
+//! Tests the whole filter: no false negatives, sizes, kernels, invalid shapes, and the same bytes
+//! from any number of threads.
 #![allow(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
@@ -39,7 +39,7 @@ struct Built {
     shape: Shape,
     ribbon: Ribbon,
     geometry: Geometry,
-    /// The payload with 64 bytes behind it.
+    /// The payload and 64 bytes after it.
     payload: Vec<u8>,
     len: usize,
 }
@@ -67,8 +67,9 @@ impl Built {
         self.view().may_contain_hash(hash)
     }
 
-    /// Returns the space above log2(1/FPR) bits per key, as a share. The space is the payload, the
-    /// page checksums, and the record of the layers with its tag and length.
+    /// Returns the space above log2(1/FPR) bits per key, as a share of this FPR lower bound. The
+    /// space is the payload, the page checksums, and the record of the layers with its tag and
+    /// length.
     fn overhead(&self, keys: usize) -> f64 {
         let record = if self.shape.layers.is_empty() { 0 } else { self.shape.layers.len() + 2 };
         let checksums = 4 * self.len.div_ceil(4096);
@@ -95,9 +96,9 @@ fn present_keys_are_found_at_any_size_and_width() {
 }
 
 #[test]
-fn sizes_are_within_one_per_cent_of_the_bound_from_4096_keys() {
+fn sizes_from_4096_keys_on_are_near_the_fpr_lower_bound() {
     for (n, most) in [
-        // One page checksum is 6 % of 64 bytes, and the systems themselves take 3 %.
+        // With 64 keys, the page checksum is 6 % of the payload, and spare slots take about 3 %.
         (64, 0.1),
         (100, 0.08),
         (300, 0.03),
@@ -216,7 +217,7 @@ impl Guard for AllBut {
 }
 
 #[test]
-fn damaged_bytes_behind_a_guard_hide_no_present_key() {
+fn guarded_queries_find_present_keys_despite_damaged_bytes() {
     for (n, spec) in [(40, "8"), (700, "12.3"), (9_000, "fpr=0.01"), (9_000, "20")] {
         let hashes = random_hashes(n, 11);
         let mut built = Built::new(&format!("bumped-ribbon:{spec}"), &hashes, 1);
@@ -340,14 +341,15 @@ fn invalid_layer_records_are_rejected() {
     };
     assert!(open(&[2, 0], &[]).is_ok());
     for (record, more, wanted) in [
-        // The last system has no slots, more slots than the payload has bits for, or the most slots
-        // that are accepted.
+        // The last system has no slots, more slots than the payload has bits for (twice), or the
+        // most slots that the record may name. In the last case, only the length of the payload is
+        // wrong.
         (&[2, 0, 0][..], &[7][..], Field::Extension),
         (&[2, 0, 1 << 40], &[7], Field::Extension),
         (&[2, 0, (129 * 8 + 1) * 64], &[7], Field::Extension),
         (&[2, 0, 129 * 8 * 64], &[7], Field::PayloadLen),
-        // There are bytes behind the last system, there is no layer, the layer has more blocks than
-        // the payload has bits for, or it has the most blocks that are accepted.
+        // There are bytes after the last system, there is no layer (twice), the layer has more
+        // blocks than the payload has bits for, or it has the most blocks that the record may name.
         (&[2, 0], &[5, 7, 7], Field::Extension),
         (&[0], &[], Field::Extension),
         (&[0, 9], &[7], Field::Extension),

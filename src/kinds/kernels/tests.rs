@@ -1,4 +1,5 @@
-//! Compares every kernel of this processor with the portable code.
+//! Compares every kernel of this processor with the portable code, and tests short payloads and
+//! constants.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -20,7 +21,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Makes six payloads, from full to empty. OR and AND of random words change the density.
+/// Makes six payloads, from all ones to all zeros. OR and AND of random words change the density.
 fn payloads(len: usize, state: &mut u64) -> Vec<Vec<u8>> {
     let mut payload = |byte: fn(&mut u64) -> u64| (0..len).map(|_| byte(state) as u8).collect();
     vec![
@@ -164,7 +165,7 @@ fn every_kernel_agrees_with_the_portable_one_for_built_filters() {
                     positives += usize::from(answer);
                 }
                 assert!(hashes.iter().all(|&hash| pointer.may_contain(&geometry, &payload, len, hash)), "{spec}");
-                // With a geometry of another kind, a kernel must not answer "absent" either.
+                // With a geometry of another kind, a kernel must not deny a present key either.
                 assert!(
                     hashes.iter().all(|&hash| pointer.may_contain(&Geometry::AlwaysMaybe, &payload, len, hash)),
                     "{spec}"

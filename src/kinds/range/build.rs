@@ -14,7 +14,7 @@ use crate::kinds::shape::room_behind;
 /// Builds the filter of one or more keys in ascending order. The same keys give the same bytes.
 ///
 /// # Errors
-/// Returns [`NoMemory`] if the filter does not fit in memory.
+/// Returns [`NoMemory`] if there is no memory, or if the filter would have 2^32 codes or more.
 pub(crate) fn build(budget: Budget, keys: &RangeKeys, hash: &RangeHash) -> Result<Built, NoMemory> {
     let is_scan = budget.range_len == 0;
     let scan_universe = is_scan.then(|| universe(budget, keys.len(), keys.len(), 0));
@@ -81,8 +81,8 @@ fn mul_high(one: u64, other: u64) -> u64 {
 struct Spread {
     first: u128,
     last: u128,
-    /// `differing_bits[b]` is the number of pairs of neighbouring keys whose integers have an XOR
-    /// of exactly `b` bits. Index 0 counts equal integers.
+    /// `differing_bits[b]` is the number of pairs of neighbouring keys whose integers differ in bit
+    /// `b - 1` and agree in all higher bits. Index 0 counts equal integers.
     differing_bits: [u64; 129],
 }
 
@@ -155,7 +155,8 @@ pub(super) fn range_len(budget: Budget) -> u64 {
     if budget.range_len == 0 { SCAN_CELLS } else { budget.range_len }
 }
 
-/// Returns the largest universe whose codes take at most `max_len_bits` bits.
+/// Returns the largest universe whose codes take at most `max_len_bits` bits, or 1 if no universe
+/// does.
 pub(super) fn largest_universe(num_codes: u64, max_len_bits: u128) -> u64 {
     let len = |universe| len_bits(num_codes, universe, EliasFano::best_low_bits(num_codes, universe));
     let (mut low, mut high) = (1, MAX_CODES);

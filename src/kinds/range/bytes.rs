@@ -1,10 +1,10 @@
-//! Gives checked access to the bytes of a payload. A payload that contradicts itself gives no
-//! answer instead of a panic.
+//! Gives checked access to the bytes of a payload. A query of a payload that contradicts itself
+//! gets `None` instead of bytes, and never panics.
 
 use crate::codec::{u32_at, u64_from};
 use crate::kinds::guard::Guard;
 
-/// A payload, the bytes behind it, and a guard of its bytes. Every function returns `None` if the
+/// A payload, the bytes after it, and a guard of its bytes. Every function returns `None` if the
 /// bytes end before the value does, or if they are not sound.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bytes<'a, G> {
@@ -26,7 +26,7 @@ impl<'a, G: Guard> Bytes<'a, G> {
         self.is_sound(at, len).then_some(bytes)
     }
 
-    /// Returns the `N` bytes from `at` on. The bytes behind the payload belong to no part of the
+    /// Returns the `N` bytes from `at` on. The bytes after the payload belong to no part of the
     /// filter, so no answer depends on them, and they need not be sound.
     #[inline(always)]
     pub(super) fn chunk<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {

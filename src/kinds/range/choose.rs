@@ -112,8 +112,8 @@ impl Chosen {
     }
 
     /// Returns all positions from `start` on that fit into [`MAX_BITS`] bits, up to the first one
-    /// that no key reaches. A set never has more symbols than its interval, so integers that fit
-    /// with intervals also fit with sets.
+    /// that no key reaches. There are at most [`MAX_POSITIONS`] positions. A set never has more
+    /// symbols than its interval, so integers that fit with intervals also fit with sets.
     fn positions_of(statistics: &Statistics, start: usize) -> Vec<Position> {
         let mut positions = Vec::new();
         let mut product = 1u128;
@@ -210,13 +210,13 @@ impl Chosen {
             if let Some(mut value) = values.get(from).copied() {
                 let mut bytes = key.iter().skip(prefix_len + from);
                 let tables = self.symbols.get(from..).unwrap_or_default();
-                for (table, value_behind) in tables.iter().zip(values.iter_mut().skip(from + 1)) {
+                for (table, value_after) in tables.iter().zip(values.iter_mut().skip(from + 1)) {
                     let [symbols @ .., radix] = table;
                     // A key that has ended has symbol 0 at this position and at all later ones.
                     let symbol =
                         bytes.next().and_then(|&byte| symbols.get(usize::from(byte)).copied()).unwrap_or_default();
                     value = value * u128::from(*radix) + u128::from(symbol);
-                    *value_behind = value;
+                    *value_after = value;
                 }
             }
             let value = values.last().copied().unwrap_or_default();
@@ -237,7 +237,8 @@ impl Chosen {
 
 /// Returns the smallest number of positions that have at least `universe` integers and distinguish
 /// nearly all neighbours that `all` positions distinguish. The number includes positions with one
-/// symbol that follow, because they take no bits.
+/// symbol that follow, because they take no bits. Returns the number of `all` positions if fewer
+/// are not enough.
 fn positions_for_scans(statistics: &Statistics, start: usize, all: &[Position], universe: u64) -> usize {
     let differing = || statistics.agreeing.iter().skip(start).take(all.len());
     let enough = super::enough(differing().sum());

@@ -5,17 +5,18 @@
 //! code(x)    = (q(stretch(x)) + the low bits of x) mod universe
 //! ```
 //! `q` is pairwise independent. So a key of another stretch hits a range of `l` codes with a
-//! probability of `l / universe`, for any data and queries. A key of the same stretch outside of
-//! the range never hits it. (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries
-//! with optimal range filters", 2024. Their stretches have the length of the universe. Here, the
-//! length is a power of two, so a shift replaces a division of 128 bits.)
+//! probability of about `l / universe`, for any data and queries: see [`MAX_CODES`]. A key of the
+//! same stretch never hits a range that does not contain the key. (Costa, Ferragina, Vinciguerra,
+//! "Grafite: taming adversarial queries with optimal range filters", 2024. Their stretches have the
+//! length of the universe. Here, the length is a power of two, so a shift replaces a division of
+//! 128 bits.)
 
 use super::MAX_CODES;
 use crate::hash::KeyHasher;
 
 /// The Mersenne prime 2^61 - 1.
 const PRIME: u64 = (1 << 61) - 1;
-/// The hash splits an integer into pieces of this number of bits. Each piece is below the prime.
+/// The number of bits of a piece. The hash splits an integer into pieces that are below the prime.
 const PIECE_BITS: u32 = 60;
 const PIECE: u64 = (1 << PIECE_BITS) - 1;
 
@@ -84,9 +85,10 @@ impl Codes {
     /// Chooses the stretches for `num_codes` codes of integers from 0 to `last`.
     ///
     /// If all integers fit into the universe, one stretch holds them all and the universe shrinks
-    /// to it. Then different integers have different codes, and no answer is wrong. Otherwise a
-    /// stretch has `universe / num_codes` integers or more. So the bound on the FPR is 1 for a
-    /// range over more than two stretches.
+    /// to it. Then different integers have different codes, so answers about integers are exact.
+    /// Otherwise a stretch has at least `universe / num_codes` integers, or is the largest that
+    /// fits into the universe. Such a filter answers "maybe" for every range over more than two
+    /// stretches, because the upper bound on the FPR would be near 1 or above.
     pub(super) fn new(universe: u64, num_codes: u64, last: u128) -> Self {
         if let Some(span) = u64::try_from(last).ok().and_then(|last| last.checked_add(1))
             && span <= universe

@@ -4,7 +4,7 @@
 //! ```text
 //! code:  the high bits (the bucket) | `low_bits` low bits
 //! highs: bit `bucket + i` is 1 for the i-th code, so a 0 ends each bucket
-//! ranks: the number of codes below every 256th bucket, in groups of a base and 16 differences
+//! ranks: the number of codes below every 256th bucket; a base and 16 differences, or wide ranks
 //! lows:  the low bits of all codes, packed
 //! ```
 //! (Elias 1974; Fano 1971; Vigna, "Quasi-succinct indices", 2013.)
@@ -36,8 +36,7 @@ pub(super) struct EliasFano {
     /// Every code is less than this number.
     pub(super) universe: u64,
     pub(super) low_bits: u32,
-    /// Whether ranks have 32 bits each, because 4,096 neighbouring buckets have 65,536 codes or
-    /// more.
+    /// Whether ranks have 32 bits each, because a group of 4,096 buckets has 65,536 codes or more.
     pub(super) is_wide: bool,
     highs_at: usize,
     ranks_at: usize,
@@ -149,7 +148,7 @@ impl EliasFano {
         Some(u64::from(u32_from(base)) + u64::from(u16_at(differences, index % STEPS_PER_GROUP * 2)?))
     }
 
-    /// Returns the position of a bucket's first bit among the high bits: behind the zeros of all
+    /// Returns the position of a bucket's first bit among the high bits: after the zeros of all
     /// buckets before it.
     #[inline(always)]
     fn bucket_start<G: Guard>(&self, simd: impl Simd, bytes: &Bytes<'_, G>, bucket: u64) -> Option<u64> {
@@ -162,7 +161,7 @@ impl EliasFano {
         // Zeros in front of `from` in its word count as well.
         let front = !u64_from(line.first_chunk()?) & !(u64::MAX << (from % 64));
         let wanted = (bucket % STEP) as u32 + front.count_ones();
-        // The first bucket begins at bit 0. Every other bucket begins behind a zero. If `wanted` is
+        // The first bucket begins at bit 0. Every other bucket begins after a zero. If `wanted` is
         // 0, this zero is the last bit of the word before.
         let behind = if wanted == 0 { 0 } else { simd.select_zero_in_line(line, wanted - 1) + 1 };
         if behind > LINE_BITS {
@@ -171,7 +170,7 @@ impl EliasFano {
         Some(first as u64 * 64 + u64::from(behind))
     }
 
-    /// Returns the position behind `wanted` zeros from position `from` on. The function reads as
+    /// Returns the position after `wanted` zeros from position `from` on. The function reads as
     /// many words as needed.
     #[cold]
     #[inline(never)]
@@ -207,7 +206,8 @@ impl EliasFano {
     ///
     /// # Errors
     /// Returns [`NoMemory`] if the payload is too short, or if the number of codes is not
-    /// [`EliasFano::num_codes`].
+    /// [`EliasFano::num_codes`]. Also returns it if the codes need wide ranks, but
+    /// [`EliasFano::is_wide`] is not set.
     pub(super) fn write(&self, payload: &mut [u8], codes: impl Iterator<Item = u64>) -> Result<(), NoMemory> {
         let mut writer = Writer { parts: self, payload, next_step: 0, lows: 0, num_lows: 0, lows_at: self.lows_at };
         let mut count = 0;

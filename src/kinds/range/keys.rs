@@ -17,7 +17,7 @@ const MAX_ENTRY_LEN_BYTES: usize = 4 + KEPT_LEN_BYTES + 1;
 /// Collects keys in any order. A key takes two to four bytes for two lengths, and the bytes that
 /// follow its common prefix with the key before.
 ///
-/// No mapping reads a byte behind the first [`KEPT_LEN_BYTES`], so each key is cut one byte behind
+/// No mapping reads a byte after the first [`KEPT_LEN_BYTES`], so each key is cut one byte after
 /// them. Keys that agree in all kept bytes are one key for the filter.
 #[derive(Debug, Clone)]
 pub(crate) struct RangeKeys {
@@ -38,7 +38,7 @@ pub(crate) struct RangeKeys {
 pub(super) struct Statistics {
     /// The bytes that occur at each position.
     pub(super) seen: Vec<ByteSet>,
-    /// For each position, whether a key ends in front of it.
+    /// For each position, whether a key ends before it.
     pub(super) ends: Vec<bool>,
     /// `agreeing[n]` is the number of pairs of neighbours that agree in exactly `n` leading bytes.
     pub(super) agreeing: Vec<u64>,
@@ -203,8 +203,8 @@ impl Statistics {
 /// Appends the entry of a key and makes it the last key, if the key fits the fast path. Otherwise,
 /// returns `false` and changes nothing. For the fast path, the key must have the length of the last
 /// key and at least 8 bytes, fewer than 128 shared bytes, and at most eight other bytes. The
-/// function always copies eight bytes and then truncates: a copy of exactly the other bytes would
-/// take twice the time.
+/// function always copies eight bytes and then truncates, because a copy of a variable length is
+/// slower.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the lengths are below 128 and 9")]
 fn put_short(entries: &mut Vec<u8>, last: &mut [u8], key: &[u8], shared: usize) -> bool {

@@ -14,7 +14,6 @@ use crate::kinds::query::Query;
 use crate::kinds::shape::{Effort, Shape};
 use crate::simd::Simd;
 
-/// The kind [`FilterKind::Grafite`](crate::FilterKind::Grafite).
 pub(in crate::kinds) struct Grafite;
 
 /// The maximum number of integers in the ranges that a filter may be sized for.
@@ -23,8 +22,8 @@ pub(crate) const MAX_RANGE_LEN: u64 = 1 << 40;
 const MAX_MILLIBITS: u32 = 50_000;
 /// The planned length of the record.
 const RECORD_LEN_BYTES: usize = 52;
-/// The number of cache lines that a query reads: one of the mapping, two of the ranks, two of the
-/// high bits and one of the low bits.
+/// The number of cache lines that a query reads in the plan: one of the mapping, two of the ranks,
+/// two of the high bits and one of the low bits.
 const LINES: f64 = 6.0;
 
 /// Returns the upper bound on the FPR for ranges of `range_len` integers in a filter of many keys:
@@ -57,7 +56,7 @@ impl Kind for Grafite {
     }
 
     /// Plans a filter whose keys lie in different cells. The plan leaves out the mapping, which
-    /// takes a few hundred bytes more.
+    /// usually takes at most a few hundred bytes.
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let len = range_len(budget) as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]

@@ -89,7 +89,7 @@ impl Mapping {
     ///
     /// The function works for keys that are integers, with or without a common prefix: the mapping
     /// has only plain positions, and its integers have 64 bits. Returns `None` if the mapping or a
-    /// bound has another form.
+    /// bound has another form, or if bytes are missing or not sound.
     #[inline(always)]
     pub(super) fn short_between<G: Guard>(
         &self,
@@ -148,8 +148,8 @@ impl Mapping {
             return None;
         }
         // In a whole mapping, at most one key has the integer of the bound. This key is the bound
-        // itself. If bytes of the bound are cut off, the key is a prefix of the bound, and lies
-        // below it.
+        // itself, unless bytes of the bound are cut off. Then the key is a prefix of the bound, and
+        // lies below it.
         let is_below = |cut: Cut, is_excluded| cut.is_exact && self.is_whole && (is_excluded || !cut.is_whole);
         let is_left_out = |cut: Cut, is_excluded| self.is_whole && cut.is_whole && is_excluded;
         let from =
@@ -259,8 +259,7 @@ impl<'a> Header<'a> {
     }
 
     /// Maps the positions `from..to`. Returns the integer. If the key ends before `to`, or has a
-    /// byte that no key of the filter has at that position, the function returns the cut of the
-    /// key.
+    /// byte that is not a symbol of its position, the function returns the cut of the key.
     #[inline(always)]
     fn walk_value(&self, suffix: &[u8], from: usize, to: usize, mut value: u128) -> Option<Result<u128, Cut>> {
         for (at, position) in self.positions.iter().enumerate().take(to).skip(from) {
@@ -268,17 +267,17 @@ impl<'a> Header<'a> {
             let symbol = self.symbol(position, byte)?;
             value = value.wrapping_mul(symbol.radix.into()).wrapping_add(symbol.value.into());
             if byte.is_none() || !symbol.is_known {
-                let cut = Cut { value: self.zeros_behind(at, value)?, is_exact: symbol.is_known, is_whole: true };
+                let cut = Cut { value: self.zeros_after(at, value)?, is_exact: symbol.is_known, is_whole: true };
                 return Some(Err(cut));
             }
         }
         Some(Ok(value))
     }
 
-    /// Appends symbol 0 for all positions behind `at`, and zeros for the plain positions.
+    /// Appends symbol 0 for all positions after `at`, and zeros for the plain positions.
     #[cold]
     #[inline(never)]
-    fn zeros_behind(&self, at: usize, mut value: u128) -> Option<u128> {
+    fn zeros_after(&self, at: usize, mut value: u128) -> Option<u128> {
         for position in self.positions.iter().skip(at + 1) {
             value = value.wrapping_mul(self.symbol(position, None)?.radix.into());
         }
@@ -293,7 +292,7 @@ impl<'a> Header<'a> {
             let span = u64::from(high.wrapping_sub(low));
             let Some(byte) = byte else { return Some(Symbol { value: 0, radix: span + 1 + end, is_known: end == 1 }) };
             // Bytes below the interval count as its first byte. Bytes above the interval count as
-            // the byte behind it.
+            // the byte after the interval.
             let offset = u64::from(byte.saturating_sub(low)).min(span + 1);
             return Some(Symbol {
                 value: offset + end,

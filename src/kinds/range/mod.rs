@@ -5,8 +5,8 @@
 //! key ─▶ mapping: an integer x, in the order of the keys ─▶ cell = x >> dropped_bits
 //!     ─▶ code = (q(stretch of the cell) + the low bits of the cell) mod universe ─▶ Elias-Fano
 //! ```
-//! For a range of `l` cells without a key, the answer is "maybe" with a probability of at most
-//! `l * n / universe`.
+//! With `n` keys and a range of `l` cells without a key, the answer is "maybe" with a probability
+//! of at most `l * n / universe`. The rounding of the hash may add up to 3.2 %: see [`MAX_CODES`].
 //!
 //! (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries with optimal range
 //! filters", SIGMOD 2024. The mapping and the choice of the cells are this crate's own.)
@@ -46,7 +46,7 @@ const KEPT_LEN_BYTES: usize = MAX_PREFIX_LEN_BYTES + MAX_POSITIONS;
 /// The maximum number of plain positions. Together they have at most 120 bits.
 const MAX_PLAIN_POSITIONS: u8 = 15;
 /// The largest universe of codes. It is small compared with the prime 2^61 - 1 of the hash
-/// function, so no code is more than 3 % likelier than `1 / universe`.
+/// function, so no code is more than 3.2 % likelier than `1 / universe`.
 const MAX_CODES: u64 = 1 << 56;
 /// The number of cells in the ranges that a filter for scans is sized for. Cells are as large as
 /// they can be while nearly all neighbours lie in different cells. So a scan from a key to its

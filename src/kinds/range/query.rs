@@ -1,4 +1,4 @@
-//! Queries a range filter. The query is compiled for every instruction set.
+//! Queries a range filter. The query of a verified payload is compiled for every instruction set.
 
 use std::ops::Bound;
 
@@ -61,7 +61,7 @@ impl Geometry {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Option<bool> {
-        // Integers of 64 bits take a third of the instructions of 128-bit integers.
+        // Integers of 64 bits take far fewer instructions than integers of 128 bits.
         let short = if self.is_short { self.mapping.short_between(bytes, lower, upper) } else { None };
         let (offsets, interval) = if let Some((from, to)) = short {
             if from > to {

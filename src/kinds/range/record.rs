@@ -106,8 +106,8 @@ impl Geometry {
     pub(crate) fn expected_fpr(&self) -> f64 {
         let is_one_stretch = self.last - self.first < self.codes.universe.into();
         let len = match self.range_len {
-            // Each of the two ends of a scan may lie in the cell of a key, if a cell has several
-            // keys.
+            // If a cell stands for several possible keys, each of the two ends of a scan may lie in
+            // the cell of a key.
             0 if is_one_stretch && (self.dropped_bits > 0 || !self.mapping.is_whole) => 2,
             _ if is_one_stretch => return 0.0,
             0 => SCAN_CELLS,

@@ -1,5 +1,6 @@
 //! Compares range filters with a sorted set of keys: no false negative for any bounds, and exact
-//! answers where the filter promises them.
+//! answers where the filter promises them. Also tests the collected keys, the Elias-Fano code, and
+//! damaged payloads.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 #![allow(
     clippy::type_complexity,
@@ -44,6 +45,7 @@ impl Filter {
         Self { geometry, hash, padded, len }
     }
 
+    /// Asserts that every kernel and the guarded query give the same answer, and returns it.
     fn ask(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         let answer =
             |isa| RangeKernel::on(isa).may_contain(&self.geometry, &self.hash, &self.padded, self.len, lower, upper);
@@ -54,18 +56,18 @@ impl Filter {
             &self.padded,
             self.len,
             (lower, upper),
-            &NoLessThanAll(self.len),
+            &WholePayload(self.len),
         );
         assert_eq!(guarded, answers[0], "guarded");
         answers[0]
     }
 }
 
-/// A guard for which every byte of the payload is sound. It panics if a query asks for a byte
-/// behind the payload.
-struct NoLessThanAll(usize);
+/// A guard for which every byte of the payload is sound. It panics if a query asks about a byte
+/// after the payload.
+struct WholePayload(usize);
 
-impl Guard for NoLessThanAll {
+impl Guard for WholePayload {
     fn sound(&self, offset: usize, len: usize) -> bool {
         assert!(offset + len <= self.0, "{len} bytes at {offset} of {}", self.0);
         true
@@ -131,7 +133,7 @@ fn sets_of_short_keys_have_no_false_negatives() {
     let all = strings(&[0, 7, 0xff], 2);
     let mut limits = strings(&[0, 3, 7, 0xff], 2);
     limits.extend([vec![7, 7, 0], vec![0xff, 0xff, 0xff], vec![0, 0, 0]]);
-    // The 13 strings have 8,191 sets with members. The test takes every seventh.
+    // The 13 strings have 8,191 sets that are not empty. The test takes every seventh.
     for set in (1u32..1 << all.len()).step_by(7) {
         let keys: BTreeSet<Vec<u8>> =
             all.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, key)| key.clone()).collect();
@@ -201,7 +203,7 @@ fn keys_and_bounds_of_all_lengths_have_no_false_negatives() {
 
 #[test]
 fn keys_come_back_as_they_were_added() {
-    // The neighbours have many pairs of lengths, and agree in any number of bytes.
+    // The two keys have many pairs of lengths, and agree in any number of leading bytes.
     for len in (0usize..20).chain(120..140) {
         for next_len in [len, len + 1, len + 7, len.saturating_sub(1)] {
             for shared in 0..next_len {
@@ -263,7 +265,8 @@ fn elias_fano_answers_every_interval_exactly() {
 #[test]
 fn elias_fano_answers_for_clusters_and_gaps() {
     for (i, count) in [(0, 200_000), (20, 70_000), (40, 3)] {
-        // The codes are a cluster at the start, one in the middle and a single code at the end.
+        // The codes are a cluster at the start, a cluster at a third of the universe, and a single
+        // code at the end.
         let universe = 1u64 << (18 + i);
         let start = universe / 3;
         let codes: BTreeSet<u64> = (0..count)
@@ -330,7 +333,7 @@ fn payloads_that_contradict_themselves_do_not_panic() {
                         lower,
                         upper,
                     );
-                    // Missing bytes prove nothing. Without a payload, only a range behind the last
+                    // Missing bytes prove nothing. Without a payload, only a range after the last
                     // key may be denied.
                     assert!(
                         kernel.may_contain(&sound.geometry, &sound.hash, &[], sound.len, lower, upper)

@@ -9,10 +9,10 @@
 //! the system:  for each key and column, the coefficients select bits of slots s .. s + 127; their XOR is the fingerprint's bit
 //! the payload: blocks of 128 slots, one 128-bit word per column; a query reads one or two adjacent blocks
 //! ```
-//! Up to 16 thousand keys, the filter takes 2.4 % more space than the fingerprints, and rounds up
-//! to whole blocks. Each doubling adds 0.4 percentage points. One system needs spare slots
-//! everywhere, because keys may crowd anywhere. This kind is a baseline, in the form that RocksDB
-//! gave it. [`super::bumped_ribbon`] needs fewer spare slots.
+//! Up to 16 thousand keys, the filter takes 2.4 % more space than the fingerprints if the first
+//! seed succeeds, and rounds up to whole blocks. Each further doubling adds 0.4 percentage points.
+//! One system needs spare slots everywhere, because keys may crowd anywhere. This kind is a
+//! baseline, in the form that RocksDB gave it. [`super::bumped_ribbon`] needs fewer spare slots.
 //!
 //! Budgets may lie between whole columns: the first `narrow` blocks have one column less, so that
 //! the whole budget is used. A key is tested in the columns of the block in which it starts, and no
@@ -47,7 +47,7 @@ use crate::simd::{Simd, prefetch};
 /// The multiplier that mixes the hash: output 35 of the generator that [`super::bloom`] names, made
 /// odd.
 const RIBBON_MIX: u64 = 0x2d4a_4005_97be_a439;
-/// The difference between the salts of successive seeds: output 36 of this generator, made odd.
+/// The difference between the salts of successive seeds: output 36 of the same generator, made odd.
 const RIBBON_SEED: u64 = 0x7f62_3976_a617_690b;
 /// The multipliers for the lower and the upper half of the coefficients and for the fingerprint:
 /// outputs 37 to 39, made odd.
@@ -64,7 +64,6 @@ const SMASH: u64 = WIDTH / 4;
 /// The maximum number of columns, for an FPR of 2^-32.
 pub(crate) const MAX_COLUMNS: u32 = 32;
 
-/// The kind [`FilterKind::Ribbon`].
 pub(super) struct Ribbon;
 
 impl Kind for Ribbon {
@@ -85,7 +84,7 @@ impl Kind for Ribbon {
     fn plan(budget: Budget, num_keys: u64) -> std::result::Result<Planned, &'static str> {
         let geometry = banding::geometries(budget, num_keys).next().ok_or(TOO_LARGE)?;
         let len_bytes = geometry.words().checked_mul(WORD_LEN_BYTES as u64).ok_or(TOO_LARGE)?;
-        // Every query reads all columns of two blocks.
+        // A query reads all columns of two blocks, or rarely of one.
         let columns = geometry.words() as f64 / geometry.blocks as f64;
         let lines = pair_lines(columns, WORD_LEN_BYTES as u64).min(lines_of(len_bytes));
         Ok(Planned {
@@ -197,8 +196,8 @@ impl Geometry {
         }
         let mut record = Cursor::new(record, 0);
         let blocks = record.take_varint(Field::Extension)?;
-        // A number of blocks is valid if its slots can be counted in 64 bits. The length of the
-        // payload bounds the number further below.
+        // A number of blocks is valid if its slots can be counted in 64 bits. The check of the
+        // payload's length limits the number further.
         if !record.is_empty() || !(1..=u64::MAX / WIDTH / 2).contains(&blocks) {
             return Err(corrupt(Field::Extension));
         }
@@ -214,8 +213,8 @@ impl Geometry {
         Ok(Self { columns, narrow, blocks, seed })
     }
 
-    /// Makes a layout without a seed, for rows that are made elsewhere. Blocks have `columns`
-    /// words, and the first `narrow` blocks have one word less.
+    /// Makes a layout without a seed, for rows that the caller makes. Blocks have `columns` words,
+    /// and the first `narrow` blocks have one word less.
     #[cfg(feature = "foreign")]
     pub(crate) fn of_layout(columns: u32, narrow: u64, blocks: u64) -> Self {
         Self { columns, narrow, blocks, seed: 0 }
@@ -290,8 +289,8 @@ impl Geometry {
         bits == row.fingerprint & (u32::MAX >> (32 - columns))
     }
 
-    /// Returns one parity per column of the bits that a row selects, from the lowest bit on, and
-    /// the number of columns. Returns `None` if the blocks are not complete.
+    /// Returns the parities of the bits that a row selects, and the number of columns. Bit `j` of
+    /// the first number is the parity of column `j`. Returns `None` if the blocks are not complete.
     #[inline(always)]
     fn bits(&self, simd: impl Simd, payload: &[u8], row: &Row) -> Option<(u32, usize)> {
         let [first, second] = self.blocks_of(row.start);

@@ -1,4 +1,4 @@
-//! Tests the ribbon's space, its fallback, and invalid shapes.
+//! Tests the ribbon's space, its tries, its fallback, and invalid shapes.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::num::NonZeroUsize;
@@ -30,7 +30,8 @@ fn first_tries_mostly_succeed_within_five_per_cent_of_space() {
             let (shape, payload) = encode(spec, &hashes(n, set)).unwrap();
             assert_eq!(shape.kind, FilterKind::Ribbon);
             tries += u64::from(shape.params[1]) + 1;
-            // Rounding up takes at most one block of 128 slots, and the FPR takes 8 bits per key.
+            // An FPR of 1/256 takes 8 bits per key, and rounding up takes at most one block of 128
+            // slots.
             let least = (n * 8) as f64;
             assert!(payload.len() as f64 * 8.0 <= least * 1.05 + 1024.0, "{n} keys: {} bytes", payload.len());
         }
@@ -47,8 +48,8 @@ fn crowded_hashes_get_the_fallback() {
         // Blocked Bloom filters cannot reach so low an FPR.
         let is_too_low = spec.budget().rate.is_some_and(|rate| rate < 1e-9);
         assert_eq!(shape.kind, if is_too_low { FilterKind::Bloom } else { FilterKind::BlockedBloom }, "{text}");
-        // The fallback has the requested FPR if it can reach it, and otherwise the same bits per
-        // key.
+        // The fallback has the requested FPR if it can reach this FPR. Otherwise it has the same
+        // bits per key.
         let geometry = crate::kinds::Geometry::new(&shape, 5_000, payload.len() as u64).unwrap();
         let (rate, wanted) = (geometry.expected_fpr(5_000, payload.len() as u64), spec.expected_fpr());
         let bits = payload.len() as f64 * 8.0 / 5_000.0;

@@ -1,4 +1,5 @@
-//! Tests that unions are exact and that estimates are as precise as documented.
+//! Tests that unions are exact, that unlike filters are refused, and that estimates are as precise
+//! as documented.
 
 use super::*;
 use crate::codec::u64_bytes;
@@ -100,8 +101,8 @@ fn equal_disjoint_and_empty_sets_compare_correctly() {
     assert_eq!((full.deviation(), full.interval().1), (f64::INFINITY, f64::INFINITY));
 }
 
-/// About 95 % of the 400 intervals contain the true number. The share may differ from 95 % by five
-/// standard deviations, up or down.
+/// About 95 % of the 400 intervals of each estimate contain the true number. The share may differ
+/// from 95 % by five standard deviations. For an empty intersection, it may also be higher.
 #[test]
 fn confidence_intervals_contain_the_truth_in_95_percent() {
     const TRIALS: u64 = 400;
@@ -123,8 +124,8 @@ fn confidence_intervals_contain_the_truth_in_95_percent() {
         let deviation = (TRIALS as f64 * 0.95 * 0.05).sqrt();
         for (held, sum) in held.into_iter().zip(sums) {
             let off = f64::from(held) - 0.95 * TRIALS as f64;
-            // An empty intersection cannot be estimated below zero, so its interval contains the
-            // true number more often.
+            // No end of an interval is below zero, so the interval of an empty intersection
+            // contains the true number more often.
             assert!(off > -5.0 * deviation && (off < 5.0 * deviation || common == 0), "{common}: {held}");
             assert!((sum / (TRIALS as f64).sqrt()).abs() < 5.0, "{common}: off by {sum} deviations in {TRIALS}");
         }

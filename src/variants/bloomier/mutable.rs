@@ -1,5 +1,5 @@
-//! The Bloomier filter with mutable values. It has two tables: the first says which of its three
-//! cells a key owns, and the second holds the values.
+//! Implements the Bloomier filter with mutable values. It has two tables. For each key, the first
+//! table says which of the key's three cells the key owns. The second table holds the values.
 //!
 //! ```text
 //! key ─▶ cells a, b, c and a mask      first[a] ^ first[b] ^ first[c] ^ mask = 0, 1 or 2: the value is in
@@ -9,12 +9,13 @@
 //! ```
 //! Peeling finds the owners: a key that is alone in a cell owns it and is removed from the set.
 //! Keys are then written in reverse order of removal, so that no write changes the result of an
-//! earlier one.
+//! earlier write.
 //!
 //! * When: values change and keys do not.
 //! * When not: if the values never change, [`Bloomier`](super::Bloomier) is a sixth smaller.
-//! * Numbers: 1.23 cells per key, each with a mask and a value. An absent key is denied with
-//!   probability `1 - 3 / 2^q`.
+//! * Numbers: the tables have 1.23 cells per key. With masks of `q` bits, a cell has `q` bits in the
+//!   first table and a value in the second table. An absent key is denied with probability
+//!   `1 - 3 / 2^q`.
 
 use super::{WHAT, Widths, hashed};
 use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
@@ -31,12 +32,12 @@ const CELLS_PER_1000: u64 = 1_230;
 /// The number of extra cells. Without them, peeling often fails for small sets.
 const SPARE_CELLS: u64 = 32;
 /// The difference between the salts of consecutive attempts. It is odd, so all salts differ. It is
-/// the 41st output of the generator named in [`crate::kinds::bloom`].
+/// output 41 of the generator that [`crate::kinds::bloom`] names, made odd.
 const TRY: u64 = 0x2aaa_d448_59ed_3411;
 /// The maximum number of attempts. Each attempt has 0.01 cells per key more than the previous one.
 const TRIES: u64 = 64;
 
-/// A map whose keys are fixed and whose values may change; see [`Bloomier`](super::Bloomier).
+/// A map whose keys are fixed and whose values may change; see the [module](super).
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::MutableBloomier};
@@ -63,7 +64,8 @@ impl MutableBloomier {
     /// # Errors
     /// Returns [`Error::Invalid`] for other widths, a value that is too wide, a key with two
     /// values, or two keys with equal hashes but different values. Returns [`Error::TooLarge`] if
-    /// the filter does not fit in memory.
+    /// the filter does not fit in memory, or if all attempts at peeling fail, which is very
+    /// unlikely.
     pub fn new<K: AsRef<[u8]>>(
         entries: impl IntoIterator<Item = (K, u64)>,
         value_bits: u32,
@@ -157,13 +159,14 @@ impl MutableBloomier {
         (cells, reduce(next(), self.owners.max() + 1))
     }
 
-    /// Returns the XOR of a key's mask and its three cells in the first table. If the result is
-    /// below three, it is the index of the cell that the key owns. Otherwise the key is absent.
+    /// Returns the XOR of a key's mask and its three cells in the first table. For a present key, it
+    /// is the index (0 to 2) of the cell that the key owns. If it is 3 or more, the key is absent.
     fn which(&self, cells: &[u64; CELLS], mask: u64) -> u64 {
         cells.iter().fold(mask, |xor, &cell| xor ^ self.owners.get(cell))
     }
 
-    /// Returns the cell that a key owns, or `None` if the key is certainly absent.
+    /// Returns the cell that a key owns, or `None` if the key is certainly absent. For an absent key
+    /// that gets the answer "maybe", it returns one of the key's cells.
     fn own_cell(&self, hash: KeyHash) -> Option<u64> {
         let (cells, mask) = self.places(hash);
         let which = usize::try_from(self.which(&cells, mask)).ok()?;

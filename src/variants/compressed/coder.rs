@@ -1,12 +1,12 @@
-//! A binary arithmetic coder with a fixed probability of ones (Witten, Neal and Cleary, "Arithmetic
-//! coding for data compression", 1987; carries as in Martin's range coder, 1979).
+//! Implements a binary arithmetic coder with a fixed probability of ones (Witten, Neal and Cleary,
+//! "Arithmetic coding for data compression", 1987; carries as in Martin's range coder, 1979).
 //!
 //! ```text
 //! [low, low + range)   |======= one =======|========== zero ==========|      each bit selects its part;
 //!                      low          low + bound             low + range      a narrow interval writes a byte
 //! ```
 //! The width of the interval has 57 to 64 bits, and the probability has 32 bits. Rounding therefore
-//! costs less than 2^-24 bits per coded bit.
+//! costs less than 2^-24 bits per coded bit on average.
 
 /// The minimum width of the interval. If the interval becomes narrower, the encoder writes the top
 /// byte of `low`. After that, only a carry can change this byte.
@@ -30,7 +30,7 @@ impl Odds {
     }
 }
 
-/// Encodes bits to bytes.
+/// An encoder of bits to bytes.
 #[derive(Debug)]
 pub(super) struct Encoder {
     odds: Odds,
@@ -90,7 +90,7 @@ impl Encoder {
     }
 }
 
-/// Decodes bytes to bits. Any bytes decode to some bits, so the caller must verify a checksum
+/// A decoder of bytes to bits. Any bytes decode to some bits, so the caller must verify a checksum
 /// first.
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
@@ -135,7 +135,7 @@ impl<'a> Decoder<'a> {
 mod tests {
     use super::*;
 
-    /// Returns pseudo-random bits. A share of `share / 2^64` of them are ones.
+    /// Returns pseudo-random bits. Each bit is one with probability `share / 2^64`.
     fn bits(len: usize, share: u64) -> Vec<bool> {
         let mut state = 7u64;
         std::iter::repeat_with(|| {
@@ -187,9 +187,9 @@ mod tests {
         for odds in [Odds::new(1, 3), Odds::new(2, 5), Odds::new(9, 10)] {
             let mut encoder = Encoder::new(odds, Vec::new());
             let mut bits = Vec::new();
-            // The interval keeps the number 0x80 00 00 ... inside, so the written bytes become 7f
-            // ff ff ff. `middle` is that number relative to `low`, in units of the last bit of
-            // `low`.
+            // Choose bits that keep the number 0x80 00 00 ... inside the interval. The written
+            // bytes are then 7f ff ff ff. `middle` is the number, in units of the last bit of
+            // `low`, minus the written bytes.
             let mut middle = 1u128 << 63;
             let mut put = |encoder: &mut Encoder, bit| {
                 bits.push(bit);

@@ -8,7 +8,7 @@ use crate::error::check_messages;
 
 type Told = (Error, &'static str);
 
-/// Returns errors about bytes and about values of the caller, with their messages.
+/// Returns errors about files, bytes and arguments, with their messages.
 fn of_bytes() -> Vec<Told> {
     let mismatch = Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored: 1, computed: 2 };
     vec![
@@ -46,7 +46,7 @@ fn of_bytes() -> Vec<Told> {
     ]
 }
 
-/// Returns errors about filters that change and about their files, with their messages.
+/// Returns errors about filters and about the files of filters, with their messages.
 fn of_filters() -> Vec<Told> {
     let unlike = Error::Unlike { what: "hash seed", left: "1".into(), right: "2".into() };
     vec![
@@ -79,8 +79,8 @@ fn of_filters() -> Vec<Told> {
         ),
         (
             Error::LengthUnknown { reason: "a page of the file was damaged" },
-            "the number of keys is unknown: a page of the file was damaged; count the keys elsewhere, or use \
-             to_bloom().estimated_keys()",
+            "the number of keys is unknown: a page of the file was damaged; count the keys in your program, \
+             or use to_bloom().estimated_keys()",
         ),
         (
             Error::from(crate::Error::Corrupt { field: crate::Field::Page, offset: 64 }),

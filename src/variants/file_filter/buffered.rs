@@ -1,5 +1,5 @@
 //! Reads and writes files with a buffer, and reports a lack of memory as an error. The buffered
-//! readers and writers of the standard library abort the process.
+//! readers and writers of the standard library would then abort the process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -158,8 +158,8 @@ impl Length {
     }
 
     /// Decodes a state page. Returns `None` if the page fails its checksum, has an unknown status,
-    /// or counts more keys than the filter has bits. This is damage, because each counted key set
-    /// at least one new bit.
+    /// or counts more keys than the filter has bits. Such a count is damage, because each counted
+    /// key set at least one new bit.
     fn decode(id: u64, cells: u64, page: &Page) -> Option<Self> {
         let mut cursor = Cursor::new(content(id, 1, page)?, 0);
         match (cursor.take_u8(Field::NumKeys).ok()?, cursor.take_u64(Field::NumKeys).ok()?) {

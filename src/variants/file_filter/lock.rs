@@ -1,5 +1,5 @@
-//! Locks that protect a filter's file from a second writer, and a check that a path still leads to
-//! an open file.
+//! Provides locks that protect a filter's file from a second writer, and a check that a path still
+//! leads to an open file.
 //!
 //! A writer locks `PATH.lock` and, on Unix, the file itself. Either file can be renamed or removed,
 //! so one lock alone does not keep a second writer out. No lock call waits, so the order of the

@@ -1,4 +1,4 @@
-"""Time and memory to add filters to one string column of 1 GB, against pyarrow's time to read it."""
+"""Compares the time and memory to add filters to a string column of 1 GB with pyarrow's time to read it."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ print(time.monotonic() - start)
 
 
 def write(path):
-    """Writes random strings of 36 bytes."""
+    """Writes a file with one column of random strings of 36 bytes."""
     digits = np.frombuffer(b"0123456789abcdef", np.uint8)
     rng = np.random.default_rng(17)
     offsets = pa.py_buffer(np.arange(0, 36 * (GROUP_ROWS + 1), 36, dtype=np.int32))

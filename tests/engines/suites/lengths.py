@@ -1,4 +1,4 @@
-"""`--fix-lengths`: a file whose filters have no length in the footer gets the lengths."""
+"""Tests `--fix-lengths`: it adds the lengths of filters to a footer that lacks them."""
 
 import members
 import pyarrow.parquet as pq
@@ -17,19 +17,19 @@ def varint(number):
 
 
 def without_length(footer, chunk):
-    """Takes the field bloom_filter_length, number 15, out of a footer."""
+    """Returns a footer without the field bloom_filter_length (number 15) of a chunk."""
     offset = b"\x16" + varint(chunk.bloom_filter_offset)
     length = b"\x15" + varint(chunk.bloom_filter_length)
     before, found, after = footer.partition(offset + length)
     if not found:
         raise ValueError("the footer has no such filter")
-    # The next field counts from the field before it.
+    # A field stores the difference of its number and the number of the field before it.
     following = after[:1] if after[0] == 0 else bytes([after[0] + 0x10])
     return before + offset + following + after[1:]
 
 
 def without_lengths(source, path):
-    """Copies a file and takes the lengths of filters out of its footer."""
+    """Copies a file, without the lengths of filters in the footer of the copy."""
     data = source.read_bytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     footer, metadata = data[start:-8], pq.ParquetFile(source).metadata

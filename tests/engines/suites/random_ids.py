@@ -1,4 +1,4 @@
-"""Random ids: how many row groups and bytes each engine reads with filters and without."""
+"""Measures how many row groups and bytes each engine reads for random ids, with and without filters."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +8,7 @@ from literals import literal
 
 SUITE = "random ids"
 GROUPS, GROUP_ROWS = 8, 5000
-# The share of bytes that DuckDB reads at most for an absent key, against the file without filters.
+# The maximum share of bytes that DuckDB reads for an absent key, compared with the file without filters.
 DUCKDB_SHARE_MAX = 0.22
 
 
@@ -46,7 +46,7 @@ def compare(ctx, engine, old, new, ids):
     check(1 <= found["scanned"] <= 1 + groups // 1000 and found["rows"] == 1, f"a present key scans {found}")
     counts = f"row groups {before['scanned']} -> {after['scanned']} of {groups} (present key: {found['scanned']})"
     if engine.name == "datafusion" and groups > GROUPS:
-        # Ten thousand small reads over HTTP take minutes.
+        # Ten thousand small reads over HTTP would take minutes, so this check is left out.
         return ctx.results.note(f"datafusion: {counts}")
     old_bytes, new_bytes = bytes_read(engine, old, absent), bytes_read(engine, new, absent)
     share = new_bytes / old_bytes

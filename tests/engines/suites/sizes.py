@@ -1,4 +1,4 @@
-"""Lengths of filters: what they add to a file, powers of two, and engines that refuse other lengths."""
+"""Tests how many bytes filters add to a file, and which engines refuse lengths that are no power of two."""
 
 import re
 
@@ -13,7 +13,7 @@ SUITE = "sizes"
 BITS_PER_VALUE_MAX = 10.6
 # Engines that refuse a query over a filter whose length is no power of two.
 REFUSING = set()
-# What they say.
+# The message of such an engine.
 REFUSAL = re.compile("power|bloom|invalid", re.IGNORECASE)
 
 
@@ -74,7 +74,7 @@ def filters_of(path):
 
 
 def write_odd(ctx):
-    """Writes a file whose best filters have 206 blocks or so."""
+    """Writes a file whose filters with exact sizes have about 206 blocks."""
     rng = np.random.default_rng(9)
     ids = rng.integers(0, 2**60, 40_000) * 2
     path = ctx.path("odd.parquet")
@@ -100,7 +100,7 @@ def check_powers(ctx):
 
 
 def check_exact(ctx, engine, path, present, absent):
-    """Checks the recorded behavior of an engine with a filter of any length."""
+    """Checks that an engine uses or refuses a filter of any length, as REFUSING records."""
     try:
         for value, rows in ((absent, 0), (present, 1)):
             text = literal(engine.name, "int64", value)

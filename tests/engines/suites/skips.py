@@ -1,4 +1,4 @@
-"""Which types each engine skips row groups for, and that none of them loses a row."""
+"""Tests for which types each engine skips row groups, and that no engine loses a row."""
 
 import json
 
@@ -9,7 +9,7 @@ from harness import HERE, EngineError
 from literals import literal
 
 SUITE = "row groups skipped"
-# What was seen with the versions of requirements.txt.
+# The recorded answers of the versions in requirements.txt.
 EXPECTED = HERE / "expected.json"
 
 
@@ -40,7 +40,7 @@ def lookup(engine, path, kind, value):
 
 
 def judge(ctx, engine, old, new, sample):
-    """Returns `yes`, `no` or why the type cannot be asked."""
+    """Returns `yes`, `no`, or the reason why the engine cannot be asked for the type."""
     kind, results = sample.kind, ctx.results
 
     def check(is_right, what):
@@ -77,7 +77,7 @@ def judge(ctx, engine, old, new, sample):
 
 
 def run(ctx):
-    """Returns the table: type, engine, answer."""
+    """Returns the answer of each engine for each type."""
     files = [
         write(ctx, "types.parquet", columns.KINDS),
         write(ctx, "decimals.parquet", columns.INTEGER_DECIMALS, store_decimal_as_integer=True),
@@ -103,7 +103,7 @@ def check_refused(ctx):
 
 
 def compare(ctx, table):
-    """A type that an engine no longer skips for is a failure."""
+    """Checks that each engine still skips row groups for the recorded types."""
     expected = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
     for kind, answers in table.items():
         for engine, answer in answers.items():
@@ -112,7 +112,7 @@ def compare(ctx, table):
 
 
 def markdown(ctx, table):
-    """Returns the table of types."""
+    """Returns the table of types as Markdown."""
     lines = ["| Type | " + " | ".join(f"{e.name} {e.version}" for e in ctx.engines.values()) + " |"]
     lines.append("|---" * (len(ctx.engines) + 1) + "|")
     for kind, answers in table.items():

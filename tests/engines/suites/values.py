@@ -1,4 +1,4 @@
-"""Values with traps: NaN, both zeros, and a sample that DuckDB's own probe is asked for."""
+"""Tests values with pitfalls: NaN, both zeros, and samples that DuckDB's own probe is asked for."""
 
 import columns
 import members
@@ -18,7 +18,7 @@ def lookup(engine, path, text, number):
 
 
 def ask_zeros(ctx, engine, old, new):
-    """Each engine finds as many rows with filters as without."""
+    """Checks that an engine finds as many rows with filters as without."""
     for number in (0.0, -0.0, float("nan")):
         if engine.name == "hyparquet":
             text = {"kind": "number", "text": str(number).replace("nan", "NaN")}
@@ -33,7 +33,7 @@ def ask_zeros(ctx, engine, old, new):
 
 
 def check_zeros(ctx):
-    """Each row group holds one kind of zero or NaN alone, among other numbers."""
+    """Tests row groups that each have only one of 0.0, -0.0 and NaN, among other numbers."""
     rng = np.random.default_rng(13)
     groups = [np.concatenate([rng.normal(size=999), [special]]) for special in (0.0, -0.0, np.nan)]
     old, new = ctx.path("zeros.parquet"), ctx.path("zeros.new.parquet")
@@ -44,7 +44,7 @@ def check_zeros(ctx):
 
 
 def check_probes(ctx):
-    """DuckDB's parquet_bloom_probe is asked for a sample of the values of each type."""
+    """Asks DuckDB's parquet_bloom_probe for a sample of the values of each type."""
     duckdb = ctx.engines.get("duckdb")
     if duckdb is None:
         return
@@ -62,7 +62,7 @@ def check_probes(ctx):
 
 
 def check_members(ctx):
-    """The check of this folder asks for every value of the files of the other suites."""
+    """Asks the filters in the files of the other suites for every value, with members.py."""
     for path in sorted(ctx.folder.glob("*.new.parquet")):
         if "-" in path.name:
             continue
@@ -71,7 +71,7 @@ def check_members(ctx):
 
 
 def check_damage_is_seen(ctx):
-    """A cleared filter must be seen by the check of this folder."""
+    """Checks that members.py detects a cleared filter."""
     new, broken = ctx.path("zeros.new.parquet"), ctx.path("broken.parquet")
     data = bytearray(new.read_bytes())
     chunk = pq.ParquetFile(new).metadata.row_group(0).column(0)

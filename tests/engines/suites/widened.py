@@ -1,4 +1,4 @@
-"""Reads of a column as another type: filters are then of the file's type, and no row may be lost."""
+"""Tests reads of a column as a wider type. Filters hash values of the file's type, and no row may be lost."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ CASTS = ["", "::TINYINT", "::BIGINT", "::UBIGINT", "::HUGEINT", "::FLOAT", "::DO
 
 
 def write(ctx):
-    """Writes an old file with narrow types and a later one with wide types."""
+    """Writes an old file with narrow types, and a later file with wide types."""
     numbers = np.unique(np.random.default_rng(19).integers(0, 10**6, 5000)) * 2
     narrow = pa.table({"a": pa.array(numbers, pa.int32()), "f": pa.array(numbers / 4, pa.float32())})
     wide = pa.table({"a": pa.array(numbers + 10**10), "f": pa.array(numbers / 4 + 0.1)})

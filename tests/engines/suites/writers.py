@@ -1,4 +1,4 @@
-"""Files of every writer: each engine reads the new file equal to the old one, and no value is lost."""
+"""Tests files of every writer: each engine reads equal rows from the new and the old file, and no value is lost."""
 
 import files
 from harness import EngineError
@@ -11,7 +11,7 @@ MEMBERS = "no false negative"
 
 
 def made(ctx, table):
-    """Yields the label and path of each file; says which writers refuse."""
+    """Yields the label and path of each file, and notes which writers refuse."""
     for writer, make in files.WRITERS.items():
         if writer in ("datafusion", "clickhouse") and writer not in ctx.engines:
             continue
@@ -36,7 +36,7 @@ def check_equal(ctx, engine, label, old, new):
         reply = engine.ask("equal", old=str(old), new=str(new))
         ctx.results.check(EQUAL, engine.name, reply["equal"] and reply["rows"] == files.ROWS, f"{label}: {reply}")
     except EngineError as error:
-        # A file that the engine cannot read without filters says nothing about filters.
+        # If the engine cannot read the file without filters either, filters are not the cause.
         try:
             engine.ask("equal", old=str(old), new=str(old))
             ctx.results.check(EQUAL, engine.name, False, f"{label}: {error}")
@@ -45,7 +45,7 @@ def check_equal(ctx, engine, label, old, new):
 
 
 def check_skips(ctx, engine, label, path, ids):
-    """Asks for an absent and a present id. A chunk may have several pages in these files."""
+    """Asks for an absent and a present id. A chunk of these files may have several pages."""
     ask = lambda value: engine.ask(
         "lookup", path=str(path), column=["id"], literal=literal(engine.name, "int64", value)
     )

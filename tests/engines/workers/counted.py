@@ -1,4 +1,4 @@
-"""Counts the bytes that an engine asks for: an HTTP server with ranges."""
+"""Counts the bytes that an engine asks for, with an HTTP server that serves ranges of files."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""ClickHouse: row groups from the event ParquetReadPages, bytes from its events."""
+"""Asks ClickHouse. Counts row groups by the event ParquetReadPages, and bytes by other events."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,14 +31,15 @@ def lookup(path, column, literal, scalar=None):
     sql = f"select count() from file('{path}', Parquet) where {name} = {literal} {SETTINGS}"
     rows = int(str(SESSION.query(sql, "TSV")))
     after = events()
-    # The tests write one page for each chunk. The event ParquetPrunedRowGroups counts statistics alone.
+    # The tests write one page for each chunk. The event ParquetPrunedRowGroups counts only row groups that
+    # statistics skip.
     total = pq.ParquetFile(path).num_row_groups
     pages = after.get("ParquetReadPages", 0) - before.get("ParquetReadPages", 0)
     return {"rows": rows, "total": total, "scanned": min(pages, total)}
 
 
 def bytes_read(path, column, literal):
-    """Asks for whole rows. The footer is in memory."""
+    """Asks for whole rows. Returns the number of bytes read while the footer is in memory."""
     sql = f"select * from file('{path}', Parquet) where {column} = {literal} {SETTINGS}"
     sql += ", storage_file_read_method = 'pread'"
     # The first query also reads the footer, and keeps it.

@@ -1,4 +1,4 @@
-"""DataFusion: row groups from the metrics of EXPLAIN ANALYZE, bytes from an HTTP server."""
+"""Asks DataFusion. Counts row groups by EXPLAIN ANALYZE, and bytes by an HTTP server."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def lookup(path, column, literal, scalar=None):
     rows = sum(batch.num_rows for batch in con.sql(sql).collect())
     plan = str(con.sql("explain analyze " + sql).collect()[0].to_pylist())
     total, matched = metric(plan, "statistics")
-    # A plan that cannot ask filters counts no row groups for them.
+    # If a plan cannot ask filters, its metrics count no row groups for filters.
     asked, kept = metric(plan, "bloom_filter")
     return {"rows": rows, "total": total, "scanned": matched - (asked - kept)}
 
@@ -50,9 +50,9 @@ def metric(plan, name):
 
 
 def bytes_read(path, column, literal):
-    """Asks for whole rows."""
+    """Asks for whole rows. Returns the number of bytes read."""
     server, con = Server(os.path.dirname(path)), connect()
-    # The other HTTP client of the Python package refuses addresses without TLS.
+    # The package has another HTTP client, but it refuses addresses without TLS.
     store = AmazonS3("files", region="none", access_key_id="-", secret_access_key="-", endpoint=server.url, allow_http=True)
     con.register_object_store("s3://", store, "files")
     con.register_parquet("t", f"s3://files/{os.path.basename(path)}")

@@ -1,4 +1,4 @@
-"""DuckDB: row groups and bytes from the JSON profile."""
+"""Asks DuckDB. Counts row groups and bytes by the JSON profile."""
 
 import json
 import os
@@ -52,14 +52,14 @@ def lookup(path, column, literal, scalar=None):
 
 
 def bytes_read(path, column, literal):
-    """Asks for whole rows."""
-    # A file system in Python would count them too, but the threads of DuckDB share its position.
+    """Asks for whole rows. Returns the number of bytes read."""
+    # A file system in Python could not count the bytes, because DuckDB's threads would share its position.
     _, tree = run(connect(), f"select * from read_parquet('{path}') where {column} = {literal}")
     return {"bytes": tree["io"]["total_bytes_read"]}
 
 
 def probe(path, column, literals):
-    """Returns how many of these values the filters of all row groups deny."""
+    """Returns how many of the values are denied by the filters of all row groups."""
     con, denied = connect(), 0
     for literal in literals:
         sql = f"select bool_and(bloom_filter_excludes) from parquet_bloom_probe('{path}', '{column}', {literal})"
@@ -68,7 +68,7 @@ def probe(path, column, literals):
 
 
 def lengths(path):
-    """Returns the total length of filters, chunks, and the number of filters and lengths."""
+    """Returns the total lengths of filters and of chunks, and the numbers of filters and of lengths."""
     sql = "select sum(bloom_filter_length), sum(total_compressed_size), count(bloom_filter_offset), "
     sql += f"count(bloom_filter_length) from parquet_metadata('{path}')"
     row = connect().execute(sql).fetchone()

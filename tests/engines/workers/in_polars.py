@@ -1,4 +1,4 @@
-"""Polars: reads frames and filters scans; it uses no filters."""
+"""Asks Polars: reads frames and filters scans. Polars uses no Bloom filters."""
 
 import polars as pl
 import pyarrow as pa

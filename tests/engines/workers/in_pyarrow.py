@@ -1,4 +1,4 @@
-"""pyarrow: reads tables and filters datasets; it uses no filters."""
+"""Asks pyarrow: reads tables and filters datasets. pyarrow uses no Bloom filters."""
 
 import pyarrow as pa
 import pyarrow.dataset as ds

@@ -1,5 +1,5 @@
 //! Reads tests/golden/foreign: the files that other engines wrote, with their keys, answers and
-//! vectors.
+//! test vectors.
 #![allow(dead_code, reason = "each test file needs only a part")]
 #![allow(clippy::cast_possible_truncation, reason = "the key schemes truncate numbers")]
 
@@ -180,7 +180,7 @@ pub fn value(i: u64, len: usize) -> Vec<u8> {
     format!("v{i:08}-").into_bytes().into_iter().cycle().take(len).collect()
 }
 
-/// Returns the rows of a file of vectors, with columns as text.
+/// Returns the rows of a file of test vectors. A row is a list of columns, as text.
 pub fn rows(folder: &str, name: &str) -> Vec<Vec<String>> {
     let text = String::from_utf8(file(folder, name)).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));

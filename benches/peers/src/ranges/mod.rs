@@ -173,7 +173,7 @@ fn pass<F: RangeFilter>(work: &Work, asked_part: usize) -> Result<Pass, String> 
     Ok(Pass { build_ns, uniform, correlated, present, bytes: filter.bytes() })
 }
 
-/// Asks for all ranges. Returns the mean CPU time and the number of answers "maybe".
+/// Measures one query for each range. Returns the mean CPU time and the number of answers "maybe".
 #[inline(never)]
 fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
     let start = thread_time();

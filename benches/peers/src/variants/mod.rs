@@ -3,7 +3,8 @@
 //!
 //! A pass fills a new filter of each kind with the same keys. It asks for all keys in another
 //! order, and for as many absent keys. If the kind can remove keys, the pass then removes the first
-//! half of the keys, and asks for the second half. Of each time, the lowest of all passes counts.
+//! half of the keys, and asks for the second half. The result has the lowest time of all passes for
+//! each operation.
 
 mod filters;
 
@@ -42,7 +43,7 @@ pub struct Row {
     /// CPU time of a removal in ns, of the fastest pass, or `None` if the filter cannot remove
     /// keys.
     pub remove_ns: Option<f64>,
-    /// Size in bytes of the filter in memory, or of its file.
+    /// Returns the size in bytes of the filter in memory, or of its file.
     pub bytes: u64,
     /// The share of absent keys answered "maybe".
     pub rate: f64,
@@ -73,7 +74,7 @@ trait Variant {
     fn sync(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// Size in bytes of the filter in memory, or of its file.
+    /// Returns the size in bytes of the filter in memory, or of its file.
     fn bytes(&self) -> u64;
 }
 

@@ -24,36 +24,36 @@ Examples:
   filterblock bench report loads.json
 
 The benchmark puts distinct keys of 16 bytes in random order, from one thread and with a buffered log. Meanwhile another thread \
-makes --gets-per-second gets, half of loaded and half of absent keys, and checks each answer. Then the store is flushed and \
+makes --gets-per-second gets, about half of loaded and half of absent keys, and checks each answer. Then the store is flushed and \
 settles: it compacts until nothing is due. At the end the store is opened again five times, and every loaded key (or --checks random ones) is looked up.
 
 The report:
   puts per second       from the first put to the return of the last one
-  put, get              percentiles and maximum of the latency in us of wall time. The latency of a put includes about 0.1 us \
+  put, get              percentiles and maximum of the latency in us of wall time. The latency of a put includes the time \
 to make its key and value
   stalls                puts that had to wait for a flush or a compaction, and the total time of these waits
   delays                puts that were slowed down to avoid a stall, each by at most 32 ms, and the total time of these waits
   settling              time from the last put until no flush and no compaction is due
   write amplification   bytes of all SST files that flushes and compactions wrote, until the store has settled, per byte of keys \
 and values. The write-ahead log is not counted; with the default value size it adds about 1.2
-  space amplification   bytes of the SST files of the settled store per byte of keys and values. The second number is the same for \
-the largest size of the directory during the load, with logs and replaced files. The size is sampled ten times a second
+  space amplification   bytes of the SST files of the settled store per byte of keys and values. The second number is the \
+largest size of the directory until the store has settled, with logs and replaced files, per byte of keys and values. The size is sampled ten times a second
   runs                  sorted runs of the settled store
   reopen                median time of five opens of the closed store
   memory                largest resident memory of the process. The benchmark itself takes about 10 MB of it
 
-The defaults take about five seconds and 400 MB of disk. The store lies in a temporary directory, which is removed at the end \
+The defaults take about five seconds and up to 350 MB of disk. The store lies in a temporary directory, which is removed at the end \
 and after Ctrl-C.
 
 See `filterblock build --help` for --force, which applies to --json.
 
 Exit status: 0 done; 1 an answer was wrong; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
-/// The maximum number of keys. With the default value size, such a store takes about 120 GB.
+/// The maximum number of keys. With the default value size, so many keys and values have 116 GB.
 const COUNT_MAX: u64 = 1_000_000_000;
 /// The maximum length of a value in bytes.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
-/// The maximum number of gets per second. One thread answers about this many.
+/// The maximum number of gets per second. One thread cannot make many more.
 const GETS_PER_SECOND_MAX: u64 = 1_000_000;
 
 /// Measure a load: rate, amplification, stalls, latencies
@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let source = Source::mixed(arguments.count, arguments.seed);
     let megabytes = (arguments.count as f64 * (16 + arguments.value_size) as f64 / 1e6).max(1.0);
     output::message(format!(
-        "a store of {} MB of keys and values in {}; a load takes up to three times as much space",
+        "a store of {} MB of keys and values in {}; it may take up to three times as much space during the load",
         text::thousands(text::whole(megabytes)),
         parent.display()
     ));

@@ -1,5 +1,5 @@
-//! Reads the record of `bench load`: the reports of one or more loads. Makes the tables of `bench
-//! report` from it.
+//! Reads the record of `bench load`, which has the reports of one or more loads. Makes the tables
+//! of `bench report` from the record.
 
 use std::path::Path;
 

@@ -35,7 +35,7 @@ pub struct Latencies {
     pub max_us: f64,
 }
 
-/// The measurements of a load. The help text of the command defines the fields.
+/// The measurements of a load. The help text of the command defines those that the report shows.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Loaded {
     pub load_seconds: f64,
@@ -107,7 +107,7 @@ impl LoadReport {
             format!(
                 "runs                 {} in {} ({} runs at the last put)",
                 load.runs,
-                count(load.tables, "table"),
+                count(load.tables, "SST file"),
                 load.runs_at_last_put
             ),
             format!("reopen               {} ms", significant(load.reopen_ms)),

@@ -69,7 +69,9 @@ impl<'a> Load<'a> {
             let reader = scope.spawn(|| self.read(&shared));
             let written = self.write(&shared);
             shared.is_done.store(true, Ordering::Release);
-            let seen = reader.join().map_err(|_| Failure::Message("the reading thread panicked".into()))?;
+            let seen = reader
+                .join()
+                .map_err(|_| Failure::Message("the reading thread panicked; report this defect".into()))?;
             Ok::<_, Failure>((written?, seen?))
         })?;
         let mut loaded = written;
@@ -84,7 +86,7 @@ impl<'a> Load<'a> {
         Ok(loaded)
     }
 
-    /// Puts all keys, and waits until the store has settled.
+    /// Puts all keys, flushes the store, and waits until it has settled.
     fn write(&self, shared: &Shared) -> Outcome<Loaded> {
         let Plan { source, value_len_bytes, .. } = self.plan;
         let bar = progress::bar(Some(source.len()), "loading");
@@ -92,8 +94,8 @@ impl<'a> Load<'a> {
         let mut latencies = new_histogram()?;
         let mut loaded = 0u64;
         let start = Instant::now();
-        // One reading of the clock ends a put and begins the next one: a second reading would slow
-        // the load by several percent.
+        // One reading of the clock ends a put and begins the next one, because a second reading
+        // would slow the load.
         let mut last = start;
         source.for_each(|key| {
             fill_value(key, &mut value);
@@ -149,7 +151,8 @@ impl<'a> Load<'a> {
     }
 
     /// Makes gets until the store has settled, and samples the size of the directory meanwhile.
-    /// Gets are spread evenly over time; a late get starts immediately.
+    /// Gets are spread evenly over time; a late get starts immediately. If the plan has 0 gets per
+    /// second, only samples the size.
     fn read(&self, shared: &Shared) -> Outcome<Seen> {
         let mut seen = Seen { latencies: new_histogram()?, wrong_answers: 0, peak_dir_bytes: 0 };
         let mut random = Random::new(self.plan.seed.wrapping_add(1));
@@ -206,8 +209,8 @@ fn latencies_of(histogram: &Histogram<u64>) -> Latencies {
     }
 }
 
-/// Returns the total length of the files in a directory. A file that disappears meanwhile counts as
-/// empty.
+/// Returns the total length in bytes of the files in a directory. Counts 0 for a file that
+/// disappears meanwhile, and for a directory that cannot be read.
 fn dir_len_bytes(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
@@ -221,7 +224,7 @@ fn peak_memory_bytes() -> Option<u64> {
     Some(kib.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// Opens the store several times, and returns the median time in ms.
+/// Opens and closes the store [`REOPENS`] times. Returns the median time of an open in ms.
 fn reopen_ms(plan: &Plan<'_>, dir: &Path) -> Outcome<f64> {
     let mut times = Vec::new();
     for _ in 0..REOPENS {

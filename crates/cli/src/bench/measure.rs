@@ -11,7 +11,7 @@ use super::super::interrupt;
 use super::source::{Random, Source, Strings, fill_value};
 use filterblock_store::lsm::{Db, Stats};
 
-/// The number of keys in one `multi_get`.
+/// The maximum number of keys in one `multi_get`.
 const MULTI_GET_LEN: usize = 32;
 /// The longest recorded latency, one minute. Longer latencies count as one minute.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
@@ -49,7 +49,7 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Draws `len` lookups. The same seed gives the same lookups.
+    /// Draws `len` lookups. The same arguments give the same lookups.
     pub fn new(source: &Source, workload: Workload, len: u64, seed: u64) -> Outcome<Self> {
         let random = &mut Random::new(seed);
         let (keys, loaded) = match workload {
@@ -80,8 +80,8 @@ impl Lookups {
         let loaded = first.filter(|&&loaded| loaded).count() as u64;
         let invented = || {
             Failure::Message(format!(
-                "the store returned a value for {found} looked-up keys, but only {loaded} of these keys were loaded; report \
-                 this defect"
+                "the store found values for {found} keys, but only {loaded} of the keys that were looked up had been \
+                 loaded; report this defect"
             ))
         };
         loaded.checked_sub(found).ok_or_else(invented)
@@ -249,7 +249,7 @@ pub fn false_negatives(db: &Db, source: &Source, value_len_bytes: usize, mut ste
     Ok(lost)
 }
 
-/// Returns the time in ns that reading the clock adds to every measured latency.
+/// Measures the time in ns that reading the clock adds to each measured latency.
 pub fn clock_cost_ns() -> Outcome<f64> {
     const GROUP: u32 = 100;
     let mut costs = Vec::new();

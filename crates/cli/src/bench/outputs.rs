@@ -8,7 +8,7 @@ use super::super::failure::Outcome;
 use super::super::new_file::NewFile;
 use super::super::output;
 
-/// The options of the files.
+/// The options for the output files.
 #[derive(Debug, clap::Args)]
 pub struct OutputArguments {
     /// Write the results as JSON to FILE; `-` prints them instead of the table

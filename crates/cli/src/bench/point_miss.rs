@@ -27,11 +27,11 @@ Examples:
   filterblock bench point-miss --cold --io direct --dir /mnt/disk --verify on-first-touch
   filterblock bench point-miss --filter bumped-ribbon:16 --filter-memory 1MiB
 
-For each filter and layout, the benchmark loads a store in random order. On the same files it then looks up absent keys, \
-present keys and a mix of both, first with filters and then without. Absent keys lie between the smallest and the largest \
+For each filter and layout, the benchmark loads a store in random order. It makes the layout compacted from the store of as-fallen \
+if both are measured. On the same files it then looks up absent keys, present keys and a mix of both, with filters and without. Absent keys lie between the smallest and the largest \
 loaded key.
 
-The defaults take about a minute. One store exists at a time and needs 130 MB of disk, twice that during compaction. \
+The defaults take about a minute. One store exists at a time. With the defaults it needs 130 MB of disk, and twice that during compaction. \
 Stores lie in a temporary directory, which is removed at the end and after Ctrl-C.
 
 The table:
@@ -46,15 +46,15 @@ The table:
   FPR %       measured false-positive rate (FPR) of the filters asked about absent keys
   exp. FPR %  FPR that the formulas predict
 
-The mean is the median over --rounds. Each round measures with filters and without. With --cold or --io direct the mean is \
-wall time, because a read may wait for the device. It is also wall time on systems other than Unix. The percentiles \
+Each mean and batch time is the median over the rounds (--rounds). Each round measures with filters and without. With --cold or --io direct \
+these times are wall time, because a read may wait for the device. They are also wall time on systems other than Unix. The percentiles \
 include the time to read the clock, which is printed.
 
 Below the table, each store has a line with its load time, its size and the size of its filters. The benchmark also looks up \
 every loaded key: false negatives must be 0.
 
-Slow measurements make fewer gets than --lookups: a quarter if they read blocks, and fewer with --io direct, with --cold and without filters. \
-Without filters, the number also falls with the number of runs. Each row of the JSON has its number of gets, gets per second, bytes read per get and \
+Measurements that read blocks make a quarter of --lookups gets, and even fewer with --io direct or without filters. With --cold all measurements \
+make fewer. Without filters, the number also falls with the number of runs. At least 100 gets are made, if --lookups is not smaller. Each row of the JSON has its number of gets, gets per second, bytes read per get and \
 bits per key. In the JSON, null means: no filter was asked about an absent key (rates), not all keys are absent (batch \
 means), the filters are off (expected false positives), the store was made from another one by compaction (puts per \
 second), or the system does not report the value (memory, device bytes).
@@ -74,8 +74,9 @@ const LOOKUPS_MAX: u64 = 100_000_000;
 /// The maximum number of bytes of lookup keys.
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
 /// The time in seconds to load, settle and look up one key, for a rough estimate. With this
-/// constant and the next, the estimate for the default options equals the time in the record.
+/// constant and the next, the estimate for the default options is the minute that the help states.
 const SECONDS_PER_KEY: f64 = 6.5e-6;
+/// The time in seconds of one get.
 const SECONDS_PER_GET: f64 = 1e-6;
 const LOOKUPS_DEFAULT: u64 = 1_000_000;
 /// The default number of lookups per loaded key. More lookups would only repeat the same keys.
@@ -115,8 +116,8 @@ pub struct Arguments {
     /// When to verify the pages of a filter
     #[arg(long, value_enum, default_value = "at-open")]
     verify: VerifyChoice,
-    /// Keep the filters within BYTES of memory, such as 64MiB: bumped ribbons lose columns, and
-    /// other filters stay whole [default: no limit]
+    /// The memory budget of the filters, such as 64MiB: above it, bumped ribbons lose columns;
+    /// filters of other kinds stay whole, even above the budget [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = filter_choice::memory)]
     filter_memory: Option<u64>,
     /// Drop the files of the store from the page cache before each measurement (Linux, no root
@@ -151,8 +152,8 @@ enum LayoutChoice {
     Runs36,
     /// All layouts except levels-4
     All,
-    /// Four full levels of small SST files, each ten times as large as the level above; slowest to
-    /// load
+    /// Four full levels, each ten times as large as the level above, with small SST files; slowest
+    /// to load
     #[value(name = "levels-4")]
     Levels4,
 }
@@ -169,7 +170,7 @@ enum IoChoice {
 enum VerifyChoice {
     /// All pages when the filter is opened
     AtOpen,
-    /// Each page when a lookup first touches it
+    /// Each page before the first answer "absent" that depends on it
     OnFirstTouch,
 }
 
@@ -235,8 +236,8 @@ fn lookups_for(keys: u64) -> u64 {
     (keys * LOOKUPS_PER_KEY_DEFAULT).clamp(LOOKUPS_DEFAULT_MIN, LOOKUPS_DEFAULT)
 }
 
-/// Returns an error if the lookup keys take too much memory. The absent workload has `lookups`
-/// keys, and each other workload a quarter of that.
+/// Returns an error if the lookup keys may take too much memory. The absent workload has at most
+/// `lookups` keys, and each other workload at most a quarter of that.
 fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     let source = plan.setup.source;
     let key_len_bytes = source.len_bytes() as f64 / source.len() as f64 + 8.0;
@@ -244,7 +245,7 @@ fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     if len_bytes > LOOKUPS_LEN_BYTES_MAX {
         let gigabytes = text::significant(len_bytes / 1e9);
         return Err(Failure::Message(format!(
-            "--lookups {}: the lookup keys would take {gigabytes} GB of memory; give a smaller number",
+            "--lookups {}: the lookup keys may take {gigabytes} GB of memory; give a smaller number",
             plan.lookups
         )));
     }
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_announced_with_the_time_of_the_record() {
+    fn the_defaults_are_announced_as_about_one_minute() {
         let Command { arguments } = Command::parse_from(["point-miss"]);
         let source = source(&arguments).unwrap();
         let text = announcement(&plan(&arguments, &source));

@@ -19,9 +19,9 @@ Examples:
   filterblock bench range-miss --range-filter grafite:L=16:fpr=0.001 --length 1 --length 16
   filterblock bench range-miss --json ranges.json --svg ranges.svg
 
-For each range filter, the benchmark loads a store of random integers (keys of 8 bytes, the highest byte first) in five \
+For each range filter, the benchmark loads a store of random integers (big-endian keys of 8 bytes) in five \
 overlapping runs. It scans ranges that hold no key, with filters and then without:
-  uniform       ranges anywhere
+  uniform       ranges anywhere between the smallest and the largest key
   beside a key  ranges that begin directly after a loaded key
 Then it loads a store of rows with ten columns each (keys row/column/value) whose filters hold the prefixes of --prefix, and \
 measures gets and scans in rows that are absent.
@@ -31,7 +31,7 @@ The table:
   query        where the ranges lie, or what is done in an absent row
   length       integers in each range
   filters      asked: reads ask the filters; ignored: they do not
-  mean         ns of CPU time per query in a plain loop; elsewhere than on Unix, wall time
+  mean         ns of CPU time per query in a plain loop; on systems other than Unix, wall time
   p50, p99     percentiles of single queries in a second pass: ns of wall time
   reads        data blocks read per query
   probes       filter queries per query: for keys, ranges or prefixes, depending on the row
@@ -39,7 +39,7 @@ The table:
   expected %   FPR that the parameters predict, for ranges of the length for which the filter was made
   bits per key bits of all filters for each key
 
-The mean is the median over --rounds. Each round measures with filters and without. The benchmark also looks up every \
+The mean is the median over the rounds (--rounds). Each round measures with filters and without. The benchmark also looks up every \
 loaded key: false negatives must be 0. The defaults take about a minute.
 
 Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
@@ -72,7 +72,8 @@ pub struct Arguments {
     /// The length of the ranges in integers; may be repeated
     #[arg(long, value_name = "N", default_values = ["16", "1024"], value_parser = whole(1..=1u64 << 40, 1024))]
     length: Vec<u64>,
-    /// The number of queries of each kind with filters; a twentieth of it is made without filters
+    /// The number of queries of each kind with filters; without filters, a twentieth as many are
+    /// made
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole(1..=QUERIES_MAX, 100_000))]
     queries: u64,
     /// Repeat each measurement N times; the report shows the median of the N means

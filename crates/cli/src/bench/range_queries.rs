@@ -49,7 +49,8 @@ impl Integers {
     }
 
     /// Draws `count` ranges of `range_len` integers that contain no key. Returns the first and the
-    /// last key of each range. Returns an error if [`TRIES_MAX`] attempts find no range.
+    /// last integer of each range as big-endian bytes. Returns an error if [`TRIES_MAX`] attempts
+    /// find no range.
     pub fn empty_ranges(
         &self,
         place: Place,
@@ -83,7 +84,7 @@ impl Integers {
     }
 }
 
-/// Returns an integer as a key, the highest byte first.
+/// Returns the key of an integer: its eight bytes, big-endian.
 #[expect(clippy::big_endian_bytes, reason = "the order of such keys is that of the integers")]
 fn key(integer: u64) -> [u8; 8] {
     integer.to_be_bytes()
@@ -115,14 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_hold_no_key_and_lie_where_they_should() {
+    fn empty_ranges_hold_no_key_and_fit_their_place() {
         let integers = Integers::new(1_000, 3);
         for place in Place::ALL {
             for (from, to) in integers.empty_ranges(place, 1 << 40, 300, 5).unwrap() {
                 let keys: Vec<[u8; 8]> = integers.0.iter().map(|&integer| key(integer)).collect();
-                let behind = keys.partition_point(|key| *key < from);
-                assert!(from < to && keys[behind] > to && behind > 0);
-                let is_beside = u64::from_str_radix(&hex(&from), 16).unwrap() == integers.0[behind - 1] + 1;
+                let below = keys.partition_point(|key| *key < from);
+                assert!(from < to && keys[below] > to && below > 0);
+                let is_beside = u64::from_str_radix(&hex(&from), 16).unwrap() == integers.0[below - 1] + 1;
                 assert_eq!(is_beside, place == Place::Beside);
             }
         }

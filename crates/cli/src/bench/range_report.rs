@@ -14,7 +14,8 @@ pub struct RangeReport {
     pub rows: Vec<RangeRow>,
     /// One store for each range filter, and one with prefixes.
     pub stores: Vec<StoreReport>,
-    /// The number of loaded keys whose value is missing or wrong in a read with filters.
+    /// The number of loaded keys whose value is missing or wrong in a read with filters, summed
+    /// over all stores.
     pub false_negatives: u64,
     pub machine: Machine,
     pub versions: Versions,
@@ -52,8 +53,8 @@ pub struct RangeRow {
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub block_reads_per_query: f64,
-    /// The number of filter queries of the kind that the row measures: for keys, prefixes or
-    /// ranges.
+    /// The filter queries per query of the row. They are for keys, prefixes or ranges, depending on
+    /// the query.
     pub probes_per_query: f64,
     pub expected_false_positives_per_query: f64,
     /// The measured FPR of these filter queries. `None` if no filter was asked about an absent key,
@@ -80,7 +81,7 @@ const HEADER: [&str; 12] = [
 ];
 
 impl RangeReport {
-    /// Formats the table, the stores, the machine and the conclusions.
+    /// Formats the table, the stores, the machine, the settings and the conclusions.
     pub fn to_text(&self) -> String {
         let optimised = if self.versions.is_optimised() {
             ""

@@ -53,7 +53,7 @@ enum Query {
 }
 
 impl Query {
-    /// Runs the query. Asserts in debug builds that it finds nothing.
+    /// Runs the query. In debug builds, asserts that the query finds nothing.
     fn run(&self, db: &Db) -> Outcome<()> {
         let found = match self {
             Self::Get(key) => black_box(db.get(key)?).is_some(),

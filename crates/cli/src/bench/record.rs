@@ -174,7 +174,7 @@ fn read(path: &Path) -> Outcome<Record> {
 }
 
 /// Returns the page with the tables of the record between their markers. The text between the
-/// markers of other kinds of record stays. Returns the reason as an error if the page has a wrong
+/// markers of other kinds of record stays. Returns an error with the reason if the page has a wrong
 /// marker, or no marker for this record.
 fn filled(page: &str, report: &Record) -> Result<String, String> {
     let known = || POINT_TABLES.into_iter().chain(RANGE_TABLES).chain(LOAD_TABLES);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::super::machine::{Machine, Versions};
 use super::super::text::{count, significant, thousands, whole};
 
-/// Filter sizes that differ by less than this fraction count as equal.
+/// Filter sizes that differ by at most this fraction count as equal.
 const SAME_MEMORY: f64 = 0.03;
 /// The smallest ratio of block reads that the conclusions mention. Smaller ratios are visible in
 /// the table only.
@@ -42,7 +42,8 @@ pub struct Settings {
     /// The number of gets in the longest measurements. Each row records its own number.
     pub lookups: u64,
     pub rounds: u32,
-    /// The clock behind `mean_ns`: "thread CPU", or "wall" where a read may wait for a device.
+    /// The clock of `mean_ns`: "wall" if a read may wait for a device, or on systems other than
+    /// Unix. Otherwise "thread CPU".
     pub mean_clock: String,
     /// The time in ns that reading the clock adds to each latency of the percentiles.
     pub clock_cost_ns: f64,
@@ -55,11 +56,13 @@ pub struct StoreReport {
     pub layout: String,
     /// `None` if the layout was made from another store by compaction.
     pub puts_per_second: Option<f64>,
-    /// The time from the last put to the end of background work, plus the time of a final
-    /// compaction. For a layout made from another store, the time of the compaction only.
+    /// The time from the last put until no flush and no compaction is due. For the layout
+    /// `compacted`, includes the compaction into one run. For a layout made from another store,
+    /// only the time of that compaction.
     pub settle_seconds: f64,
     pub reopen_ms: f64,
-    /// Sorted runs: each SST file of level 0, and one run for each other level with SST files.
+    /// The number of sorted runs: each SST file of level 0 is one, and each deeper level with SST
+    /// files is one.
     pub runs: u64,
     pub tables: u64,
     pub store_bytes: u64,
@@ -86,8 +89,8 @@ pub struct Row {
     pub p999_ns: u64,
     pub gets_per_second: f64,
     pub block_reads_per_get: f64,
-    /// The expected number of false positives per get: the sum of the expected FPRs of all queries
-    /// of absent keys, divided by the number of gets. `None` if the filters are not asked.
+    /// The expected number of false positives per get: the sum of the expected FPRs of all filter
+    /// queries for absent keys, divided by the number of gets. `None` if the filters are not asked.
     pub expected_false_positives_per_get: Option<f64>,
     pub bytes_per_get: f64,
     /// The bytes per get that the operating system read from the device, including read-around and
@@ -114,7 +117,7 @@ impl Report {
         rows.map(|row| row.false_negatives).max().unwrap_or(0)
     }
 
-    /// Formats the table, the stores, the machine and the conclusions.
+    /// Formats the table, the stores, the machine, the settings and the conclusions.
     pub fn to_text(&self) -> String {
         let settings = &self.settings;
         let optimised = if self.versions.is_optimised() {
@@ -243,7 +246,8 @@ impl Report {
         table
     }
 
-    /// Compares filters of equal size in the same layout by the blocks they read for an absent key.
+    /// Compares filters of equal size in the same layout by the blocks that a get of an absent key
+    /// reads. Leaves out pairs whose ratio is below [`WORTH_A_SENTENCE`].
     fn comparisons(&self) -> Vec<String> {
         let of_store = |store: &StoreReport| {
             let mut rows = self.rows.iter().filter(|row| row.workload == "absent" && row.filters_consulted);
@@ -263,8 +267,8 @@ impl Report {
                     continue;
                 }
                 sentences.push(format!(
-                    "{}: an absent key reads {gain:.2} times fewer blocks than with {}; the filters take {memory:.3} times the \
-                     memory ({}).",
+                    "{}: a get of an absent key reads {gain:.2} times fewer blocks than with {}; the filters take \
+                     {memory:.3} times the memory ({}).",
                     better.filter, worse.filter, better.layout
                 ));
             }
@@ -272,7 +276,8 @@ impl Report {
         sentences
     }
 
-    /// States the cost of an absent key with and without filters, for each filter and layout.
+    /// States the cost of a get of an absent key with and without filters, for each filter and
+    /// layout.
     fn savings(&self) -> Vec<String> {
         let absent = |consulted| {
             self.rows.iter().filter(move |row| row.workload == "absent" && row.filters_consulted == consulted)
@@ -283,7 +288,7 @@ impl Report {
         });
         let sentence = |(with, without): (&Row, &Row)| {
             format!(
-                "With {3}, an absent key costs {0} ns and {1} block reads ({2} expected); without filters, {4} ns and {5} ({6}).",
+                "With {3}, a get of an absent key costs {0} ns and {1} block reads ({2} expected); without filters, {4} ns and {5} ({6}).",
                 significant(with.mean_ns),
                 significant(with.block_reads_per_get),
                 significant(with.expected_false_positives_per_get.unwrap_or(0.0)),
@@ -298,7 +303,8 @@ impl Report {
 }
 
 impl Settings {
-    /// Formats number and length of the keys, length of the values, and the mode of reads.
+    /// Formats the number and the length of the keys, the length of the values, and the mode of
+    /// reads.
     fn describe(&self) -> String {
         format!(
             "{} of {:.0} bytes with values of {}; {} reads{}",
@@ -386,8 +392,8 @@ pub fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numb
     lines.join("\n")
 }
 
-/// Formats nanoseconds in at most six characters, to keep the table narrow. From 100,000 on, it
-/// uses thousands (k) or millions (M).
+/// Formats nanoseconds in thousands (k) or millions (M) from 100,000 ns on, to keep the table
+/// narrow. A time below ten seconds has at most six characters.
 pub fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 999_500.0 => format!("{}M", significant(ns / 1e6)),

@@ -124,8 +124,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Runs one round of the first pass, with and without filters. Both are in each round, so that
-    /// a slow minute of the machine affects both.
+    /// Runs one round of the first pass, with filters and without, so that a slow minute of the
+    /// machine affects both.
     fn take_means(&self, store: &Store<'_>, all: &mut [Measured]) -> Outcome<()> {
         for consulted in [true, false] {
             let mut db = store.open(filter_use(consulted))?;

@@ -8,8 +8,8 @@ use super::super::keys::KeyReader;
 use filterblock::{HashSeed, KeyHash};
 use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 
-/// The minimum number of keys of a benchmark. With fewer keys, few absent keys lie between the
-/// smallest and the largest key.
+/// The minimum number of keys of `bench point-miss` and `bench load`. With fewer keys, absent keys
+/// between the smallest and the largest key may be hard to find.
 pub const KEYS_MIN: u64 = 16;
 /// The seed of the values. It differs from the default seed of the filters, so that values and
 /// filters share no hashes.
@@ -216,15 +216,15 @@ impl Source {
         Ok(chosen)
     }
 
-    /// Appends a key to `key` that is probably absent.
+    /// Appends the bytes of a key that is probably absent to `key`.
     fn candidate(&self, random: &mut Random, key: &mut Vec<u8>) {
         match self {
             Self::Mixed { count, seed, .. } => {
                 let index = count + random.below(1 << 40);
                 key.extend_from_slice(&mixed_key(index, *seed));
             }
-            // A loaded key gets one byte of another key, which keeps alphabet, lengths and prefixes
-            // similar.
+            // One byte of another loaded key replaces a byte of a loaded key, or is inserted into
+            // it. So the new key resembles loaded keys in alphabet, length and prefix.
             Self::Lines { keys, .. } => {
                 key.extend_from_slice(keys.get(random.index(keys.len())));
                 let donor = keys.get(random.index(keys.len()));
@@ -238,9 +238,9 @@ impl Source {
         }
     }
 
-    /// Returns whether `key` was not loaded and lies between the smallest and the largest loaded
-    /// key. For [`Source::Mixed`] it checks only the range, because a candidate is never a loaded
-    /// key.
+    /// Returns whether `key` was not loaded, lies between the smallest and the largest loaded key,
+    /// and is short enough for a store. For [`Source::Mixed`] only the range is checked, because a
+    /// candidate was never loaded and has 16 bytes.
     fn is_absent_within(&self, key: &[u8]) -> bool {
         match self {
             Self::Mixed { smallest, largest, .. } => key > smallest.as_slice() && key < largest.as_slice(),
@@ -265,7 +265,7 @@ fn mixed_key(index: u64, seed: u64) -> [u8; 16] {
     key
 }
 
-/// Fills `value` with the value of `key`, which depends on the key alone.
+/// Fills `value` with pseudo-random bytes that depend on `key` alone.
 pub fn fill_value(key: &[u8], value: &mut [u8]) {
     let mut random = Random(KeyHash::of(key, VALUE_SEED).raw());
     for chunk in value.chunks_mut(8) {

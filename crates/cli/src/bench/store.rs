@@ -44,7 +44,7 @@ const LEVELS_4: u64 = 1_111;
 const LEVELS_RATIO: u64 = 10;
 /// The part of [`LEVELS_4`] that passes through all levels and so rewrites the deepest level too.
 /// The other keys are loaded first, into large SST files that move directly to the deepest level
-/// with room. If all keys passed through all levels, loading would take seven times as long.
+/// with room. If all keys passed through all levels, loading would take several times as long.
 const THROUGH_ALL_LEVELS: u64 = 150;
 /// The number of SST files of a full first level. With several files, a compaction that takes one
 /// of them leaves the level nearly full.
@@ -63,8 +63,8 @@ impl Layout {
         }
     }
 
-    /// Returns the number of explicit flushes during loading, or `None` if the store decides when
-    /// to flush.
+    /// Returns into how many equal parts explicit flushes divide the loaded keys, or `None` if the
+    /// store decides when to flush. The first [`Loading::bulk`] keys are not divided.
     fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,
@@ -107,8 +107,8 @@ struct Loading {
     first: Options,
     bulk: u64,
     rest: Options,
-    /// Flush at each multiple of this number of keys, once more than `bulk` keys are loaded. `None`
-    /// leaves all flushes to the store.
+    /// The store is flushed at each multiple of this number of keys above `bulk`. With `None`, the
+    /// store itself decides when to flush. In both cases a flush follows the last put.
     keys_per_flush: Option<u64>,
 }
 
@@ -157,8 +157,8 @@ impl Store<'_> {
         }
     }
 
-    /// Loads every key, waits for background work, compacts the store if the layout says so, and
-    /// closes it. Then opens the store again to report its sizes.
+    /// Loads every key, flushes, waits for background work, compacts the store if the layout says
+    /// so, and closes the store. Then opens the store again to report its sizes.
     pub fn load(&self, layout: Layout) -> Outcome<StoreReport> {
         let source = self.setup.source;
         let loading = self.loading(layout);
@@ -292,7 +292,8 @@ fn compact(db: &Db) -> Outcome<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Counts sorted runs. SST files of level 0 overlap, so each is a run; any other level is one run.
+/// Counts sorted runs. SST files of level 0 may overlap, so each is a run; a deeper level with SST
+/// files is one run.
 pub fn runs(stats: &Stats) -> u64 {
     stats.levels.iter().map(|level| if level.level == 0 { level.tables } else { level.tables.min(1) }).sum()
 }

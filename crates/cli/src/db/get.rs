@@ -13,7 +13,7 @@ use super::super::text::thousands;
 use super::{Notation, StoreArguments, print_reports};
 use filterblock_store::lsm::{Db, FilterUse, MAX_KEY_LEN_BYTES, Options, Stats};
 
-/// The number of keys in one `multi_get`.
+/// The maximum number of keys in one `multi_get`.
 const BATCH_LEN: usize = 32;
 
 const EXAMPLES: &str = "\
@@ -30,11 +30,11 @@ The counts of --count:
   keys               lines of KEYFILE that are not empty
   found              keys with a value
   absent             keys without a value
-  filter queries     a get queries the filter of each SST file whose range covers the key
+  filter queries     a get queries the filter of each SST file whose range covers the key, until it finds the key
   filters said no    queries with the answer \"absent\"; each saved a search of an SST file
   false positives    answers \"maybe\" for keys that the SST file lacks
   damaged filters    searches of SST files because a filter is damaged
-  data blocks read   reads from files; no block is cached
+  data blocks read   reads from files; the store has no block cache
 
 Exit status: 0 all keys are present; 1 a key is absent; 2 an error.";
 

@@ -27,10 +27,10 @@ Input:
   A line that cannot be stored is an error with its line number. All lines before it are stored.
 
 Durability:
-  When the command reports pairs as stored, they are on the device. With --sync every batch is synced, otherwise one sync \
-happens at the end.
+  When the command reports pairs as stored, they are on the device. With --sync every batch is synced. Otherwise only each \
+flush of a memtable is synced, and the last flush comes at the end.
   Without --sync, a killed process may lose the pairs of the last 0.1 s. If the machine crashes or the device fails, all \
-pairs since the last flush may be lost (at most one write buffer).
+pairs that were not flushed may be lost.
   Loading a file again is safe: storing a pair twice changes nothing.
 
 Exit status: 0 all pairs are stored; 2 an error.";

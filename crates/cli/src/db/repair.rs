@@ -22,7 +22,7 @@ Examples:
 
 What the repair does:
   A sound SST file stays unchanged. A damaged SST file is rewritten from its sound blocks.
-  A missing or damaged manifest is rebuilt from the SST files. Sound log records behind damage are kept.
+  A missing or damaged manifest is rebuilt from the SST files. Sound log records after damage are kept.
   Every damaged file is moved unchanged to the folder lost/ of the store.
   An SST file that an earlier command set aside as unnamed-*.sst is removed if all its entries are in the store.
   A second repair, or the repair of a sound store, changes no entry.
@@ -39,7 +39,7 @@ engine, the repair changes nothing and exits with 2.
 Exit status:
   0  every key is as before
   1  keys may be lost, or there are doubts
-  2  could not run: no store, a store that is open in another process, an unreadable file, or a newer format
+  2  an error, such as no store, a store that is open in another process, an unreadable file, or a newer format
 
 If only standard output fails, the repair is done, the exit status is 2, and the report is on stderr.";
 
@@ -106,7 +106,8 @@ struct LeftAlone {
 
 /// Runs `filterblock db repair`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // Only the first repair sees the losses. So it does not begin without a stdout for its report.
+    // Only the first repair sees the losses. So a repair does not begin without a stdout for its
+    // report.
     output::check_stdout()?;
     check_dir(&arguments.dir)?;
     if !arguments.dir.exists() {

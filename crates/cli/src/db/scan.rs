@@ -18,8 +18,8 @@ Examples:
 
 Each line is a key, a tab and its value. If keys or values may hold tabs or newlines, use --hex.
 
-If the filters of the store hold prefixes (--prefix), a scan within one prefix reads only the SST files whose filter does not deny the prefix. \
-A scan with --from and --to reads only the SST files whose range filter (--range-filter) does not deny the range.
+If the filters of the store hold prefixes (--prefix), a scan within one prefix skips SST files whose filter denies the prefix. \
+A scan with --from and --to skips SST files whose range filter (--range-filter) denies the range.
 
 Exit status: 0 done; 2 an error.";
 
@@ -31,10 +31,10 @@ pub struct Arguments {
     store: StoreArguments,
     #[command(flatten)]
     notation: Notation,
-    /// Start at this key (inclusive)
+    /// Print only keys from this key on (inclusive)
     #[arg(long, value_name = "KEY")]
     from: Option<OsString>,
-    /// Stop before this key (exclusive)
+    /// Print only keys below this key (exclusive)
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
     /// Print only keys that begin with PREFIX

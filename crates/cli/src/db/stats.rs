@@ -36,7 +36,7 @@ The report names the file and offset of an incomplete log record at the end of a
 Exit status:
   0  sound, or a log ends in a torn tail
   1  damaged
-  2  could not run: no store, a store that is open in another process, no permission, or a newer format";
+  2  an error, such as no store, a store that is open in another process, no permission, or a newer format";
 
 /// Print for each level the number of SST files and entries, the bytes of the SST files and of the
 /// filters
@@ -71,8 +71,8 @@ struct Report {
     reports: Vec<String>,
 }
 
-/// A level, or all levels together. Counters of gets are left out, because they start at 0 in each
-/// process.
+/// A level, or all levels together. Counters of gets are left out, because they start at 0 when the
+/// store is opened.
 #[derive(Debug, Serialize)]
 struct Level {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ impl Warning {
 /// Runs `filterblock db verify`.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
     // Opening the store replays its log, so only the first command after a crash sees a torn tail.
-    // So it does not begin without a stdout for its report.
+    // So this command does not begin without a stdout for its report.
     output::check_stdout()?;
     let dir = arguments.store.dir();
     let mut verified = Verified { store: dir.display().to_string(), ..Verified::default() };

@@ -1,6 +1,6 @@
-//! `filterblock demo`: shows a filter and a store at work, damages both, and repairs the store.
-//! Every step runs this command in a folder, and the demo fails if a step does not behave as its
-//! explanation says.
+//! `filterblock demo`: shows a filter and a store at work, damages both, and repairs the store. A
+//! step runs this executable in a folder, or changes a file there as the shown shell command would.
+//! The demo fails if a step does not behave as its explanation says.
 
 mod draw;
 mod script;
@@ -24,12 +24,12 @@ Examples:
   filterblock demo --keep tour && filterblock inspect tour/words.filter
 
 The keys are 2,244 words of filterblock's documentation; the value of a word is the number of its occurrences. The demo \
-needs no network and less than 1 MB of disk. Each line that begins with $ is a command that also works in the folder of \
+needs no network and less than 1 MB of disk. Each line that begins with $ is a command for a shell in the folder of \
 --keep.
 
 Exit status: 0 each step behaved as explained; 2 an error, or a step that did not behave as explained.";
 
-/// The pause between two steps on a terminal. With it, the demo takes about a minute.
+/// The pause after each step on a terminal. The pauses together take about a minute.
 const PAUSE: Duration = Duration::from_secs(4);
 
 /// The words of this project's documentation (docs/ and README.md) when the list was made, in

@@ -13,7 +13,7 @@ type Make = fn(&Path) -> Outcome<Step>;
 
 /// The number of keys.
 const KEYS: u64 = 2_244;
-/// The number of words that are not keys.
+/// The number of other words, which are not keys.
 const OTHERS: u64 = 1_998;
 
 /// The offset of a byte in the only page of the filter.
@@ -44,7 +44,7 @@ pub const STEPS: [Make; 18] = [
     |_| {
         let explanation = "Measure the false-positive rate: none of these 1,998 words is a key.";
         let line = "query words.filter --keys other-words.txt --count";
-        // The mean is 20, and the standard deviation 4.5.
+        // The expected number of false positives is 20, with a standard deviation of 4.5.
         Ok(Step::filterblock(explanation, line).counts("maybe", 1..=60).counts("absent", OTHERS - 60..=OTHERS).drawn())
     },
     |dir| Ok(Step::flip("Damage the file: flip one bit.", dir, "words.filter", FILTER_OFFSET)?.drawn()),

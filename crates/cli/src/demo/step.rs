@@ -81,8 +81,8 @@ impl Step {
         Self::new(explanation, command, Work::FirstColumn { from, to, lines })
     }
 
-    /// Makes a step that flips the lowest bit of a byte of a file. Reads the byte from the file to
-    /// write the right command.
+    /// Makes a step that flips the lowest bit of a byte of a file. Reads the byte from the file,
+    /// because the shown command names its new value.
     pub fn flip(explanation: &str, dir: &Path, file: &str, offset: u64) -> Outcome<Self> {
         let path = dir.join(file);
         let mut byte = [0];
@@ -111,7 +111,7 @@ impl Step {
         self
     }
 
-    /// Shows the last lines of the output only.
+    /// Shows only the last lines of the output, and the messages.
     pub fn last_lines(self, number: usize) -> Self {
         self.shows(Shown::LastLines(number), &format!(" | tail -n {number}"))
     }

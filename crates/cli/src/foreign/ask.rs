@@ -47,9 +47,9 @@ impl<'a> Asked<'a> {
     /// Selects the filters of `file` that answer the question.
     ///
     /// # Errors
-    /// Returns an error if the question does not fit the file: a wrong type, a missing column, or
-    /// prefixes for a filter without prefixes. Also returns an error if a filter is damaged or the
-    /// file cannot be read.
+    /// Returns an error if the question does not fit the file: a wrong or missing type, a missing
+    /// column, or prefixes for a filter without prefixes. Also returns an error if a filter is
+    /// damaged or the file cannot be read.
     pub fn new(path: &Path, file: &'a Foreign, arguments: &FileArguments, question: Question) -> Outcome<Self> {
         let name = path.display();
         let is_parquet = matches!(file, Foreign::Parquet(_) | Foreign::Raw(RawFormat::ParquetSbbf, _));
@@ -111,7 +111,7 @@ impl<'a> Asked<'a> {
         let physical_type = chunks.first().and_then(|chunk| chunk.physical_type);
         let column = chunks.first().map_or("", |chunk| chunk.path.as_str());
         let refused = |why: String| Failure::Message(format!("{}: column {column:?} {why}", path.display()));
-        // Only the schema has the length and the logical type of fixed-length values.
+        // Only the schema has the length and the logical type of FIXED_LEN_BYTE_ARRAY values.
         let (len_bytes, logical) = match physical_type {
             Some(PhysicalType::FixedLenByteArray) => fixed_type(path, column)?,
             _ => (None, String::new()),
@@ -186,7 +186,7 @@ impl<'a> Asked<'a> {
 fn fixed_type(path: &Path, column: &str) -> Outcome<(Option<usize>, String)> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::Message(format!(
-            "{}: the length of the values of column {column:?} is unknown: {why}; search the file",
+            "{}: the length of the values of column {column:?} is unknown: {why}; read the file itself instead of its filters",
             path.display()
         ))
     };

@@ -10,8 +10,7 @@ use filterblock::AlignedBytes;
 use filterblock::foreign::{Error, Field, FileKind, Result};
 use filterblock::{Mapped, Populate};
 
-/// The maximum length of a file that is read into memory. By default, RocksDB's tables have 64 MiB,
-/// and reading such a table takes about 0.1 s.
+/// The maximum length of a file that is read into memory. By default, RocksDB's tables have 64 MiB.
 const READ_LEN_BYTES_MAX: u64 = 256 << 20;
 
 /// The number of bytes read from each end of a file. Every magic is at most this long.

@@ -114,9 +114,9 @@ impl Foreign {
     }
 
     /// Gives the secret to filterblock's own filters in a table. Returns an error if a secret is
-    /// given and the file has no filters that need one. Also returns an error if no secret is given
-    /// and the filters of a RocksDB table need one. `file` has seed and hash function for the
-    /// filters of a LevelDB table, which do not record whether they need a secret.
+    /// given and the file has no filters that need one. Also returns an error if the filters of a
+    /// RocksDB table need a secret that is missing or wrong. `file` has seed and hash function for
+    /// the filters of a LevelDB table, which do not record whether they need a secret.
     pub fn unlock(&mut self, path: &Path, file: &FileArguments, arguments: &SecretArguments) -> Outcome<()> {
         if let Self::LevelDb(table) = self
             && table.has_native_filters()
@@ -270,7 +270,7 @@ impl FileArguments {
         let (file_path, path) = (path, path.display());
         let Some(first) = with_filter().next() else {
             return Err(Failure::Message(format!(
-                "{path}: no column has a filter, so every value may be present; query a file with filters"
+                "{path}: no selected column chunk has a filter, so every value may be present; query a file with filters"
             )));
         };
         if with_filter().any(|chunk| chunk.path != first.path) {

@@ -79,7 +79,7 @@ impl Report {
             kind: self.found.filters.first().map_or("none", |filter| filter.kind).to_owned(),
             engine: Engine::of(self.found.kind),
             keys,
-            // The partitions of an SST become one native block. In a Parquet file, each column
+            // The partitions of an SST become one filter block. In a Parquet file, each column
             // chunk gets a block of its own.
             blocks: if self.found.kind == "parquet-file" { self.found.filters.len() as u64 } else { 1 },
             filters: self.keys_by_filter(keys),
@@ -88,9 +88,9 @@ impl Report {
         })
     }
 
-    /// Returns the number of keys of each filter. The numbers follow the estimates from the
-    /// filters, scaled so that they add up to `keys`. Without estimates they are equal shares.
-    /// Without filters, returns `keys` alone.
+    /// Returns the number of keys of each filter. The numbers are the estimates from the filters,
+    /// scaled so that their sum is about `keys`. If a filter has no estimate, the numbers are equal
+    /// shares of `keys`. Without filters, returns `keys` alone.
     fn keys_by_filter(&self, keys: u64) -> Vec<u64> {
         let estimated: Option<f64> = self.found.filters.iter().map(|filter| filter.estimated_keys).sum();
         let scale = estimated.filter(|&all| all.is_normal()).map(|all| keys as f64 / all);
@@ -103,7 +103,8 @@ impl Report {
     }
 
     /// Returns the number of entries that the filters of a table hold. If the table does not record
-    /// it, returns the number of keys in the table. Returns `None` if neither is known.
+    /// it, returns the number of keys in the table. Returns `None` if neither is known, or if the
+    /// filters hold prefixes only and their number is not recorded.
     fn keys_in_filters(&self) -> Option<u64> {
         let named =
             |wanted: &str| self.found.properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);

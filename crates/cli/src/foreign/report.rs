@@ -22,7 +22,7 @@ pub struct FileReport {
     pub properties: Vec<(&'static str, Value)>,
     /// The number of keys in the table, or `None` if it is unknown.
     pub keys: Option<u64>,
-    /// The sums over all filters, or `None` without filters.
+    /// The sums and means over all filters, or `None` without filters.
     pub summary: Option<Summary>,
     pub filters: Vec<FilterReport>,
     /// Remarks for the user.
@@ -35,7 +35,7 @@ pub struct FileReport {
     told_len_bytes: u64,
 }
 
-/// The sums over all filters of a file.
+/// The sums and means over all filters of a file.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     pub filters: u64,
@@ -75,8 +75,8 @@ pub enum Holds {
     Everything {},
     /// The keys of the data blocks whose offsets are in this range.
     DataBlocks { data_blocks_from: u64, data_blocks_below: u64 },
-    /// The keys of a partition: all keys up to this key and above the last key of the partition
-    /// before.
+    /// The keys of a partition: all keys up to this key and above the key at which the partition
+    /// before ends.
     UpTo { up_to_hex: String },
     /// The values of a column chunk. `num_values` includes nulls.
     Chunk { row_group: usize, column: String, physical_type: Option<String>, num_values: u64 },

@@ -14,7 +14,8 @@ use filterblock::foreign::Verified;
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Walked {
-    /// A table. The checksums of all blocks are valid.
+    /// A table. The checksums of all blocks are valid, unless the table was written without
+    /// checksums.
     Table { blocks: u64, keys: u64, denied_keys: u64 },
     /// A Parquet file. The headers of all filters are valid.
     Filters { filters: u64 },
@@ -50,8 +51,8 @@ impl fmt::Display for Walked {
     }
 }
 
-/// Checks a whole file. The inner error describes damage and names its file and offset. The outer
-/// error means that the check could not run.
+/// Checks a whole file. The inner error describes damage and names its file. The outer error means
+/// that the check could not run.
 pub fn walk(path: &Path, file: &Foreign) -> Outcome<Result<Walked, String>> {
     let walked = match file {
         Foreign::LevelDb(table) => table.verify().map(Walked::from),

@@ -14,7 +14,7 @@ pub enum Scale {
     FromZero,
     /// From 0 to 1.
     Share,
-    /// From the power of ten below the smallest value to the power of ten above the largest.
+    /// From a power of ten at or below the smallest positive value to one at or above the largest.
     Logarithmic,
 }
 
@@ -49,7 +49,8 @@ impl Bars {
     }
 
     /// Adds a bar for the field `field` of a row, unless the row has no such number. A group is a
-    /// sequence of bars with the same `group`. Its name stands above its bars unless it is empty.
+    /// sequence of bars with the same `group`. This name stands above the bars, unless the name is
+    /// empty.
     pub fn add(&mut self, group: &str, label_text: &str, series: usize, row: &Value, field: &str) {
         let fields = flat(row);
         let Some((_, found)) = fields.iter().find(|(name, _)| name == field) else { return };

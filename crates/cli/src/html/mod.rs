@@ -28,8 +28,8 @@ pub fn page(title: &str, report: &impl Serialize, plots: impl FnOnce(&Value) -> 
     let plots: String = plots(&report).iter().map(Bars::html).collect();
     let mut tables = String::new();
     table::add_sections(&mut tables, "report", &report);
-    // A report of a benchmark already names its machine. For other reports, the page names the
-    // machine of this command.
+    // The reports of `bench point-miss` and `bench range-miss` name their machine. For other
+    // reports, the page names the machine of this command.
     if report.get("machine").is_none() {
         let machine = serde_json::to_value(Machine::here()).map_err(failed)?;
         table::add_sections(&mut tables, "machine", &machine);

@@ -45,7 +45,7 @@ fn add_fields(page: &mut String, name: &str, fields: &Map<String, Value>) {
 }
 
 /// Adds a list of objects. If there are several rows, columns whose values are all equal are shown
-/// above the table. Columns without any value are left out.
+/// above the table, except the first column. Columns without any value are left out.
 fn add_rows(page: &mut String, name: &str, rows: &[Value]) {
     let rows: Vec<Vec<(String, &Value)>> = rows.iter().map(flat).collect();
     let mut columns: Vec<&str> = Vec::new();

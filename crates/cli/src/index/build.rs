@@ -23,10 +23,11 @@ Examples:
   filterblock index build -o lists.index --key-file monday.txt --key-file tuesday.txt
 
 Size:
-  At an FPR of 1 %, the index needs 1.3 bytes per distinct key; at 0.01 %, 3.3 bytes. The FPR of each file is at most \
---fpr. Of 1,000 files, about 10 are then candidates for an absent key at 1 %.
-  Filters of Parquet files (--from-filters) keep the FPR that they have, but they are halved as long as --fpr allows it. \
-Each row group keeps its own filter, so the FPR of a file is about the sum over its row groups. The summary states it.
+  At an FPR of 1 %, the index needs 1.3 bytes per distinct key; at 0.01 %, 3.3 bytes. If each of 1,000 files has an FPR of \
+1 %, about 10 files are candidates for an absent key.
+  With --from-filters, the index takes the filters of the Parquet files, one per row group. The FPR of a file is then about \
+the sum over its row groups. A filter that is larger than --fpr requires is halved. A filter with a higher FPR stays as it \
+is, so the FPR of a file may exceed --fpr. The summary states the highest FPR of an added file.
 
 Keys:
   The keys of all files must have one type: the physical and logical type of the column, or the bytes of SST files and key \
@@ -52,7 +53,8 @@ pub struct Arguments {
     /// The column of Parquet files: its path in the schema, joined by dots
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
-    /// The maximum false-positive rate (FPR) of each file
+    /// The wanted false-positive rate (FPR) of each file; filters taken with --from-filters may
+    /// have a higher one
     #[arg(long, value_name = "RATE", default_value = "0.01", value_parser = number(RATE_EXPECTED))]
     fpr: f64,
     /// Replace OUT if it exists
@@ -120,7 +122,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Adds a file to an index with these settings. The index will be written to `index`. Returns an
-/// error if the file has keys of another type.
+/// error if the keys of the file have another key type or logical type.
 pub fn add(builder: &mut Builder, settings: &Settings, input: Input<'_>, index: &Path) -> Outcome<()> {
     let path = input.path().display();
     let (found, key_type) = (input.key_type(), settings.key_type);

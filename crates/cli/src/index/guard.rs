@@ -37,7 +37,7 @@ impl Guard {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(busy(path)),
             Err(TryLockError::Error(error)) => message(format_args!(
-                "{}: the file cannot be locked: {error}; the update goes on, so run no other update of this index before it ends",
+                "{}: the file cannot be locked: {error}; the command goes on, so start no other command that writes this index before it ends",
                 path.display()
             )),
         }
@@ -70,7 +70,7 @@ impl Guard {
 
 fn busy(path: &Path) -> Failure {
     Failure::Message(format!(
-        "{}: another command updates this index; wait until it has ended, and try again",
+        "{}: another command updates this index, or has just replaced or removed it; wait until that command has ended, and try again",
         path.display()
     ))
 }

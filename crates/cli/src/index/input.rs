@@ -36,7 +36,7 @@ pub struct FileList {
     /// sequence number and type [default: the form that fits the table's filter]
     #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
     key_form: Option<Form>,
-    /// The directory in which relative files are looked up; the index stores the paths as given
+    /// The directory in which relative paths are looked up; the index stores the paths as given
     /// [default: the working directory]
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
@@ -230,7 +230,11 @@ impl Input<'_> {
         };
         added.map_err(|error| match error {
             IndexError::Invalid { what: "filter", why } => {
-                Failure::Message(format!("{}: a filter is {why}, without --from-filters", path.display()))
+                let column = if let Content::Parquet { name, .. } = &self.content { *name } else { "" };
+                Failure::Message(format!(
+                    "{}: column {column:?}: a filter of a row group is {why}, without --from-filters",
+                    path.display()
+                ))
             }
             // The hashes are in a temporary file beside the index, so an I/O error names the index.
             IndexError::Io(error) => Failure::file(index, error),
@@ -331,7 +335,7 @@ fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) ->
         let path = path.display();
         return Err(Failure::Message(format!(
             "{path}: the footer counts {num_values} values in column {column:?}, but {values_seen} in its row groups, so the \
-             footer is damaged; write the file again"
+             footer is damaged; restore the file, or let its writer write it again"
         )));
     }
     Ok((num_values - nulls, filters))

@@ -21,14 +21,15 @@ Examples:
   filterblock index remove ids.index data/old.parquet
   filterblock index verify ids.index
 
-The index has a filter for each file, and stores them so that one read answers for all files. `absent` is certain, \
+The index has filters for each file, and stores them so that one read answers a key for all files. `absent` is certain, \
 `maybe` is not.
 docs/INDEX_FORMAT.md specifies the file.
 
 Changed files:
   The index records size, modification time and a checksum of the end of each file: the last 4 KiB, or the \
 whole metadata of a Parquet file. If a file differs or is \
-missing, it is a candidate for every key until it is added again. The command names such files on stderr.
+missing, it is a candidate for every key until it is added again, except with --check no. The command names the first 10 \
+such files on stderr, and counts all.
 
 Paths:
   The index stores the paths as given. Relative paths are looked up in the working directory, or in --base.";

@@ -22,7 +22,7 @@ pub enum Check {
     Tail,
     /// Size and modification time
     Stat,
-    /// No check; changed files may then be denied
+    /// No check; the keys of changed files may then be denied
     No,
 }
 
@@ -49,7 +49,8 @@ impl CheckArguments {
         }
     }
 
-    /// Returns the numbers of the changed files and how each of them differs.
+    /// Returns the numbers of the changed files and how each of them differs. With `--check no`,
+    /// returns nothing.
     pub fn differences(&self, index: &IndexReader<File>) -> Vec<(usize, Difference)> {
         if self.check == Check::No {
             return Vec::new();
@@ -66,13 +67,14 @@ impl CheckArguments {
     }
 }
 
-/// Opens an index file. The file is read by `pread` and not mapped, because another process could
+/// Opens an index file. The index is read in parts and not mapped, because another process could
 /// truncate a mapped file and so kill the command.
 pub fn open(path: &Path) -> Outcome<IndexReader<File>> {
     try_open(path)?.map_err(|error| failure(path, error))
 }
 
-/// Opens an index file. The inner error concerns the bytes of the index.
+/// Opens an index file. The inner error comes from reading the index. The outer error means that
+/// the path names no readable regular file.
 pub fn try_open(path: &Path) -> Outcome<Result<IndexReader<File>, Error>> {
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {

@@ -18,8 +18,8 @@ use super::opened::{self, CheckArguments};
 use filterblock::foreign::parquet::PhysicalType;
 use filterblock_parquet::index::{IndexReader, KeyType, Settings, hash};
 
-/// The maximum number of keys in a batch from a file. Keys of a batch that share a row share its
-/// read.
+/// The maximum number of keys in a batch from a file. The keys of a batch that need the same row
+/// share one read.
 const BATCH_LEN: usize = 16 << 10;
 /// The maximum number of keys in a batch from a pipe or a terminal, whose writer may wait for
 /// answers.
@@ -49,10 +49,10 @@ unchanged) or in the type of --type. With --hex they are the plain encoding, wit
 --hex. A key that cannot be a value of the column is an error.
 
 Changed files and damage:
-  The files are checked before each batch of answers: 16,384 keys of a file, or 256 keys of a pipe. A pipe that pauses \
-within a batch gets no answers before the batch is full or the pipe ends.
-  Changed and missing files are candidates for every key, and so are all files for the keys of a damaged row. Both are \
-counted on stderr. If the index does not open, the status is 2: search all files.
+  The files are checked before each batch of answers, as --check says. A batch has at most 16,384 keys of a file, or 256 keys \
+of a pipe. A pipe that pauses within a batch gets no answers before the batch is full or the pipe ends.
+  Changed and missing files are candidates for every key. For the keys of a damaged row, all files are candidates. The changed \
+files and these keys are counted on stderr. If the index does not open, the status is 2: search all files.
 
 Exit status, as grep: 0 some key may be in a file; 1 all keys are absent from all files; 2 an error.";
 
@@ -69,7 +69,8 @@ pub struct Arguments {
     /// A file with one key per line
     #[arg(long, value_name = "KEYFILE", conflicts_with = "arguments")]
     keys: Option<PathBuf>,
-    /// Print only the numbers of keys that are `maybe` and `absent`, and of candidates
+    /// Print only three numbers: the keys with candidates (`maybe`), the keys without (`absent`),
+    /// and the candidates of all keys together
     #[arg(long, conflicts_with = "quiet")]
     count: bool,
     /// Print nothing; the exit status is the answer
@@ -136,8 +137,8 @@ fn is_regular(path: &Path) -> bool {
 struct Batch {
     /// The hashes of all encodings of all keys.
     hashes: Vec<u64>,
-    /// For each key, the end of its hashes in `hashes`. Zero of a floating-point type has two
-    /// encodings, so it has two hashes.
+    /// For each key, the end of its hashes in `hashes`. A key may have several encodings, such as
+    /// +0.0 and -0.0, and has a hash for each.
     hash_ends: Vec<usize>,
     written: Vec<u8>,
     ends: Vec<usize>,
@@ -203,7 +204,7 @@ impl<W: Write> Query<'_, W> {
     /// Adds a key with all its encodings to the batch. Answers the batch if it is full.
     fn ask(&mut self, key: &[u8], written: &[u8], place: impl Fn() -> String) -> Outcome<()> {
         let hashes = std::cell::RefCell::new(std::mem::take(&mut self.batch.hashes));
-        // Each "absent" makes the conversion try the next encoding of the value.
+        // The answer `false` makes `Encoding::ask` try the next encoding of the value.
         let asked = self.encoding.ask(key, |encoded| {
             hashes.borrow_mut().push(hash(encoded));
             false
@@ -218,7 +219,7 @@ impl<W: Write> Query<'_, W> {
     }
 
     /// Looks for files that have changed since they were indexed. Such a file becomes a candidate
-    /// for every key, and is reported once.
+    /// for every key. A message counts it once and may name it.
     fn check_files(&mut self) {
         let mut differences = self.arguments.files.differences(&self.index);
         differences.retain(|(file, _)| self.changed.insert(*file));
@@ -285,7 +286,7 @@ impl<W: Write> Query<'_, W> {
         let doubtful = counts.damaged + counts.unreadable;
         if doubtful > 0 {
             message(format_args!(
-                "{}: {} met damaged or unreadable rows, so all files are candidates; build the index again",
+                "{}: {} met damaged or unreadable rows, so all files are candidates for them; build the index again",
                 self.arguments.index.display(),
                 text::count(doubtful, "key")
             ));

@@ -18,11 +18,11 @@ Examples:
   filterblock index verify ids.index
   filterblock index verify ids.index --json --check no
 
-The command verifies the checksums of header, file table and every row, and compares each file with its recorded state. \
+The command verifies the checksums of header, file table and every row, and compares each file with its recorded state as --check says. \
 It also computes the FPR of each file from the bits of its filters.
 A damaged row makes all files candidates for the keys of this row. Build the index again.
 
-Exit status: 0 sound; 1 damaged, or files have changed; 2 could not run (unreadable file, newer format).";
+Exit status: 0 sound; 1 damaged, or files have changed; 2 an error, such as an unreadable file or a newer format.";
 
 /// Check an index for damage, and its files for changes
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// The polling interval. It is too short for a person to notice after Ctrl-C.
+/// The polling interval. A person does not notice so short a delay after Ctrl-C.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Does nothing, because these systems have no limit on the file size.

@@ -40,7 +40,7 @@ filter denies a hash, there is no new file.
 
 Columns:
   NAME is the path of a leaf column: the names joined by dots, such as user.id or tags.list.element.
-  All types except Boolean and FLOAT16 can have filters. DuckDB finds no rows of a FLOAT16 column with filters.
+  All types except Boolean and FLOAT16 can have filters. With filters on a FLOAT16 column, DuckDB misses rows that match.
   Nulls are in no filter.
   If a column has +0.0 or -0.0, its filter has both. If it has a NaN, its filter has this NaN and the two default NaNs.
 
@@ -56,7 +56,7 @@ Outputs:
   Add filters before you index the files. An older index notices that the files have changed.
 
 What --in-place keeps:
-  The new file keeps the mode, the owner and the access list (ACL) of the old file. A file with several names (hard \
+  The new file keeps the mode, the owner and, on Linux, the access list (ACL) of the old file. A file with several names (hard \
 links) is refused. A symbolic link is followed and stays.
   The new file loses all other extended attributes. It has a new inode and new times.
   A file with a read-only mode is replaced too and stays read-only: a rename only needs write permission for the \
@@ -65,7 +65,7 @@ folder.
 When not to use --in-place:
   Iceberg and Delta tables record the length of each file in their manifests. Trino refuses a file of another length. \
 Write a new file and register it.
-  A _metadata file repeats the footers of other files. Write it again after the command.
+  A _metadata file only repeats the footers of other files. After filters were added, write it again.
   Queries that run meanwhile keep the old file open.
 
 When a filter does not help:
@@ -102,7 +102,8 @@ pub struct Arguments {
     /// [default: keep them]
     #[arg(long)]
     replace: bool,
-    /// Only add missing lengths of existing filters, of all columns: readers then need fewer bytes
+    /// Only add the missing lengths of existing filters in all columns; readers then read fewer
+    /// bytes
     #[arg(long, conflicts_with_all = ["columns", "fpr", "bits_per_key", "exact_size", "replace"])]
     fix_lengths: bool,
     /// The output file, written atomically; with several files or a folder, the output folder
@@ -220,7 +221,7 @@ impl Arguments {
         Ok(FileReport::new(&input.path, output, &source.footer, &done, requested_fpr))
     }
 
-    /// Prints the report of a file, and each tip once.
+    /// Prints the report of a file, and each tip once. Prints nothing with --json.
     fn tell(&self, done: &FileReport, tips: &mut BTreeSet<String>) -> Outcome<()> {
         if self.json {
             return Ok(());

@@ -40,7 +40,7 @@ and a denied value. Oversized and scattered filters are only remarks.
 Exit status:
   0  no findings
   1  findings; the report says what to do
-  2  an error: a file or its values cannot be read, or a column does not exist
+  2  an error, such as an unreadable file or value, or an unknown column
   With several files, the command continues after an error in one of them.";
 
 /// Check the filters of Parquet files: presence, size, false-positive rate and damage
@@ -123,8 +123,8 @@ impl Arguments {
         let values = match source.values() {
             Ok(values) => Some(values),
             Err(error) if self.values => return Err(error.in_file(path).into()),
-            // Without values, the number of distinct values of a column without a filter is
-            // unknown.
+            // The check works without values, but the number of distinct values of a column without
+            // a filter is then unknown.
             Err(_) => None,
         };
         let places =

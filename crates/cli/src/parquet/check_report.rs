@@ -45,10 +45,11 @@ struct ColumnReport {
     undersized: u64,
     damaged: u64,
     missing_lengths: u64,
-    /// The sum over the row groups with a sound filter, or null without --values or without such a
-    /// filter.
+    /// The number of values that their own sound filters deny. Null without --values or without a
+    /// sound filter.
     false_negatives: Option<u64>,
-    /// The sum over the row groups, or null if it is unknown for one of them.
+    /// The sum of the numbers of distinct values in the row groups, or null if one of these numbers
+    /// is unknown.
     distinct_values: Option<u64>,
     is_estimate: bool,
     len_bytes: u64,
@@ -58,7 +59,7 @@ struct ColumnReport {
     reads: usize,
     /// The reason why a filter would not help, or null if it may help.
     helps_little: Option<String>,
-    /// The engines that use a filter of this type, or null if they were not tried.
+    /// The engines that use the filters of this column, or null if such a column was not tried.
     engines: Option<Vec<&'static str>>,
     findings: Vec<String>,
     remarks: Vec<String>,
@@ -333,7 +334,7 @@ fn lacks_length(chunk: &CheckedChunk) -> bool {
     matches!(chunk.state, State::Sound(CheckedFilter { has_length: false, .. }))
 }
 
-/// Returns the row groups as text: `row groups 0, 1, 2 and 5 more`.
+/// Returns the row groups as text: `row groups 0, 1, 2, 3, 4 and 2 more`.
 fn named(groups: &[usize]) -> String {
     let first: Vec<String> = groups.iter().take(NAMED_MAX).map(usize::to_string).collect();
     let more = groups.len().saturating_sub(NAMED_MAX);

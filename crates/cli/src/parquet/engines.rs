@@ -21,7 +21,7 @@ enum Kind {
     /// Integers of 32 and 64 bits.
     Integer,
     Float,
-    /// Texts, bytes, and bytes of a fixed length without a logical type.
+    /// Texts, bytes, and FIXED_LEN_BYTE_ARRAY without a logical type.
     Bytes,
     Uuid,
     /// Dates, times and timestamps.
@@ -29,7 +29,7 @@ enum Kind {
     Json,
     /// Decimals that are stored as integers.
     IntegerDecimal,
-    /// Decimals that are stored as bytes of a fixed length.
+    /// Decimals that are stored as FIXED_LEN_BYTE_ARRAY.
     FixedDecimal,
     Int96,
     Float16,
@@ -57,8 +57,8 @@ const ENGINES: [(Kind, &[&str]); 12] = [
 pub fn of(column: &Leaf) -> Option<Vec<&'static str>> {
     let kind = kind(column)?;
     let (_, engines) = ENGINES.iter().find(|(found, _)| *found == kind)?;
-    // In groups, only integers were tried. Lists were not tried. A type without engines has none in
-    // groups either.
+    // Of columns in groups, only integers were tried. Columns in lists were not tried. A type
+    // without engines has none in groups either.
     let is_tried = !column.is_repeated && (!column.is_nested || kind == Kind::Integer || engines.is_empty());
     let in_groups = |engine: &&&str| !column.is_nested || **engine != DATAFUSION;
     is_tried.then(|| engines.iter().filter(in_groups).copied().collect())
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_one_row_in_the_table() {
+    fn no_kind_has_two_rows_in_the_table() {
         let is_once = |kind: &Kind| ENGINES.iter().filter(|(found, _)| found == kind).count() == 1;
         assert!(ENGINES.iter().all(|(kind, _)| is_once(kind)));
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_in_groups_and_lists_have_shorter_lists() {
+    fn groups_lose_datafusion_and_lists_were_not_tried() {
         let nested = Leaf { is_nested: true, ..leaf(PhysicalType::Int64, None, None) };
         assert_eq!(of(&nested).unwrap(), [DUCKDB, CLICKHOUSE, HYPARQUET]);
         assert_eq!(of(&Leaf { is_repeated: true, ..nested }), None);

@@ -7,8 +7,8 @@ use super::super::failure::{Failure, Outcome};
 
 /// The file name extensions of Parquet files in a folder.
 const EXTENSIONS: [&str; 3] = ["parquet", "parq", "pq"];
-/// The names of files that repeat the footers of the Parquet files in their folder. New filters
-/// make these copies wrong.
+/// The names of files that repeat the footers, or the schema, of the Parquet files in their folder.
+/// New filters make the copies of the footers wrong.
 const COMPANIONS: [&str; 2] = ["_metadata", "_common_metadata"];
 
 /// A file, and its path relative to an output folder.
@@ -29,7 +29,7 @@ pub struct Inputs {
 }
 
 /// Finds the files, in the order of the arguments. In a folder, these are the Parquet files at any
-/// depth, except names that begin with a dot or an underscore.
+/// depth. Skips names that begin with a dot or an underscore, and links to folders.
 pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
     let mut files = Vec::new();
     for argument in arguments {
@@ -54,7 +54,7 @@ pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
 pub fn refuse_companion(path: &Path) -> Outcome<()> {
     match path.file_name().is_some_and(|name| COMPANIONS.iter().any(|companion| name == *companion)) {
         true => Err(Failure::Message(format!(
-            "{}: this file only repeats the footers of other files; give the files with the data, and write this file again",
+            "{}: this file only repeats the footers of other files; give the files with the data; after filters were added, write this file again",
             path.display()
         ))),
         false => Ok(()),

@@ -24,11 +24,11 @@ pub struct Report {
 #[derive(Debug, Serialize)]
 pub struct FileReport {
     pub file: String,
-    /// The file that was written, or null if nothing was to be done.
+    /// The file that was written, or null if no file was written.
     pub output: Option<String>,
     pub row_groups: usize,
     pub filters_added: u64,
-    /// The number of filters of the columns that stay unchanged.
+    /// The number of existing filters that stay unchanged in these columns.
     pub filters_kept: u64,
     /// The number of filter lengths that were added to the footer.
     pub lengths_added: u64,
@@ -44,13 +44,13 @@ pub struct ColumnReport {
     pub column: String,
     pub physical_type: &'static str,
     pub filters_added: u64,
-    /// The total length of the new filters in bytes. They lie side by side.
+    /// The total length in bytes of the new filters, which lie side by side.
     pub len_bytes: u64,
-    /// The sum over the row groups.
+    /// The sum of the numbers of distinct values in the row groups with a new filter.
     pub distinct_values: u64,
     /// Whether a row group has so many distinct values that they are estimated.
     pub is_estimate: bool,
-    /// The highest expected false-positive rate of a filter, or null without a new filter.
+    /// The highest expected false-positive rate of a new filter, or null without a new filter.
     pub fpr: Option<f64>,
     pub tips: Vec<String>,
 }

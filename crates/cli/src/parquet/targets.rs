@@ -10,8 +10,8 @@ use super::super::failure::{Failure, Outcome};
 use super::inputs::{Input, Inputs};
 
 /// Returns the output path of each input. `output` is a file, or a folder for all outputs. Returns
-/// an error for an output that is also an input, under any name, and for two outputs with the same
-/// path.
+/// an error for an output that is also an input, under any name, for two outputs with the same
+/// path, and for an output folder in an input folder.
 pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let is_file = inputs.is_one_file && !is_folder(output);
     if !is_file {
@@ -49,7 +49,7 @@ pub fn in_place(inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
 
 fn same(target: &Path) -> Failure {
     Failure::Message(format!(
-        "{}: two of the files would be written here; give their common folder, or call the command for each",
+        "{}: two of the given files have this output; give each file once, and different files of one name by their common folder",
         target.display()
     ))
 }
@@ -92,8 +92,9 @@ fn seen(path: &Path) -> Option<(PathBuf, Id)> {
     Some((canonical, id))
 }
 
-/// Returns the absolute path without symbolic links. The path need not exist. Returns an error if
-/// `..` follows a folder that does not exist.
+/// Returns the absolute path without symbolic links. The path need not exist. If it leads over a
+/// link to a missing file, returns the absolute path with its links. Returns an error if `..`
+/// follows a folder that does not exist.
 fn place(path: &Path) -> Outcome<PathBuf> {
     let absolute = std::path::absolute(path).map_err(|error| Failure::file(path, error))?;
     for existing in absolute.ancestors() {
@@ -109,7 +110,7 @@ fn place(path: &Path) -> Outcome<PathBuf> {
                 return Ok(canonical.join(rest));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(existing).is_err() => {}
-            // A symbolic link to a missing file.
+            // The link leads to a missing file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(absolute),
             Err(error) => return Err(Failure::file(path, error)),
         }

@@ -54,19 +54,19 @@ pub fn is_sorted(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
 }
 
 /// Returns whether the ranges of values of the row groups do not overlap. Two ranges may share one
-/// end.
+/// end. Returns false for a single row group, or if a range or its order is unknown.
 fn are_ranges_apart(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
     let Some(column) = footer.leaves().get(leaf) else { return false };
     let order: fn(&[u8]) -> Option<Vec<u8>> = match (column.physical_type, column.logical_type) {
-        // With the sign bit flipped and the most significant byte first, the bytes of two numbers
-        // have the order of the numbers.
+        // With the sign bit flipped, the big-endian bytes of two numbers have the order of the
+        // numbers.
         (PhysicalType::Int32, _) => |bytes| {
             Some((i32::from_le_bytes(bytes.try_into().ok()?) ^ i32::MIN).to_le_bytes().into_iter().rev().collect())
         },
         (PhysicalType::Int64, _) => |bytes| {
             Some((i64::from_le_bytes(bytes.try_into().ok()?) ^ i64::MIN).to_le_bytes().into_iter().rev().collect())
         },
-        // Byte arrays, texts and UUIDs. Other logical types have another order.
+        // Byte arrays, texts and UUIDs have the order of their bytes. Other logical types do not.
         (PhysicalType::ByteArray, None | Some(1)) | (PhysicalType::FixedLenByteArray, None | Some(14)) => {
             |bytes| Some(bytes.to_vec())
         }

@@ -37,8 +37,8 @@ fn steps() -> impl Iterator<Item = f64> + Clone {
     (0..=POINTS).map(|step| f64::from(step) / f64::from(POINTS))
 }
 
-/// The number of bits of the filter in [`rate_by_probes`]. With so few bits, the exact and the
-/// simplified formula differ visibly.
+/// The number of bits of the filter in [`rate_by_probes`]. With so few bits, [`exact_fpr`] and
+/// [`simplified_fpr`] differ visibly.
 const FEW_BITS: u64 = 20;
 const MOST_PROBES: u32 = 20;
 
@@ -96,7 +96,6 @@ fn rate_by_probes() -> String {
     picture.finish()
 }
 
-/// Labels the right ends of lines.
 fn label_ends(frame: &Frame, picture: &mut Picture, ends: &[(f64, String, Colour)]) {
     let ends: Vec<(f64, &str, Colour)> =
         ends.iter().map(|(value, label, colour)| (*value, label.as_str(), *colour)).collect();

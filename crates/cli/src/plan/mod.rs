@@ -64,7 +64,7 @@ pub struct Arguments {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Draw the formulas into four SVG files in this directory
+    /// Draw the formulas as four SVG files in this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
     /// Also write the plan as an HTML page

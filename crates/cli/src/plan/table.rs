@@ -1,4 +1,5 @@
-//! Makes the table of a plan, with a row for each kind of filter.
+//! Makes the table of a plan, with a row for each planned kind of filter and each classical
+//! variant.
 
 use std::fmt;
 
@@ -47,7 +48,7 @@ impl Budget {
     }
 }
 
-/// The plans of all kinds.
+/// The plans of the kinds in [`KINDS`] and of the classical variants.
 #[derive(Debug, Serialize)]
 pub struct Table {
     keys: u64,
@@ -79,13 +80,13 @@ struct Taken {
     expected_false_positive_rate: f64,
     lines_if_absent: f64,
     lines_if_present: f64,
-    /// The memory of a compressed filter in bytes. `None` for other filters, which take
+    /// The bytes that a compressed filter takes in memory. `None` for other filters, which take
     /// `len_bytes`.
     memory_len_bytes: Option<u64>,
 }
 
 impl Table {
-    /// Plans a filter of every kind and of every classical variant.
+    /// Plans a filter of each kind in [`KINDS`] and of every classical variant.
     ///
     /// # Errors
     /// Returns a message for the user if the number of keys or the budget is out of range, or if no
@@ -118,7 +119,7 @@ impl Table {
     }
 }
 
-/// Returns the error message if no kind has a filter for the budget.
+/// Returns the error message for a budget that fits no kind of filter block.
 fn none_for(keys: u64, budget: Budget) -> String {
     match budget {
         Budget::Rate(rate) => {
@@ -188,8 +189,8 @@ impl Row {
     }
 }
 
-/// Returns the reason of an error without the name of the filter, which the table prints in front
-/// of it.
+/// Returns the reason of an error without the name of the filter, which the table prints before the
+/// reason.
 fn reason(error: Error) -> String {
     match error {
         Error::Invalid { what: "filter", reason, .. } => reason.into_owned(),

@@ -25,7 +25,7 @@ const PARQUET_FPP: [f64; 4] = [0.1, 0.05, 0.01, 0.001];
 pub struct Deployable {
     /// The setting, as a user of the engine writes it.
     pub setting: String,
-    /// The length of all filters together.
+    /// The length in bytes of all filters together.
     pub len_bytes: u64,
     pub expected_fpr: f64,
 }
@@ -138,8 +138,9 @@ impl Share {
         }
     }
 
-    /// Builds a smaller filter with the same number of values per block, and measures its FPR. Both
-    /// numbers of blocks are powers of two, so the length of the whole filter is exact.
+    /// Builds a smaller filter with the same number of values per block, if there are more than
+    /// [`BUILT_KEYS_MAX`] values. Returns its expected FPR, and the length of the whole filter.
+    /// Both filters have a power of two of blocks, so the length is exact.
     fn parquet(self, fpp: f64) -> Outcome<Deployable> {
         let num_blocks = ParquetBloomBuilder::for_values(self.keys, fpp)?.num_blocks() as u64;
         let shrunk = (self.keys / BUILT_KEYS_MAX.max(1)).max(1).next_power_of_two().min(num_blocks);

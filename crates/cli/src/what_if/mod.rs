@@ -1,5 +1,5 @@
-//! `inspect --what-if`: compares the filters that the file's engine can write, and each native kind
-//! of filter for the same keys and false-positive rate (FPR).
+//! `inspect --what-if`: compares the filters that the file's engine can write, and filter blocks of
+//! each kind for the same keys and false-positive rate (FPR).
 
 mod engines;
 
@@ -41,7 +41,7 @@ pub struct Present {
     /// The engine that could write other filters; `None` for filter blocks.
     pub engine: Option<Engine>,
     pub keys: u64,
-    /// The number of native blocks that would replace the filters.
+    /// The number of filter blocks that would replace the filters.
     pub blocks: u64,
     /// The number of keys of each filter.
     pub filters: Vec<u64>,
@@ -54,8 +54,8 @@ pub struct Present {
 #[derive(Debug, Serialize)]
 pub struct WhatIf {
     keys: u64,
-    /// The FPR of the present filters, or 1 % without filters. The native filters are requested
-    /// with this FPR rounded down to three digits. Small ribbons may exceed it by 1 %.
+    /// The FPR of the present filters, or 1 % without filters. Filter blocks are requested with
+    /// this FPR rounded down to three significant digits. Small ribbons may slightly exceed it.
     false_positive_rate: f64,
     filters: Vec<Choice>,
 }
@@ -74,8 +74,8 @@ struct Choice {
 }
 
 impl WhatIf {
-    /// Compares the present filters with other filters of the engine and with each native kind.
-    /// Builds a block of each kind from integers: as many as there are keys, up to
+    /// Compares the present filters with other filters of the engine and with filter blocks of each
+    /// kind. Builds a block of each kind from integers: as many as there are keys, up to
     /// [`BUILT_KEYS_MAX`]. The size is nearly that of a block of the real keys, because it depends
     /// mostly on their number. Returns `None` if there are no keys, or if the FPR is not between 0
     /// and 1.
@@ -110,7 +110,8 @@ impl WhatIf {
                 share_of_present_len: share_of_present(found.len_bytes),
             });
         }
-        // The requested FPR is rounded down, so that native filters do not exceed the present FPR.
+        // The requested FPR is rounded down, so that most filter blocks do not exceed the present
+        // FPR.
         for kind in KINDS {
             // A kind that cannot reach the FPR with 100 bits per key has no row.
             let Ok(spec) = FilterSpec::false_positive_rate(kind, rounded_down(rate)) else { continue };
@@ -136,7 +137,7 @@ fn rounded_down(rate: f64) -> f64 {
     text.parse().ok().filter(|&rounded: &f64| rounded > 0.0 && rounded <= rate).unwrap_or(rate)
 }
 
-/// Returns the total size in bytes and the expected FPR of `blocks` native blocks. Each block holds
+/// Returns the total size in bytes and the expected FPR of `blocks` filter blocks. Each block holds
 /// an equal share of `keys` keys.
 fn size(spec: FilterSpec, keys: u64, blocks: u64) -> Outcome<(u64, f64)> {
     let of_block = keys.div_ceil(blocks);
@@ -171,7 +172,7 @@ impl fmt::Display for WhatIf {
             column.set_cell_alignment(CellAlignment::Right);
         }
         let (keys, rate) = (thousands(self.keys), percent(self.false_positive_rate));
-        writeln!(f, "{keys} keys; native kinds at an FPR of {rate}, with checksums:\n\n{table}")
+        writeln!(f, "{keys} keys; filter blocks at an FPR of {rate}, with checksums:\n\n{table}")
     }
 }
 

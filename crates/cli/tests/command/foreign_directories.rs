@@ -1,5 +1,5 @@
-//! Tests with directories of other programs (databases of other engines, repositories, homes).
-//! Every `db` command refuses them and changes nothing.
+//! Tests with directories and files of other programs (databases of other engines, repositories,
+//! homes). Every `db` command refuses such directories. No command changes files of other programs.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -491,7 +491,8 @@ fn time_of_children() -> f64 {
     (ticks(13) + ticks(14)) / 100.0
 }
 
-/// Looks up a million keys, half of them present, in `file`, and prints the time.
+/// Looks up a million keys, half of them present, in `file`, and prints the time. Asserts that at
+/// least `present_at_least` keys may be present.
 fn measure(shell: &Shell, what: &str, arguments: &[&str], present_at_least: u64) {
     let keys = fs::read(shell.path("keys")).unwrap();
     let (wall, cpu) = (std::time::Instant::now(), time_of_children());

@@ -308,8 +308,8 @@ fn values_and_filters_of_parquet_files_are_indexed() {
         assert!(of_column.len() >= 2);
         shell.run(&build).exits(0);
         of_column.iter().for_each(|case| agrees(&shell, case, case.number("absent_count") / 50));
-        // The index takes the filters of two row groups. Their FPRs add up, and the filters are
-        // halved as long as an FPR of 1 % allows it.
+        // The index takes the filters of two row groups. Their FPRs add up. Each filter is halved
+        // as long as its FPR stays at most half of 1 %.
         let report = shell.run(&[&build[..], &["--from-filters", "--json"]].concat()).json(0);
         let fpr = report["highest_fpr"].as_f64().unwrap();
         assert!(fpr > 0.0 && fpr <= 0.011, "{report}");

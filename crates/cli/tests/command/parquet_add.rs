@@ -178,7 +178,7 @@ fn a_folder_keeps_its_structure_in_the_output() {
     shell.run(&["parquet", "add", "lake/day=*/*.parquet", "--column", "id", "-o", "glob/"]).exits(0);
     assert_has_ids(&shell, "glob/day=2/a.parquet");
     let same = ["parquet", "add", "lake/day=1/a.parquet", "lake/day=2/a.parquet", "--column", "id", "-o", "o/"];
-    shell.run(&same).fails_with(&["o/a.parquet", "two of the files"]);
+    shell.run(&same).fails_with(&["o/a.parquet", "two of the given files"]);
 }
 
 #[test]
@@ -319,6 +319,6 @@ fn a_file_that_comes_twice_is_refused_in_place() {
     let shell = shell();
     std::os::unix::fs::symlink("a.parquet", shell.path("link.parquet")).unwrap();
     let run = shell.run(&["parquet", "add", "a.parquet", "link.parquet", "--column", "id", "--in-place"]);
-    run.fails_with(&["link.parquet", "two of the files"]);
+    run.fails_with(&["link.parquet", "two of the given files"]);
     assert_eq!(fs::read(shell.path("a.parquet")).unwrap(), parquet_file(false));
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::parquet_add::parquet_file;
 use crate::shell::{Run, Shell};
 
-/// Returns a folder with `plain.parquet`, and with `a.parquet`, whose column `id` has filters.
+/// Returns a shell with `plain.parquet`, and with `a.parquet`, whose column `id` has filters.
 fn shell() -> Shell {
     let shell = Shell::new();
     shell.write("plain.parquet", parquet_file(false));
@@ -23,7 +23,7 @@ fn check(shell: &Shell, arguments: &[&str]) -> Run {
     shell.run(&[&["parquet", "check"], arguments].concat())
 }
 
-/// Returns the first column of the first file.
+/// Returns the first column of the first file in a report.
 fn column(report: &Value) -> &Value {
     &report["files"][0]["columns"][0]
 }

@@ -42,7 +42,7 @@ fn sizes_for_a_rate_match_the_formulas() {
     let least = 100f64.log2();
     assert!((1.005..1.03).contains(&(bits("bumped-ribbon") / least)), "{}", bits("bumped-ribbon"));
     assert!((1.02..1.07).contains(&(bits("ribbon") / least)), "{}", bits("ribbon"));
-    // The filter has 1.125 slots of eight bits per key.
+    // The filter has 1.125 slots per key, of eight bits each.
     assert!((bits("binary-fuse") / of_block(9.0) - 1.0).abs() < 0.02, "{}", bits("binary-fuse"));
     // With a million keys, equal hashes add only 1e6 / 2^64 to the rate.
     let fuse_rate = number(row(&plan, "binary-fuse"), "expected_false_positive_rate");
@@ -86,7 +86,7 @@ fn plans_for_a_memory_fit_and_nearly_fill_it() {
     let plan = plan(&[KEYS, "--memory", "1MiB"]);
     for row in plan["filters"].as_array().unwrap() {
         let Some(len) = row["len_bytes"].as_f64() else {
-            assert!(row["refused"].as_str().unwrap().contains("is larger"), "{row}");
+            assert!(row["refused"].as_str().unwrap().contains("smallest filter needs more space"), "{row}");
             continue;
         };
         assert!(len <= 1_048_576.0, "{row}");

@@ -1,4 +1,4 @@
-//! Secrets of the command `filterblock`: they come from files only, and errors never show them.
+//! Tests of secrets on the command line: they come from files only, and errors never show them.
 
 use crate::shell::Shell;
 

@@ -58,7 +58,6 @@ fn completions_of_each_shell_are_sound_and_complete() {
     shell.run(&["completions"]).fails_with(&["SHELL"]);
 }
 
-/// A loaded script of bash completes subcommands and options.
 #[test]
 fn bash_completes_subcommands_and_options() {
     let shell = Shell::new();

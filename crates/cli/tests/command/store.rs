@@ -225,7 +225,8 @@ fn a_damaged_manifest_is_an_error_without_the_advice_to_salvage() {
     let is_manifest = |path: &std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("MANIFEST");
     let manifest = files.into_iter().find(is_manifest).unwrap();
     let mut bytes = fs::read(&manifest).unwrap();
-    // The first byte of the first edit. Later edits are sound, so this is not a torn tail.
+    // This changes the first byte of the first edit. Later edits are sound, so the first edit is
+    // not a torn tail.
     bytes[48 + 24] ^= 4;
     fs::write(&manifest, bytes).unwrap();
     for arguments in [&["db", "get", "store", "a"][..], &["db", "get", "store", "a", "--salvage"]] {

@@ -1,6 +1,6 @@
 //! Removes duplicate hashes. Hashes are uniform, so one pass spreads them over small buckets. A
 //! table in the first-level cache then finds the duplicates of each bucket. The two steps together
-//! take half the time of `sort_unstable`.
+//! are faster than `sort_unstable`.
 
 /// The minimum number of hashes for which buckets are used. Fewer hashes are sorted.
 const FEW: usize = 1 << 13;
@@ -12,8 +12,8 @@ const PER_BUCKET: usize = 256;
 /// The number of slots of the table. A bucket with more hashes than half of this number is sorted.
 const SLOTS: usize = 2048;
 
-/// Keeps each distinct hash once. Orders the hashes by their filter block, except within a bucket.
-/// For [`FEW`] to [`MANY`] hashes, it needs memory for a copy of the hashes.
+/// Keeps each distinct hash once. Orders the hashes by their filter block, but the hashes of one
+/// bucket may be in any order. For [`FEW`] to [`MANY`] hashes, it needs memory for a copy.
 pub(super) fn retain(hashes: &mut Vec<u64>) {
     if !(FEW..=MANY).contains(&hashes.len()) {
         hashes.sort_unstable();
@@ -44,7 +44,8 @@ pub(super) fn retain(hashes: &mut Vec<u64>) {
 /// Returns the hashes in the order of their buckets, and the end of each bucket.
 fn spread(hashes: &[u64], shift: u32) -> (Vec<u64>, Vec<usize>) {
     let bucket = |hash: u64| usize::try_from(hash >> shift).unwrap_or(0);
-    // The position for the next hash of each bucket. After the loop it is the end of the bucket.
+    // For each bucket: first its number of hashes, then the position for its next hash, and at last
+    // its end.
     let mut places = vec![0_usize; 1 << (64 - shift)];
     for &hash in hashes {
         if let Some(place) = places.get_mut(bucket(hash)) {

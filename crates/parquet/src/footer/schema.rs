@@ -19,9 +19,9 @@ pub struct Leaf {
     /// The length of a value in bytes if the type is FIXED_LEN_BYTE_ARRAY and the schema has a
     /// valid length, or else `None`.
     pub type_len_bytes: Option<usize>,
-    /// The number of the logical type, or `None` if it has none.
+    /// The number of the logical type, or `None` if the column has none.
     pub logical_type: Option<i16>,
-    /// The number of the converted type, which older writers store, or `None` if it has none.
+    /// The number of the converted type, which older writers store. `None` if the column has none.
     pub converted_type: Option<i64>,
     /// The number of bits of the logical type `INTEGER`, or `None` for other types.
     pub integer_bits: Option<u8>,
@@ -48,7 +48,8 @@ fn max_paths_len_bytes(metadata_len_bytes: usize) -> usize {
     metadata_len_bytes.saturating_mul(16).saturating_add(1 << 20)
 }
 
-/// Returns the leaf columns in the order of the schema. Returns `None` if the schema is not valid.
+/// Returns the leaf columns in the order of the schema. Returns `Ok(None)` if the schema is not
+/// valid.
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] if the paths together exceed [`max_paths_len_bytes`].
@@ -125,7 +126,7 @@ fn find_leaves(schema: &List<'_>, mut take: impl FnMut(&str) -> bool) -> Option<
     open.iter().all(|(_, left, _)| *left == 0).then_some(leaves)
 }
 
-/// Returns the names of a path, joined by dots.
+/// Returns the names of a path, joined by dots. Returns `None` if the elements are not names.
 pub(super) fn joined(path: &List<'_>) -> Option<String> {
     let names: Vec<_> = path.binaries()?.into_iter().map(String::from_utf8_lossy).collect();
     Some(names.join("."))

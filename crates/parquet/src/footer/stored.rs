@@ -12,8 +12,8 @@ use crate::thrift::Struct;
 const MAX_HEADER_LEN_BYTES: u64 = 256;
 
 impl Footer {
-    /// Reads the filter at `range`: its header and its bits. If the length in the footer is longer
-    /// than the filter, the bytes after the filter are left out.
+    /// Reads the filter at `range`: its header and its bits. If the length in the footer exceeds
+    /// the length of the filter, the bytes after the filter are left out.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] or [`Error::Filter`] if the filter does not end before the

@@ -13,11 +13,11 @@ use super::reader::IndexReader;
 use super::shape::{self, Size};
 use super::table::{FileIdentity, FileTable, IndexedFile, Settings, check_path};
 
-/// Collects the keys of files, and builds an index of them.
+/// Collects the keys of files, and builds an index of the files.
 ///
-/// `S` stores the hashes until all keys are counted: 8 bytes per distinct key. For example, use an
-/// unnamed temporary file. The builder needs memory for the finished index, for existing filters,
-/// and for the [`DistinctHashes`] of one file.
+/// `S` stores the hashes until the index is built: 8 bytes per distinct key of each file. For
+/// example, use an unnamed temporary file. The builder needs memory for the finished index, for
+/// existing filters, and for the [`DistinctHashes`] of one file.
 #[derive(Debug)]
 pub struct IndexBuilder<S> {
     settings: Settings,
@@ -48,7 +48,7 @@ pub struct FileSummary {
     /// The number of distinct keys. For a file that was added by its filters, the number of values
     /// in the column.
     pub num_keys: u64,
-    /// The expected FPR of the file.
+    /// The expected FPR of the index for this file.
     pub fpr: f64,
 }
 
@@ -106,7 +106,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     ///
     /// # Errors
     /// Returns an error if the path was already added, is empty or is too long, or if a filter is
-    /// not whole blocks of 32 bytes. Returns an error if the column has values but no filter.
+    /// not one or more whole blocks of 32 bytes. Returns an error if the column has values but no
+    /// filter.
     /// Returns an error for filters that are certainly damaged: no bit is set in any of them
     /// although the column has values, or some lanes of a block are empty and others are not.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
@@ -211,8 +212,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
         })
     }
 
-    /// Returns the bytes of an index. It has the `kept` files of an older version, and then the new
-    /// files. `copy_row` writes the cells of the kept files to the front of a row.
+    /// Builds an index of the `kept` files of an older version, followed by the new files.
+    /// `copy_row` writes the cells of the kept files to the front of a row.
     fn assemble(
         mut self,
         rows: u32,
@@ -283,9 +284,9 @@ impl Content {
         }
     }
 
-    /// Writes the filter to its cells, and asks a filter of hashes for every hash. Returns the
-    /// number of hashes that it denies, or of existing blocks that have no cell. The number is 0
-    /// unless memory is broken or the builder has a defect.
+    /// Writes the filter to its cells. If the filter is built from hashes, looks up every hash in
+    /// it. Returns the number of denied hashes, or of existing blocks that have no cell. The number
+    /// is 0 unless memory is broken or the builder has a defect.
     fn store<S: Read + Write + Seek>(
         &self,
         spill: &mut Spill<S>,
@@ -373,7 +374,7 @@ impl<'a> Matrix<'a> {
         Ok(Self { bytes, rows: header.rows.into(), row_len, cells_len })
     }
 
-    /// Returns the cells of a row.
+    /// Returns the cells of a row, without the row's checksum.
     fn row(&mut self, row: u32) -> &mut [u8] {
         let start = row as usize * self.row_len;
         self.bytes.get_mut(start..start + self.cells_len).unwrap_or_default()

@@ -44,7 +44,7 @@ pub(super) fn has_all(cell: &Cell, mask: &Cell) -> bool {
     cell.iter().zip(mask).fold(0, |missing, (cell, mask)| missing | (!cell & mask)) == 0
 }
 
-/// Calls `each` with the number of every cell of a row that has all bits of `mask`.
+/// Calls `each` with the number of every cell that has all bits of `mask`.
 ///
 /// The cells are tested 64 at a time without a branch for each cell, because these branches would
 /// often be mispredicted.
@@ -70,8 +70,8 @@ pub(super) fn unite(cell: &mut Cell, more: &Cell) {
 
 /// Returns the expected FPR of a filter with `keys` distinct keys in `blocks` blocks.
 ///
-/// The number of keys in a block follows a Poisson distribution. The result is within 1 % of the
-/// binomial formula for 20 or more blocks.
+/// For two or more blocks, the formula takes the number of keys in a block from a Poisson
+/// distribution. This distribution is close to the exact binomial one if there are many blocks.
 #[must_use]
 pub fn expected_fpr(keys: u64, blocks: u64) -> f64 {
     if keys == 0 {

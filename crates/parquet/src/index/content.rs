@@ -6,10 +6,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use super::cells::{Cell, measured_fpr, unite};
 use super::error::{Error, Result};
 
-/// The maximum number of hashes that are written or read at once: 512 KiB.
+/// The maximum number of hashes that are written or read at once. They take 512 KiB.
 const CHUNK: usize = 1 << 16;
 
-/// The distinct hashes of all files, in a temporary storage.
+/// The distinct hashes of all files, in temporary storage.
 ///
 /// The number of rows depends on all files, so no filter can be built before all keys are counted.
 /// We do not read the values twice, because decoding takes longer than writing 8 bytes per key.
@@ -24,7 +24,7 @@ pub(super) struct Spill<S> {
 pub(super) struct Run {
     offset: u64,
     pub count: u64,
-    /// The wrapping sum of the hashes. It detects storage that returns other hashes.
+    /// The wrapping sum of the hashes. Another sum reveals storage that returns other hashes.
     sum: u64,
 }
 
@@ -51,8 +51,8 @@ impl<S: Read + Write + Seek> Spill<S> {
     /// Calls `each` with every hash of a run, in the order in which the hashes were pushed.
     ///
     /// # Errors
-    /// Returns an error if the storage does not return the hashes that were pushed. `each` has then
-    /// received wrong hashes. An index of them would deny keys.
+    /// Returns an error if the storage fails, or returns too few hashes or hashes with another sum.
+    /// `each` may then have received wrong hashes, or too few. An index of them would deny keys.
     pub fn for_each(&mut self, run: Run, mut each: impl FnMut(u64)) -> io::Result<()> {
         self.storage.flush()?;
         self.storage.seek(SeekFrom::Start(run.offset))?;
@@ -73,7 +73,7 @@ impl<S: Read + Write + Seek> Spill<S> {
             left -= count;
         }
         if sum != run.sum {
-            let why = "the temporary file of the hashes returns other bytes than were written; check the disk";
+            let why = "the temporary file of the hashes returns other bytes than were written";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(())
@@ -112,7 +112,7 @@ impl Blocks {
     /// Calls `each` with the number and the content of every block of the equivalent filter of
     /// `blocks` blocks. A larger filter repeats each block, because a key's block number scales
     /// with the number of blocks. Returns false, without a call, if `blocks` is not a multiple of
-    /// the number of blocks.
+    /// this filter's number of blocks.
     pub fn for_each_of(&self, blocks: u64, mut each: impl FnMut(u64, &Cell)) -> bool {
         let len = self.len();
         if !blocks.is_multiple_of(len) {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_no_key_makes_are_refused() {
+    fn blocks_that_no_set_of_keys_makes_are_refused() {
         let sound = [[1; 32], [0; 32]].concat();
         assert!(Blocks::shrunk(&sound, 0.01).is_ok());
         for lane in 0..8 {

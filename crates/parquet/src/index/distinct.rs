@@ -1,6 +1,6 @@
 //! Collects the distinct hashes of one file.
 
-/// The number of hashes that are collected before duplicates are first dropped: 8 MiB.
+/// The number of hashes that are collected before duplicates are first dropped. They take 8 MiB.
 const FIRST_LIMIT: usize = 1 << 20;
 
 /// The distinct hashes of the keys of one file.

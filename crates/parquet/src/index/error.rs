@@ -79,7 +79,8 @@ pub enum Error {
     /// A newly built index denies keys that were added to it. The cause is broken memory or a
     /// defect of the builder.
     SelfCheckFailed {
-        /// The number of added hashes that the index denies.
+        /// The number of added hashes that the index denies, plus the number of blocks of existing
+        /// filters that it cannot store.
         denied: u64,
     },
 }
@@ -103,7 +104,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "{error}"),
+            // The core crate knows what to do next for each kind of I/O error.
+            Self::Io(error) => {
+                write!(f, "{}", filterblock::Error::from(io::Error::new(error.kind(), error.to_string())))
+            }
             Self::Parquet(error) => write!(f, "{error}"),
             Self::Corrupt { part, offset, why } => {
                 write!(f, "damaged index: {part} at offset {offset}: {why}; search all files and build the index again")
@@ -123,7 +127,8 @@ impl fmt::Display for Error {
             Self::SelfCheckFailed { denied } => {
                 write!(
                     f,
-                    "the new index denies {denied} of its own keys, so nothing was written; check the memory of this machine"
+                    "the new index denies {denied} of its own keys, and nothing was written; build it again, and test \
+                     this machine's memory"
                 )
             }
         }

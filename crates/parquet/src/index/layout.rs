@@ -9,18 +9,18 @@ use super::error::{Error, Part, Result};
 pub const MAGIC: [u8; 8] = *b"\x89FLBINDX";
 /// The format version that this crate writes and reads.
 pub const VERSION: u16 = 1;
-/// The length of the header in bytes.
+/// The length in bytes of the header.
 pub const HEADER_LEN_BYTES: usize = 64;
-/// The length of a cell, which is one block of a filter, in bytes.
+/// The length in bytes of a cell, which is one block of a filter.
 pub(super) const CELL_LEN_BYTES: usize = 32;
-/// The length of the checksum at the end of a row in bytes.
+/// The length in bytes of the checksum at the end of a row.
 pub(super) const ROW_CHECKSUM_LEN_BYTES: usize = 4;
 /// The maximum number of rows. A filter of this number of blocks has 64 GiB.
 pub(super) const MAX_ROWS: u64 = 1 << 31;
 /// The number of XXH64 with seed 0, the only hash function of version 1.
 const HASH_XXH64: u8 = 1;
 
-/// Returns whether a file that begins with `start` is an index. Returns false if `start` has less
+/// Returns whether a file that begins with `start` is an index. Returns false if `start` has fewer
 /// than eight bytes.
 #[must_use]
 pub fn is_index(start: &[u8]) -> bool {
@@ -36,7 +36,7 @@ pub enum KeyType {
     Parquet {
         /// The physical type of the column.
         physical_type: PhysicalType,
-        /// The length of a value in bytes for FIXED_LEN_BYTE_ARRAY; 0 for all other types.
+        /// The length in bytes of a value of FIXED_LEN_BYTE_ARRAY, or 0 for all other types.
         type_len_bytes: u32,
     },
 }
@@ -53,8 +53,9 @@ impl KeyType {
         (7, PhysicalType::FixedLenByteArray, "FIXED_LEN_BYTE_ARRAY"),
     ];
 
-    /// Returns the tag of the type and the length of a value in bytes. Returns `None` for a type
-    /// without filters, such as BOOLEAN, and for a length that does not fit the type.
+    /// Returns the tag of the type, and the length in bytes of a value (0 if the type does not need
+    /// it). Returns `None` for a type without filters, such as BOOLEAN, and for a length that does
+    /// not fit the type.
     fn encode(self) -> Option<(u8, u32)> {
         match self {
             Self::Bytes => Some((0, 0)),
@@ -193,7 +194,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Returns the length of a row with its checksum in bytes.
+    /// Returns the length in bytes of a row with its checksum.
     pub fn row_len_bytes(&self) -> u64 {
         u64::from(self.cells) * CELL_LEN_BYTES as u64 + ROW_CHECKSUM_LEN_BYTES as u64
     }
@@ -203,7 +204,7 @@ impl Header {
         self.table_len_bytes.checked_add(HEADER_LEN_BYTES as u64)
     }
 
-    /// Returns the length of the whole index in bytes. Returns `None` if the length exceeds 64
+    /// Returns the length in bytes of the whole index. Returns `None` if the length exceeds 64
     /// bits.
     pub fn file_len_bytes(&self) -> Option<u64> {
         self.row_len_bytes().checked_mul(self.rows.into())?.checked_add(self.rows_offset()?)

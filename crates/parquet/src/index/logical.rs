@@ -4,8 +4,9 @@ use parquet::basic::{ConvertedType, LogicalType, TimeUnit};
 use parquet::schema::types::ColumnDescriptor;
 
 /// Returns the canonical text of a column's logical type. An older converted type has the text of
-/// the logical type that replaces it. A signed integer has the empty text, because its bytes are
-/// the same as without a logical type.
+/// the logical type that replaces it. `INTERVAL` has no such logical type and keeps its own text.
+/// The text is empty for a column without a logical type. It is empty for a signed integer too,
+/// because the logical type does not change how its bytes are read.
 pub(super) fn canonical(column: &ColumnDescriptor) -> String {
     match column.logical_type_ref() {
         Some(logical) => of_logical(logical),

@@ -29,7 +29,8 @@
 //!
 //! **An index never denies a key that it holds.** If a row is damaged, the answer is "maybe" for
 //! all files. An index whose header or file table is damaged cannot be opened. The caller must then
-//! treat all files as candidates.
+//! treat all files as candidates. A file that has changed since it was indexed may have keys that
+//! the index denies: see [`Stamp`] and [`IndexReader::distrust`].
 
 mod builder;
 mod cells;

@@ -118,7 +118,7 @@ impl<R: ReadAt> IndexReader<R> {
         })
     }
 
-    /// Returns the settings of all files: column, key type and FPR.
+    /// Returns the settings of all files: column, logical type, key type and FPR.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -6,15 +6,16 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// The minimum number of bytes at the end of a file that the stamp's checksum covers. In an SST
-/// file, they hold the footer. In a Parquet file, the checksum covers the whole metadata.
+/// The minimum number of bytes at the end of a file that the stamp's checksum covers. It covers a
+/// shorter file whole. In an SST file, these bytes hold the footer. In a Parquet file, the checksum
+/// covers the whole metadata.
 pub const TAIL_LEN_BYTES: u64 = 4096;
 /// The length of a Parquet file's last two fields: the length of the metadata, and the magic.
 const PARQUET_END_LEN_BYTES: usize = 8;
-/// The number of bytes that are read at once.
+/// The maximum number of bytes that are read at once.
 const CHUNK_LEN_BYTES: u64 = 1 << 16;
 
-/// Size, modification time and the checksum of the last bytes of a file.
+/// The size, the modification time, and the checksum of the last bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
     /// The size of the file in bytes.
@@ -23,9 +24,9 @@ pub struct Stamp {
     pub modified_seconds: i64,
     /// The nanoseconds of the modification time.
     pub modified_nanos: u32,
-    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. If the
-    /// metadata of a Parquet file, their length and the magic have more bytes together, it is the
-    /// CRC-32 of these.
+    /// The CRC-32 of the last [`TAIL_LEN_BYTES`] bytes, or of all bytes of a shorter file. In a
+    /// Parquet file, the CRC-32 covers at least the metadata, the length of the metadata, and the
+    /// magic.
     pub tail_checksum: u32,
 }
 
@@ -210,7 +211,7 @@ mod tests {
                 }
             }
         }
-        // A length beyond the file covers the whole file.
+        // If the length of the metadata exceeds the file, the checksum covers the whole file.
         std::fs::write(&path, b"abc\xff\xff\xff\xffPAR1").unwrap();
         let stamp = Stamp::of(&path).unwrap();
         assert_eq!(stamp.tail_checksum, crc32fast::hash(b"abc\xff\xff\xff\xffPAR1"));

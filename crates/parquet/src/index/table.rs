@@ -8,9 +8,9 @@ use super::error::{Error, Part, Result};
 use super::layout::{HEADER_LEN_BYTES, Header, KeyType};
 use super::stamp::Stamp;
 
-/// The maximum length of a path, and of the name of a column, in bytes.
+/// The maximum length in bytes of a path, of a column's name, and of the text of a logical type.
 pub const MAX_PATH_LEN_BYTES: usize = u16::MAX as usize;
-/// The length of a record without its path and its numbers of cells, in bytes.
+/// The length in bytes of a record without its path and its numbers of cells.
 const RECORD_LEN_BYTES: usize = 40;
 /// The maximum number of blocks of a filter. Block numbers are scaled from the 32 high bits of a
 /// hash.
@@ -26,7 +26,8 @@ pub struct Settings {
     pub logical_type: String,
     /// The type of the keys.
     pub key_type: KeyType,
-    /// The maximum FPR of each file that is built from keys. It is above 0 and below 1.
+    /// The maximum FPR, above 0 and below 1, of a file that is added by the hashes of its keys.
+    /// A file that is added by its existing filters keeps a higher FPR.
     pub fpr: f64,
 }
 
@@ -162,7 +163,7 @@ impl FileTable {
     /// Returns the bytes of the table.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let len16 = |bytes: &[u8], what| {
-            let too_long = |_| Error::invalid(what, format!("{} bytes exceed 65,535; use a shorter one", bytes.len()));
+            let too_long = |_| Error::invalid(what, format!("{} bytes, more than 65,535; shorten it", bytes.len()));
             u16::try_from(bytes.len()).map_err(too_long)
         };
         let mut out = Vec::new();

@@ -11,8 +11,8 @@ use super::plain::Hashes;
 /// The maximum number of records that are decoded at once.
 const BATCH: usize = 4096;
 
-/// Adds the values of a data page to `hashes`. A page that uses no dictionary can be decoded
-/// without the other pages of its chunk.
+/// Adds the values of a data page to `hashes`. The page must not use a dictionary, because the
+/// decoder sees no other page of the chunk.
 ///
 /// # Errors
 /// Returns an error if the page is damaged, or its encoding is unknown.

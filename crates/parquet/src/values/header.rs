@@ -14,8 +14,8 @@ pub(super) const MAX_PAGE_LEN_BYTES: u64 = 256 << 20;
 
 /// The number of bytes that are read first to find a header. Most headers have less than 100 bytes.
 const WINDOW_LEN_BYTES: u64 = 1 << 10;
-/// The length from which on the window for a header no longer grows. A header may contain the min
-/// and max of its page.
+/// A window of at least this length is not enlarged when it holds no whole header. Headers may be
+/// long because they may contain the min and max of their page.
 const MAX_HEADER_LEN_BYTES: u64 = 16 << 20;
 
 /// The types of pages, as the format numbers them.
@@ -61,7 +61,7 @@ const DETAILS: [i16; 4] = [5, 6, 7, 8];
 /// The content of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Distinct values.
+    /// The values of the dictionary.
     Dictionary,
     /// Indices into the dictionary.
     Indices,
@@ -107,8 +107,8 @@ impl PageHeader {
 /// Reads the header at `offset`. The column chunk ends `left_bytes` bytes after `offset`.
 ///
 /// # Errors
-/// Returns the reason if the header cannot be read or is not valid, or if the page exceeds the
-/// column chunk or 256 MiB.
+/// Returns the reason if the header cannot be read or is not valid. Returns the reason also if the
+/// page has an unknown type, or exceeds the column chunk or 256 MiB.
 pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> Result<PageHeader, String> {
     let mut window = WINDOW_LEN_BYTES;
     loop {

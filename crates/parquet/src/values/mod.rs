@@ -168,9 +168,10 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
         let chunk = without_zero(chunk)?;
         let data = chunk.data_page_offset();
         let start = chunk.dictionary_page_offset().unwrap_or(data);
-        // For such a chunk, some readers begin at the data page, and others at the dictionary.
+        // If the dictionary follows the data page, some readers begin at the data page, and others
+        // at the dictionary.
         if start > data || start < MAGIC_LEN_BYTES {
-            return Err("the location of the dictionary is not valid".into());
+            return Err("the location of the dictionary or of the first page is not valid".into());
         }
         let (Ok(offset), Ok(left_bytes)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
             return Err("the location of the chunk is not valid".into());
@@ -202,9 +203,9 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
             }
             if !matches!(header.content, Content::Dictionary | Content::Nothing) {
                 found.num_values += header.num_values;
-                // A false number could keep the decoder busy for minutes.
+                // A false number could keep the decoder busy for a long time.
                 if found.num_values > expected {
-                    return Err(format!("the pages have more values than the metadata say: {expected}"));
+                    return Err(format!("the pages have more than the {expected} values that the metadata say"));
                 }
             }
             if !matches!(header.content, Content::Indices | Content::Nothing) {
@@ -263,8 +264,8 @@ impl<'a, R: ChunkReader + 'static> Walk<'a, R> {
     }
 }
 
-/// Returns the chunk, and removes a dictionary offset of 0. Some writers store 0 for a chunk
-/// without a dictionary, because no page is at offset 0.
+/// Returns the chunk without its dictionary offset if the offset is 0. Some writers store 0 for a
+/// chunk without a dictionary, because no page is at offset 0.
 fn without_zero(chunk: &ColumnChunkMetaData) -> Result<Cow<'_, ColumnChunkMetaData>, String> {
     if chunk.dictionary_page_offset() != Some(0) {
         return Ok(Cow::Borrowed(chunk));

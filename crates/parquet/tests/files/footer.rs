@@ -107,7 +107,7 @@ fn an_unusual_encoding_is_refused() {
 }
 
 #[test]
-fn encrypted_files_are_refused() {
+fn encrypted_files_and_metadata_files_are_refused() {
     let sample = write(&Layout::default());
     let mut hidden = sample.bytes.to_vec();
     let end = hidden.len();

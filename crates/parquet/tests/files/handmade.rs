@@ -129,7 +129,7 @@ fn assert_refused(file: Bytes, what: &str) {
 }
 
 #[test]
-fn index_pages_are_skipped_wherever_they_are() {
+fn index_pages_after_the_dictionary_are_skipped() {
     let all = expected((1000..1008).chain([1, 2]));
     let sound = [dictionary_page(), indices_page(), plain_page()];
     assert_eq!(hashes(file(&sound, 2, Some(4))).unwrap(), all);
@@ -149,7 +149,7 @@ fn with_last_header(header: Fields) -> Bytes {
 }
 
 #[test]
-fn page_headers_with_equal_fields_are_refused() {
+fn page_headers_with_duplicate_fields_are_refused() {
     let plain = header(0, &plain_bytes(), nested(5, data(0)));
     assert_eq!(hashes(with_last_header(plain.clone())).unwrap(), expected((1000..1008).chain([1, 2])));
     // Some readers use the first of two encodings, and others the last.

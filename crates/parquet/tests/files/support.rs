@@ -278,7 +278,7 @@ fn list(group: &mut Group<'_, '_>, seeds: &[u64], make: impl Fn(u64) -> ByteArra
 }
 
 /// Returns the layouts that the tests cover: each codec with both page versions, with and without a
-/// dictionary, and the encodings other than PLAIN.
+/// dictionary, and the encodings DELTA and BYTE_STREAM_SPLIT.
 pub fn layouts() -> Vec<Layout> {
     use Encoding::{BYTE_STREAM_SPLIT, DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY, PLAIN};
     let codecs = [

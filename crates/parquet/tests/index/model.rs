@@ -1,4 +1,4 @@
-//! Compares the index with a model of sets, after any builds and updates.
+//! Compares the index with a model of sets, after random builds and updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
@@ -17,8 +17,8 @@ type Model = BTreeMap<String, BTreeSet<u64>>;
 #[derive(Debug, Clone)]
 enum Source {
     Hashes,
-    /// The keys are added by existing filters. They are dealt in turn to `groups` filters of `1 <<
-    /// log_blocks` blocks.
+    /// The keys are added by existing filters. They are distributed in turn over `groups` filters
+    /// of `1 << log_blocks` blocks.
     Filters {
         groups: usize,
         log_blocks: u32,

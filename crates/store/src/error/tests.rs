@@ -1,4 +1,4 @@
-//! Tests of the error messages: each says what is wrong, where, and what to do next.
+//! Tests that each error message says what is wrong, where, and what to do next.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -37,15 +37,16 @@ variants!(
     Filter
 );
 
-/// An error and its message.
+/// An error and its expected message.
 type Message = (Error, &'static str);
 
-/// Messages about files and arguments.
+/// Returns errors about files and arguments, each with its expected message.
 fn file_messages() -> Vec<Message> {
     let mismatch = Error::ChecksumMismatch { field: Field::IndexBlock, offset: 4_096, stored: 1, computed: 2 };
     let batch = Error::InvalidArgument { what: "batch", reason: "it is full; write it first".into() };
     vec![
         (Error::Io(ErrorKind::StorageFull.into()), "no storage space; free disk space, and try again"),
+        (Error::Io(ErrorKind::NotADirectory.into()), "not a directory; check the path"),
         (
             Error::Io(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file; remove it")),
             "it is not a regular file; remove it",
@@ -86,12 +87,13 @@ fn file_messages() -> Vec<Message> {
     ]
 }
 
-/// Messages about a whole store.
+/// Returns errors about a whole store or a filter block, each with its expected message.
 fn store_messages() -> Vec<Message> {
     vec![
         (
             Error::NotAStore,
-            "the directory is not empty and holds no store; give the directory of a store, or an empty directory",
+            "the directory holds no store, or holds files where an empty directory is needed; give the directory of an \
+             existing store, or an empty directory for a new one",
         ),
         (
             Error::ForeignFile { what: "a log of LevelDB" },
@@ -120,7 +122,7 @@ fn store_messages() -> Vec<Message> {
         ),
         (
             Error::TooLarge { what: "a memtable" },
-            "a memtable of this size does not fit in memory; free memory, and try again",
+            "a memtable of this size does not fit in memory; free memory, or use a machine with more memory",
         ),
         (
             Error::from(filterblock::Error::ChecksumMismatch {
@@ -130,7 +132,7 @@ fn store_messages() -> Vec<Message> {
                 computed: 2,
             }),
             "filter block damaged: wrong checksum of page at offset 12288 (stored 0x00000001, computed 0x00000002); \
-             no key is lost, and reads do not need the filter; run \"filterblock db repair\"",
+             no key is lost, because filters only save reads; run \"filterblock db repair\"",
         ),
         (
             Error::from(filterblock::Error::ChecksumMismatch {
@@ -140,21 +142,22 @@ fn store_messages() -> Vec<Message> {
                 computed: 2,
             }),
             "filter block damaged: wrong checksum of trailer at offset 90 (stored 0x00000001, computed 0x00000002); \
-             no key is lost, and reads do not need the filter; run \"filterblock db repair\"",
+             no key is lost, because filters only save reads; run \"filterblock db repair\"",
         ),
         (
             Error::from(filterblock::Error::Corrupt { field: filterblock::Field::Params, offset: 70 }),
-            "filter block damaged: invalid filter parameters at offset 70; no key is lost, and reads do not need \
-             the filter; run \"filterblock db repair\"",
+            "filter block damaged: invalid filter parameters at offset 70; no key is lost, because filters only \
+             save reads; run \"filterblock db repair\"",
         ),
         (
             Error::from(filterblock::Error::TooLarge { what: "a filter block" }),
-            "a filter block of this size does not fit in memory; free memory, and try again",
+            "a filter block of this size does not fit in memory; free memory, or use a machine with more memory",
         ),
     ]
 }
 
-/// A store retries a load that failed for lack of memory, so it must see that in its own errors.
+/// A store retries to load a filter if memory was short, so it must recognize this error of the
+/// core.
 #[test]
 fn lack_of_memory_in_the_core_is_too_large() {
     let error = Error::from(filterblock::Error::TooLarge { what: "a filter" }.in_file(Path::new("t.sst")));

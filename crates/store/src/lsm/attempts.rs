@@ -1,8 +1,8 @@
 //! Schedules retries of background work that failed for a temporary reason.
 //!
-//! If an SST file cannot be written (no space, no descriptors, a failed sync), no data is in doubt.
-//! Its entries are still in the log, or in the SSTs that were to be merged. The store therefore
-//! continues and retries later.
+//! If an SST file cannot be written (no space, no file descriptors, a failed sync of the file), no
+//! data is in doubt. Its entries are still in the log, or in the input SSTs of the compaction. The
+//! store therefore continues and retries later.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ mod tests {
                 let trouble = attempts.trouble.as_ref().unwrap();
                 (trouble.due - trouble.since).as_millis()
             };
-            // Each delay counts from `since`, which is only microseconds old.
+            // `since` is the time of the first failure. All failures lie within microseconds of it.
             (0..12).map(delay).collect()
         };
         let first = delays(&mut attempts);

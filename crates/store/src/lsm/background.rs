@@ -26,8 +26,8 @@ impl Shared {
     /// filters.
     ///
     /// After a success, it removes files that could not be removed before, and reopens SSTs whose
-    /// filter could not be loaded. After a failure, it schedules a retry, or fails the store as
-    /// [`Self::judge`] does.
+    /// filter could not be loaded. After a failure, it schedules a retry. If the error is a failed
+    /// sync of the store's directory, the store fails instead: see [`Self::judge`].
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         self.files.reclaimer.reclaim();
         let Err(error) = result else {
@@ -104,8 +104,9 @@ impl Shared {
     /// Removes unneeded files. A missing file is not an error. The store tries again later to
     /// remove a file that cannot be removed now.
     ///
-    /// The caller must keep the store open. The lock of `Files::closed` is not held while a file is
-    /// deleted: the deletion may take long, and a reader that releases an SST needs the lock.
+    /// The caller must keep the store open: after a close, the files may belong to another store.
+    /// The lock of `Files::closed` is not held while a file is deleted: the deletion may take long,
+    /// and a reader that releases an SST needs the lock.
     pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
         let storage = self.options.storage.as_ref();
         let stays = |path: &PathBuf| {

@@ -33,7 +33,7 @@ pub(super) struct Batch<'a> {
     /// a batch or none, and these two prefixes decide both cases.
     min_prefix: u64,
     max_prefix: u64,
-    /// One bit for each key without a result so far.
+    /// The bits of the keys that have no result so far.
     pub(super) open: u32,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Returns the key at a position, or `None` if the position is [`BATCH`] or more. In a batch of
-    /// fewer keys, the key at a position behind the last one is empty.
+    /// fewer keys, the key at a position after the last one is empty.
     #[inline]
     pub(super) fn probe(&self, place: u32) -> Option<Probe<'a>> {
         let place = place as usize;

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-/// Returns the bound with a borrowed key.
+/// Borrows the key of a bound.
 pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
         Bound::Included(key) => Bound::Included(key),
@@ -11,7 +11,7 @@ pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
-/// Returns whether a key lies before an upper bound, or on an included one.
+/// Returns whether a key lies before an upper bound, or equals an included bound.
 pub(super) fn is_before(key: &[u8], end: Bound<&[u8]>) -> bool {
     match end {
         Bound::Included(end) => key <= end,
@@ -22,11 +22,11 @@ pub(super) fn is_before(key: &[u8], end: Bound<&[u8]>) -> bool {
 
 /// Returns whether a key lies between two bounds.
 pub(super) fn is_within(key: &[u8], from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> bool {
-    is_behind(key, as_slice(from)) && is_before(key, as_slice(to))
+    is_after(key, as_slice(from)) && is_before(key, as_slice(to))
 }
 
-/// Returns whether a key lies behind a lower bound, or on an included one.
-pub(super) fn is_behind(key: &[u8], start: Bound<&[u8]>) -> bool {
+/// Returns whether a key lies after a lower bound, or equals an included bound.
+pub(super) fn is_after(key: &[u8], start: Bound<&[u8]>) -> bool {
     match start {
         Bound::Included(start) => key >= start,
         Bound::Excluded(start) => key > start,

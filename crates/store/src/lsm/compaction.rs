@@ -34,13 +34,12 @@ pub(super) struct Compaction {
     bottommost: bool,
 }
 
-/// Returns the facts that picking uses about each SST of a version.
+/// Returns for each level the facts about its SSTs that picking uses.
 fn levels_of(version: &Version) -> Levels<'_> {
     let facts = |level| version.tables(level).map(|table| TableFacts::from(&table.meta)).collect();
     Levels((0..NUM_LEVELS).map(facts).collect())
 }
 
-/// Creates the picker of a store with these options.
 pub(super) fn picker(options: &Options) -> Picker {
     Picker::new(Limits {
         l0_trigger: options.l0_compaction_trigger,
@@ -172,9 +171,9 @@ impl Shared {
     }
 
     /// Returns the remaining time for which level 0 delays its compaction. Returns `None` if level
-    /// 0 needs no compaction or if its compaction is due now. A compaction that is due may still be
-    /// impossible, because a damaged SST is left out. Returns `None` without
-    /// [`Options::auto_compaction`], too.
+    /// 0 needs no compaction, if its compaction is due now, and without
+    /// [`Options::auto_compaction`]. A due compaction may still be impossible, because a damaged
+    /// SST is left out.
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;
@@ -196,13 +195,13 @@ impl Shared {
         lock(&self.background.picker).leave_out(numbers);
         self.reading
             .reports
-            .add(format!("{error}; background compactions skip the damaged SSTs until the store is reopened"));
+            .add(format!("{error}; background compactions skip the affected SSTs until the store is reopened"));
     }
 
     /// Returns whether a background thread compacts level 0 when it is full. Returns `false`
     /// without automatic compaction, while compactions fail, and if a damaged SST blocks level 0.
-    /// In these cases writers must not wait for level 0: perhaps only their deletions can release
-    /// the space that the compaction needs.
+    /// In these cases writers must not wait for level 0, because their deletions may be the only
+    /// way to release the space that the compaction needs.
     pub(super) fn compacts_level_0(&self, version: &Version, work: &Work) -> bool {
         if !self.options.auto_compaction || work.compactions.is_failing() {
             return false;
@@ -242,10 +241,10 @@ impl Shared {
     }
 
     /// Merges all SSTs that overlap a range, one level after the other, into the deepest level that
-    /// overlaps it. If level 0 overlaps the range, merges it as a whole, and at least into level 1.
-    /// In the deepest level, rewrites only SSTs with tombstones or outdated filters.
+    /// overlaps it. If level 0 overlaps the range, the call merges all of level 0, and at least
+    /// into level 1. In the deepest level, rewrites only SSTs with tombstones or outdated filters.
     ///
-    /// Before each level, it waits for a running compaction.
+    /// Before each level, the call waits for a running compaction.
     ///
     /// # Errors
     /// Returns errors for damaged SSTs, I/O errors, [`Error::NoSpace`] if the result would leave no

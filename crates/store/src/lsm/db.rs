@@ -87,7 +87,7 @@ impl Db {
     /// A damaged filter is an error only if [`Options::strict_filters`] is set. I/O errors pass
     /// through.
     ///
-    /// Errors that concern the options, reported before any SST or log is read:
+    /// Errors that concern the options. They are reported before any SST or log is read:
     ///
     /// * [`filterblock::Error::Secret`]: [`Options::secret`] is missing or wrong.
     /// * [`filterblock::Error::Unexpected`]: [`Options::hash`] is not the store's hash kind.
@@ -198,8 +198,8 @@ impl Db {
         self.shared.get(&state, key, sequence)
     }
 
-    /// Returns the values of many keys, in the order of `keys`. This is faster than single reads,
-    /// because the cache misses in the filters overlap.
+    /// Returns the values of many keys, in the order of `keys`. For many keys this is usually
+    /// faster than single reads, because the cache misses in the filters overlap.
     ///
     /// # Errors
     /// Returns the errors of [`Db::get`].
@@ -292,9 +292,10 @@ impl Db {
     }
 
     /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
-    /// It does not flush the current memtable. During this call, level 0 is compacted as soon as it
-    /// has [`Options::l0_compaction_trigger`] SSTs. Outside this call, the store may delay this
-    /// compaction to write fewer bytes.
+    /// It does not flush the current memtable. During this call, automatic compaction
+    /// ([`Options::auto_compaction`]) merges level 0 as soon as level 0 has
+    /// [`Options::l0_compaction_trigger`] SSTs. Outside this call, the store may delay this merge
+    /// to write fewer bytes.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
@@ -317,7 +318,7 @@ impl Db {
             if !self.shared.needs_compaction() && self.shared.reading.state.load().immutable.is_empty() {
                 return Ok(());
             }
-            // The compaction is due, and the background thread has not begun it yet.
+            // A compaction or a flush is due, and the background thread has not begun it yet.
             std::thread::yield_now();
         }
     }
@@ -331,10 +332,10 @@ impl Db {
     /// 2^40. So a new file of one store is almost never taken for a file of the other.
     ///
     /// # Errors
-    /// Returns [`Error::NotAStore`] if `dir` holds anything but a lock file, and [`Error::Locked`]
-    /// if that lock is taken. Returns [`Error::OutOfNumbers`] as [`Db::write`] does, and the errors
-    /// of [`Db::flush`]. I/O errors pass through. A failed checkpoint never opens as a store that
-    /// lacks a part of the content, because `CURRENT` is written last.
+    /// Returns [`Error::NotAStore`] if `dir` holds any file except `LOCK`, and [`Error::Locked`] if
+    /// another handle holds this lock. Returns [`Error::OutOfNumbers`] as [`Db::write`] does, and
+    /// the errors of [`Db::flush`]. I/O errors pass through. A failed checkpoint never opens as a
+    /// store that lacks a part of the content, because `CURRENT` is written last.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         let dir = dir.as_ref();
         let (source, outside) = (self.shared.options.storage.as_ref(), self.shared.files.outside.as_ref());
@@ -451,8 +452,8 @@ impl Db {
         self.shared.reading.counters.reset();
     }
 
-    /// Closes the store. It flushes the memtable to an SST file, so that the next open finds no
-    /// writes in the log.
+    /// Closes the store. It flushes the memtables to SST files, so that the next open finds no
+    /// writes in the logs.
     ///
     /// # Errors
     /// Returns the error of the last flush or of writing the log's buffer, or [`Error::Poisoned`]

@@ -89,8 +89,8 @@ pub fn parse(name: &str) -> Option<FileName> {
             _ => return None,
         }
     };
-    // Each number has exactly one name. `+1.sst` and `1.sst` belong to other programs and must not
-    // be touched.
+    // In a store, each number has exactly one spelling. `+1.sst` and `1.sst` belong to other
+    // programs and must not be touched.
     let canonical = match found {
         FileName::Table(number) => table_name(number),
         FileName::Log(number) => log_name(number),

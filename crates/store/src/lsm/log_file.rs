@@ -116,7 +116,8 @@ impl LogWriter {
         Ok(Self { file, path, id_checksum: id.checksum(), buffer, synced_len_bytes: 0, next_sequence, failure: None })
     }
 
-    /// Returns a placeholder that refuses every call. It is used until the log is created.
+    /// Returns a placeholder that refuses every append, flush and sync. It is used until the log is
+    /// created.
     pub(super) fn none() -> Self {
         let id_checksum = Crc32::new();
         let (path, failure) = (PathBuf::new(), Some(Cow::Borrowed("the log is not created yet")));
@@ -136,8 +137,8 @@ impl LogWriter {
     ///
     /// `sequence` is the sequence number of the record's first write. Sequence numbers have no
     /// gaps: `sequence` must be one more than the number of the last write in the record before.
-    /// This function checks only that the number is above that of the record before. The reader
-    /// detects all other errors.
+    /// This function checks only the lower bounds listed below. The reader detects all other
+    /// errors.
     ///
     /// # Errors
     /// Returns [`Error::InvalidArgument`], before anything is written, for:
@@ -158,7 +159,7 @@ impl LogWriter {
             return invalid("log record", "its payload is empty; write at least one entry");
         }
         if sequence < self.next_sequence {
-            return invalid("sequence number", "this number is already used; take the next number");
+            return invalid("sequence number", "it is below the next sequence number of the log; use that number");
         }
         self.attempt(|log| {
             if log.buffer.len() + RECORD_HEADER_LEN_BYTES + payload_len > BUFFER_LEN_BYTES {

@@ -3,7 +3,7 @@
 //! After the first unsound record, the reader searches the rest of the file for a sound one:
 //!
 //! * There is none: a crash tore the tail. The tail is cut off and reported. The one exception is a
-//!   damaged header of the file, which is an error.
+//!   damaged header of the file that is complete and not all zeros: it is an error.
 //! * There is one, but a sector before it is all zeros, and no later sound record says that the
 //!   file was synced beyond the start of the damage. This is a crash, too: a crash may keep later
 //!   sectors and lose earlier ones. The tail is cut off and reported.
@@ -13,7 +13,8 @@
 //! repeated.
 //!
 //! Under [`LogRecovery::Salvage`], none of these cases is an error. The reader skips to the next
-//! sound record and reports the skipped bytes.
+//! sound record and reports the skipped bytes. If it finds no such record, it cuts off the rest of
+//! the file and reports it as a torn tail.
 
 use std::fmt;
 use std::ops::Range;
@@ -29,8 +30,8 @@ use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, RECORD_HEADER_LEN_BY
 /// The length of a sector, the unit that devices write atomically.
 const SECTOR_LEN_BYTES: usize = 512;
 
-/// The maximum step from the expected sequence number to that of the next record, in the search for
-/// this record. A record with a larger step counts as a random match.
+/// The search for sound records accepts a sequence number that exceeds the expected one by at most
+/// this step. A larger step counts as a random match.
 const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 
 /// The search for sound records may checksum four times the file's length plus this many bytes.
@@ -110,11 +111,11 @@ pub struct LogTail {
     pub len_bytes: u64,
     /// Whether bytes are missing at the end, or sectors were never written.
     ///
-    /// `true` means that a crash interrupted a write that was not synced. `false` means that the
-    /// last record has its full length and fails its checksum. Either a crash interrupted the
-    /// device in a write, or a synced write is damaged. The content of the file does not
-    /// distinguish these cases, because only the next record says what was synced. It also does not
-    /// show whether a cut removed whole records.
+    /// `true` means that a crash probably interrupted a write that was not synced. `false` means
+    /// that the last record seems to have its full length, but it fails its checksum. Then either a
+    /// crash interrupted the device in a write, or a synced write is damaged. The file does not
+    /// distinguish these two cases, because only the next record would say what was synced. The
+    /// file also does not show whether a crash removed whole records.
     pub is_cut: bool,
 }
 
@@ -139,8 +140,8 @@ impl fmt::Display for LogTail {
 /// sequence number that the next record must have.
 ///
 /// # Errors
-/// Under [`LogRecovery::Strict`], damage in the middle returns [`Error::ChecksumMismatch`] or
-/// [`Error::Corrupt`] with the file and the offset. A sound log with an identity other than `id`
+/// Under [`LogRecovery::Strict`], damage that no crash explains returns [`Error::ChecksumMismatch`]
+/// or [`Error::Corrupt`] with the file and the offset. A sound log with an identity other than `id`
 /// returns [`Error::Corrupt`] with `FileNumber`, `StoreId` or `Magic`. A newer format returns
 /// [`Error::Unsupported`]. Errors of `visit` and of the storage pass through.
 pub fn read_log(
@@ -409,7 +410,7 @@ impl<'a> Reader<'a> {
             match self.next_sound_record(next + 1, expected) {
                 Ok(Some(found)) => next = found,
                 Ok(None) => return false,
-                // In doubt, report an error. Never cut silently.
+                // In doubt, report damage: a cut could remove durable records.
                 Err(OverBudget) => return true,
             }
         }

@@ -1,4 +1,4 @@
-//! Tests for writing and reading logs.
+//! Tests the writer and the reader of logs.
 
 use super::super::log_file::{LogKind, LogWriter};
 use super::*;
@@ -120,7 +120,7 @@ fn a_truncated_log_gives_the_records_before_the_cut() {
 }
 
 #[test]
-fn a_flipped_bit_before_the_last_record_costs_salvage_a_record() {
+fn a_flipped_bit_costs_salvage_at_most_one_record() {
     for sync_each in [false, true] {
         let (sound, ranges) = log_of(ID, &PAYLOADS, sync_each);
         for bit in 0..sound.len() * 8 {
@@ -283,7 +283,7 @@ fn blank_sectors_count_as_a_crash_unless_they_were_synced() {
 }
 
 #[test]
-fn a_synced_length_is_found_behind_other_records_and_damage() {
+fn a_synced_length_is_found_after_records_and_damage() {
     let memory = Memory::new();
     let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();
     let mut starts = Vec::new();
@@ -341,7 +341,7 @@ fn an_empty_payload_with_a_right_checksum_is_not_a_record() {
 }
 
 #[test]
-fn a_file_that_would_be_searched_forever_is_given_up() {
+fn a_search_that_exceeds_its_budget_is_given_up() {
     let (mut bytes, _) = log_of(ID, &[b"sound"], false);
     bytes.extend_from_slice(&[1; 24]);
     for i in 0..100_000u32 {

@@ -29,8 +29,9 @@ pub struct Manifest {
     may_be_in_force: bool,
 }
 
-/// The length above which a manifest is replaced by a new one that begins with a snapshot of the
-/// state. A manifest is never replaced before it is longer than twice its first edit.
+/// The length above which an open store replaces its manifest by a new one that begins with a
+/// snapshot of the state. The limit is at least twice the length of the manifest after its first
+/// edit.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 /// The content of a manifest.
@@ -274,7 +275,8 @@ fn clean(storage: &dyn Storage, dir: &Path, path: &Path) {
     let _ = storage.remove(path);
 }
 
-/// Writes the temporary file that is renamed to `CURRENT`.
+/// Writes the temporary file that is later renamed to `CURRENT`, and syncs the file and the
+/// directory.
 fn write_temporary_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
     let temporary = dir.join(CURRENT_TEMPORARY);
     if storage.exists(&temporary)? {

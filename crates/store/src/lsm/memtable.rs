@@ -28,8 +28,8 @@ const MAX_FILTER_WORDS: usize = 1 << 21;
 /// The number of entries that [`Memtable::for_each_newest`] loads into the cache together.
 const WALK_LEN: usize = 32;
 
-/// A Bloom filter that can be read while keys are inserted. It sets four bits per key in one 64-bit
-/// word.
+/// A Bloom filter that can be read while keys are inserted. It sets up to four bits per key in one
+/// 64-bit word.
 ///
 /// Relaxed accesses suffice here. A writer sets the bits before it publishes the write with
 /// `Release`, and a reader sees the write with `Acquire` before it queries the bits. A reader that
@@ -213,7 +213,7 @@ impl MemtableCursor {
     /// Moves to the first visible key within the lower bound `bound`.
     pub(super) fn seek_forward(&mut self, bound: Bound<&[u8]>) {
         let list = &self.table.list;
-        // The newest version of a key comes first. Sequence number 0 sorts behind all versions of a
+        // The newest version of a key comes first. Sequence number 0 sorts after all versions of a
         // key.
         let node = match bound {
             Bound::Included(key) => list.first_from(&Place::new(key, u64::MAX)),
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(cursor.entry().unwrap().0, b"a");
     }
 
-    /// Prints the numbers in docs/DESIGN.md.
+    /// Measures misses with and without the filter, and prints the numbers in docs/DESIGN.md.
     #[test]
     #[ignore = "a measurement"]
     fn measure_what_the_filter_saves_per_miss() {

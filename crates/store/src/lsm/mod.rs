@@ -10,8 +10,8 @@
 //! ```
 //!
 //! * A get searches the memtables, then the levels from 0 to 6, and stops at the first version of
-//!   the key. This version is the newest, because flushes and compactions never move a version
-//!   below an older version of the key. An SST holds at most one version of a key.
+//!   the key. This version is the newest, because flushes and compactions never move a version to a
+//!   deeper level than an older version of the key. An SST holds at most one version of a key.
 //! * A snapshot keeps the SSTs and memtables of its moment alive. Compaction therefore never has to
 //!   keep old versions.
 //! * Readers never wait for writes, flushes or compactions. Writers wait for their turn and for the

@@ -1,5 +1,5 @@
-//! Tests of stores whose file or sequence numbers are close to the limit. Acknowledged writes must
-//! survive the next open.
+//! Tests stores whose file numbers or sequence numbers are close to the limit. Acknowledged writes
+//! must survive the next open.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::path::Path;
@@ -18,7 +18,8 @@ fn options(storage: &Memory) -> Options {
     Options { storage: Arc::new(storage.clone()), auto_compaction: false, ..Options::default() }
 }
 
-/// Returns a store of the keys 0 to 9 whose manifest state was changed by `change`.
+/// Creates a store with the keys 0 to 9, applies `change` to the state in its manifest, and returns
+/// its storage.
 fn store(change: impl FnOnce(&mut StoreState)) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();

@@ -19,8 +19,8 @@ use crate::sync::lock;
 
 const PATH: &str = "1.sst";
 
-/// A storage that counts how often the one file is removed. It uses loom's atomics, so loom may
-/// switch threads before each count.
+/// A storage with one file. It panics if the file is removed twice, or after the directory belongs
+/// to another store. It uses loom's atomics, so loom may switch threads before each access.
 #[derive(Debug)]
 struct Drive {
     removals: AtomicU32,

@@ -121,8 +121,9 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     Ok(shared)
 }
 
-/// Creates a directory and makes its name and its parents' names durable. An existing directory is
-/// synced too: an earlier attempt may have created it and then failed to sync it.
+/// Creates a directory and makes its name and its parents' names durable. The names of existing
+/// directories are synced too: an earlier attempt may have created a directory and then failed to
+/// sync its name.
 pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let is_path = |path: &&Path| !path.as_os_str().is_empty();
     let (mut created, mut found) = (Vec::new(), Vec::new());

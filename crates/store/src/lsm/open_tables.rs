@@ -40,7 +40,7 @@ pub(super) fn open_tables<T: Send>(
         }
     };
     let mut all = thread::scope(|scope| {
-        // If no thread can be started, this one opens all SSTs.
+        // If no thread can be started, the calling thread opens all SSTs.
         let start = |_| thread::Builder::new().name("filterblock-open".into()).spawn_scoped(scope, work).ok();
         let others: Vec<_> = (1..num_threads).filter_map(start).collect();
         let mut all = work();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_the_first_sst_is_returned() {
+    fn the_error_of_the_first_failing_sst_is_returned() {
         for len_bytes in [1, MIN_BYTES] {
             let metas = metas(len_bytes);
             let metas: Vec<&TableMeta> = metas.iter().collect();

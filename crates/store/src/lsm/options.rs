@@ -15,7 +15,7 @@ use filterblock::{ByLevel, FilterPolicy, HashKind, PrefixExtractor, Secret, Tabl
 pub enum Durability {
     /// A write is acknowledged when it is in the memtable and in the log's buffer. The buffer goes
     /// to the operating system when it holds 64 KiB, and every 100 ms. A crash may lose the last
-    /// writes. It never loses a write and keeps a later one.
+    /// writes. If it loses a write, it also loses all later writes.
     #[default]
     Buffered,
     /// A write is acknowledged when it is durable. Writers that wait at the same time share one
@@ -102,9 +102,6 @@ impl fmt::Display for PrefixChoice {
 /// * while it compacts: 16 bytes per key of one SST of `table_size_bytes`, the filter and the index
 ///   of this SST, and 64 KiB for each SST of level 0. A range filter takes 10 more bytes per key,
 ///   and the bytes in which the key differs from the key before it.
-///
-/// For example, it takes 170 MB to load 20 million keys with values of 100 bytes and to compact
-/// them.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The storage that holds the files.
@@ -191,7 +188,7 @@ pub struct Options {
     /// columns, first in filters of SSTs that are seldom read: each lost column saves one bit per
     /// key and doubles the false-positive rate. Each flush and compaction divides the budget anew,
     /// and [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters
-    /// of other kinds stay whole, so only bumped ribbons keep the limit.
+    /// of other kinds stay whole, even above the limit.
     ///
     /// The SST files keep all columns. Whole filters are mapped into memory: the conditions of
     /// [`FilterMemory::Mapped`] apply. Filters that have lost columns are copies on the heap. While

@@ -75,7 +75,7 @@ pub(crate) struct Ownership {
 
 impl Ownership {
     /// Judges every file of `dir` that has the name of a store's file. It changes nothing. It reads
-    /// the lock file only if the other files are inconclusive.
+    /// the lock file only if all other files are blank.
     ///
     /// # Errors
     /// Returns I/O errors, for example for a file that cannot be read. A file that disappears
@@ -87,8 +87,7 @@ impl Ownership {
         let (locks, files): (Vec<_>, Vec<_>) = names.into_iter().partition(|(file, _)| *file == FileName::Lock);
         judged.look_at(storage, dir, files)?;
         // An engine may be open in this process. Opening and closing its lock file would release
-        // its `fcntl` lock. The lock file is therefore read only if all other files are
-        // inconclusive.
+        // its `fcntl` lock. The lock file is therefore read only if all other files are blank.
         if !judged.has_store && judged.others.is_empty() && judged.unknown.is_none() {
             judged.look_at(storage, dir, locks)?;
         }
@@ -121,7 +120,7 @@ impl Ownership {
     /// belongs to a store. A directory without such files passes.
     ///
     /// # Errors
-    /// Returns [`Error::ForeignFile`] for the first file that does not certainly belong to a store.
+    /// Returns [`Error::ForeignFile`] for one of these files.
     pub(crate) fn require_store(&self, dir: &Path) -> Result<()> {
         // The store's new manifest would replace both files.
         let is_current = |(name, _): &&(String, &str)| [CURRENT, CURRENT_TEMPORARY].contains(&name.as_str());
@@ -237,9 +236,9 @@ fn owner_of(storage: &dyn Storage, path: &Path, name: FileName) -> Result<Owner>
     })
 }
 
-/// Returns which program wrote a `CURRENT`. A `CURRENT` of LevelDB or RocksDB consists of the first
-/// line alone. A truncated `CURRENT` of this crate can look the same. The manifest that `CURRENT`
-/// names decides.
+/// Returns which program wrote a `CURRENT`. A `CURRENT` of LevelDB or RocksDB consists of one line,
+/// the name of the manifest. A truncated `CURRENT` of this crate can look the same. The manifest
+/// that `CURRENT` names decides.
 fn owner_of_current(storage: &dyn Storage, path: &Path, file: &dyn ReadAt) -> Result<Owner> {
     let dir = path.parent().unwrap_or(Path::new(""));
     match read_current(storage, dir) {

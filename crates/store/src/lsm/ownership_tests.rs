@@ -1,4 +1,4 @@
-//! Tests for determining who wrote a file.
+//! Tests the functions that determine who wrote a file.
 
 use super::*;
 use crate::lsm::file_name::{log_name, manifest_name, table_name};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// needless compactions take at most a third of the time.
 const PATIENCE: f64 = 2.0;
 
-/// The maximum number of bytes of a compaction that never waits. It is done in a tenth of a second.
+/// The maximum number of bytes of a compaction that never waits. At the assumed speed, it takes
+/// less than a tenth of a second.
 const FREE_BYTES: u64 = 16 << 20;
 
 /// The assumed write speed until a compaction has been measured.

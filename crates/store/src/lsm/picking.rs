@@ -1,7 +1,7 @@
 //! Picks compactions: decides which SSTs are merged next, and into which level.
 //!
 //! Picking depends only on the descriptions of the SSTs and on the state of the [`Picker`]. It uses
-//! no file, lock or thread. The module `compaction` does the work.
+//! no file, lock or thread. The module `compaction` runs the picked compactions.
 //!
 //! A strategy has two parts, each in its own function. [`Picker::due_levels`] ranks the levels that
 //! need a compaction, and [`Picker::pick_of`] chooses the SSTs of one level. The constructors of
@@ -42,12 +42,12 @@ impl TableFacts<'_> {
             Bound::Excluded(end) => self.smallest < end,
             Bound::Unbounded => true,
         };
-        let ends_behind_start = match from {
+        let ends_after_start = match from {
             Bound::Included(start) => self.largest >= start,
             Bound::Excluded(start) => self.largest > start,
             Bound::Unbounded => true,
         };
-        starts_before_end && ends_behind_start
+        starts_before_end && ends_after_start
     }
 }
 
@@ -173,9 +173,9 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
     RangePicks { picks, goes_on }
 }
 
-/// The maximum number of SSTs that the picker compares in a level other than level 0. It compares
-/// them in key order, from the end of the last compaction on. It takes the SST whose merge rewrites
-/// the fewest bytes of the next level per byte of the SST.
+/// The maximum number of SSTs that the picker compares in a level other than level 0. The picker
+/// compares them in key order, from the end of the last compaction on. It picks the SST whose merge
+/// rewrites the fewest bytes of the next level per byte of the SST.
 const CANDIDATES: usize = 16;
 
 /// Returns the number of bytes of level `below` that a merge of the SST into this level rewrites,
@@ -214,7 +214,8 @@ pub(super) struct Picker {
     cursors: Vec<Vec<u8>>,
     /// The level of the last compaction, if that compaction failed.
     failed_level: Option<usize>,
-    /// The numbers of the SSTs that no pick may include, because a compaction found damage.
+    /// The numbers of the SSTs that no pick may include, because a compaction found damage or an
+    /// unsupported format.
     left_out: BTreeSet<u64>,
 }
 
@@ -233,7 +234,8 @@ impl Picker {
 
     /// Returns a compaction that drops tombstones, or moves them closer to the entries that they
     /// delete, so that deletions release space. Returns `None` if no compaction is worth its cost.
-    /// Repeated picks come to an end, because each pick moves tombstones down or drops them.
+    /// Repeated picks come to an end, because each pick moves tombstones to a deeper level or drops
+    /// them.
     fn pick_tombstones(&self, levels: &Levels<'_>) -> Option<Pick> {
         let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
         let num_tombstones = sum(level_0, |table| table.num_tombstones);
@@ -293,12 +295,12 @@ impl Picker {
     /// Returns whether level 0 needs a compaction. It needs one if it has at least `l0_trigger`
     /// SSTs, and if one of these conditions holds:
     ///
-    /// * It has as many bytes as level 1, so the merge writes at most two bytes per byte of level
-    ///   0.
-    /// * It has `base_bytes`, the maximum size of level 1.
+    /// * It has at least as many bytes as level 1, so the merge writes at most two bytes per byte
+    ///   of level 0.
+    /// * It has at least `base_bytes` bytes, the maximum size of level 1.
     /// * The merge writes at most `spare_bytes`. So a store that is small, or whose level 0 has
     ///   waited long, keeps few runs.
-    /// * It has `l0_limit` SSTs, so writers will soon have to wait.
+    /// * It has at least `l0_limit` SSTs, so writers will soon have to wait.
     fn is_level_0_due(&self, levels: &Levels<'_>, spare_bytes: u64) -> bool {
         let num_tables = levels.tables(0).len();
         num_tables >= self.limits.l0_trigger.max(1)

@@ -50,7 +50,7 @@ impl Load {
     }
 
     /// Flushes `num_flushes` memtables. Compactions may write `speed` times as many bytes as
-    /// flushes in the same time.
+    /// flushes in the same time. Panics if writers wait for a compaction that is not due.
     fn run(&mut self, num_flushes: u64, speed: i64) {
         let (mut num_flushed, mut credit_bytes) = (0, 0i64);
         while num_flushed < num_flushes {
@@ -121,8 +121,8 @@ fn default_limits() -> (Limits, usize) {
     (Limits { l0_trigger: 4, l0_limit: 30, base_bytes: 256 * MB, size_ratio: 10 }, 40)
 }
 
-/// With a fixed order of levels, level 1 grows to 92 times its limit here, and each byte is written
-/// 37 times.
+/// A picker with a fixed order of levels fails this test: level 1 grows to 92 times its limit, and
+/// each byte is written 37 times.
 #[test]
 fn level_1_does_not_starve_under_a_lasting_load() {
     for speed in [3, 6, 12] {
@@ -143,8 +143,8 @@ fn tiny_levels_do_not_starve() {
     assert!(amplification < 12.0 && excess < 9.0, "{amplification:.1}, {excess:.1}");
 }
 
-/// 240 flushes of 10 MiB are about 20 million entries of 116 bytes. If level 0 is compacted as soon
-/// as it reaches its trigger, each byte is written 8.4 times.
+/// 240 flushes of 10 MiB are about 20 million entries of 116 bytes. A picker that compacts level 0
+/// as soon as it reaches its trigger fails this test: each byte is written 8.4 times.
 #[test]
 fn a_load_of_20_million_keys_writes_a_byte_at_most_6_5_times() {
     for speed in [6, 12, 30] {

@@ -182,7 +182,7 @@ fn overlap(a: (u8, u8), b: (u8, u8)) -> bool {
     a.0 <= b.1 && b.0 <= a.1
 }
 
-/// Checks the invariants of every pick.
+/// Checks the invariants that every pick must keep.
 fn check(store: &Store, pick: &Pick) -> Result<(), TestCaseError> {
     let upper = find(store, pick.level, &pick.upper);
     let lower = find(store, pick.to, &pick.lower);
@@ -237,7 +237,8 @@ proptest! {
         }
     }
 
-    /// Applies picks until none is left. Each pick must keep the invariants, and picks must end.
+    /// Applies picks until none is left. Each pick must keep the invariants, and the picks must
+    /// come to an end.
     #[test]
     fn picks_of_tombstones_reveal_no_deleted_key_and_end(mut store in stores(), shares in vec(0u64..5, 200)) {
         for (table, share) in store.iter_mut().flatten().zip(&shares) {

@@ -10,7 +10,7 @@ use filterblock::PrefixExtractor;
 /// The reason why SSTs may lack the prefixes that reads ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PrefixDoubt {
-    /// The store's extractor is a function that the program did not give.
+    /// The manifest names an extractor that is not built in, and the options do not set it.
     Unknown { stored: String },
     /// The store was written with another extractor, or with none.
     Changed { stored: Option<String>, now: String },
@@ -41,7 +41,7 @@ impl PrefixDoubt {
         match self {
             Self::Unknown { stored } => reports.add(format!(
                 "{dir}: the store takes prefixes by the function {stored:?}, which this program does not have; scans \
-                 read every SST of their range, and new SSTs get no prefixes; open the store with this function"
+                 skip no SST by its prefixes, and new SSTs get no prefixes; open the store with this function"
             )),
             Self::Changed { stored, now } => {
                 let lacking = version.num_tables_without_prefixes();

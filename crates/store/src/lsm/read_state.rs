@@ -34,7 +34,7 @@ pub(super) struct Published {
     visible: AtomicU64,
     /// Replaced states that reads may still use. The list holds a reference to each state, so that
     /// no read drops the last reference. Dropping the last reference closes and removes the files
-    /// of replaced SSTs. For a dozen large SSTs this takes a tenth of a second.
+    /// of replaced SSTs. For many large SSTs, this would delay the read noticeably.
     replaced: Mutex<Vec<Arc<ReadState>>>,
 }
 
@@ -198,8 +198,7 @@ mod loom_tests {
 
     const KEYS: [&[u8]; 2] = [b"a", b"b"];
 
-    /// Writes as a leader does: a whole batch, whose values are all `number`, into a memtable of
-    /// its own.
+    /// Writes one batch as the leader of a write group does. All its values are `number`.
     fn write(store: &Published, hasher: &KeyHasher, number: u8) {
         let mut batch = WriteBatch::new();
         KEYS.iter().for_each(|key| batch.put(key, &[number]).unwrap());

@@ -110,7 +110,8 @@ pub(super) fn replay<'a>(
 }
 
 /// Writes the replayed writes to SSTs in level 0, puts a new manifest in force that names these
-/// SSTs, and starts a new log. Until the new manifest is in force, the store is unchanged.
+/// SSTs, and starts a new log. After an error before the new manifest is in force, the content of
+/// the store is unchanged.
 ///
 /// # Errors
 /// Returns I/O errors.
@@ -297,9 +298,9 @@ impl<'a> Replay<'a, '_> {
             });
         }
         if end.next_sequence.is_none() && end.skipped.is_empty() {
-            // The header of this log was durable before the manifest named the log. A younger log
-            // without a header may be left by a crash during a rotation. If that log held writes,
-            // the next log shows the gap.
+            // The header of the oldest needed log was durable before the manifest named the log. A
+            // younger log without a header may be left by a crash during a rotation. If that log
+            // held writes, the next log shows the gap.
             if number == oldest_needed {
                 site.missing_log(number)?;
             } else if end.torn_tail_bytes == 0 {
@@ -340,7 +341,7 @@ impl<'a> Replay<'a, '_> {
     /// record must have.
     fn take(&mut self, record: &LogRecord<'a>, log: &'a [u8], path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
-        // An interrupted recovery has already put the first writes into SSTs.
+        // An interrupted recovery may have put the first writes of the record into SSTs.
         let num_known = (self.found.last_sequence + 1).saturating_sub(record.sequence);
         let is_full = |group: &LoggedWrites<'_>| group.len_bytes() >= self.site.options.write_buffer_bytes.max(1);
         if self.found.groups.last().is_none_or(is_full) {

@@ -22,7 +22,7 @@ pub(super) struct ScanQuery<'a> {
     to: Bound<&'a [u8]>,
     /// The prefix that every key of the range has, with its hash.
     prefix: Option<(&'a [u8], KeyHash)>,
-    /// Whether an SST without a range filter is counted.
+    /// Whether an SST without a range filter counts as unfiltered.
     counts_ranges: bool,
 }
 
@@ -142,7 +142,8 @@ impl Asked {
         let mut tally = ScanTally::default();
         if let (Some(answer), Some(prefix)) = (self.answers.prefix, &query.prefix) {
             let is_there = [at_bound, first].into_iter().flatten().any(|key| key.starts_with(prefix));
-            // A scan of a part of a prefix does not see whether the SST has the rest.
+            // A scan of a part of a prefix does not see whether the SST holds other keys of the
+            // prefix.
             let is_known = is_there || query.is_whole_prefix || answer != Answer::Maybe;
             if is_known {
                 self.count(answer, is_there, self.stored.expected, &mut tally.prefixes);

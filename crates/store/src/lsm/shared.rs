@@ -284,13 +284,13 @@ impl Shared {
     /// the caller may try again, unless the sync of the directory failed.
     pub(super) fn rotate(&self, log: &mut LogState) -> Result<()> {
         // Sync the old log first. If a power failure kept the new log and lost the end of the old
-        // one, writes would be missing in the middle. The sync takes a few ms; filling a memtable
-        // takes about 200 ms.
+        // one, writes would be missing in the middle. The sync takes much less time than filling a
+        // memtable.
         log.log.sync().inspect_err(|error| self.background.fail(error))?;
         let number = self.catalogue.new_file_number();
         let made = create_log(self.options.storage.as_ref(), &self.identity, number, log.last_sequence + 1);
-        // The new file may stay. It says that all writes before its first write are known, and
-        // this remains true.
+        // The new file may stay if it cannot be removed. It says that all writes before its first
+        // write are known, and this remains true.
         log.log = made.inspect_err(|error| {
             self.judge(error);
             if !is_taken(error) {

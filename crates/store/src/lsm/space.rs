@@ -97,8 +97,8 @@ impl Shared {
     /// Returns the free space and its planned uses, or `None` if the storage does not report its
     /// free space.
     fn room(&self) -> Option<Room> {
-        // If the system does not answer, accept the write. If there is no space, the write itself
-        // fails.
+        // If the storage cannot tell the free space, accept the write. If there is no space, the
+        // write itself fails.
         let free = self.options.storage.free_bytes(&self.identity.dir).ok()??;
         let state = self.reading.state.load();
         let in_memory: usize =

@@ -2,8 +2,8 @@
 //!
 //! The counters are sharded. A shard belongs to one thread for the life of that thread, and its
 //! owner adds with a plain load and store. If there are more threads than shards, the other threads
-//! share the last shard and add atomically. A miss thus spends about 1 ns per counter. One shared
-//! counter would cost 20 ns, and far more under contention.
+//! share the last shard and add atomically. A shared counter would cost a miss much more time: see
+//! docs/DESIGN.md.
 
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
@@ -92,7 +92,7 @@ counters! {
     }
 }
 
-/// The counts of one get on one level.
+/// The counts of one get, or of one batch of gets, on one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) points: ProbeTally,

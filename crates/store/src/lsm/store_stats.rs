@@ -67,7 +67,8 @@ pub struct ProbeStats {
     /// store has [`Options::range_filter`](super::Options::range_filter).
     pub unfiltered: u64,
     /// Expected number of false positives: the sum of the expected FPRs over all queries for
-    /// something absent. For a range, the FPR of the longest range for which the filter was built.
+    /// something absent. A query for a range counts with the FPR of the longest range for which the
+    /// filter was built.
     pub expected_false_positives: f64,
 }
 
@@ -212,8 +213,8 @@ pub struct Stats {
     pub background_errors: u64,
     /// Tasks that currently fail.
     pub retrying: Vec<Retry>,
-    /// Messages about damage, torn tails, missing writes, kept files and prefix extractors. The
-    /// oldest message comes first. At most 100 messages are kept.
+    /// Messages, for example about damage, torn tails, missing writes, kept files and prefix
+    /// extractors. The oldest message comes first. At most 100 messages are kept.
     pub reports: Vec<String>,
 }
 

@@ -32,7 +32,7 @@ impl ReadContext<'_> {
 
 /// The maximum number of SSTs of a level that is read like level 0: one query asks a filter for
 /// many keys of a batch. From the first larger level on, a query is one [`Pair`] (key, SST). In a
-/// level of two SSTs, a key takes 37 ns with one query per filter, and 48 ns with pairs.
+/// level of few SSTs, pairs are slower: see docs/DESIGN.md.
 const FEW_SSTS: usize = 4;
 
 /// A key of a batch, and an SST of a deeper level that may hold it.
@@ -50,7 +50,7 @@ pub(super) struct Pairs<'v> {
     pairs: Vec<Pair<'v>>,
     queries: Vec<(FilterSlot, KeyHash)>,
     answers: Vec<Answer>,
-    /// The data blocks that were announced, one for each pair.
+    /// One element for each pair: the data block, if its read was announced.
     blocks: Vec<Option<Handle>>,
     wanted: Vec<Wanted<'v>>,
 }

@@ -30,8 +30,8 @@ pub struct VerifyReport {
     /// cannot be flushed. Each error names the file. An error about damage also names the field and
     /// the offset.
     pub damage: Vec<Error>,
-    /// The torn tails that this handle cut off logs and the manifest when it opened the store. The
-    /// files themselves are gone.
+    /// The torn tails that this handle cut off logs and the manifest when it opened the store. New
+    /// files have replaced them.
     pub tails: Vec<LogTail>,
 }
 
@@ -88,8 +88,9 @@ fn is_missing(error: &Error) -> bool {
 impl Db {
     /// Reads every file completely and checks it. For SSTs, it checks all checksums, the order of
     /// the keys, and every key against the filter of its SST. It checks that `CURRENT` and the
-    /// manifest match the open store, and it reads all logs that are still needed. Flushes and
-    /// compactions wait while the manifest is read, and writers wait while the logs are read.
+    /// manifest match the open store, and it reads all logs that are still needed. For this it
+    /// first passes the log's buffer to the operating system. Flushes and compactions wait while
+    /// the manifest is read, and writers wait while the logs are read.
     ///
     /// # Errors
     /// Returns I/O errors. Damage, a newer format version and missing files are in the report and

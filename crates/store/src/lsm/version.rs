@@ -59,7 +59,7 @@ impl StoredTable {
         storage: Arc<dyn Storage>,
         closed: Arc<Mutex<Removals>>,
     ) -> Self {
-        // This takes 8 us of arithmetic. Do it once per SST, not once per version.
+        // This arithmetic takes long. Do it once per SST, not once per version.
         let (expected, expected_of_ranges) = match table.filter() {
             TableFilter::Ready(filter) => {
                 let of_ranges = filter.expected_range_fpr().unwrap_or_default();
@@ -80,7 +80,7 @@ impl StoredTable {
     }
 
     /// Returns whether the filter could not be loaded when the SST was opened, although it may be
-    /// sound: memory ran out, or the device failed.
+    /// sound: memory was short, or an I/O error occurred.
     pub(super) fn lacks_filter(&self) -> bool {
         matches!(self.table.filter(), TableFilter::Degraded(error)
             if matches!(error.root(), Error::Io(_) | Error::TooLarge { .. }))
@@ -150,8 +150,8 @@ impl Drop for TableFile {
     }
 }
 
-/// The facts about an SST that a read looks at first, in one cache line. The filter has another
-/// cache line in [`Version::filters`].
+/// The facts about an SST that a read looks at first. They take at most 64 bytes, the length of a
+/// cache line. The filter itself is in [`Version::filters`].
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     /// [`order_prefix`] of the first key.
@@ -254,7 +254,7 @@ impl<'a> RangeProbe<'a> {
         }
     }
 
-    /// Returns whether all keys of the SST sort behind the range.
+    /// Returns whether all keys of the SST sort after the range.
     #[inline]
     fn is_below(&self, slot: &Slot) -> bool {
         let smallest = || slot.stored.meta.smallest.as_slice();
@@ -273,8 +273,8 @@ pub(super) struct Level {
     pub(super) number: usize,
     /// Level 0: newest first. Deeper levels: in the order of their keys, without overlaps.
     pub(super) slots: Vec<Slot>,
-    /// [`Slot::largest`] of each SST of a deeper level, side by side: a search in 300 SSTs touches
-    /// two kilobytes instead of nineteen. Empty in level 0.
+    /// [`Slot::largest`] of each SST of a deeper level, side by side. A search over these eight
+    /// bytes per SST loads fewer cache lines than a search over the slots. Empty in level 0.
     ends: Vec<u64>,
 }
 
@@ -327,7 +327,7 @@ impl Version {
         let levels = levels.into_iter().enumerate().map(order).filter(|level| !level.slots.is_empty());
         let mut levels: Vec<Level> = levels.collect();
         if let Some(budget) = filter_budget {
-            // A filter that cannot shrink stays as it is: then the filters take more than the
+            // A filter that cannot shrink stays as it is, so the filters may take more than the
             // budget.
             filters.shrink_to(budget, IfMapped::Copy);
             levels.iter_mut().flat_map(|level| &mut level.slots).for_each(|slot| slot.update_expected(&filters));

@@ -78,7 +78,7 @@ pub struct VersionEdit {
     /// manifest has this field, the store uses XXH3 without a secret.
     pub keyed_hash: Option<(HashKind, Fingerprint)>,
     /// The name of the extractor of the prefixes that new filters hold. If no edit of a manifest
-    /// has this field, they hold none.
+    /// has this field, new filters hold no prefixes.
     pub prefix_extractor: Option<String>,
     /// The number of the oldest log whose writes are not all in SSTs. It is 0 if there is no such
     /// log.

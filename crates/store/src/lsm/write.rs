@@ -19,13 +19,12 @@ use crate::sync::lock;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The wait of the writers before each step of 64 KiB when level 0 reaches `Options::l0_slowdown`.
-/// Without a wait, a step takes about 500 µs.
 const FIRST_DELAY: Duration = Duration::from_micros(250);
 /// The longest wait before a step. A writer that queues behind another writer waits at most twice
 /// as long. At this wait, writes continue at 2 MB/s, so level 0 hardly grows any more.
 const MAX_DELAY: Duration = Duration::from_millis(32);
-/// The wait before each step while memtables wait for their flush. A flush takes about this time to
-/// write the bytes of one step.
+/// The wait before each step while memtables wait for their flush. The value is an estimate of the
+/// time in which a flush writes the bytes of one step.
 const FLUSH_DELAY: Duration = Duration::from_micros(500);
 
 /// The right to write. Dropping this guard passes the right on, even if the leader panics.
@@ -53,7 +52,7 @@ impl Shared {
     ///
     /// # Errors
     /// Returns the error of the write-ahead log if the batch cannot be logged, and
-    /// [`Error::Poisoned`] after an earlier failure, such as this one. Returns
+    /// [`Error::Poisoned`] after an earlier failure, such as a failed write to the log. Returns
     /// [`Error::OutOfNumbers`] if the sequence numbers or file numbers are used up, and
     /// [`Error::NoSpace`] or [`Error::BackgroundFails`] for reasons that may be temporary: the
     /// caller may try again.

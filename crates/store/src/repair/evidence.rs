@@ -29,9 +29,9 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Lists all files except those that certainly belong to another program. `next_number` is
-    /// above the numbers of their files too, because the store never assigns the number of an
-    /// existing file.
+    /// Lists all files except those that certainly belong to another program. `next_number` is also
+    /// above the numbers of files of other programs, because the store never assigns the number of
+    /// an existing file.
     ///
     /// # Errors
     /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number
@@ -92,8 +92,8 @@ pub(super) struct ManifestEvidence {
 
 impl ManifestEvidence {
     /// Reads `CURRENT` and the manifest that it names. If that manifest is missing or unreadable,
-    /// it reads the newest readable manifest. This is either the manifest in force, or a copy of
-    /// its state that was about to replace it.
+    /// it reads the newest readable manifest. That manifest either was in force, or holds a copy of
+    /// the state and was about to come into force.
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::Unsupported`] for a manifest of a newer version.

@@ -128,7 +128,8 @@ impl Db {
     /// `options` decide how new SSTs are written. They must hold the secret if the store has one.
     ///
     /// # Errors
-    /// * [`Error::NotAStore`] if no file in the directory has the name of a store's file.
+    /// * [`Error::NotAStore`] if the directory holds other files, but no SST, log, manifest or
+    ///   `CURRENT`.
     /// * [`Error::ForeignFile`] if no file certainly belongs to a store, if `CURRENT` or
     ///   `CURRENT.tmp` belongs to another program, or if a file of another program has a number
     ///   above the limit for file numbers.
@@ -145,7 +146,7 @@ impl Db {
     }
 
     /// Does the same as [`Self::repair`], and calls `progress` while it reads the SSTs, which is
-    /// the longest part of a repair.
+    /// usually the longest part of a repair.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::repair`].
@@ -182,8 +183,8 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
 /// Lists the files of the store in a directory. Also returns which files other programs wrote.
 ///
 /// # Errors
-/// Returns the errors of [`Ownership::require_store`], [`Error::NotAStore`] if no file has the name
-/// of a store's file, and I/O errors. An empty directory gives `NotFound`.
+/// Returns the errors of [`Ownership::require_store`], [`Error::NotAStore`] if there is no SST,
+/// log, manifest or `CURRENT`, and I/O errors. An empty directory gives `NotFound`.
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
         let reason = "the directory is empty, so there is no store to repair; check the path";

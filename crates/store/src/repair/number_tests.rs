@@ -1,4 +1,4 @@
-//! Tests of repairs of stores whose manifest claims impossible file and sequence numbers.
+//! Tests the repair of a store whose manifest has impossible file and sequence numbers.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::path::Path;

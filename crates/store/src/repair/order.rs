@@ -19,15 +19,14 @@
 //! * If the later SST was written to the upper one of two levels, then it is newer, because SSTs
 //!   only move down.
 //! * If the later SST was written to the deeper level, then the order depends on the earlier SST.
-//!   The earlier SST is newer if it stayed on its level. It is older if it had moved below the
-//!   level of the later SST before that SST was written. Most SSTs stay, and few move down two
-//!   levels. Therefore the earlier SST counts as newer, and the report names the doubt.
+//!   The earlier SST is newer if it stayed on its level. It is older if it had moved to a deeper
+//!   level than the later SST before the later SST was written. Most SSTs stay, and few move down
+//!   two levels. Therefore the earlier SST counts as newer, and the report names the doubt.
 //!
 //! The directory may also have an SST that is not in force: it was merged into another SST, but not
 //! removed. Keys that were deleted after the merge then come back, wherever the SST is placed. The
 //! report names each of the following cases as a doubt. In all of them, the range of the SST's
 //! sequence numbers lies within the range of the merge result.
-//!
 //!
 //! * If the SST was written to level 0, the ranges prove the merge. The SST is placed below the
 //!   result.
@@ -72,9 +71,9 @@ impl Place {
         other.smallest_sequence <= self.smallest_sequence && self.largest_sequence <= other.largest_sequence
     }
 
-    /// Returns whether this SST must be a merge input of the deeper SST `other`. It is one if it is
-    /// an SST of level 0 whose last write is not newer than the last write of `other`, unless a
-    /// manifest says that both are in force.
+    /// Returns whether this SST must be a merge input of the deeper SST `other`. An SST of level 0
+    /// must be one if its last write is not newer than the last write of `other`, unless a manifest
+    /// says that both SSTs are in force.
     fn is_merged_away(&self, other: &Self) -> bool {
         let both_in_force = self.is_exact && other.is_exact;
         !both_in_force && self.level == 0 && other.level > 0 && self.largest_sequence <= other.largest_sequence

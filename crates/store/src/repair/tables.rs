@@ -177,10 +177,9 @@ impl Tables<'_> {
     /// Assigns sequence numbers to the SSTs in `ordered` (newest first), so that level 0 keeps
     /// their order. Returns the SSTs and the new last sequence number.
     ///
-    /// The numbers do not exceed `last`, because the WALs hold the writes above `last`. They exceed
-    /// it only if the order of the SSTs needs more numbers. The range of each SST begins with 0.
-    /// The result of every later merge of these SSTs inherits the 0, which shows that its content
-    /// may come from any level.
+    /// The numbers exceed `last` only if the order of the SSTs needs more numbers, because the WALs
+    /// hold the writes above `last`. The range of each SST begins with 0. The result of every later
+    /// merge of these SSTs inherits the 0, which shows that its content may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
         // If two SSTs have equal sequence numbers, the SST with the higher file number is newer. So
         // several SSTs may share a number. This is needed if there are more SSTs than numbers.

@@ -131,7 +131,8 @@ mod tests {
         hits as f64 / READS as f64
     }
 
-    /// Prints the numbers of docs/DESIGN.md.
+    /// Measures the share of hits with and without an admission filter, and prints the numbers of
+    /// docs/DESIGN.md.
     #[test]
     #[ignore = "a measurement"]
     fn block_cache_gain_from_an_admission_filter() {

@@ -44,8 +44,8 @@ struct Walk {
 
 impl Table {
     /// Reads the whole file again: footer, properties, index, each data block, the padding and each
-    /// page of the filter. It also asks the filter for each key and its prefixes. It asks the range
-    /// filter for the ranges that contain only one key.
+    /// page of the filter. For each key it also asks the filter for the key and its prefixes, and
+    /// the range filter for the range that holds only this key.
     ///
     /// # Errors
     /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and

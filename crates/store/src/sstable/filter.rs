@@ -67,7 +67,7 @@ pub(super) fn range_damage(
     if properties.range_filter.is_empty() || filter.has_ranges() {
         return None;
     }
-    // An error cannot be cloned.
+    // The filter keeps its error, and an error is not `Clone`. So copy the fields.
     let error = match filter.ranges_error() {
         Some(&filterblock::Error::ChecksumMismatch { field, offset, stored, computed }) => {
             filterblock::Error::ChecksumMismatch { field, offset, stored, computed }

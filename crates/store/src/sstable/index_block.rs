@@ -55,7 +55,7 @@ pub(super) fn separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
 ///
 /// A search in the separators themselves touches two cache lines per step. `prefixes` therefore
 /// holds eight bytes of each separator, taken after the common prefix, side by side. These bytes
-/// alone decide most steps, which halves the time of a cached lookup.
+/// alone decide most steps.
 #[derive(Debug)]
 pub(super) struct IndexBlock {
     content: Vec<u8>,

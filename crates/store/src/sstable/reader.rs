@@ -1,5 +1,6 @@
-//! Reads an SST file. Opening a file reads the footer, the properties and the filter. The first
-//! lookup reads the index, and each lookup reads at most one data block.
+//! Reads an SST file. Opening a file reads the footer and the properties, and opens the filter. The
+//! first lookup that the filter does not deny reads the index. Each lookup reads at most one data
+//! block.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -423,8 +424,8 @@ impl Table {
         block_trailer::unseal_owned(sealed, &self.footer.table_id, handle.offset)
     }
 
-    /// Returns the verified content of a data block. If `ahead` does not hold the block, it reads
-    /// the block and the blocks after it at once.
+    /// Returns the verified content of a data block. If `ahead` does not hold the block, the
+    /// function reads the block and the bytes after it at once.
     pub(super) fn data_block_ahead(
         &self,
         handle: Handle,

@@ -198,7 +198,7 @@ pub(crate) fn salvage(bytes: &[u8], table_id: &TableId, known: &Known, visit: &m
         Some(index) => walk.by_index(&index, &known)?,
         None => walk.by_search(&known)?,
     }
-    // The walk found as many entries as the file ever had, so the gaps held no entry.
+    // If the walk found all entries of the file, the gaps held no entry.
     if known.num_entries == Some(walk.num_entries) {
         walk.losses.clear();
     }

@@ -1,7 +1,7 @@
 //! Implements [`Storage`] with a file system in memory that fails like a real one, for tests and
 //! fuzzers.
 //!
-//! * [`Faulty::fail`] makes one operation fail, or all operations from a number on.
+//! * [`Faulty::fail`] injects a fault into one operation, or into all operations from a number on.
 //! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation. The unsynced
 //!   changes are then lost, kept, torn or reordered.
 //! * [`Faulty::set_capacity`] gives the disk a size.

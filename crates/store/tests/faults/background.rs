@@ -149,7 +149,8 @@ fn acknowledged_writes_survive_a_failing_flush_and_close() {
         for i in 0..60 {
             db.put(&key(i), &[b'v'; 100]).unwrap();
         }
-        // From now on every flush fails, so only the log can hold the writes after the close.
+        // Now the blocked flush and every later one fail. So after the close, only the log can hold
+        // the writes.
         is_blocked.store(false, Ordering::Relaxed);
         assert!(matches!(db.wait_idle().unwrap_err(), Error::BackgroundFails { .. }));
         if drops {

@@ -266,7 +266,7 @@ fn a_checkpoint_cut_at_any_moment_is_whole_or_not_a_store() {
 }
 
 /// The manifest has lost the edit that named an SST, and a salvage gives up the writes in that SST.
-/// The SST may hold the only copy of them, so it is kept whenever the power or an operation fails.
+/// The SST may hold the only copy of them, so it is kept even if the power or an operation fails.
 #[test]
 fn an_interrupted_salvage_keeps_an_sst_whose_edit_was_lost() {
     for more in [0, 10] {

@@ -274,7 +274,7 @@ fn an_sst_that_may_be_the_only_copy_is_set_aside() {
 /// The manifest has lost the edit that named the SST, so recovery lacks the SST's ten writes, which
 /// precede the log. A salvage goes on without the ten writes, and keeps the SST set aside.
 #[test]
-fn an_sst_behind_a_gap_stays_set_aside() {
+fn an_sst_after_a_gap_stays_set_aside() {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();
     (0..10).for_each(|i| db.put(&key(i), b"value").unwrap());

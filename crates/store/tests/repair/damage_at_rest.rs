@@ -130,9 +130,9 @@ fn edits(path: &Path, sound: &[u8], others: &[Vec<u8>]) -> Vec<(String, Edit<'st
     edits
 }
 
-/// Returns an iterator over the damages of a file, each with a description and the damaged bytes. A
-/// list of all damaged files would take gigabytes.
-fn damages(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u8>)> {
+/// Returns an iterator over the damaged versions of a file, each with a description of the damage.
+/// A list of all versions would take gigabytes.
+fn damaged_versions(storage: &Faulty, path: &Path) -> impl Iterator<Item = (String, Vec<u8>)> {
     let sound = storage.read(path).unwrap();
     let kind = path.extension().map_or("none", |end| end.to_str().unwrap()).to_owned();
     let alike = store_files(storage).into_iter().filter(|other| other != path && is_kind(other, &kind));
@@ -181,7 +181,7 @@ fn damage_while_the_store_is_closed_is_found() {
     let mut tried = 0;
     for path in store_files(&image) {
         let sound = image.read(&path).unwrap();
-        for (nth, (what, bytes)) in damages(&image, &path).enumerate() {
+        for (nth, (what, bytes)) in damaged_versions(&image, &path).enumerate() {
             let what = || format!("{}: {what}", path.display());
             let copy = image.after(Crash::Kept, 0);
             copy.damage(&path, |old| *old = bytes.clone()).unwrap();
@@ -221,7 +221,7 @@ fn damage_while_the_store_is_open_is_found_by_verify() {
     let mut tried = 0;
     for path in store_files(&storage) {
         let sound = storage.read(&path).unwrap();
-        for (what, bytes) in damages(&storage, &path) {
+        for (what, bytes) in damaged_versions(&storage, &path) {
             let what = || format!("{}: {what}", path.display());
             storage.damage(&path, |old| *old = bytes.clone()).unwrap();
             let verified = db.verify().unwrap_or_else(|error| panic!("{}: {error}", what()));

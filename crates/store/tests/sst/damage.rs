@@ -198,7 +198,7 @@ fn a_block_of_another_table_is_noticed() {
     assert!(open(&bytes, TableReadOptions::default()).unwrap().get(b"key0000").unwrap_err().is_damage());
 }
 
-/// Returns the offset and the length of the filter block in bytes.
+/// Returns the offset and the length in bytes of the filter block.
 fn filter_place(bytes: &[u8]) -> (usize, usize) {
     let footer = &bytes[bytes.len() - FOOTER_LEN_BYTES..];
     let number = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;

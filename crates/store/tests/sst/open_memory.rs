@@ -206,8 +206,8 @@ fn a_log_of_any_writes_is_read_within_twice_its_size_and_buffer() {
         let hashes = if cfg!(debug_assertions) { log.len() / 2 + options.write_buffer_bytes } else { 0 };
         let bound = bound + hashes;
         assert!(peak <= bound, "{what}: a peak of {peak} bytes for a log of {}, above {bound}", log.len());
-        // Only two of the SSTs get a filter. The hashes for the others would exceed the memory for
-        // a filter.
+        // In only two of the cases, the SST gets a filter. In the others, the hashes would exceed
+        // the memory for a filter.
         assert_eq!(db.stats().total.filter_bytes > 0, ["enough keys for a filter", "long values"].contains(&what));
         let mut model = std::collections::BTreeMap::new();
         for op in filterblock_store::lsm::BatchOps::new(&payload, 0).map(Result::unwrap) {

@@ -28,7 +28,7 @@ enum Op {
     Scan(Vec<u8>, Vec<u8>, usize, usize),
     /// Opens the store with another extractor and another range filter.
     Extractor(u8),
-    /// Scans the keys that begin with the first bytes of a key, and the keys from there on.
+    /// Scans the keys that begin with a prefix of a key, and all keys from this prefix on.
     ScanPrefix(Vec<u8>, usize),
 }
 
@@ -121,7 +121,8 @@ fn check_keys(db: &Db, model: &Model, keys: &[Vec<u8>]) {
     assert!(values.iter().map(Option::as_ref).eq(keys.iter().map(|key| model.get(key))), "multi_get differs");
 }
 
-/// Scans the keys that begin with `prefix`, and the keys from there on, in both directions.
+/// Scans the keys that begin with `prefix`, and all keys from `prefix` on, in both directions.
+/// Compares each scan with the model.
 fn check_prefix(scan: impl Fn(Bound<&[u8]>, Bound<&[u8]>) -> Scan, model: &Model, prefix: &[u8]) {
     let end = PrefixExtractor::end_of_prefix(prefix);
     for end in [end.as_ref().map(Vec::as_slice), Bound::Unbounded] {

@@ -125,7 +125,7 @@ fn get_pinned_answers_counts_and_fails_as_get_does() {
     }
 }
 
-/// Prints the numbers of docs/BENCHMARKS.md.
+/// Prints the times of `get` and `get_pinned` in docs/BENCHMARKS.md.
 #[test]
 #[ignore = "a measurement"]
 fn present_keys_by_get_and_by_get_pinned() {

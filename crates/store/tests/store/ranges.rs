@@ -254,7 +254,7 @@ fn scans_agree_with_a_sorted_map_for_all_keys_and_bounds() {
 }
 
 #[test]
-fn a_scan_goes_on_behind_the_ranges_of_a_filter() {
+fn a_scan_goes_on_beyond_the_ranges_of_a_filter() {
     // The filter is for ranges of 16 integers. The scans begin between two keys and end far beyond.
     let storage = Memory::new();
     let db = Db::open(DIR, by(&storage, "grafite:L=16:fpr=0.001")).unwrap();
@@ -507,7 +507,7 @@ fn ranges_right_beside_integers_keep_the_rate() {
     assert!((expected - 0.01).abs() < 0.001 && rate < 1.1 * expected && rate > 0.5 * expected, "{rate} {ranges:?}");
 }
 
-/// Returns the offset and the length of the filter block in an SST file, in bytes.
+/// Returns the offset and the length in bytes of the filter block in an SST file.
 fn filter_place(storage: &Memory, path: &Path) -> (usize, usize) {
     let table = Table::open(storage, path, TableReadOptions::default()).unwrap();
     let len = table.filter_len_bytes() as usize;

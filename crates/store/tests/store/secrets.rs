@@ -50,7 +50,7 @@ fn a_store_with_its_secret_answers_after_any_operation() {
     for hash in KEYED {
         let storage = Memory::new();
         make(&storage, hash);
-        // The hash kind need not be given again.
+        // The hash function need not be given again.
         let db = Db::open(DIR, options(&storage, None, Some(1))).unwrap();
         check(&db);
         assert!(db.stats().total.points.true_negatives > 0, "the filters were not used");

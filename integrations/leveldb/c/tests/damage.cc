@@ -48,7 +48,8 @@ class Victim {
     return gets;
   }
 
-  // Flips one bit after the other in the bytes from `from` to `to`, gets every key, and calls `check`.
+  // Flips one bit after the other in the bytes from `from` to `to`, gets every key, and calls
+  // `check`.
   template <typename Check>
   Cost FlipEachBit(uint64_t from, uint64_t to, const Check& check) {
     Cost cost;
@@ -134,8 +135,8 @@ void ZeroedAndCutFiltersAreCountedAndLoseNoKey() {
   CHECK_SAME(cut.lost + cut.failed, 0);
 }
 
-// By default, LevelDB verifies no checksum of its own fields after the filters. If they are damaged,
-// LevelDB may pass the sound filter of other keys to the policy.
+// By default, LevelDB verifies no checksum of its own fields after the filters. If they are
+// damaged, LevelDB may pass the sound filter of other keys to the policy.
 void LevelDbsOwnFieldsNeedParanoidChecks() {
   const Ours ours("bloom:10");
   for (const bool paranoid : {false, true}) {
@@ -166,8 +167,8 @@ void TheSameDamageToLevelDbsOwnFilter() {
   CHECK(flipped.lost > 0 && zeroed.lost > 0);
 }
 
-// Shows a limit: LevelDB does not tell the policy which keys a filter has, so a sound filter of other
-// keys goes unnoticed.
+// Shows a limit: LevelDB does not tell the policy which keys a filter has, so a sound filter of
+// other keys goes unnoticed.
 void TheFilterOfOtherKeysLosesKeys() {
   const Ours ours("bloom:10");
   Victim victim(ours.policy, false);

@@ -1,4 +1,4 @@
-// Helpers of the tests: LevelDB databases with a filter policy.
+// Opens LevelDB databases with a filter policy, for the tests.
 #pragma once
 
 #include <leveldb/c.h>

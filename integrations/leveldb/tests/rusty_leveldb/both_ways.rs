@@ -43,8 +43,8 @@ fn a_database_with_own_filters_opens_with_ours() {
     let policy = policy("bloom:10");
     let counters = policy.counters();
     let [before, after] = asked_before_and_after(dir.path(), policy);
-    // If no filter has the policy's name, rusty-leveldb uses the filter with the next name. The policy
-    // answers "maybe" for these bytes, and counts each query.
+    // If no filter has the policy's name, rusty-leveldb uses the filter with the next name. The
+    // policy answers "maybe" for these bytes, and counts each query.
     assert_eq!(before, KEYS as u64);
     assert!(after >= KEYS as u64);
     assert_eq!(counters.counts().damaged, KEYS as u64, "only before the compaction");

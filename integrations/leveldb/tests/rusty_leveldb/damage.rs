@@ -1,4 +1,5 @@
-//! Damages each filter in the files of a database. rusty-leveldb verifies no checksum of filters.
+//! Tests that no key is lost if filters in the files of a database are damaged. rusty-leveldb
+//! verifies no checksum of filters, so its own filters lose keys.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -28,9 +29,9 @@ fn lost(dir: &Path, policy: &Boxed) -> usize {
     lost
 }
 
-/// Damages one filter after the other of a closed database, in three ways: clears a bit, zeroes it, and
-/// zeroes its first half. Returns the number of damaged filters, and the number of lost keys for each
-/// way.
+/// Damages one filter after the other of a closed database, in three ways: clears one bit, zeroes
+/// the whole filter, and zeroes its first half. Returns the number of damaged filters, and the
+/// number of lost keys for each way.
 fn damage_each(dir: &Path, policy: &Boxed, seen: &Seen) -> (usize, [usize; 3]) {
     let places = places_of(dir, &seen.built.borrow());
     let mut sums = [0; 3];
@@ -40,8 +41,8 @@ fn damage_each(dir: &Path, policy: &Boxed, seen: &Seen) -> (usize, [usize; 3]) {
             let mut bytes = sound.clone();
             let filter = &mut bytes[*at..at + len];
             match damage {
-                // Clears a bit, because setting a bit never denies a key. Each filter loses a bit at
-                // another place.
+                // Clears a bit, because setting a bit never denies a key. Each filter loses a bit
+                // at another place.
                 0 => {
                     let byte = (0..*len).map(|byte| (byte + i * 7) % len).find(|&byte| filter[byte] != 0).unwrap();
                     filter[byte] &= filter[byte] - 1;
@@ -79,14 +80,15 @@ fn rusty_leveldbs_own_filters_lose_keys() {
     let (policy, seen) = write(dir.path(), BloomPolicy::new(10));
     let (damaged, lost) = damage_each(dir.path(), &policy, &seen);
     println!("of {KEYS} keys in {damaged} filters, lost by one cleared bit, zeros, half zeros: {lost:?}");
-    // A cleared bit denies the keys that set it. Zeros have no probes, so they answer "maybe".
+    // A filter with a cleared bit denies the keys that set the bit. A filter of zeros has no
+    // probes, so it answers "maybe".
     assert!(damaged >= 30 && lost[0] > damaged && lost[1] == 0 && lost[2] > KEYS / 2, "{lost:?}");
 }
 
 #[test]
 fn a_cut_filter_loses_no_key() {
-    // The offsets after the filters say where each filter begins. If an offset is one byte too large,
-    // its filter loses the first byte, and the previous filter ends with that byte.
+    // The offsets after the filters say where each filter begins. If an offset is one byte too
+    // large, its filter loses the first byte, and the previous filter ends with that byte.
     let dir = tempfile::tempdir().unwrap();
     let policy = policy("bloom:10");
     let counters = policy.counters();

@@ -1,5 +1,5 @@
-//! Tests that every key is found: in several files, after compactions, after reopening, and with
-//! tombstones.
+//! Tests that no filter denies a key: in several files, after compactions, after reopening, and
+//! with tombstones. Also shows how rusty-leveldb itself loses keys at tombstones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,8 +43,8 @@ fn every_key_is_found_after_compaction_and_reopening() {
     }
 }
 
-/// Writes all keys, deletes every third key, and writes every sixth key again. Each step has its own
-/// file.
+/// Writes all keys, deletes every third key, and writes every sixth key again. Each step has its
+/// own file.
 fn with_tombstones(dir: &Path, policy: &Boxed) -> DB {
     let mut db = open(dir, policy);
     for (step, value) in [(1, Some(b"old")), (3, None), (6, Some(b"new"))] {
@@ -85,9 +85,9 @@ fn a_tombstone_hides_its_key() {
     }
 }
 
-/// A get of rusty-leveldb 4.0.2 stops at the tombstone of another key if a filter answers "maybe" for a
-/// file without the key. So false positives of any filter lose keys, until a compaction drops the
-/// tombstones.
+/// A get of rusty-leveldb 4.0.2 stops at the tombstone of another key if a filter answers "maybe"
+/// for a file without the key. So false positives of any filter lose keys, until a compaction drops
+/// the tombstones.
 #[test]
 fn rusty_leveldb_stops_at_tombstones_of_other_keys() {
     let lost = |policy: Boxed| {
@@ -132,8 +132,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// rusty-leveldb loses keys by itself: see the test above. Its compaction of a range can leave
-    /// tombstones in place. So a key may be missing only if it is also missing with always-maybe filters.
+    /// rusty-leveldb loses keys by itself: see `rusty_leveldb_stops_at_tombstones_of_other_keys`.
+    /// Its compaction of a range can leave tombstones in place. So a key may be missing only if it
+    /// is also missing with always-maybe filters.
     #[test]
     fn a_database_agrees_with_a_map(
         steps in steps(),
@@ -158,8 +159,8 @@ proptest! {
     }
 }
 
-/// Applies `steps` and a compaction to a new database. Returns the database, and a map of its expected
-/// content.
+/// Applies `steps` and a compaction to a new database. Returns the database, and a map of its
+/// expected content.
 fn replay(steps: &[Step], dir: &Path, policy: &Boxed) -> (DB, BTreeMap<Vec<u8>, [u8; 50]>) {
     let mut db = open(dir, policy);
     let mut model = BTreeMap::new();

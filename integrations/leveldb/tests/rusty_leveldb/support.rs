@@ -83,8 +83,8 @@ impl FilterPolicy for Recording {
     }
 }
 
-/// Returns the file, the offset and the length of each of `filters` that is in the files of a closed
-/// database.
+/// Returns the file, the offset and the length of each of `filters` that is in the files of a
+/// closed database.
 pub fn places_of(dir: &Path, filters: &[Vec<u8>]) -> Vec<(PathBuf, usize, usize)> {
     let tables = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let tables = tables.filter(|path| path.extension().is_some_and(|end| end == "ldb" || end == "sst"));

@@ -1,4 +1,5 @@
-//! Databases of SlateDB's own filter opened with ours, and the other way round.
+//! Tests databases that were written with SlateDB's own filter and opened with ours, and the
+//! reverse. Also tests SSTs with both filters, and a changed specification.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ async fn database(policies: &Policies) -> Store {
     store
 }
 
-/// Gets every key, and as many absent keys.
+/// Gets every key, and as many absent keys. Asserts that every key is found, and no absent key.
 async fn read_all(store: &Store, policies: Policies) {
     let reader = DbReader::builder(ROOT, Arc::clone(store)).with_db_cache(metadata_cache(), 0);
     let reader = reader.with_filter_policies(policies).build().await.unwrap();
@@ -47,7 +48,7 @@ async fn ours_ignores_the_filters_of_slatedb() {
     let store = database(&own()).await;
     let filters = ours();
     read_all(&store, filters.policies()).await;
-    // SlateDB calls no policy of another name.
+    // SlateDB does not pass the filters of another policy to our policy.
     let counts = filters.counts();
     assert_eq!((counts.opened, counts.unusable(), counts.bloom_opened, counts.probes), (0, 0, 0, 0));
     assert!(found(&store, &filters).await.iter().all(|filter| *filter == SstFilter::Other));
@@ -70,7 +71,7 @@ async fn old_bloom_filters_are_used_until_a_compaction() {
     assert_eq!((counts.bloom_opened, counts.opened, counts.unusable()), (num_ssts, 0, 0));
     assert!(found(&store, &filters).await.iter().all(|filter| *filter == SstFilter::Bloom));
 
-    // New SSTs beside the old ones: each has the filter of its time.
+    // A new SST gets a filter of this crate, and the old SSTs still have their Bloom filters.
     let db = crate::common::writer(&store, filters.policies()).build().await.unwrap();
     for i in 0..KEYS / 2 {
         db.put(key(i), b"new").await.unwrap();

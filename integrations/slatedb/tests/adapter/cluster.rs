@@ -1,5 +1,5 @@
-//! A cluster on one object store: a writer, several readers, a compactor and a worker, as tasks on a
-//! store in memory, and as processes on a local file system.
+//! Tests a cluster on one object store: a writer, several readers, a compactor and a worker. They
+//! run as tasks on a store in memory, and as processes on a local file system.
 
 use std::path::Path as FilePath;
 use std::process::{Child, Command};
@@ -22,12 +22,12 @@ const ROUNDS: u64 = 5;
 const KEYS_PER_ROUND: u64 = 2_000;
 const POLL: Duration = Duration::from_millis(20);
 
-/// All processes make the same object.
+/// Returns the filters of the cluster. All processes call this function.
 fn filters() -> Filters {
     Filters::new("bumped-ribbon:8".parse().unwrap()).with_prefixes(Arc::new(First4), true).unwrap()
 }
 
-/// Signals between the processes are objects of the same store, beside the database.
+/// Sends a signal to the other processes: writes a number to an object of the same store.
 async fn signal(store: &Store, name: &str, number: u64) {
     store.put(&Path::from(format!("signals/{name}")), PutPayload::from(number.to_string())).await.unwrap();
 }
@@ -39,12 +39,14 @@ async fn signalled(store: &Store, name: &str) -> u64 {
     }
 }
 
-/// Keys of all rounds are mixed, so that each SST covers the whole range.
+/// Returns the number of key `i` of a round. Numbers of all rounds alternate, so each SST covers
+/// the whole key range.
 fn key_of(round: u64, i: u64) -> u64 {
     i * ROUNDS + round
 }
 
-/// Writes all rounds, and deletes the first tenth of the round before.
+/// Runs the writer, which writes all rounds. Each round after the first also deletes the first
+/// tenth of the keys of the previous round.
 async fn write(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();
@@ -61,7 +63,7 @@ async fn write(store: &Store) {
         flush(&db).await;
         signal(store, "rounds", round + 1).await;
     }
-    // The writer reads, too.
+    // The writer can also read.
     assert_complete(&db).await;
     db.close().await.unwrap();
     assert_counts("writer", &filters, ROUNDS);
@@ -103,8 +105,9 @@ fn reader(store: &Store, filters: &Filters) -> DbReaderBuilder<&'static str> {
         .with_filter_policies(filters.policies())
 }
 
-/// Reads while the writer writes and the compactor compacts. A key that was found once must be found
-/// again, until the writer has deleted it.
+/// Runs a reader while the writer writes and the compactor compacts. Asserts that the reader finds
+/// every seventh key of each visible round, except for the keys that the writer deletes. At the
+/// end, asserts that it finds all keys.
 async fn read(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();
@@ -114,7 +117,7 @@ async fn read(store: &Store) {
     let following = reader(store, &filters).build().await.unwrap();
     let mut seen = 0;
     while seen < ROUNDS {
-        // The last key of a round tells that the reader has the manifest of the round.
+        // If the last key of a round is found, the reader has the manifest of the round.
         while seen < ROUNDS && following.get(key(key_of(seen, KEYS_PER_ROUND - 1))).await.unwrap().is_some() {
             seen += 1;
         }
@@ -135,7 +138,8 @@ async fn read(store: &Store) {
     assert_counts("reader", &filters, 0);
 }
 
-/// Orders compactions until the writer has written all rounds and one sorted run is left.
+/// Runs the compactor, which schedules compactions until the writer has written all rounds and one
+/// sorted run is left.
 async fn compact(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();
@@ -156,12 +160,12 @@ async fn compact(store: &Store) {
     }
     compactor.stop().await.unwrap();
     task.await.unwrap().unwrap();
-    // The worker builds the filters.
+    // The worker builds the filters, and the compactor builds none.
     assert_eq!(filters.counts().built, 0);
     signal(store, "compacted", 1).await;
 }
 
-/// Does the compactions that the compactor orders.
+/// Runs a worker, which does the compactions that the compactor schedules.
 async fn work(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();
@@ -182,7 +186,7 @@ async fn work(store: &Store) {
     assert_counts("worker", &filters, 2);
 }
 
-/// A process whose list is another does not start.
+/// Asserts that a process with another list of policies gets an error.
 async fn start_with_another_list(store: &Store) {
     while signalled(store, "rounds").await == 0 {
         tokio::time::sleep(POLL).await;
@@ -231,15 +235,15 @@ fn open_dir(dir: &FilePath) -> Store {
     Arc::new(LocalFileSystem::new_with_prefix(dir).unwrap())
 }
 
-/// Runs a role in a process of its own, for [`a_cluster_of_processes_loses_no_key`].
+/// Runs one role in a separate process, for [`a_cluster_of_processes_loses_no_key`].
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a part of another test"]
+#[ignore = "a_cluster_of_processes_loses_no_key runs it"]
 async fn a_process_of_the_cluster() {
     let (role, dir) = (std::env::var("CLUSTER_ROLE").unwrap(), std::env::var("CLUSTER_DIR").unwrap());
     run(&role, &open_dir(FilePath::new(&dir))).await;
 }
 
-/// Ends a process when the test fails.
+/// A child process, which is killed when this value is dropped, even if the test fails.
 struct Process(Child);
 
 impl Drop for Process {

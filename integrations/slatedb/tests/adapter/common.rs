@@ -1,4 +1,4 @@
-//! Databases for tests: keys, settings, compaction, and access to the bytes of SST files.
+//! Provides the tests with keys, settings, databases, compactions, and the bytes of SST files.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -24,17 +24,19 @@ pub const ROOT: &str = "db";
 pub type Store = Arc<dyn ObjectStore>;
 pub type Policies = Vec<Arc<dyn FilterPolicy>>;
 
-/// A key of 16 bytes: four letters for one user of every hundred keys, and a number.
+/// Returns a key of 16 bytes: four hexadecimal digits for the user, and twelve digits for the key.
+/// A hundred keys have the same user.
 pub fn key(i: u64) -> Bytes {
     Bytes::from(format!("{:04x}{:012}", (i / 100) & 0xffff, i))
 }
 
-/// A key that no database holds, between present keys.
+/// Returns a key that is in no database. It lies between two keys that [`key`] returns.
 pub fn absent(i: u64) -> Bytes {
     Bytes::from([&key(i)[..], b"-"].concat())
 }
 
-/// Settings of a writer without a compactor, which flushes only when asked.
+/// Returns settings of a writer without a compactor. Such a writer flushes to level 0 only in
+/// [`flush`].
 pub fn settings() -> Settings {
     Settings {
         min_filter_keys: 0,
@@ -61,7 +63,7 @@ pub async fn flush(db: &Db) {
     db.flush_with_options(FlushOptions { flush_type: FlushType::MemTable }).await.unwrap();
 }
 
-/// Fills a new database with `keys` in `ssts` SSTs of level 0, and compacts them if asked.
+/// Puts `keys` into a database, in `ssts` new SSTs of level 0.
 pub async fn filled(store: &Store, policies: &Policies, keys: std::ops::Range<u64>, ssts: u64) {
     let db = writer(store, policies.clone()).build().await.unwrap();
     for part in 0..ssts {
@@ -77,12 +79,12 @@ pub async fn manifest(store: &Store) -> VersionedManifest {
     Admin::builder(ROOT, Arc::clone(store)).build().read_manifest(None).await.unwrap().unwrap()
 }
 
-/// The SSTs of the latest manifest.
+/// Returns the SSTs of the latest manifest.
 pub async fn ssts(store: &Store) -> Vec<SsTableHandle> {
     manifest(store).await.all_sst_views().map(|view| view.sst.clone()).collect()
 }
 
-/// Merges the SSTs of level 0 and all sorted runs into one sorted run.
+/// A scheduler that merges the SSTs of level 0 and all sorted runs into one sorted run.
 struct Everything;
 
 impl CompactionScheduler for Everything {
@@ -113,7 +115,8 @@ pub fn worker_options(max_sst_size: usize) -> CompactionWorkerOptions {
     }
 }
 
-/// A compactor of its own, which merges everything. Without `worker`, other processes do the work.
+/// Returns the builder of a separate compactor, which merges all SSTs. Without `worker`, other
+/// processes do the compactions.
 pub fn compactor(
     store: &Store,
     policies: Policies,
@@ -149,13 +152,13 @@ pub async fn compact(store: &Store, policies: &Policies, max_sst_size: usize) {
     panic!("the compaction does not end");
 }
 
-/// A cache of filters, indexes and statistics, without data blocks.
+/// Returns a cache of filters, indexes and statistics, without data blocks.
 pub fn metadata_cache() -> Arc<dyn DbCache> {
     let entries: Arc<dyn DbCache> = Arc::new(Entries::default());
     Arc::new(SplitCache::new().with_meta_cache(Some(entries)).build())
 }
 
-/// Entries that are never evicted.
+/// A cache that never evicts an entry.
 #[derive(Default)]
 pub struct Entries(pub Mutex<HashMap<CachedKey, CachedEntry>>);
 
@@ -196,7 +199,7 @@ impl DbCache for Entries {
     }
 }
 
-/// Appends operands to the value.
+/// A merge operator that appends operands to the value.
 pub struct Append;
 
 impl MergeOperator for Append {
@@ -205,7 +208,7 @@ impl MergeOperator for Append {
     }
 }
 
-/// Takes the first four bytes of a key.
+/// A prefix extractor that takes the first four bytes of a key.
 pub struct First4;
 
 impl PrefixExtractor for First4 {
@@ -226,15 +229,16 @@ pub struct NamedBytes {
     pub bytes: Vec<u8>,
 }
 
-/// The path of an SST and the bytes of its file.
+/// Returns the path of an SST and the bytes of its file.
 pub async fn sst_bytes(store: &Store, sst: &SsTableHandle) -> (Path, Vec<u8>) {
     let path = PathResolver::new(ROOT, &manifest(store).await).sst_path(&sst.id);
     let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
     (path, bytes.to_vec())
 }
 
-/// Reads a composite filter block: `[count: u16][name length: u16][name][length: u64][bytes]..`
-/// and a CRC-32, all big-endian.
+/// Returns the filters in the composite filter block of an SST. The block has the big-endian layout
+/// `[count: u16]`, then `[name length: u16][name][length: u64][bytes]` for each filter, then a
+/// CRC-32.
 pub fn filters_of(file: &[u8], sst: &SsTableHandle) -> Vec<NamedBytes> {
     let (offset, len) = (sst.info.filter_offset as usize, sst.info.filter_len as usize);
     let mut block = &file[offset..offset + len - 4];
@@ -248,7 +252,8 @@ pub fn filters_of(file: &[u8], sst: &SsTableHandle) -> Vec<NamedBytes> {
     filters
 }
 
-/// Writes a file of an SST with other filters of at most the same length and a correct checksum.
+/// Returns the bytes of an SST file with other filters and a correct checksum. The filters must not
+/// be longer than the old filters.
 pub fn with_filters(file: &[u8], sst: &SsTableHandle, filters: &[NamedBytes]) -> Vec<u8> {
     let (offset, len) = (sst.info.filter_offset as usize, sst.info.filter_len as usize);
     let mut block = Vec::new();
@@ -259,7 +264,7 @@ pub fn with_filters(file: &[u8], sst: &SsTableHandle, filters: &[NamedBytes]) ->
         block.put_u64(filter.bytes.len() as u64);
         block.put_slice(&filter.bytes);
     }
-    // SlateDB ignores bytes behind the last filter.
+    // SlateDB ignores bytes after the last filter.
     assert!(block.len() <= len - 4);
     block.resize(len - 4, 0);
     block.put_u32(crc32fast::hash(&block));

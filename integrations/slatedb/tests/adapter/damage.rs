@@ -1,4 +1,4 @@
-//! Damaged filter blocks inside SlateDB, and what SlateDB's own Bloom filter does with the same damage.
+//! Tests damaged filter blocks inside SlateDB, and the same damage to SlateDB's own Bloom filter.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn own() -> Policies {
     vec![Arc::new(BloomFilterPolicy::new(10))]
 }
 
-/// A database of several SSTs in one sorted run.
+/// Builds a database of several SSTs in one sorted run.
 async fn database(policies: &Policies) -> Store {
     let store: Store = Arc::new(InMemory::new());
     filled(&store, policies, 0..KEYS, 2).await;
@@ -64,7 +64,7 @@ async fn read_all(store: &Store, policies: Policies) -> Outcome {
     outcome
 }
 
-/// Damage that the checksum of a filter block would detect.
+/// A way to damage a filter.
 #[derive(Debug, Clone, Copy)]
 enum Damage {
     /// Flips the bit at this share of the filter, in thousandths.
@@ -105,7 +105,7 @@ impl Damage {
     }
 }
 
-/// Returns the store after `change` of the file of every SST.
+/// Returns a copy of the store in which `change` replaced the file of every SST.
 async fn changed(store: &Store, change: impl Fn(&[u8], &SsTableHandle) -> Vec<u8>) -> Store {
     let changed = InMemory::new();
     let mut objects = store.list(None);
@@ -121,7 +121,8 @@ async fn changed(store: &Store, change: impl Fn(&[u8], &SsTableHandle) -> Vec<u8
     Arc::new(changed)
 }
 
-/// Damages the filter of every SST, under a correct checksum of SlateDB.
+/// Returns a copy of the store with a damaged filter in every SST, and with correct checksums of
+/// SlateDB.
 async fn damaged(store: &Store, damage: Damage) -> Store {
     changed(store, |file, sst| {
         let filters: Vec<_> = filters_of(file, sst).iter().map(|filter| damage.of(filter)).collect();
@@ -131,7 +132,7 @@ async fn damaged(store: &Store, damage: Damage) -> Store {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_damage_that_reaches_the_policy_loses_a_key() {
+async fn damage_that_reaches_the_policy_loses_no_key() {
     let store = database(&ours().policies()).await;
     let num_ssts = ssts(&store).await.len() as u64;
     assert_eq!(read_all(&store, ours().policies()).await, Outcome::default());
@@ -156,8 +157,7 @@ async fn slatedb_bloom_loses_keys_by_the_same_damage() {
         println!("SlateDB's own Bloom, {damage:?}: {} of {KEYS} keys lost", outcome.lost);
         lost.push(outcome.lost);
     }
-    // Not every flip loses a key, because a flip from 0 to 1 loses none. A zeroed filter has no
-    // probes and denies nothing.
+    // A flip from 0 to 1 loses no key. A zeroed filter has no probes, so it answers "maybe".
     assert!(lost[1..5].iter().any(|&lost| lost > 0), "{lost:?}");
     assert!(lost[6..].iter().all(|&lost| lost > KEYS / 2), "{lost:?}");
 }
@@ -187,7 +187,7 @@ async fn slatedb_fails_gets_if_its_own_checksum_fails() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rewrite_by_compaction_repairs_damaged_filters() {
     let store = damaged(&database(&ours().policies()).await, Damage::Zeroed).await;
-    // A second sorted run, so that there is something to compact.
+    // A new SST in level 0 makes the compactor rewrite all SSTs.
     let db = crate::common::writer(&store, ours().policies()).build().await.unwrap();
     db.put(key(KEYS), b"value").await.unwrap();
     crate::common::flush(&db).await;
@@ -198,8 +198,8 @@ async fn a_rewrite_by_compaction_repairs_damaged_filters() {
     assert!(filters.counts().unusable() == 0 && filters.counts().opened >= 4, "{:?}", filters.counts());
 }
 
-/// The trait gives the policy no way to detect this fault. If SlateDB or its store gave one SST the
-/// filter of another, the filter would deny present keys, and so would SlateDB's own.
+/// Shows a limit: the trait does not tell the policy which SST a filter belongs to. If SlateDB or
+/// its store swaps filters, a filter denies present keys. SlateDB's own filter does the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swapped_filter_goes_unnoticed() {
     for (policies, own_filter) in [(ours().policies(), false), (own(), true)] {
@@ -227,14 +227,16 @@ async fn a_swapped_filter_goes_unnoticed() {
     }
 }
 
-/// A cache that stores entries as bytes, as a cache on a disk does, and damages filters.
+/// A cache that stores entries as bytes, as a disk cache does, and damages filters if `flip` is
+/// `true`.
 struct Disk {
     entries: Entries,
     flip: bool,
 }
 
 impl Disk {
-    /// Writes an entry to bytes, flips a bit of a filter, and reads it back.
+    /// Serialises an entry, flips a bit of a filter if `flip` is `true`, and deserialises the
+    /// entry.
     fn through_bytes(&self, entry: &CachedEntry) -> CachedEntry {
         let mut json = serde_json::to_value(entry).unwrap();
         let bytes = json.pointer_mut("/V2/Filters/0/1");
@@ -279,7 +281,7 @@ impl DbCache for Disk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_cache_hands_its_damage_to_the_policy() {
+async fn damage_in_a_disk_cache_reaches_the_policy() {
     let store = database(&ours().policies()).await;
     for flip in [false, true] {
         let filters = ours();
@@ -297,7 +299,7 @@ async fn a_disk_cache_hands_its_damage_to_the_policy() {
     }
 }
 
-/// Bytes that no encoder of this crate writes still pass through the engine's composite block.
+/// The filter block may have bytes under our policy's name that this crate did not write.
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_bytes_under_our_name_lose_no_key() {
     let store = database(&ours().policies()).await;

@@ -1,4 +1,4 @@
-//! The filters inside SlateDB: every write is found after flushes, compactions and reopening.
+//! Tests the filters inside SlateDB: every write is found after flushes, compactions and reopening.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ type Model = BTreeMap<Bytes, Option<Bytes>>;
 
 const KEYS: u64 = 6_000;
 
-/// The layouts of filters.
+/// Returns named settings of filters: keys, prefixes, ranges, and a choice by size.
 fn layouts() -> Vec<(&'static str, Filters)> {
     let ribbon = || Filters::new("bumped-ribbon:7".parse().unwrap());
     let (small, large) = ("blocked-bloom:12".parse().unwrap(), "bumped-ribbon:8".parse().unwrap());
@@ -51,7 +51,8 @@ async fn collect(mut rows: DbIterator) -> Vec<(Bytes, Bytes)> {
     found
 }
 
-/// Reads every key, every range and every prefix of the model.
+/// Reads all keys of the model, some absent keys, and some ranges and prefixes. Asserts that the
+/// results are those of the model.
 async fn assert_holds(db: &(impl DbReadOps + Sync), model: &Model, when: &str) {
     for (key, value) in model {
         assert_eq!(db.get(key).await.unwrap(), *value, "{when}: {key:?}");
@@ -103,7 +104,7 @@ async fn write_round(db: &slatedb::Db, model: &mut Model, round: u64) {
     flush(db).await;
 }
 
-/// A cache of data blocks, too, because this test reads each block many times.
+/// Returns a cache that also keeps data blocks, because `assert_holds` reads each block many times.
 fn all_cached() -> Arc<dyn DbCache> {
     Arc::new(Entries::default())
 }
@@ -141,7 +142,7 @@ async fn no_key_is_lost_after_flush_compaction_and_reopening() {
         }
         let counts = filters.counts();
         assert_eq!((counts.failed_builds, counts.unusable()), (0, 0), "{layout}: {counts:?}");
-        // Eight flushes and two compactions into several SSTs.
+        // There are eight flushes, and two compactions into several SSTs each.
         assert!(counts.built > 10 && counts.opened > 0 && counts.negatives > 100, "{layout}: {counts:?}");
     })
     .await;
@@ -151,7 +152,7 @@ async fn no_key_is_lost_after_flush_compaction_and_reopening() {
 async fn prefix_scans_skip_ssts() {
     let store: Store = Arc::new(InMemory::new());
     let filters = layouts().remove(1).1;
-    // Each SST holds every fourth user.
+    // Each SST has every fourth user.
     let db = writer(&store, filters.policies()).with_db_cache(metadata_cache(), 0).build().await.unwrap();
     for part in 0..4 {
         for i in (0..KEYS).filter(|i| i / 100 % 4 == part) {
@@ -165,7 +166,8 @@ async fn prefix_scans_skip_ssts() {
         assert_eq!(collect(db.scan_prefix(&prefix, ..).await.unwrap()).await.len(), 100);
     }
     let (after, denied) = (filters.counts(), filters.counts().negatives - before.negatives);
-    // Of four SSTs, three do not hold the user. A few are outside the range of the scan.
+    // Three of four SSTs do not have the user. SlateDB does not ask a few of them, because the scan
+    // is outside of their key range.
     assert!((105..=120).contains(&denied), "{denied} of {}", after.probes - before.probes);
     db.close().await.unwrap();
 }
@@ -196,14 +198,14 @@ async fn filters_of_16_000_keys_take_at_most_7_1_bits() {
         let filters = Filters::new("bumped-ribbon:7".parse().unwrap());
         filled(&store, &filters.policies(), 0..keys, 1).await;
         let sst = crate::common::ssts(&store).await.remove(0);
-        // The whole filter block: framing, name and SlateDB's checksum, too.
+        // The length is that of the whole filter block, with framing, name and SlateDB's checksum.
         let bits = sst.info.filter_len as f64 * 8.0 / keys as f64;
         assert!((7.0..=7.1).contains(&bits), "{keys} keys: {bits}");
 
         let db = writer(&store, filters.policies()).with_db_cache(metadata_cache(), 0).build().await.unwrap();
         let queries = 50_000;
         for i in 0..queries {
-            // Between present keys, so that the SST's range does not answer.
+            // The absent keys lie between present keys. Otherwise SlateDB would not ask the filter.
             assert_eq!(db.get(absent(i % (keys - 1)).slice(..)).await.unwrap(), None);
         }
         let counts = filters.counts();

@@ -1,4 +1,4 @@
-//! Processes with other lists of policies: which of them the checks find, when, and which not.
+//! Tests which processes with another list of policies the checks find, and which they do not find.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn a_compactor_with_another_list_drops_filters_and_is_found() {
         assert_eq!((policy.as_str(), *num_ssts, without.len()), ("filterblock:1", after.ssts.len(), after.ssts.len()));
         let text = error.to_string();
         assert!(text.contains(&after.ssts[0].id) && text.contains("rows") && text.contains("same list"), "{text}");
-        // The check counts nothing that a user would take for reads.
+        // An inspection does not change the counts of the policies.
         assert_eq!((filters.counts().opened, filters.counts().probes), (0, 0));
 
         // Once the SSTs are rewritten with the right list, the check passes.
@@ -69,7 +69,7 @@ async fn a_compactor_with_another_list_drops_filters_and_is_found() {
 async fn a_compactor_inside_the_writer_uses_its_list() {
     let store: Store = Arc::new(InMemory::new());
     let filters = ours();
-    // The builder of the compactor has another list, which SlateDB ignores.
+    // The builder of the compactor has an empty list, which SlateDB ignores.
     let inner = compactor(&store, Vec::new(), Some(worker_options(32 << 10)));
     let db = writer(&store, filters.policies()).with_compactor_builder(inner).build().await.unwrap();
     for part in 0..2 {
@@ -124,11 +124,11 @@ async fn an_inspection_finds_unusable_and_unreadable_filters() {
     assert_eq!(count(&inspect(&store, &other_seed).await, &SstFilter::Unusable), 2);
 }
 
-/// The inspection cannot see this: the filter is sound, and nothing in it names its SST.
+/// Shows a limit: the swapped filter is sound, and it does not state its SST.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_inspection_does_not_find_a_swapped_filter() {
     let store: Store = Arc::new(InMemory::new());
-    // Bloom filters of as many keys have the same length.
+    // Bloom filters of the same number of keys have the same length.
     let bloom = Filters::new("bloom:10".parse().unwrap());
     filled(&store, &bloom.policies(), 0..6_000, 2).await;
     let all = ssts(&store).await;
@@ -141,7 +141,7 @@ async fn an_inspection_does_not_find_a_swapped_filter() {
     inspect(&store, &bloom).await.check(1_000).unwrap();
 }
 
-/// Flips every bit, as a stand-in for encryption.
+/// A transformer that flips every bit, in place of encryption.
 struct Inverted;
 
 #[async_trait]
@@ -198,7 +198,8 @@ async fn a_process_with_other_policies_does_not_start() {
             secret.clone().with_prefixes(Arc::new(First4), false).unwrap(),
         ];
         secret.record_or_compare(ROOT, &store).await.unwrap();
-        // A restart, a process with another specification, and one that still reads Bloom filters.
+        // These processes start: a restarted process, and a process that has another specification
+        // and still reads Bloom filters.
         let blocked = Filters::new("blocked-bloom:12".parse().unwrap());
         let blocked = blocked.with_hasher(sip(1)).with_prefixes(Arc::new(First4), true).unwrap();
         for same in [secret.clone(), blocked.reading_bloom(BloomFilterPolicy::new(10))] {
@@ -212,7 +213,7 @@ async fn a_process_with_other_policies_does_not_start() {
         }
         // Another database of the store has its own record.
         ours().record_or_compare("db2", &store).await.unwrap();
-        // SlateDB leaves the record alone.
+        // Writes and compactions of SlateDB do not change the record.
         filled(&store, &secret.policies(), 0..2_000, 2).await;
         compact(&store, &secret.policies(), 32 << 10).await;
         secret.record_or_compare(ROOT, &store).await.unwrap();
@@ -222,7 +223,7 @@ async fn a_process_with_other_policies_does_not_start() {
 }
 
 #[tokio::test]
-async fn a_damaged_record_is_refused() {
+async fn a_damaged_record_is_an_error() {
     let store: Store = Arc::new(InMemory::new());
     ours().record_or_compare(ROOT, &store).await.unwrap();
     let path = Path::from("db/filterblock/policies");

@@ -1,4 +1,4 @@
-//! Tests of the adapter: through the traits alone, and inside the real engine.
+//! Tests the adapter: through SlateDB's traits alone, and inside SlateDB.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod both_ways;

@@ -1,4 +1,4 @@
-//! The policy through SlateDB's traits, without the engine.
+//! Tests the policy through SlateDB's traits, without the engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ fn has_prefix(filter: &dyn Filter, prefix: &'static [u8]) -> bool {
     filter.might_match(&FilterQuery::prefix(Bytes::from_static(prefix)))
 }
 
-/// The added keys that a filter denies.
+/// Returns the number of added keys that a filter denies.
 fn lost(filter: &dyn Filter, keys: u64) -> usize {
     (0..keys).filter(|&i| !has(filter, &key(i))).count()
 }
@@ -76,7 +76,7 @@ fn filters_of_every_kind_keep_their_keys() {
                 assert_eq!(lost(&**filter, keys), 0, "{spec}, {keys} keys");
                 assert!(encoded(&**filter) == bytes && filter.size() == bytes.len(), "{spec}, {keys} keys");
                 let passed = (0..10_000).filter(|&i| has(&**filter, &absent(i))).count();
-                // A ribbon spends the bits of a few keys on its band.
+                // A small ribbon has a higher FPR, so filters of few keys are not checked.
                 assert!(spec == "always-maybe" || keys < 1_000 || passed < 250, "{spec}, {keys} keys: {passed}");
             }
         }
@@ -97,7 +97,7 @@ fn estimated_sizes_are_close_to_built_sizes() {
             let (estimate, len) = (policy.estimate_size(keys as usize), built(&*policy, (0..keys).map(key)).size());
             assert!(estimate.abs_diff(len) <= len / 20 + 20, "{spec}, {keys} keys: {estimate} for {len}");
         }
-        // SlateDB may ask for no keys, and for numbers that it cannot reach.
+        // SlateDB may ask for 0 keys, and the estimate must not overflow for large numbers.
         assert!(policy.estimate_size(0) < 100, "{spec}");
         policy.estimate_size(usize::MAX);
     }
@@ -120,7 +120,7 @@ fn estimates_are_planned_rarely_and_grow() {
         assert!(keys < 1_000 || estimate.abs_diff(keys * 10 / 8) < keys / 50 + 100, "{keys} keys: {estimate}");
         before = estimate;
     }
-    // Sixteen plans for each power of two.
+    // The policy makes at most 16 plans for each power of two.
     assert!(plans.load(Ordering::Relaxed) < 17 * 16, "{plans:?}");
 }
 
@@ -172,20 +172,22 @@ fn prefixes_answer_prefix_queries_and_points() {
         assert_eq!(lost(&*filter, 5_000), 0);
         assert!(has_prefix(&*filter, b"0000") && has_prefix(&*filter, b"00310") && has_prefix(&*filter, b"0"));
         assert!(!has_prefix(&*filter, b"0032") && !has_prefix(&*filter, b"ffff1"));
-        // A key with the prefix of a present key passes only if the filter holds no whole keys.
+        // An absent key with the prefix of a present key passes only if the filter has no whole
+        // keys.
         assert_eq!(has(&*filter, &absent(7)), !whole_keys_too);
         assert!(!has(&*filter, &key(5_100)));
         assert!(filter.might_match(&FilterQuery::range(
             std::ops::Bound::Unbounded,
             std::ops::Bound::Excluded(Bytes::from_static(b"0"))
         )));
-        // This policy does not answer queries of ranges.
+        // Only the query for `0` is unfiltered, because the extractor takes no prefix from it. The
+        // policy does not count the query for a range.
         assert!(filters.counts().unfiltered == 1, "{:?}", filters.counts());
     }
     assert!(!policy(&filters("bloom:10")).supports_prefix_queries());
 }
 
-/// Returns one byte more than the key has.
+/// An extractor that returns a prefix length of one byte more than the key has.
 struct TooLong;
 
 impl PrefixExtractor for TooLong {
@@ -235,7 +237,7 @@ fn policy_names_state_version_and_prefixes() {
     assert_eq!(name(&only), "filterblock:1:prefixes=first-4");
 }
 
-/// Asserts that a filter of the bytes denies nothing.
+/// Asserts that the filter of these bytes answers "maybe", and keeps the bytes.
 fn assert_maybe(policy: &dyn FilterPolicy, bytes: &[u8], what: &str) {
     let filter = policy.decode(bytes);
     for i in [0, 1, 77, 999] {
@@ -276,7 +278,7 @@ fn every_flipped_bit_zeroed_and_cut_filter_is_counted() {
 }
 
 #[test]
-fn filters_of_others_are_counted_as_unexpected() {
+fn sound_filters_of_other_settings_count_as_unexpected() {
     let given = filters("bumped-ribbon:7");
     let secret = |fill| Secret::new(&[fill; 16]).unwrap();
     let seeded = |seed| KeyHasher::xxh3(HashSeed(seed));
@@ -286,7 +288,7 @@ fn filters_of_others_are_counted_as_unexpected() {
     let other = [
         bytes(&given.clone().with_hasher(seeded(1))),
         bytes(&given.clone().with_hasher(sip(1))),
-        // SlateDB gives a filter only to the policy of its name, but names may be forged.
+        // SlateDB passes a filter only to the policy of the same name, but a name may be forged.
         bytes(&with_prefixes(false)),
         of_another_program(),
     ];
@@ -306,7 +308,7 @@ fn filters_of_others_are_counted_as_unexpected() {
     assert_eq!(prefixed.counts().unexpected, 1);
 }
 
-/// A sound block with the id of another SST.
+/// Builds a sound block with another table id.
 fn of_another_program() -> Vec<u8> {
     let mut builder = FilterBuilder::new("bloom:10".parse().unwrap(), HashSeed(0)).with_table_id(*b"table 0000000012");
     (0..1_000).for_each(|i| builder.add(&key(i)));
@@ -320,7 +322,7 @@ fn a_newer_version_is_counted_as_unsupported() {
     let mut bytes = encoded(&*built(&*policy, (0..1_000).map(key)));
     let version = bytes.len() - layout::TRAILER_LEN_BYTES + layout::offset_of(filterblock::Field::Version);
     assert_eq!(bytes[version], layout::VERSION);
-    // With this version's checksum, only the version byte would be damaged.
+    // The checksum must also differ. Otherwise the version byte would count as damaged.
     bytes[version] = layout::VERSION + 1;
     bytes[version + 1] ^= 1;
     assert_maybe(&*policy, &bytes, "a newer version");
@@ -329,7 +331,7 @@ fn a_newer_version_is_counted_as_unsupported() {
 }
 
 #[test]
-fn the_read_only_bloom_reads_old_filters_and_writes_none() {
+fn read_only_bloom_uses_old_filters_and_builds_always_maybe() {
     let own: Arc<dyn FilterPolicy> = Arc::new(BloomFilterPolicy::new(10));
     let filters = filters("bumped-ribbon:7").reading_bloom(BloomFilterPolicy::new(10));
     let reading = filters.policies().remove(1);

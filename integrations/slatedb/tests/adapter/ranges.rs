@@ -1,4 +1,5 @@
-//! Range filters: through the traits alone, and the object-store requests that they save.
+//! Tests range filters through the traits alone, and counts the object-store requests that they
+//! save.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -18,7 +19,7 @@ fn filters(ranges: &str) -> Filters {
     Filters::new("bumped-ribbon:7".parse().unwrap()).with_ranges(ranges.parse().unwrap()).unwrap()
 }
 
-/// The policy for ranges, which comes after the policy for keys.
+/// Returns the policy for ranges, which comes after the policy for keys.
 fn policy(filters: &Filters) -> Arc<dyn FilterPolicy> {
     filters.policies().remove(1)
 }
@@ -38,7 +39,7 @@ fn may_match(filter: &dyn Filter, lower: Bound<Bytes>, upper: Bound<Bytes>) -> b
     filter.might_match(&FilterQuery::range(lower, upper))
 }
 
-/// A key of eight digits.
+/// Returns a key of eight hexadecimal digits.
 fn number(i: u64) -> Bytes {
     Bytes::from(format!("{i:08x}"))
 }
@@ -53,9 +54,9 @@ fn empty_ranges_are_denied_and_others_are_not() {
     assert!((filter.size() as f64) < 20_000.0 / 8.0 * 13.0, "{} bytes", filter.size());
     let mut denied = 0;
     for i in 0..20_000 {
-        let (before, behind) = (i * 1_000 + 984, i * 1_000 + 1_000);
-        denied += u64::from(!may_match(&*filter, Included(number(before)), Excluded(number(behind))));
-        assert!(may_match(&*filter, Included(number(before)), Included(number(behind))) || i == 19_999);
+        let (from, next) = (i * 1_000 + 984, i * 1_000 + 1_000);
+        denied += u64::from(!may_match(&*filter, Included(number(from)), Excluded(number(next))));
+        assert!(may_match(&*filter, Included(number(from)), Included(number(next))) || i == 19_999);
         assert!(may_match(&*filter, Included(number(i * 1_000)), Unbounded));
         assert!(may_match(&*filter, Unbounded, Included(number(i * 1_000))));
     }
@@ -76,7 +77,7 @@ fn each_policy_answers_its_own_queries_only() {
     assert!(may_match(&*of_keys, Included(number(8)), Included(number(9))));
     assert!(!may_match(&*of_ranges, Included(number(8)), Included(number(9))));
     assert_eq!(filters.counts().probes, 2);
-    // The policy does not use the filter of the other policy as its own.
+    // Each policy answers "maybe" for a filter of the other policy.
     let swapped = ranges.decode(&encoded(&*of_keys));
     assert!(may_match(&*swapped, Included(number(8)), Included(number(9))));
     assert!(keys.decode(&encoded(&*of_ranges)).might_match(&FilterQuery::point(number(8))));
@@ -84,7 +85,7 @@ fn each_policy_answers_its_own_queries_only() {
 }
 
 #[test]
-fn damaged_filters_and_those_without_keys_deny_nothing() {
+fn damaged_filters_and_filters_without_keys_answer_maybe() {
     let filters = filters("grafite:fpr=0.01");
     let policy = policy(&filters);
     let asked = |filter: &dyn Filter| may_match(filter, Included(number(500)), Included(number(501)));
@@ -103,13 +104,13 @@ fn damaged_filters_and_those_without_keys_deny_nothing() {
 }
 
 #[test]
-fn a_builder_may_be_asked_twice() {
+fn a_builder_builds_the_same_range_filter_twice() {
     let filters = filters("grafite:fpr=0.01");
     let mut builder = policy(&filters).builder();
     builder.add_entry(&entry(&number(7)));
     let first = encoded(&*builder.build());
     assert_eq!(encoded(&*builder.build()), first);
-    // A key that comes too late must not be denied.
+    // A key that is added after a build must not be denied.
     builder.add_entry(&entry(&number(9)));
     assert!(may_match(&*builder.build(), Included(number(9)), Included(number(9))));
 }
@@ -150,8 +151,8 @@ proptest! {
     }
 }
 
-/// Counts the data GETs of scans of empty ranges in 24 SSTs that overlap, while filters and indexes are
-/// in the cache.
+/// Returns the number of GETs of data blocks for `scans` scans of empty ranges, over 24 overlapping
+/// SSTs. Filters and indexes are in the cache.
 async fn data_gets(policies: Policies, scans: u64) -> u64 {
     const KEYS: u64 = 48_000;
     let store: Store = Arc::new(InMemory::new());
@@ -160,7 +161,7 @@ async fn data_gets(policies: Policies, scans: u64) -> u64 {
     let counted = Counted::new(store).await;
     let reader = DbReader::builder(ROOT, Arc::clone(&counted) as Store).with_db_cache(metadata_cache(), 0);
     let reader = reader.with_filter_policies(policies).build().await.unwrap();
-    // Fills the cache, and finds every key.
+    // Fills the cache, and asserts that every key is found.
     for i in (0..KEYS).step_by(100) {
         let mut rows = reader.scan(key(i)..=key(i + 99)).await.unwrap();
         for expected in i..i + 100 {
@@ -170,7 +171,7 @@ async fn data_gets(policies: Policies, scans: u64) -> u64 {
     }
     counted.take();
     for i in 0..scans {
-        // Between two neighbouring keys.
+        // The range lies between two neighbouring keys.
         let at = i * 7 % (KEYS - 1);
         let (from, to) = ([&key(at)[..], b"a"].concat(), [&key(at)[..], b"c"].concat());
         assert!(reader.scan(from..to).await.unwrap().next().await.unwrap().is_none());

@@ -29,8 +29,8 @@ fn lost(dir: &Path, policy: &Arc<dyn FilterPolicy>) -> usize {
     lost
 }
 
-/// Damages one filter after the other of a closed store, in three ways. Returns the number of damaged
-/// filters, and the number of lost keys over all ways.
+/// Damages one filter after the other of a closed store, in three ways. Returns the number of
+/// damaged filters, and the number of lost keys over all ways.
 fn damage_each(dir: &Path, policy: &Arc<dyn FilterPolicy>, filters: &[Vec<u8>]) -> (usize, usize) {
     let places = places_of(dir, filters);
     assert_eq!(places.len(), filters.len(), "a filter is not in the files");
@@ -41,7 +41,8 @@ fn damage_each(dir: &Path, policy: &Arc<dyn FilterPolicy>, filters: &[Vec<u8>]) 
             let mut bytes = sound.clone();
             let filter = &mut bytes[*at..at + len];
             match damage {
-                // Flips a different bit in each filter, so that payload, checksums and trailer are damaged.
+                // Flips a different bit in each filter, so that payload, checksums and trailer are
+                // damaged.
                 0 => filter[i * 37 % len] ^= 1 << (i % 8),
                 1 => filter.fill(0),
                 // Overwrites the second half, as if the filter were cut and other bytes followed.

@@ -1,4 +1,5 @@
-//! Opens SurrealKV stores with few keys per filter, and records the filters that their policies build.
+//! Opens SurrealKV stores with few keys per filter, and records the filters that their policies
+//! build.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

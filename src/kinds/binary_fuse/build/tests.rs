@@ -1,5 +1,5 @@
-//! Tests that construction succeeds where published parameters fail, and that it gives up if no
-//! seed can succeed.
+//! Tests the construction of binary fuse filters: its seeds and sizes, the fallback if no seed can
+//! succeed, and the rejection of invalid shapes.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing)]
 
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ fn may_contain(geometry: Geometry, payload: &[u8], hash: KeyHash) -> bool {
     Kernel::of(&geometry).may_contain(&geometry, payload, payload.len(), hash)
 }
 
-/// Builds a filter, queries every key, and returns the seed that succeeded.
+/// Builds a filter and asserts that it finds every key. Returns the seed that succeeded.
 fn seed_for(bits: u32, hashes: &[KeyHash]) -> u8 {
     let (geometry, payload) = build(Width::new(bits).unwrap(), hashes).unwrap().unwrap();
     assert!(hashes.iter().all(|&hash| may_contain(geometry, &payload, hash)));
@@ -29,8 +29,8 @@ fn seed_for(bits: u32, hashes: &[KeyHash]) -> u8 {
 }
 
 /// Published parameters fail at these numbers of keys for 20 to 40 % of all seeds
-/// (FastFilter/xor_singleheader, issue 77). This builder needs less than one further seed in ten
-/// constructions.
+/// (FastFilter/xor_singleheader, issue 77). In ten constructions, this builder needs on average
+/// less than one further seed.
 #[test]
 fn construction_succeeds_where_published_parameters_fail() {
     let seeds: u32 =

@@ -1,4 +1,4 @@
-//! The operations of a storage, and the faults that they can have.
+//! Defines the operations of a storage, and the faults that can hit them.
 
 /// An operation of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
