@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments, checks: &mut Checks) -> Result<(), Failure> {
     let gib = 4e9 * BITS_PER_ADDRESS as f64 / 8.0 / f64::from(1 << 30);
     println!(
         "  at {BITS_PER_ADDRESS} bits per address, four billion addresses take {gib:.2} GiB, with an FPR of {:.1} % \
-         (a hash table with 15 bytes per address: 60 GB)",
+         (a hash table with 15 bytes per address: 55.88 GiB)",
         rate * 100.0
     );
     Ok(())

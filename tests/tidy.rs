@@ -1,5 +1,6 @@
-//! Tests rules of this project that the compiler does not check: imports between modules, the files
-//! with `unsafe`, the lengths of files and functions, unfinished code, and names of tests.
+//! Tests rules of this project that the compiler does not check. The rules are about imports
+//! between modules, files with `unsafe`, lengths of files and functions, unfinished code, and names
+//! of tests.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 const SOURCES: [&str; 7] =
     ["src", "crates/store/src", "crates/parquet/src", "crates/ffi/src", "crates/cli/src", "python/src", "web/src"];
-/// The source folders whose modules have no floors. The command has one module per subcommand.
+/// The source folders whose modules have no floors. [`FLOORS`] says what a floor is.
 const WITHOUT_FLOORS: [&str; 3] = ["crates/cli/src", "python/src", "web/src"];
 
 /// The floor of each module. A module may import modules of lower floors, and no module of a higher

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-/// Sets `RUSTC_VERSION`. The build script of `benches/stores` calls this function too.
+/// Sets the environment variable `RUSTC_VERSION` of the compilation, or leaves it empty if
+/// `rustc --version` cannot run. The build script of `benches/stores` calls this function too.
 pub fn main() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let version = Command::new(rustc).arg("--version").output().ok();

@@ -2,7 +2,7 @@
 
 use crate::Input;
 
-/// One edit. Offsets are taken modulo the length of the bytes.
+/// One edit. An offset beyond the end of the bytes wraps around.
 #[derive(Debug, Clone)]
 pub enum Edit {
     Xor(usize, u8),

@@ -86,7 +86,7 @@ impl World {
     }
 
     /// Replaces the builder. About one specification in four is text of the input. About one
-    /// builder in four has no table id, and one in eight has a range filter.
+    /// builder in four has no table id, and at most one in eight has a range filter.
     fn new_builder(&mut self, input: &mut Input<'_>) {
         filterblock_builder_free(self.builder.take());
         let choice = input.byte();
@@ -504,7 +504,8 @@ impl World {
         assert_eq!(filters, filterblock_set_len(set) as u64);
     }
 
-    /// Builds a filter in partitions. If its keys are not sorted, asserts that finishing fails.
+    /// Builds a filter in partitions. If its keys are not sorted, or if a call could not add a key,
+    /// asserts that finishing fails.
     fn partitions(&mut self, input: &mut Input<'_>) {
         let spec = CString::new(input.spec().to_string()).unwrap();
         let (partition_keys, has_prefixes) = (usize::from(input.byte()), input.byte().is_multiple_of(2));

@@ -47,7 +47,7 @@ pub(crate) fn ask_as_hosts_do(data: &[u8], block: &FilterBlock<&[u8]>, hashes: &
     in_partitions(data, block, &expected);
 }
 
-/// Returns all ranges between two of the keys.
+/// Returns all ranges whose bounds are keys of [`KEYS`], included or excluded, or are missing.
 fn ranges<'a>() -> impl Iterator<Item = (Bound<&'a [u8]>, Bound<&'a [u8]>)> {
     let all = |key: &'a [u8]| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
     let lower = KEYS.into_iter().flat_map(all);

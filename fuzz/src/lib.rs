@@ -81,8 +81,8 @@ pub(crate) fn secret() -> Secret {
     Secret::new(b"golden secret of thirty-two byte").unwrap()
 }
 
-/// Opens `data`, with the golden secret if the block needs a secret. If the secret is missing, this
-/// must be the block's only error.
+/// Opens `data`, with the golden secret if the block needs a secret. For such a block, asserts that
+/// `LockedBlock` opens it without the secret.
 fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
     let opened = FilterBlock::open_any(data, verify);
     let Err(Error::Secret { hash, given: None, .. }) = opened else { return opened };
@@ -92,8 +92,8 @@ fn open(data: &[u8], verify: Verify) -> Result<FilterBlock<&[u8]>> {
     locked.unlock(Some(&secret()))
 }
 
-/// Opens `data` with both ways of verification, and asserts that both give the same answers. A
-/// block with damage that `AtOpen` reports must fail the verification of its pages.
+/// Opens `data` with both ways of verification. If `AtOpen` succeeds, asserts that both ways give
+/// the same answers. If only `OnFirstTouch` succeeds, asserts that verifying the pages fails.
 pub fn query_block(data: &[u8]) {
     let lazy = open(data, Verify::OnFirstTouch);
     let checked = match open(data, Verify::AtOpen) {
@@ -127,7 +127,8 @@ fn hashes() -> impl Iterator<Item = KeyHash> {
     [0, 1, u64::MAX, u64::MAX - 1, 1 << 32, u64::MAX << 32].into_iter().chain(spread).map(KeyHash::from_raw)
 }
 
-/// Sends queries of every sort to a block. Returns the answers.
+/// Asks a block by hash and by key. Asserts that single queries, a batch and a view give the same
+/// answers. Returns the answers.
 fn query(block: &FilterBlock<&[u8]>) -> Vec<bool> {
     let hashes: Vec<KeyHash> = hashes().collect();
     let mut answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain_hash(hash)).collect();

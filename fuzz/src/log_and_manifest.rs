@@ -299,7 +299,7 @@ fn check_any(files: &Files, compacts: bool) {
         for key in ["", "key01", "key31"] {
             let _ = db.get(key.as_bytes()).map_err(|error| check_error(&error));
         }
-        // The SSTs that the input describes hold this key. No SST may count as newer than this
+        // The SSTs that the input describes may hold this key. No SST may count as newer than this
         // write.
         let takes_writes = match db.put(b"key01", b"new") {
             Ok(()) => true,

@@ -7,8 +7,8 @@ use filterblock::{
 
 use crate::{Input, secret};
 
-/// Asserts that no form of a filter denies a key, for any kind, budget, keys, order and
-/// repetitions.
+/// Asserts that no form of a filter denies a key, for any specification of [`Input::spec`], and for
+/// any keys, order and repetitions.
 pub fn roundtrip(data: &[u8]) {
     let mut input = Input(data);
     let spec = input.spec();

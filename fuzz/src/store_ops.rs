@@ -225,7 +225,7 @@ impl Run {
     }
 
     /// Reads entries from the front and from the back, in an order that the input chooses. Asserts
-    /// that they are those of the model.
+    /// that the entries equal those of the model.
     fn scan(&self, input: &mut Input<'_>) {
         let (bounds, mut turns) = (bounds(input), input.number(2));
         let mut scan = self.db().scan(slices(&bounds));

@@ -114,8 +114,8 @@ fn ok<T>(result: filterblock_store::Result<T>) -> Option<T> {
 
 /// Checks an SST file of any bytes. The file must open with both ways of verification, or with
 /// neither. Every error must be one that [`ok`] accepts. If `verify` finds the file sound, walks in
-/// both directions must give the same entries in order, unless there are [`MAX_STEPS`] entries or
-/// more. A search for each key must find it, and no filter may deny it.
+/// both directions must give the same entries in order, unless there are more than [`MAX_STEPS`]
+/// entries. A search for each key must find it, and no filter may deny it.
 fn check_any(file: &[u8]) {
     let storage = storage_of(file);
     let [checked, lazy] = [Verify::AtOpen, Verify::OnFirstTouch].map(|verify| open(&storage, verify, false, None));

@@ -43,11 +43,11 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// The maximum single allocation for an input of any length, for example for the buffer of a
-/// writer.
+/// The limit of a single allocation for an input of no bytes, for example for the buffer of a
+/// writer. Each byte of an input raises the limit by [`MAX_EXPANSION`] bytes.
 const ALWAYS_BYTES: usize = 1 << 20;
 
-/// The maximum single allocation for a page of a Parquet file. The page's length comes from a
+/// The limit that replaces [`ALWAYS_BYTES`] for Parquet files. The length of a page comes from a
 /// header, because codecs expand without a limit.
 const PARQUET_PAGE_BYTES: usize = 256 << 20;
 

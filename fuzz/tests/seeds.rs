@@ -1,7 +1,8 @@
 //! Writes the seeds of the targets `c_abi`, `open_block`, `table`, `log_and_manifest`, `store_ops`,
 //! `foreign_filter`, `foreign_table`, `index_file`, `parquet_add` and `parquet_footer`. The bytes
 //! are the same each time. The command is
-//! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`.
+//! `cargo test --manifest-path fuzz/Cargo.toml --test seeds -- --ignored`. The tests that are not
+//! ignored check stored seeds.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)]
 
 use std::path::Path;
@@ -233,7 +234,7 @@ fn seeds_of_store_ops() {
         write("store_ops", &format!("chance-{number:02}"), &[&config, &random(number.into(), 400)]);
     }
     // There are no faults. After the writes come a flush, a snapshot, two deletions, a compaction,
-    // a scan and a `multi_get`.
+    // a scan, a `multi_get`, a checkpoint, a verification, a reopening and a get.
     let put = |i: u8| [0, i, 20, i];
     let puts: Vec<u8> = (1..40).flat_map(put).collect();
     let rest: &[u8] = &[15, 19, 10, 3, 10, 4, 17, 0, 0, 0, 20, 4, 2, 30, 0xaa, 0xaa, 22, 2, 7, 9, 23, 30, 24, 31, 5];
@@ -266,7 +267,8 @@ fn seeds_of_foreign_filter() {
     }
     write("foreign_filter", "any-empty", &[&[0]]);
     write("foreign_filter", "any-six-zeros", &[&[0; 7]]);
-    // A seed has the bits per key in units of 1/500, the first key, the number of keys, and edits.
+    // A seed has the kind, the bits per key in units of 1/500, the first key, the number of keys,
+    // and edits.
     let ten_bits: &[u8] = &[0x88, 0x13, 1, 2, 3, 4];
     let kinds: [(&str, u8); 6] =
         [("leveldb", 1), ("parquet", 43), ("legacy", 4), ("fast-local", 5), ("for-memory", 133), ("ribbon", 6)];
@@ -343,8 +345,8 @@ fn seeds_of_index_file() {
     // Two updates: the first removes a file and adds another, and the second adds a file.
     let updates: &[u8] = &[2, 2, 1, 4, 0, 2, 30, 0, 1, 2, 0, 3, 63];
     write("index_file", "updated", &[&[2], three, updates]);
-    // `damage` changes a byte, blanks bytes, and copies bytes to another place. The seed after it
-    // truncates the file.
+    // `damage` changes a byte, blanks bytes, and copies bytes to another place. The seed
+    // `truncated` truncates the index.
     let damage: &[u8] = &[0, 200, 1, 0, 8, 2, 0, 2, 0, 5, 3, 100, 1, 0, 0, 3, 0, 7];
     write("index_file", "damaged", &[&[2], three, updates, damage]);
     write("index_file", "truncated", &[&[2], three, &[0], &[4, 100, 1, 0]]);

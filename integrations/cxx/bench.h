@@ -1,5 +1,6 @@
 // Provides the benchmark programs with arguments, keys, measurements and rows. integrations/bench
-// runs the programs and reads the rows. Its src/row.rs describes the fields of a row.
+// runs the programs and reads the rows. integrations/bench/src/row.rs describes the fields of a
+// row.
 #pragma once
 
 #include <time.h>

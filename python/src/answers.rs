@@ -7,8 +7,7 @@ use pyo3::types::PyByteArray;
 /// Returns a writable NumPy array of `len` answers. Only the array refers to its memory. `fill`
 /// writes the answers: 1 for "maybe" and 0 for "absent".
 ///
-/// # Errors
-/// Raises the exception of `fill`.
+/// # Errors Raises the exceptions of `fill` and of NumPy.
 pub fn filled<'py>(
     py: Python<'py>,
     len: usize,

@@ -163,7 +163,7 @@ fn of_items(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String
     of_plain(array, each)
 }
 
-/// Calls `each` with the bytes of every item of an array that is not a dictionary. Skips nulls.
+/// Calls `each` with the bytes of every item of an array that is not a dictionary and has no nulls.
 fn of_plain(array: &ArrayRef, each: &mut impl FnMut(&[u8])) -> Result<(), String> {
     use DataType as D;
     fn ints<T: ArrowPrimitiveType>(array: &ArrayRef, each: &mut impl FnMut(&[u8]), of: impl Fn(T::Native) -> [u8; 8]) {

@@ -43,9 +43,12 @@ pub struct BufferKeys {
 impl BufferKeys {
     /// Takes a buffer whose items are keys. Returns `None` if its items are Python objects.
     ///
-    /// `is_array` says whether the owner is an array of numbers: then items of one byte are
-    /// integers. For other owners, such as `memoryview`, items of one byte raise `TypeError`,
-    /// because they need a width.
+    /// `is_array` says whether the owner is a NumPy array or an `array.array`: then items of one
+    /// byte are integers. For other owners, such as `memoryview`, items of one byte raise
+    /// `TypeError`, because they need a width.
+    ///
+    /// # Errors
+    /// Raises `TypeError` for items that are not keys, and `ValueError` for several dimensions.
     pub fn of_items(buffer: PyUntypedBuffer, is_array: bool) -> PyResult<Option<Self>> {
         let format = buffer.format().to_string_lossy().into_owned();
         if format == "O" {
@@ -67,6 +70,10 @@ impl BufferKeys {
     }
 
     /// Takes a buffer of keys that all have `width` bytes and follow one another.
+    ///
+    /// # Errors
+    /// Raises `TypeError` unless the buffer is one contiguous range of bytes. Raises `ValueError`
+    /// for several dimensions, and if `width` is 0 or does not divide the length of the buffer.
     pub fn of_width(buffer: PyUntypedBuffer, width: usize) -> PyResult<Self> {
         check_shape(&buffer)?;
         let len_bytes = buffer.len_bytes();
@@ -173,11 +180,11 @@ impl Items<'_> {
     #[inline]
     fn read(&self, index: usize, out: &mut [u8]) {
         debug_assert!(index < self.keys.len && out.len() <= self.keys.item_len_bytes);
-        // SAFETY: the exporter of a buffer guarantees `len` items of `item_len_bytes`, `stride`
-        // bytes apart, until the buffer is released. (`of_width` divides one contiguous range into
-        // items.) README.md forbids other threads to write the items meanwhile. If a thread does
-        // so, the copy may have some of the written bytes. The key is then wrong, but every byte
-        // value is valid.
+        // SAFETY: the exporter of a buffer guarantees `len` items of `item_len_bytes` bytes,
+        // `stride` bytes apart, until the buffer is released. (`of_width` divides one contiguous
+        // range into items.) README.md forbids other threads to write the items meanwhile. If a
+        // thread does so, the copy may have some of the written bytes. The key is then wrong, but
+        // every byte value is valid.
         unsafe {
             let at = self.start.offset((index as isize).wrapping_mul(self.keys.stride));
             std::ptr::copy_nonoverlapping(at, out.as_mut_ptr(), out.len());

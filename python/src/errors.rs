@@ -24,7 +24,8 @@ mod classes {
     import_exception!(filterblock._errors, ReadOnlyError);
 }
 
-/// Returns the exception for a file that another writer or the parent process has open for writing.
+/// Returns the exception for a file that another writer has open, or that the parent process
+/// opened.
 pub fn locked(message: String) -> PyErr {
     classes::LockedError::new_err(message)
 }
@@ -147,8 +148,7 @@ fn foreign_at(error: &foreign::Error, path: Option<&Path>, message: String) -> P
     }
 }
 
-/// Returns the exception of an error that occurred while filters were added to a Parquet file or
-/// checked.
+/// Returns the exception of an error of the crate `filterblock-parquet`.
 pub fn of_parquet(error: parquet::Error) -> PyErr {
     use parquet::Error as E;
     let path = match &error {

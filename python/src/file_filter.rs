@@ -182,7 +182,7 @@ impl FileFilter {
     }
 
     /// Open a file: with mode "rw" to ask and add keys, or with mode "r" to ask only. Raises
-    /// DamagedError, UnsupportedError, LockedError (mode "rw"), ValueError or OSError.
+    /// DamagedError, UnsupportedError, LockedError (mode "rw"), ValueError, OSError or MemoryError.
     #[staticmethod]
     #[pyo3(signature = (filename, mode="rw"))]
     fn open(py: Python<'_>, filename: PathBuf, mode: &str) -> PyResult<Self> {
@@ -242,15 +242,16 @@ impl FileFilter {
     }
 
     /// Write the added keys to the file and make them durable. Raises DisplacedError if another
-    /// program moved or changed the file, or if an earlier write failed. Raises ReadOnlyError if
-    /// the filter was opened with mode "r".
+    /// program moved or changed the file, or if an earlier `clear` or `intersection` failed. Raises
+    /// ReadOnlyError if the filter was opened with mode "r".
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
         self.read(py, variants::FileFilter::sync)?.map_err(of_variant)
     }
 
-    /// Sync and close the filter. Later queries and changes raise ValueError. A second `close` does
-    /// nothing. With mode "r" and in a forked child, `close` does not sync.
+    /// Sync and close the filter. Raises the exceptions of `sync`, but closes the filter even then.
+    /// Later queries and changes raise ValueError. A second `close` does nothing. With mode "r" and
+    /// in a forked child, `close` does not sync.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let filter = py.detach(|| self.lock_to_change().take());
         match filter {

@@ -150,7 +150,7 @@ impl Filter {
     /// which is safe.) With mapped=False the file is read into memory. `table_id` and `checksum`
     /// state which filter you expect. Raises DamagedError, UnsupportedError (a newer version),
     /// UnexpectedError (another filter), SecretError, ValueError (not a regular file, or an invalid
-    /// argument) or OSError.
+    /// argument), OSError or MemoryError.
     #[staticmethod]
     #[pyo3(signature = (path, *, secret=None, table_id=None, checksum=None, mapped=true))]
     fn open(
@@ -189,8 +189,9 @@ impl Filter {
     }
 
     /// Return a filter of the keys of all `filters`. The filters must have the same kind, size,
-    /// seed and secret. The kind must be bloom, blocked-bloom, split-block or split-block-512.
-    /// Raises ValueError if the filters cannot be merged, and names the difference.
+    /// seed and secret. The kind must be bloom, blocked-bloom, split-block, split-block-512 or
+    /// always-maybe. A filter without keys (kind empty) merges with any of them. Raises ValueError
+    /// if the filters cannot be merged, and names the difference.
     #[staticmethod]
     fn merge(py: Python<'_>, filters: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let blocks = filters.iter().map(|filter| filter.locked()).collect::<PyResult<Vec<_>>>()?;
@@ -346,7 +347,8 @@ impl Filter {
         self.block.metadata().block_len_bytes
     }
 
-    /// The expected share of absent keys for which the answer is True.
+    /// The expected share of absent keys for which the answer is True. For a range filter alone, the
+    /// share of ranges without a key.
     #[getter]
     fn error_rate(&self) -> f64 {
         self.block.expected_fpr()

@@ -60,7 +60,7 @@ pub fn with<R>(key: &Bound<'_, PyAny>, accepts: Accepts, with: impl FnOnce(&[u8]
     of_other(key, accepts).map(|bytes| with(&bytes))
 }
 
-/// Returns the bytes of an integer: 64 bits, little-endian, two's complement.
+/// Returns the bytes of an integer: 64 bits, little-endian, modulo 2**64.
 fn of_int(number: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
     if let Ok(number) = number.extract::<i64>() {
         return Ok(number.to_le_bytes());

@@ -29,10 +29,9 @@ impl<'py> Keys<'py> {
     /// Chooses how to read `keys`. With `width`, `keys` is a buffer of keys that have `width` bytes
     /// each and follow one another.
     ///
-    /// # Errors
-    /// Raises `TypeError` for a single key, for arrays whose items are not keys, and for arrays of
-    /// integers that `accepts` excludes. Raises `ValueError` for an array of several dimensions,
-    /// and if `width` does not divide the length of the buffer.
+    /// # Errors Raises `TypeError` for a single key, for arrays whose items are not keys, and for
+    /// arrays of integers that `accepts` excludes. Raises `ValueError` for an array of several
+    /// dimensions, and if `width` is 0 or does not divide the length of the buffer.
     pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
         let found = Self::find(keys, width, accepts)?;
         let is_of_integers = match &found {

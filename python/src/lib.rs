@@ -2,13 +2,13 @@
 //! `filterblock` and `filterblock-parquet`.
 //!
 //! ```text
-//! filter   bloom   file_filter   tables   parquet   planning     the classes of Python
-//!                    keys                                        many keys at once: buffers, Arrow, iterables
-//!               buffer   arrow                                   arrays in place, without the GIL
-//!                key   answers   save   errors                   one key; NumPy results; new files; exceptions
+//! filter  bloom  file_filter  tables  parquet  planning   the classes of Python
+//!             keys                                        many keys: buffers, Arrow, iterables
+//!          key   arrow                                    one key; Arrow arrays in place
+//!    buffer  answers  save  errors                        buffers; NumPy; new files; exceptions
 //! ```
-//! A module imports only modules of lower lines. Code that holds a lock never waits for the GIL. So
-//! a thread that holds the GIL and waits for a lock cannot cause a deadlock.
+//! A module imports only modules of its own line and of lower lines. Code that holds a lock never
+//! waits for the GIL. So a thread that holds the GIL and waits for a lock cannot cause a deadlock.
 
 mod answers;
 mod arrow;

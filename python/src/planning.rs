@@ -76,7 +76,8 @@ pub fn plan(spec: &str, num_keys: u64) -> PyResult<Plan> {
 
 /// Plan the filter of this kind that has the lowest error rate and a payload of at most
 /// `max_len_bytes`. Returns None if even the smallest filter is larger. Raises ValueError if there
-/// is no such kind, or no filter of so many keys.
+/// is no such kind, if the kind takes no budget (such as always-maybe), or if there is no filter of
+/// so many keys.
 #[pyfunction]
 pub fn plan_largest(kind: &str, num_keys: u64, max_len_bytes: u64) -> PyResult<Option<Plan>> {
     let found = FilterKind::from_name(kind).ok_or_else(|| {

@@ -439,7 +439,7 @@ BINARIES = [text.encode() for text in TEXTS]
 
 
 def variants(array_):
-    """Returns the array whole, sliced, chunked, with an offset, and as a column of a table."""
+    """Yields the array whole, sliced, chunked, as a sliced column of a table, and empty."""
     yield array_
     yield array_.slice(1, len(array_) - 2)
     yield pa.chunked_array([array_, array_.slice(2), array_.slice(0, 0)])
@@ -509,7 +509,7 @@ def test_arrow_nulls_raise(values):
     for many in (filter.contains_many, Filter.build, Bloom(10).update):
         with pytest.raises(TypeError, match="key 1: a null"):
             many(values)
-    same(values.slice(0, 1), values.slice(0, 1).to_pylist())  # a null outside of the slice is none
+    same(values.slice(0, 1), values.slice(0, 1).to_pylist())  # the null is outside of the slice
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-//! Allocates vectors without a panic or abort if memory is short, and stores cells of a few bits in
-//! packed arrays.
+//! Allocates vectors without a panic or abort if memory is short, and packs integers of 1 to 64
+//! bits into arrays.
 
 #[cfg(feature = "variants")]
 mod packed;

@@ -19,7 +19,7 @@ const ALIGNMENT_BYTES: usize = 64;
 /// | `blocked-bloom`, `split-block-512` | 1 | 2 |
 /// | `split-block` | 1 | 1.5; 1 at an offset of 32 |
 /// | `bumped-ribbon:8` | 2, plus 1 to check whether the key was bumped | 3, plus 1 |
-/// | `bumped-ribbon` of other widths | 2.1 to 2.8, plus 1 | 2.1 to 2.9, plus 1 |
+/// | `bumped-ribbon` of other widths | 2 to 2.8, plus 1 | 2 to 3, plus 1 |
 /// | `bloom`, `binary-fuse:8` | 1 for each bit or slot that the query reads | the same |
 ///
 /// The additional cache line follows one that the query reads anyway, and processors often load

@@ -15,7 +15,7 @@
 //! | up to three flipped bits, in filters of up to 11,450 bytes | more flipped bits |
 //! | any error within 32 consecutive bits: a changed byte, four zeroed bytes | longer zeroed parts |
 //! | all bytes zero, all bytes 0xff | cut, joined or moved bytes |
-//! | another hasher, if its folded identity differs | a hasher with the same folded identity |
+//! | another hasher with another folded identity | another hasher: two may have the same folded identity |
 //!
 //! An undamaged filter of other keys cannot be detected, because the compact form has no table id.
 //! See docs/DESIGN.md for the measurements behind the choice of the checksum.

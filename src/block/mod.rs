@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! | payload: whole 4 KiB pages, the last may be shorter | page checksums | extension | trailer, 60 bytes |
-//! ^ 4 KiB boundary of an SST file                                                magic at the very end ^
+//! ^ place it at a 4 KiB boundary of the file                                     magic at the very end ^
 //! ```
 
 mod aligned;

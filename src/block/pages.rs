@@ -27,7 +27,7 @@ pub type DamageHandler = Arc<dyn Fn(Error) + Send + Sync>;
 /// again.
 pub(super) struct PageStates {
     /// The words with the bits of sound pages, then as many words with the bits of damaged pages.
-    /// Each partition has a `PageStates`, so both halves share one allocation.
+    /// Both halves share one allocation, because each partition has a `PageStates`.
     words: Box<[AtomicU64]>,
     identity: Crc32,
     on_damage: Option<Box<Report>>,

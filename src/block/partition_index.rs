@@ -246,6 +246,10 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
             return Err(Error::Unexpected { field: Field::Length, found, expected });
         }
         let mut expected = Expected::of_table(self.trailer.table_id, &self.hasher);
+        if self.trailer.table_id == [0; 16] {
+            // An id of zeros names no SST, so only the checksum tells whose partition it is.
+            expected = expected.with_checksum(entry.checksum);
+        }
         if let Some(extractor) = &self.trailer.extractor {
             expected = expected.with_prefixes(extractor);
         }

@@ -73,9 +73,9 @@ impl BlockPlan {
     /// FPR is at most `rate`, and its length is at most `max_len_bytes`. Returns `None` if the
     /// block of one key exceeds a limit.
     ///
-    /// With one more key, no block meets both limits. The sizes of ribbons and binary fuse filters
-    /// do not always grow with the number of keys. So for these kinds, a block of still more keys
-    /// may meet both limits, too.
+    /// With one more key, no block meets both limits, unless the number is [`MAX_KEYS`]. The sizes
+    /// of ribbons and binary fuse filters do not always grow with the number of keys. So for these
+    /// kinds, a block of still more keys may meet both limits, too.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind takes no FPR as its budget or cannot reach `rate`, or

@@ -10,7 +10,8 @@
 //! A handle is the offset and the length of a block in the file. The values of an index block are
 //! handles. From format version 4 on, RocksDB's index blocks can store the handles without a value
 //! length. If `shared` is not 0, the entry then stores only the length of its block minus the
-//! length of the previous entry's block. Its block begins after the trailer of the previous block.
+//! length of the previous entry's block. The entry's block begins after the trailer of the previous
+//! block.
 //!
 //! RocksDB keeps flags in the high bits of the number of restarts. This reader skips a hash index,
 //! which lies between the restart offsets and their number, and ignores the flag for uniform keys.

@@ -3,7 +3,7 @@
 //! CRC-32C has the polynomial of Castagnoli. This crate's own files use another polynomial. The
 //! stored CRC-32C is masked: rotated right by 15 bits, plus a constant. The mask avoids a weakness
 //! of CRCs over data that itself contains CRCs. XXH3 is the released XXH3 here, while RocksDB's
-//! filters hash keys with a preview of XXH3.
+//! newer filters hash keys with a preview of XXH3.
 //!
 //! From format version 6 on, RocksDB adds a number to every checksum, so that a sound block at the
 //! wrong offset is detected. The number depends on the block's offset and on a random number of the
@@ -35,7 +35,8 @@ pub enum ChecksumKind {
 }
 
 impl ChecksumKind {
-    /// Returns the checksum function with this number in RocksDB's footer.
+    /// Returns the checksum function with this number in RocksDB's footer. Returns `Option::None`
+    /// if the number is unknown.
     pub(crate) fn from_rocksdb(number: u8) -> Option<Self> {
         [Self::None, Self::Crc32c, Self::Xxh32, Self::Xxh64, Self::Xxh3].get(usize::from(number)).copied()
     }
@@ -51,7 +52,7 @@ pub(crate) struct BlockChecksum {
 }
 
 impl BlockChecksum {
-    /// The checksum of LevelDB.
+    /// The checksum function of LevelDB.
     pub(crate) const LEVELDB: Self = Self { kind: ChecksumKind::Crc32c, base_context: 0 };
 
     /// Returns the checksum of the block at `offset`. `bytes` are the stored content and the

@@ -109,7 +109,7 @@ mod tests {
         for (key, leveldb_hash, rocksdb_hash) in VECTORS {
             assert_eq!((leveldb(key), rocksdb(key)), (leveldb_hash, rocksdb_hash), "{key:?}");
         }
-        // These test vectors come from LevelDB's own tests, with its seeds.
+        // The first four test vectors come from LevelDB's own tests.
         for (key, seed, expected) in [
             (&b"\x62"[..], FILTER_SEED, 0xef13_45c4),
             (b"\xc3\x97", FILTER_SEED, 0x5b66_3814),

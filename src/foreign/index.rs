@@ -8,10 +8,10 @@ use crate::foreign::error::{Error, Field, Result};
 
 use super::block::{Block, BlockCursor};
 
-/// An upper limit for the total length of an index's keys, without prefix compression. An index
-/// whose keys exceed both this limit and [`SPELLED_SHARE_MAX`] times its own length was not written
-/// by an engine. Without a limit, keys of 1 MiB that each repeat half of the previous key would
-/// expand to hundreds of gigabytes.
+/// An upper limit for the total length of an index's keys, without prefix compression. The reader
+/// rejects an index whose keys exceed both this limit and [`SPELLED_SHARE_MAX`] times the length of
+/// its entries. Without a limit, an index of 4 MiB could expand to hundreds of gigabytes: an entry
+/// of a few bytes can repeat a previous key of 1 MiB.
 const SPELLED_LEN_BYTES_MAX: usize = 256 << 20;
 const SPELLED_SHARE_MAX: usize = 4;
 
@@ -49,8 +49,8 @@ impl KeyForm {
         }
     }
 
-    /// Returns whether a sound table of a LevelDB database may hold `key`. The last eight bytes of
-    /// such a key begin with the type of the write, which must be 0 (deletion) or 1 (value).
+    /// Returns whether `key` may be an internal key of a LevelDB database. The last eight bytes of
+    /// an internal key begin with the type of the write, which must be 0 (deletion) or 1 (value).
     pub(crate) fn looks_internal(key: &[u8]) -> bool {
         key.split_last_chunk::<TAG_LEN_BYTES>().is_some_and(|(_, tag)| u64_from(tag) & 0xff <= 1)
     }

@@ -22,11 +22,11 @@ pub struct ForeignFilterInfo {
     /// give every key the same answer.
     pub probes: Option<u32>,
     /// The number of lines or blocks. In a blocked Bloom filter, all bits of a key lie in one
-    /// block. In a ribbon filter, a block has 128 slots. It is `None` if the bits of a key lie
-    /// anywhere in the filter, if every key has the same answer, or for a filter block of this
-    /// crate.
+    /// block. In a ribbon filter, a block has 128 slots. The number is `None` if the bits of a key
+    /// lie anywhere in the filter, or if every key has the same answer. It is `None` also for a
+    /// filter block of this crate.
     pub blocks: Option<u64>,
-    /// The length in bytes of a line or block of a blocked Bloom filter, or `None` for other
+    /// The length in bytes of a line or block of a blocked Bloom filter. It is `None` for other
     /// filters and for filter blocks of this crate.
     pub block_len_bytes: Option<u64>,
     /// The mean number of columns of a ribbon filter's blocks, or `None` for other filters.
@@ -37,8 +37,9 @@ pub struct ForeignFilterInfo {
     /// filters that give every key the same answer.
     pub fill: Option<f64>,
     /// The estimated number of distinct keys. It follows from the set bits or, for a RocksDB ribbon
-    /// filter, from the size; a filter block of this crate stores it. It is infinite if all bits
-    /// are set. It is `None` for an always-maybe filter that is not a filter block.
+    /// filter, from the size. A filter block of this crate stores the number. The estimate is
+    /// infinite if all bits are set, and `None` for an always-maybe filter that is not a filter
+    /// block.
     pub estimated_keys: Option<f64>,
     /// The expected false-positive rate (FPR) for absent keys with random hashes. LevelDB's hashes
     /// are not random for keys that differ in few places.
@@ -109,9 +110,10 @@ impl ForeignFilterInfo {
     /// `block_len` bytes with `lanes` lanes each. A key sets `probes` bits in one block, the same
     /// number in each lane.
     ///
-    /// Keys fall into blocks at random. With `l` keys per block and `k` probes per lane, a bit of a
-    /// lane of `m` bits stays clear with probability `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l`
-    /// gives the number of keys. The FPR is the mean over the blocks.
+    /// Keys fall into blocks at random. Let `l` be the mean number of keys per block. If a lane has
+    /// `m` bits, and a key sets `k` of them, a bit stays clear with probability
+    /// `exp(-l (1 - (1 - 1/m)^k))`. Solving for `l` gives the number of keys. The FPR is the mean
+    /// over the blocks.
     pub(super) fn blocked(
         kind: &'static str,
         len: usize,

@@ -9,7 +9,7 @@ use super::error::Result;
 #[derive(Debug, Clone)]
 pub(super) struct NativeFilters {
     hash: HashIdentity,
-    /// `None` if the keys were hashed with a secret that is not known.
+    /// The hasher, or `None` if the keys were hashed with a secret that is not known.
     hasher: Option<KeyHasher>,
 }
 

@@ -108,7 +108,8 @@ pub struct Verified {
     /// The number of keys in the data blocks. Each version of a key counts.
     pub keys: u64,
     /// The number of keys in the data blocks for which the table answers "absent". In a sound table
-    /// it is 0, unless the table is a LevelDB table with another comparator than the bytewise one.
+    /// it is 0, with two exceptions: a LevelDB table with another comparator than the bytewise one,
+    /// and a LevelDB table that was opened in the wrong key form.
     pub denied_keys: u64,
 }
 

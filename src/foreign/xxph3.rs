@@ -131,8 +131,8 @@ fn middle(input: &[u8], seed: u64) -> u64 {
     avalanche(sum)
 }
 
-/// Hashes 129 to 240 bytes, 16 at a time from the front. The accumulator is mixed after the first
-/// eight groups of 16 bytes, and again at the end.
+/// Hashes 129 to 240 bytes: 16 at a time from the front, and then the last 16 bytes, which may
+/// overlap the others. The accumulator is mixed after the first eight groups, and again at the end.
 fn upper_middle(input: &[u8], seed: u64) -> u64 {
     const LAST_SECRET: usize = 136 - 17;
     let len = input.len();

@@ -20,8 +20,8 @@ pub(crate) enum InlineGeometry<'a> {
     /// A kind whose geometry is a few numbers.
     Plain(Geometry, Kernel),
     Ribbon(ribbon::Geometry),
-    /// A bumped ribbon. Each query parses the record of the layers, because the parsed layers would
-    /// take a kilobyte. A query answers "maybe" if the record is invalid.
+    /// A bumped ribbon. Each query parses the record of the layers, because the parsed layers may
+    /// take more than a kilobyte. A query answers "maybe" if the record is invalid.
     BumpedRibbon(Unread<'a>),
     Range(range::Geometry),
 }

@@ -114,8 +114,9 @@ impl LevelShape {
 /// the SST.
 ///
 /// In `filterblock-store`, the threads that write SSTs call the policy. `Db::compact_range` also
-/// rebuilds SSTs for which the policy would now choose another filter. If a policy panics, the
-/// store refuses writes until it is opened again. It loses no acknowledged write.
+/// rebuilds SSTs for which the policy would now choose another filter. Small differences in size do
+/// not count. If a policy panics, the store refuses writes until it is opened again. It loses no
+/// acknowledged write.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};

@@ -234,7 +234,8 @@ fn products(factor: u32, multipliers: &[u32; 8]) -> __m256i {
 
 /// Returns the parity of each of eight words. The function folds each word to 32 bits, so that one
 /// vector has all words. It then folds each word to four bits, and looks up the parity of these
-/// bits in a table. Adding up table counts per word would take four more instructions.
+/// bits in a table. A table of counts, whose values are added up per word, would take four more
+/// instructions.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {

@@ -69,9 +69,9 @@ pub(crate) trait Simd: Copy {
     /// and `b` are arrays of 64-bit words.
     fn parities_of_64(self, a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32;
 
-    /// Takes one step for each pair of coefficients and bits. A step moves the words of `state` up
-    /// by one bit. Then it sets bit 0 of word `j` to the parity of the word's bits that the
-    /// coefficients select, XOR bit `j` of the bits.
+    /// Takes one step for each pair of coefficients and right-hand sides. A step moves the words of
+    /// `state` up by one bit. Then it sets bit 0 of word `j` to the parity of the word's bits that
+    /// the coefficients select, XOR bit `j` of the right-hand sides.
     #[inline(always)]
     fn substitute(self, state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {
         for (coefficients, bits) in steps {

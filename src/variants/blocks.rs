@@ -62,7 +62,7 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     let secret =
         |fingerprint: Option<crate::hash_kind::Fingerprint>| fingerprint.map_or("none".to_owned(), |f| f.to_string());
     let extractor = |name: Option<&str>| name.unwrap_or("none").to_owned();
-    let partition = |place: u32| place.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
+    let partition = |stored: u32| stored.checked_sub(1).map_or("none".to_owned(), |number| number.to_string());
     let (l, r) = (left.metadata().hash, right.metadata().hash);
     let (l_shape, r_shape) = (left.shape(), right.shape());
     let bits = |payload: &[u8]| payload.len() as u64 * 8;
@@ -144,8 +144,8 @@ const SHAPE: [&str; 3] = ["filter kind", "number of bits", "filter parameters"];
 /// filter, each estimate is the sum over its blocks.
 ///
 /// # Errors
-/// * [`Error::Unlike`]: the blocks differ, even if one of them has the kind `empty`. The error names
-///   the first difference.
+/// * [`Error::Unlike`]: the blocks differ, even if one of them has the kind `empty`. The error
+///   names the first difference.
 /// * [`Error::Filter`]: a block was opened without verifying its pages, and a page is damaged.
 /// * [`Error::Invalid`]: the blocks are partitioned filters, or their kind is not `bloom`,
 ///   `blocked-bloom`, `split-block` or `split-block-512`.

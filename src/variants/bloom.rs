@@ -1,5 +1,5 @@
-//! Implements the standard Bloom filter (Bloom, "Space/time trade-offs in hash coding with allowable
-//! errors", 1970). Many threads can add keys to it at once.
+//! Implements the standard Bloom filter (Bloom, "Space/time trade-offs in hash coding with
+//! allowable errors", 1970). Many threads can add keys to it at once.
 //!
 //! ```text
 //! key -> hash -> x0 ------ x1 ------ x2         k = 3 bits of m
@@ -15,8 +15,8 @@
 //! * When not: if all keys are known at once, a [`FilterBuilder`] makes a smaller filter
 //!   (`bumped-ribbon`) or a faster one (`blocked-bloom`). For an unknown number of keys use
 //!   `Scalable`. To remove keys use `DLeft` or `Counting`.
-//! * Numbers: `log2(1/FPR) / ln 2` bits per key, which is 9.6 at 1 %. The FPR with `n` keys is about
-//!   `(1 - e^(-kn/m))^k`.
+//! * Numbers: `log2(1/FPR) / ln 2` bits per key, which is 9.6 at 1 %. The FPR with `n` keys is
+//!   about `(1 - e^(-kn/m))^k`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -58,8 +58,8 @@ pub enum Error {
         /// The reason why the argument is refused, and what to do next.
         reason: Cow<'static, str>,
     },
-    /// The requested object does not fit in this machine's memory, or it exceeds a limit of its type
-    /// or a limit that the caller set.
+    /// The requested object does not fit in this machine's memory, or it exceeds a limit of its
+    /// type or a limit that the caller set.
     TooLarge {
         /// The requested object. A text with a semicolon is the whole message.
         what: &'static str,
@@ -252,8 +252,8 @@ impl From<codec::Corrupt<Field>> for Error {
 }
 
 impl From<crate::Error> for Error {
-    /// Keeps the variants that both types have: `Io`, `InFile`, `Invalid` and `TooLarge`. Wraps every
-    /// other error in [`Error::Filter`], because it concerns a filter block.
+    /// Keeps the variants that both types have: `Io`, `InFile`, `Invalid` and `TooLarge`. Wraps
+    /// every other error in [`Error::Filter`], because it concerns a filter block.
     fn from(error: crate::Error) -> Self {
         match error {
             crate::Error::Io(error) => Self::Io(error),

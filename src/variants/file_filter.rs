@@ -16,8 +16,9 @@
 //! * Operations that clear bits ([`clear`](FileFilter::clear),
 //!   [`intersect_with`](FileFilter::intersect_with)) write a new file beside the old one, sync it
 //!   and rename it. After a crash, the file is the old filter or the new one, never a mix. The new
-//!   file has a random name, `.filterblock-*.tmp`, and is removed if a step before the rename fails.
-//!   A crash may leave it behind. Remove it while no process writes to a filter in that directory.
+//!   file has a random name, `.filterblock-*.tmp`, and is removed if a step before the rename
+//!   fails. A crash may leave it behind. Remove it while no process writes to a filter in that
+//!   directory.
 //! * A sync that fails loses no key. The next sync writes the same pages again, together with newly
 //!   changed pages.
 //! * After a failed sync, the operating system may return bits from its page cache that are missing
@@ -49,8 +50,8 @@
 //!   store.
 //! * Numbers: FPR and bits are those of a [`Bloom`]. The file has 8 bytes of checksum in each 512
 //!   bytes, and 1,024 bytes of header and state. A sync with new keys writes 512 bytes for each
-//!   page that the file may lack bits of, and 512 bytes of state. It calls `File::sync_data` once
-//!   after the pages and once after the state.
+//!   page whose bits may be missing in the file, and 512 bytes of state. It calls `File::sync_data`
+//!   once after the pages and once after the state.
 
 mod base64;
 mod buffered;
@@ -98,8 +99,8 @@ pub struct FileFilter {
     marks: Vec<AtomicU8>,
     /// An insertion or a union holds this lock shared while it sets bits and marks their pages. A
     /// sync or a copy holds it exclusively while it takes the marks or copies the bits. Without the
-    /// lock, a sync could miss a page: one thread has set a bit but not yet marked the page. Another
-    /// thread adds a key with the same bit, finds it set, marks nothing, and syncs.
+    /// lock, a sync could miss a page: one thread has set a bit but not yet marked the page.
+    /// Another thread adds a key with the same bit, finds it set, marks nothing, and syncs.
     gate: RwLock<()>,
     added: AtomicU64,
     /// [`LENGTH_KNOWN`], or the reason why the length is unknown.
@@ -279,8 +280,8 @@ impl FileFilter {
     /// sync. Dropping a filter syncs it too, but cannot report a failure.
     ///
     /// # Errors
-    /// Returns the errors of [`FileFilter::sync`]. The filter is closed even then, so keys that
-    /// were not synced may be lost.
+    /// Returns the errors of [`FileFilter::sync`], except [`Error::ReadOnly`]. The filter is closed
+    /// even then, so keys that were not synced may be lost.
     pub fn close(self) -> Result<()> {
         if self.writer.is_some() { self.sync() } else { Ok(()) }
     }

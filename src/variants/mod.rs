@@ -65,8 +65,8 @@ pub trait Membership {
     fn seed(&self) -> HashSeed;
 
     /// Returns whether the key may be present. `false` means that the key is certainly absent: it
-    /// was never added, or it was removed. Only [`Stable`] may also return `false` for a key that
-    /// was added and not removed.
+    /// was never added, or it was removed. There are two exceptions. [`Stable`] forgets old keys.
+    /// The removal of a key that was not added may also remove present keys; see [`Removable`].
     fn may_contain_hash(&self, hash: KeyHash) -> bool;
 
     /// Hashes the key under [`Membership::seed`] and calls [`Membership::may_contain_hash`].

@@ -104,7 +104,7 @@ mod tests {
             assert!((0..50_000).all(with));
             let found = (50_000..50_000 + ASKED).filter(|&i| with(i)).count() as f64;
             let rate = 0.5f64.powi(shown.cast_signed());
-            // The fill ratio of each filter also deviates from one half, by 0.1 %.
+            // The fill ratio of each filter also deviates from one half, by about 0.1 %.
             let slack = ASKED as f64 * rate * 0.003 * f64::from(shown);
             let deviation = (ASKED as f64 * rate * (1.0 - rate)).sqrt();
             assert!((found - ASKED as f64 * rate).abs() <= 5.0 * deviation + slack, "{shown}: {found}");

@@ -20,7 +20,7 @@ impl Shape {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for zero cells or a number of probes outside 1 to 30, and
-    /// [`Error::TooLarge`] if the rounded number of cells exceeds 64 bits.
+    /// [`Error::TooLarge`] if the rounded number of cells is `2^64` or more.
     pub(super) fn new(cells: u64, probes: u32) -> Result<Self> {
         if cells == 0 {
             return Err(Error::invalid(
@@ -112,12 +112,12 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
 }
 
 /// Checks that `capacity` keys can have this FPR. With 64-bit hashes, one absent key in
-/// `2^64 / capacity` has the hash of a present key. At least half of the rate must remain for the
-/// size of the filter.
+/// `2^64 / capacity` has the hash of a present key. These keys may cause at most half of the FPR.
+/// The other half is for absent keys whose cells are all used by chance.
 ///
 /// # Errors
-/// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below that
-/// limit. Returns [`Error::TooLarge`] for more than 2^60 keys.
+/// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below about
+/// `capacity / 2^63`. Returns [`Error::TooLarge`] for more than 2^60 keys.
 pub(super) fn check_rate_of(capacity: u64, rate: f64) -> Result<()> {
     check_capacity(capacity)?;
     check_rate(rate)?;

@@ -13,7 +13,8 @@
 //! * When: you look up the counts of single keys, the counts of many keys must fit in little
 //!   memory, and a count that is too high does less harm than one that is too low.
 //! * When not: for small exact counts use `DLeft`. For counts that are mostly small and seldom huge
-//!   use `DynamicCounting`. To find the most frequent keys use another structure.
+//!   use `DynamicCounting`. To find the most frequent keys use another structure, such as
+//!   Space-Saving.
 //! * Numbers: with `gamma = n k / m`, minimum selection is wrong for a share `(1 - e^-gamma)^k` of
 //!   the keys. tests/variants/counts.rs measures the shares of wrong counts at gamma 0.7 and k = 5,
 //!   with 1,000 keys that are added ten times each on average. For uniform counts, they are 3.2 %
@@ -108,7 +109,7 @@ impl Spectral {
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] in the mode [`SpectralMode::RecurringMinimum`] if there is no
-    /// memory to count the key in the table. The filter is then unchanged.
+    /// memory for another key in the table. The filter is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }

@@ -1,8 +1,9 @@
 //! Implements the stable Bloom filter for endless streams (Deng, Rafiei, "Approximately detecting
 //! duplicates for streaming data using stable Bloom filters", 2006).
 //!
-//! **It may deny keys that were added long ago.** It is the only filter here with false negatives.
-//! Never use it where "absent" skips a read.
+//! **It may deny added keys, most likely old ones.** With cells of `d` bits, it never denies the
+//! last `2^d - 1` keys. It is the only filter here with false negatives. Never use it where
+//! "absent" skips a read.
 //!
 //! ```text
 //! cells of d bits      0 0 3 1 0 2 0 0 3 0 1 ...
@@ -35,7 +36,7 @@ pub struct StableShape {
     pub cells: u64,
     /// `d`: the width of a cell in bits, 1 to 16.
     pub cell_bits: u32,
-    /// `K`: the number of cells of a key, 1 to 30.
+    /// `K`: the number of cells of a key, 1 to 30, and at most `cells`.
     pub probes: u32,
     /// `P`: the number of cells that each insertion decrements, 1 to `cells`.
     pub decrements: u64,
@@ -53,14 +54,14 @@ pub struct Stable {
 
 impl Stable {
     /// Creates a filter of `cells` cells of `cell_bits` bits, 1 to 16, whose FPR settles at
-    /// `false_positive_rate` or slightly below it.
+    /// `false_positive_rate` or below it.
     ///
     /// A key uses 1 to 30 cells: half as many as the probes of a Bloom filter with the same FPR. If
     /// a key used more cells, the filter would forget the key sooner.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] unless `0 < false_positive_rate < 1` and the cells suffice for
-    /// the rate, and [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] for values out of range, or if there are too few cells for the
+    /// rate. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_fpr(cells: u64, cell_bits: u32, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
@@ -110,9 +111,9 @@ impl Stable {
         Ok(Self { cells: PackedArray::new(cells, cell_bits)?, shape, random: seed.0, seed })
     }
 
-    /// Adds a key. First decrements [`StableShape::decrements`] cells, so that old keys are
-    /// forgotten in time. Returns `true` if the key was never added or was forgotten, and `false`
-    /// if it may be a duplicate.
+    /// Adds a key. First decrements [`StableShape::decrements`] cells, so that the filter forgets
+    /// old keys. Returns `true` if the key was never added or was forgotten, and `false` if it may
+    /// be a duplicate.
     pub fn insert(&mut self, key: &[u8]) -> bool {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -190,7 +191,8 @@ impl Membership for Stable {
         self.seed
     }
 
-    /// Returns `false` if the key was not added, or was forgotten.
+    /// Returns whether the key may be present. `false` means that it was not added or was
+    /// forgotten.
     fn may_contain_hash(&self, hash: KeyHash) -> bool {
         bloom::positions(hash, self.shape.cells, self.shape.probes).all(|cell| self.cells.get(cell) > 0)
     }
@@ -245,8 +247,8 @@ mod tests {
         ] {
             assert!(matches!(Stable::with_shape(shape, HashSeed(1)), Err(Error::Invalid { .. })), "{shape:?}");
         }
-        // Too few cells for the decrements that the rate needs, or an invalid width, number of
-        // cells or rate.
+        // Too few cells for the probes, too few cells for the decrements, an invalid width, no
+        // cells, and an invalid rate.
         for (cells, bits, rate) in [(8, 16, 1e-6), (9, 1, 1e-6), (64, 0, 0.1), (0, 1, 0.1), (64, 1, f64::NAN)] {
             let filter = Stable::with_fpr(cells, bits, rate, HashSeed(1));
             let error = filter.map(drop).unwrap_err();

@@ -11,8 +11,8 @@ const HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 /// describes.
 const BOUND: u32 = (SEED.0.wrapping_mul(0xe2d3_d19e_fb49_25bb) >> 32) as u32 ^ 1;
 
-/// Specifications of every kind that has a compact form, with numbers of keys. For 2 KiB of data, a
-/// filter usually has about 33 keys.
+/// Specifications of every kind that has a compact form, with numbers of keys. If a host builds a
+/// filter for every 2 KiB of data, each filter has about 33 keys.
 const FILTERS: [(&str, usize); 7] = [
     ("bloom:fpr=0.01", 33),
     ("bloom:10", 1),

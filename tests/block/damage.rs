@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 const KINDS: [&str; 2] = ["bloom:10", "blocked-bloom:10"];
 
-/// Returns small blocks, each with its number of keys: an empty filter, an always-maybe filter, a
-/// filter of one key, and a whole and a partitioned filter of each of [`KINDS`].
+/// Returns small blocks, each with its number of keys. They are an empty filter, an always-maybe
+/// filter, a filter of one key, and a whole and a partitioned filter of each of [`KINDS`].
 fn small_blocks() -> Vec<(Vec<u8>, usize)> {
     let mut blocks = vec![(block("bloom:10", 0), 0), (block("always-maybe", 3), 3), (block("bloom:10", 1), 1)];
     for spec in KINDS {
@@ -88,7 +88,7 @@ fn every_flipped_bit_of_64_kib_blocks_is_detected() {
     }
 }
 
-/// Before a filter answers "absent", it verifies all pages that the answer depends on.
+/// With `OnFirstTouch`, a filter verifies all pages that an answer "absent" depends on.
 #[test]
 fn damage_of_any_page_never_denies_a_key_of_any_kind() {
     let n = 12_000;

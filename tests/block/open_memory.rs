@@ -44,7 +44,7 @@ fn the_test_allocator_counts_live_and_peak_bytes() {
 fn a_large_filter_opens_with_less_than_a_kibibyte() {
     let bytes = block("blocked-bloom:10", 1_000_000);
     assert!(peak_of_opening(&bytes, Verify::AtOpen) < 1_024);
-    // The states take two bits per page.
+    // With `OnFirstTouch`, the states of the pages take two bits per page.
     assert!(peak_of_opening(&bytes, Verify::OnFirstTouch) < 1_024);
 }
 

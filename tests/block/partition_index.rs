@@ -8,7 +8,7 @@ use crate::support::{self, SEED, SplitMix, TABLE, key, mutate, partitioned, put_
 use filterblock::layout::{TRAILER_LEN_BYTES, checksum_of, stated_len_bytes};
 use filterblock::{
     Columns, DamageHandler, Error, Expected, Field, FilterBlock, HashSeed, KeyHasher, LockedBlock, Partition,
-    PartitionIndex, Verify,
+    PartitionIndex, PartitionedBuilder, Verify,
 };
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
@@ -34,6 +34,26 @@ fn part_of<'a>(bytes: &'a [u8], index: &PartitionIndex<&[u8]>, number: u32) -> &
 fn partition(bytes: &[u8], number: u32, verify: Verify) -> Partition<&[u8]> {
     let index = open(bytes);
     index.open_partition(number, part_of(bytes, &index, number), verify).unwrap()
+}
+
+#[test]
+fn partitions_without_a_table_id_open_if_the_checksum_is_stated() {
+    let mut builder = PartitionedBuilder::new("bloom:10".parse().unwrap(), SEED, 50);
+    (0..200).for_each(|i| builder.add(&key(i)).unwrap());
+    let bytes = builder.finish().unwrap();
+    let index = &bytes[index_start(&bytes)..];
+    let without = Expected::of_table([0; 16], &HASHER);
+    assert!(matches!(PartitionIndex::open(index, &without), Err(Error::Invalid { .. })));
+    let index = PartitionIndex::open(index, &without.with_checksum(checksum_of(index).unwrap())).unwrap();
+    for (number, verify) in (0..4).zip(BOTH.into_iter().cycle()) {
+        let partition = index.open_partition(number, part_of(&bytes, &index, number), verify).unwrap();
+        assert!((0..200).filter(|i| i / 50 == number as usize).all(|i| partition.may_contain(&key(i))));
+        // Because of the checksums in the index, partitions of another block are still refused.
+        let mut other = PartitionedBuilder::new("bloom:10".parse().unwrap(), SEED, 50);
+        (0..200).for_each(|i| other.add(&[&key(i)[..], b"x"].concat()).unwrap());
+        let other = other.finish().unwrap();
+        assert!(index.open_partition(number, part_of(&other, &index, number), verify).is_err());
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Tests that a partitioned filter answers like one filter, for keys on both sides of each
-//! partition bound. Damaged or exchanged partitions must be refused.
+//! partition bound. Damage must be detected, and exchanged partitions must be refused.
 
 use crate::support::{
     self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,

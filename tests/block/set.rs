@@ -17,8 +17,8 @@ fn opened(bytes: impl Into<SharedBytes>, verify: Verify) -> Filter {
     Arc::new(FilterBlock::open(bytes.into(), &Expected::of_table(TABLE, &HASHER), verify).into())
 }
 
-/// Returns an empty filter. For each [`Verify`], also returns filters of every kind that stores
-/// hashes, a partitioned filter, and a filter of keys and prefixes.
+/// Returns an empty filter. For each [`Verify`], also returns filters of every kind except
+/// `grafite`, a partitioned filter, and a filter of keys and prefixes.
 fn filters() -> Vec<Filter> {
     let kinds = [
         "always-maybe",
@@ -181,8 +181,10 @@ fn sets_answer_for_prefixes_like_their_filters() {
         (Answer::Maybe, Answer::No)
     );
     assert_eq!(set.counts().unfiltered_answers, 0);
-    // These queries are unfiltered: a prefix of another extractor, a prefix asked of a filter of
-    // whole keys or of an absent filter, and a whole key asked of a filter of prefixes.
+    // These queries are unfiltered:
+    // * A filter is asked for a prefix of another extractor.
+    // * A filter of whole keys, or an absent filter, is asked for a prefix.
+    // * A filter of prefixes is asked for a whole key.
     let hash = HASHER.of(b"no such");
     let mut of_batch = [false];
     assert!(!set.ask_batch(of_prefixes, &[hash], &mut of_batch) && of_batch[0]);

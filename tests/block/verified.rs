@@ -1,5 +1,5 @@
-//! Tests that a filter in bytes that the host has verified answers like its block. It does so at
-//! any alignment, and without allocating memory.
+//! Tests that a [`VerifiedFilter`], which reads bytes that the host has verified, answers like its
+//! block. The bytes may have any alignment, and no memory is allocated.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::{
@@ -23,8 +23,8 @@ fn of_table() -> Expected<'static> {
     Expected::of_table(TABLE, &HASHER)
 }
 
-/// Specifications of every kind that stores hashes: with and without a record of layers, and with
-/// one and with several groups of columns.
+/// Specifications of every kind except `grafite`: with and without a record of layers, and with one
+/// and with several groups of columns.
 const SPECS: [&str; 17] = [
     "always-maybe",
     "bloom:10",
@@ -247,7 +247,8 @@ fn agrees_with_its_block(bytes: &[u8]) -> bool {
         // A `VerifiedFilter` does not read the page checksums, so it may open.
         Err(Error::ChecksumMismatch { field: Field::PageChecksums, .. }) => return false,
         Err(error) => {
-            // Opening a bumped ribbon does not check its layers; each query reads them.
+            // A `VerifiedFilter` of a bumped ribbon opens without a check of its layers. Each query
+            // reads the layers, and answers "maybe" if they are invalid.
             if let Ok(opened) = VerifiedFilter::open(bytes, &of_any_table()) {
                 let kind = support::get_number(bytes, Field::Kind);
                 assert_eq!(kind, FilterKind::BumpedRibbon as u64, "{error}: {opened:?}");

@@ -10,7 +10,7 @@ use filterblock::{
 
 static HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 
-/// Specifications of every kind that stores hashes, with and without a record of layers.
+/// Specifications of every kind except `grafite`, with and without a record of layers.
 const SPECS: [&str; 12] = [
     "always-maybe",
     "bloom:10",
@@ -108,7 +108,7 @@ fn a_trailer_is_read_only_if_the_filter_opens() {
 
 #[test]
 fn filters_of_prefixes_only_are_refused() {
-    // The view of such a filter would deny whole keys.
+    // The view of a filter of prefixes only would deny whole keys.
     for whole_keys_too in [false, true] {
         let mut builder = FilterBuilder::new(spec("bloom:12"), SEED).with_prefixes("first-7", whole_keys_too).unwrap();
         (0..300).for_each(|i| builder.add(&key(i)[..7]));

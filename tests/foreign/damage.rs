@@ -52,8 +52,9 @@ fn ask_rocksdb(bytes: &[u8], present: &[Vec<u8>]) -> Result<Outcome> {
 }
 
 /// Changes each byte of a file in one of three ways. Asserts that a changed file that still opens
-/// denies none of three sample keys. Asserts that one that still verifies has the same keys, and
-/// that no truncated file opens. Returns the number of changed bytes that go unnoticed.
+/// denies none of three sample keys. Asserts that a changed file that still verifies has the same
+/// keys. Also truncates the file to at most 500 lengths, and asserts that no truncated file opens.
+/// Returns the number of changed bytes that go unnoticed.
 fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u8>]) -> Result<Outcome>) -> usize {
     let sound = ask(bytes, keys).unwrap();
     assert_eq!((sound.denied, sound.verified), (0, true));
@@ -77,9 +78,9 @@ fn change_every_byte(bytes: &[u8], keys: &[Vec<u8>], ask: impl Fn(&[u8], &[Vec<u
 
 #[test]
 fn no_changed_byte_of_a_table_denies_a_key() {
-    // Changes may go unnoticed only in two parts: in the zeros after the handles of a footer (at
-    // most 34 bytes), and in the sequence number of 8 bytes that an ingestion writes into the
-    // properties.
+    // Changes may go unnoticed only in two parts. One part is the zeros after the handles of a
+    // footer, at most 34 bytes. The other part is the sequence number of 8 bytes that an ingestion
+    // writes into the properties.
     let most_missed = 34 + 8 + 1;
     for (folder, name) in [
         ("leveldb", "tbl-n1"),
@@ -308,8 +309,8 @@ fn a_rocksdb_table_under_the_magic_of_leveldb_is_recognised() {
     assert!(matches!(opened, Err(Error::Unsupported { field: Field::Version, found: 0 })), "{opened:?}");
 }
 
-/// Returns a table of RocksDB with the index type `kind`. `data` are the contents and compression
-/// bytes of its data blocks, one block for each key. `index` writes the index of these blocks.
+/// Returns a table of RocksDB with the index type `kind` and a full filter of [`KEYS`]. `data` are
+/// the contents and compression bytes of its data blocks. `index` writes the index of these blocks.
 fn rocksdb_table(kind: u32, data: &[(Vec<u8>, u8)], index: impl Fn(&mut Forge, &[Handle]) -> Handle) -> Vec<u8> {
     let mut forge = Forge::default();
     let handles: Vec<Handle> = data.iter().map(|(content, compression)| forge.block(content, *compression)).collect();

@@ -115,15 +115,15 @@ fn unsupported_data_blocks_are_errors_and_filters_still_answer() {
 fn an_ingested_table_is_sound_with_its_sequence_number() {
     let name = "fv5-lz4hc.sst";
     let mut bytes = file(FOLDER, name);
-    // The entry's key shares a prefix with the previous key, so the block stores only its end. The
-    // value is eight zeros.
+    // The entry's key shares a prefix with the previous key, so the block stores only the end of
+    // the key. The value is eight zeros.
     let wanted = b"external_sst_file.global_seqno";
     let place = bytes.windows(wanted.len()).position(|window| window == wanted).unwrap() + wanted.len();
     assert_eq!(bytes[place..place + 8], [0; 8]);
     bytes[place..place + 8].copy_from_slice(&77u64.to_le_bytes());
     let table = RocksDbTable::open(bytes.clone()).unwrap();
     assert_eq!(table.verify().unwrap().denied_keys, 0);
-    // A change of any other byte of the properties is damage.
+    // A change of another byte of the properties is damage.
     bytes[place + 9] ^= 1;
     assert!(matches!(RocksDbTable::open(bytes), Err(Error::ChecksumMismatch { field: Field::Properties, .. })));
 }

@@ -145,7 +145,7 @@ fn a_damaged_compact_filter_answers_maybe() {
     let hasher = KeyHasher::xxh3(HashSeed(7));
     let table = LevelDbTable::open_with(&sound[..], None, &hasher).unwrap();
     let place = table.filters().filter(|place| place.len_bytes > 0).nth(3).unwrap();
-    // The damage is to happen before LevelDB computes the checksum of the block. So `seal` writes
+    // The test simulates damage before LevelDB computes the checksum of the block. So `seal` writes
     // the checksum again, for the range from the first filter to the end of the block.
     let (first, last) = (table.filters().next().unwrap(), table.filters().last().unwrap());
     let start = first.offset as usize;

@@ -9,7 +9,7 @@ use filterblock::{
 };
 use proptest::prelude::*;
 
-const SPECS: [&str; 32] = [
+const SPECS: [&str; 33] = [
     "bloom:1",
     "bloom:10",
     "bloom:23.5",
@@ -30,6 +30,7 @@ const SPECS: [&str; 32] = [
     "binary-fuse:fpr=0.02",
     "ribbon:1",
     "ribbon:7.3",
+    "ribbon:8",
     "ribbon:32",
     "ribbon:fpr=0.01",
     "ribbon:fpr=0.7",
@@ -44,9 +45,8 @@ const SPECS: [&str; 32] = [
     "always-maybe",
 ];
 
-/// The specs for the tests of many sizes: at least one for each kind with a payload. Of [`SPECS`],
-/// only these are tested at every size. Above 130 keys, each of the others is tested at every 23rd
-/// size.
+/// The specs of [`SPECS`] that are tested at every size: at least one for each kind with a payload.
+/// Above 130 keys, each of the other specs is tested at every 23rd size.
 const USUAL: [&str; 10] = [
     "bloom:10",
     "blocked-bloom:10",

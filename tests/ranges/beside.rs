@@ -88,7 +88,7 @@ fn a_foreign_or_stale_range_filter_is_refused() {
     let (old, new) = (keys(1_000), keys(1_200));
     let bytes = both("bloom:10", "grafite:fpr=0.01", &new);
     let (len, start) = lengths(&bytes);
-    // Each front has the end of a sound filter that does not belong to the block.
+    // The end of a sound filter that does not belong to the block replaces the range filter.
     for (spec, keys) in [("grafite:L=16:fpr=0.01", &old), ("grafite:fpr=0.04", &new), ("bloom:10", &new)] {
         let other = block(spec, keys);
         let mut mixed = bytes.clone();
@@ -105,7 +105,7 @@ fn a_foreign_or_stale_range_filter_is_refused() {
             new.iter().all(|key| opened.may_contain(key) && opened.may_contain_range(Included(key), Included(key)))
         );
     }
-    // A range filter of the same keys, with another table id.
+    // This range filter has the same keys, but another table id.
     let mut builder = builder("grafite:fpr=0.01").with_table_id(*b"another table id");
     new.iter().for_each(|key| builder.add(key));
     let other = builder.finish().unwrap();

@@ -19,8 +19,7 @@ fn denied(spec: &str, count: u64, key: &dyn Fn(u64) -> u64) -> u64 {
     let denied = (0..count).filter(|&i| {
         let random = mix(i);
         let key = keys[random as usize % keys.len()];
-        // Lengths are from one integer to half of all integers. The key may lie anywhere in the
-        // range.
+        // A range has from one to about 2^31 integers. The key may lie anywhere in the range.
         let len = (random >> 32) >> ((random >> 58) % 33);
         let before = if len == 0 { 0 } else { mix(random) % (len + 1) };
         let (from, to) = (key.saturating_sub(before), key.saturating_add(len - before));

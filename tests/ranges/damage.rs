@@ -12,8 +12,8 @@ fn keys() -> Keys {
     (0..400).map(|i| format!("user:{:07}", mix(i) % 5_000_000).into_bytes()).collect()
 }
 
-/// Asserts that damage is an error at open, and that no key is denied if pages are verified on
-/// first touch.
+/// Asserts that opening with `AtOpen` fails. If opening with `OnFirstTouch` succeeds, asserts that
+/// no key is denied, and that verifying the pages fails.
 fn assert_detected(bytes: &[u8], keys: &Keys, what: &str) {
     assert!(FilterBlock::open_any(bytes, Verify::AtOpen).is_err(), "opened: {what}");
     let Ok(block) = FilterBlock::open_any(bytes, Verify::OnFirstTouch) else { return };

@@ -128,7 +128,7 @@ fn descriptions_of_golden_range_filters_do_not_change() {
     assert_eq!(found, recorded.lines().collect::<Vec<_>>());
 }
 
-/// Writes the missing files: `cargo test --test ranges golden -- --ignored`.
+/// Writes the missing files and lines. Run it with `cargo test --test ranges golden -- --ignored`.
 #[test]
 #[ignore = "writes missing files to tests/golden"]
 fn make_missing_golden_range_filters() {

@@ -1,5 +1,5 @@
-//! Tests the FPR of range filters. For ranges of `l` integers and `n` keys, it is at most
-//! `l * n / universe`, for any keys and queries.
+//! Tests the FPR of range filters. For ranges of `l` integers, `n` keys and codes below `universe`,
+//! the FPR is at most `l * n / universe`, for any keys and queries.
 
 use std::ops::Bound::Included;
 
@@ -33,7 +33,8 @@ fn rate(spec: &str, keys: &[u64], len: u64, from: &dyn Fn(u64) -> u64) -> (f64, 
     (f64::from(wrong) / f64::from(asked), f64::from(asked))
 }
 
-/// Asserts that a measured rate exceeds `bound` by at most 5 sigma.
+/// Asserts that a measured FPR exceeds `bound` by at most five standard deviations, and that enough
+/// queries were asked.
 fn assert_below(what: &str, (rate, asked): (f64, f64), bound: f64) {
     let sigma = (bound.min(1.0) * (1.0 - bound.min(1.0)) / asked).sqrt();
     assert!(asked > 10_000.0 && rate <= bound + 5.0 * sigma, "{what}: {rate} of {asked}, at most {bound}");

@@ -33,8 +33,8 @@ pub fn open<D: AsRef<[u8]>>(bytes: D, verify: Verify) -> filterblock::Result<Fil
     FilterBlock::open(bytes, &Expected::of_table(TABLE, &hasher()), verify)
 }
 
-/// Returns whether no key can lie in a range, because its bounds are reversed or exclude each
-/// other.
+/// Returns whether no key can lie between two bounds, because the bounds are reversed, or are equal
+/// and exclude their key.
 pub fn is_reversed(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     match (lower, upper) {
         (Included(lower), Included(upper)) => lower > upper,

@@ -10,7 +10,7 @@ use filterblock::{HashSeed, KeyHash};
 /// share the remainder and a bucket.
 struct Naive {
     /// Four subtables of buckets with 16 cells. A cell has a remainder and a count. The filter has
-    /// twice the usual cells and unlimited counters, so that nothing else fails.
+    /// twice the usual cells and unlimited counters, so that only confused keys cause failures.
     cells: Vec<Option<(u64, u64)>>,
     buckets: u64,
     remainder_bits: u32,
@@ -76,7 +76,7 @@ fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
 
 #[test]
 fn independent_buckets_lose_keys_and_permutations_lose_none() {
-    // The ranges come from another simulation of this design.
+    // The ranges contain the results of another simulation of this design.
     for (remainder_bits, ambiguous, denied) in
         [(8, 4_000..40_000, 100..2_000), (10, 1_000..9_000, 30..600), (14, 60..600, 1..60)]
     {
@@ -188,9 +188,9 @@ fn stream(random: &mut Random, zipf: bool) -> Vec<u64> {
         .collect()
 }
 
-/// Shares of the keys. Each vector has one share per seed. The first four are the shares of wrong
-/// estimates in each design. `simple_too_low` is the share of estimates that are too low, and
-/// `alone` the share of keys with a single least counter.
+/// The error rates of each design, as shares of the keys. Each vector has one share per seed. The
+/// first four vectors are shares of wrong estimates. `simple_too_low` is the share of estimates of
+/// `simple` that are too low. `alone` is the share of keys with a single least counter.
 #[derive(Default)]
 struct Errors {
     selection: Vec<f64>,
@@ -251,7 +251,7 @@ fn spectral_filters_have_the_expected_error_rates() {
     assert_agrees("minimum increase", &uniform.increase, 0.0167, 0.001);
     assert_agrees("simple recurring minimum", &uniform.simple, 0.0254, 0.001);
     assert_agrees("single least counters", &uniform.alone, 0.188, 0.002);
-    // Minimum increase makes half the errors of minimum selection. The paper claims one fifth.
+    // Minimum increase makes about half the errors of minimum selection. The paper claims a fifth.
     let gain = mean(&uniform.selection) / mean(&uniform.increase);
     assert!((1.7..2.3).contains(&gain), "{gain}");
 

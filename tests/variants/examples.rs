@@ -1,5 +1,5 @@
-//! Runs the applications in `examples/` with small inputs. Their measurements must match the
-//! formulas.
+//! Runs the examples of the module `variants` with small inputs. Their measurements must match
+//! their formulas.
 #![allow(dead_code, reason = "the main functions of the examples are unused")]
 #![allow(clippy::duplicate_mod, reason = "each example includes the shared module")]
 

@@ -267,7 +267,7 @@ fn a_torn_page_answers_maybe_and_is_counted() {
         }
     }
     assert!(damaged > 300, "{damaged}");
-    // Each page is replaced by zeros, ones, or a page of another position or file.
+    // Each page of bits is replaced by zeros, ones, or a page of another position or file.
     let other = FileFilter::create(dir.path().join("other"), 2_000, 0.01, HashSeed(7)).unwrap();
     other.close().unwrap();
     let other = fs::read(dir.path().join("other")).unwrap();
@@ -321,7 +321,7 @@ fn every_truncation_and_flipped_bit_is_an_error_or_maybe() {
         assert!(opened(dir.path(), &bytes[..len]).unwrap_err().is_damage(), "{len} bytes");
     }
     assert!(opened(dir.path(), &[&bytes[..], &[0]].concat()).unwrap_err().is_damage());
-    // Flip the bits in place. A new file for each bit would take a minute.
+    // Flip the bits in place, because writing a new file for each bit would be slow.
     let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     let mut put = |at: usize, byte: u8| {
         file.seek(SeekFrom::Start(at as u64)).unwrap();

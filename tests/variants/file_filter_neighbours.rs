@@ -1,4 +1,4 @@
-//! Tests that a filter in a file changes no other files. A failed creation or replacement may not
+//! Tests that a filter in a file changes no other files. A failed creation or replacement must not
 //! leave a new file behind.
 
 use std::fs;
@@ -137,8 +137,8 @@ const PLACE: &str = "FILTERBLOCK_TEST_PLACE";
 /// The exit code of the shell if it could not mount a file system.
 const NO_ENVIRONMENT: i32 = 77;
 
-/// Runs [`child_process_without_space`] in another process. The environment variable
-/// `FILTERBLOCK_TEST_PLACE` gives its directory.
+/// Runs [`child_process_without_space`] in another process, under the command `wrapper`. The
+/// environment variable `FILTERBLOCK_TEST_PLACE` passes `dir` to it.
 fn run_without_space(wrapper: &[&str], dir: &Path) -> std::process::Output {
     let mut command = Command::new(wrapper[0]);
     command.args(&wrapper[1..]).arg(std::env::current_exe().unwrap());

@@ -181,7 +181,7 @@ fn a_renamed_directory_is_an_error_at_sync() {
     fs::rename(&one, &two).unwrap();
     filter.insert(b"a").unwrap();
     assert!(is_displaced(filter.sync()) && is_displaced(filter.clear()) && is_locked(&two.join("filter")));
-    // Another filter has the name now. Operations on the first filter leave it alone.
+    // Another filter has the name now. Operations on the first filter do not change that filter.
     fs::create_dir(&one).unwrap();
     let other = created(&one.join("filter"));
     other.insert(b"other").unwrap();
@@ -193,7 +193,7 @@ fn a_renamed_directory_is_an_error_at_sync() {
 }
 
 #[test]
-fn a_file_truncated_under_its_writer_is_an_error_at_sync() {
+fn a_file_changed_under_its_writer_is_an_error_at_sync() {
     let cuts: [(&str, Cut); 5] = [
         ("truncated", |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1_024).unwrap()),
         ("emptied", |path| fs::write(path, b"").unwrap()),

@@ -11,8 +11,8 @@ use filterblock::variants::{
     SpectralMode, Stable, StableShape,
 };
 
-/// Returns the FPRs of `count` filters that `make` fills. Each filter is asked for `queries` absent
-/// keys.
+/// Returns the measured FPRs of `count` filters that `make` fills. Each filter is asked for
+/// `queries` absent keys.
 fn rates<F: Membership>(count: usize, queries: u64, make: impl Fn(HashSeed) -> F) -> Vec<f64> {
     seeds(count).map(|seed| measured_rate(&make(seed), queries)).collect()
 }

@@ -1,6 +1,6 @@
-//! Compares each filter with a map of counts under random operations. No present key is denied or
-//! counted too low, no certainly absent key can be removed, and a refused operation changes
-//! nothing.
+//! Compares the filters that accept keys one by one with a map of counts, under random operations.
+//! No present key is denied or counted too low, no certainly absent key can be removed, and a
+//! refused operation changes nothing. `Stable` forgets keys, so it has its own test.
 //!
 //! The filters are small, so that keys share cells, counters saturate and buckets overflow.
 
@@ -16,11 +16,11 @@ use filterblock::{FilterBlock, HashSeed, KeyHash, Verify};
 use proptest::prelude::*;
 
 const SEED: HashSeed = HashSeed(0x5eed_0000_0000_0011);
-/// The number of keys that may be added. The tests also ask for as many keys that are never added.
+/// The number of keys that may be added. The tests also ask for the same number of absent keys.
 const KEYS: u8 = 120;
 
-/// The operations of a filter under test. An operation that a filter does not support returns
-/// `None`.
+/// The operations of a filter under test. The optional ones return `None` if the filter does not
+/// support them.
 trait Subject: Membership {
     fn add(&mut self, hash: KeyHash) -> Result<()>;
     fn clear_all(&mut self);

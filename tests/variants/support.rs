@@ -1,4 +1,5 @@
-//! Shared code of these tests: random numbers, keys, and comparisons with published numbers.
+//! Provides the shared code of these tests: random numbers, keys, and comparisons with published
+//! numbers.
 #![allow(dead_code, unused_imports, reason = "no test file uses all of it")]
 
 #[path = "../common/random.rs"]

@@ -54,8 +54,9 @@ impl Found {
 
 type Ask<'a> = Box<dyn Fn(&[u8]) -> Result<Found, String> + 'a>;
 
-/// Answers each key with `maybe` or `absent`, or with an error if the key is not a value of the
-/// column. `remark` is a warning about all answers, for example that the file has no filter.
+/// Answers each key with `maybe` or `absent`, or with an error if the key is not valid, for example
+/// not a value of the column. `remark` is a warning about all answers, for example that the file
+/// has no filter.
 pub(crate) fn answer(opened: &Opened, question: &Question) -> Result<Value, String> {
     if question.value_type.is_some() && question.hex {
         return Err(
@@ -263,8 +264,9 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
         Some(column) => column.as_str(),
         None => {
             let with_filter = || chunks().filter(|chunk| chunk.filter.is_some());
-            let first =
-                with_filter().next().ok_or("no column has a filter, so every value may be present; search the file")?;
+            let first = with_filter().next().ok_or(
+                "no selected column chunk has a filter, so every value may be present; query a file with filters",
+            )?;
             if with_filter().any(|chunk| chunk.path != first.path) {
                 return Err("several columns have filters; choose one".to_owned());
             }
@@ -287,8 +289,12 @@ fn chunks_of<'a>(file: &'a Parquet, question: &Question) -> Result<Vec<&'a Parqu
 
 /// Returns the length and the logical type of a column of FIXED_LEN_BYTE_ARRAY.
 fn fixed_type(file: &Parquet, column: &str) -> Result<(Option<usize>, &'static str), String> {
-    let unknown =
-        |why: &str| format!("the length of the values of column {column:?} is unknown: {why}; search the file");
+    let unknown = |why: &str| {
+        format!(
+            "the length of the values of column {column:?} is unknown: {why}; read the file itself instead of its \
+             filters"
+        )
+    };
     let schema = file.schema.as_ref().map_err(|why| unknown(why))?;
     let leaf = schema.leaves().iter().find(|leaf| leaf.path == column).ok_or_else(|| unknown("not in the schema"))?;
     let len_bytes = leaf.type_len_bytes.ok_or_else(|| unknown("the schema has none"))?;

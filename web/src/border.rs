@@ -2,8 +2,8 @@
 //! A script writes a request to the memory that `input` returns. `answer` returns the length of the
 //! answer at `output`.
 //!
-//! The exports are written by hand. Four functions with numbers need no generator of bindings, and
-//! the version of a generator would have to match the version of a crate.
+//! The exports are written by hand, without wasm-bindgen. Four functions of numbers need no
+//! generated bindings, and the versions of wasm-bindgen's crate and tool would have to match.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! Opens the chosen file. The page reads filter blocks, bare filters and tables whole. It reads
 //! only the footer and the filters of a Parquet file. It reads the header and the file table of an
-//! index, and one row for each key.
+//! index, and one row for each key. A verification reads all rows.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -49,7 +49,7 @@ enum Request {
     Picture(picture::Question),
     /// Opens the file and reports on it.
     Open { name: String, options: Options },
-    /// Checks the whole file.
+    /// Verifies the opened file, as `filterblock verify` does.
     Verify,
     /// Looks up keys.
     Ask(ask::Question),

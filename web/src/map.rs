@@ -22,7 +22,7 @@ impl Map {
 }
 
 /// Returns the known regions: `role` (data, filter, index, meta), offset, length and label. The use
-/// of bytes outside all regions is unknown.
+/// of bytes outside all regions is unknown, or their region is beyond [`REGIONS_MAX`].
 pub(crate) fn of(opened: &Opened) -> Value {
     let (mut map, len) = (Map::default(), opened.len_bytes);
     match &opened.content {

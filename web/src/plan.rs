@@ -28,7 +28,7 @@ pub(crate) struct Question {
     memory_bytes: Option<String>,
 }
 
-/// Returns the number, or an error if the text is not a number.
+/// Returns the number, or an error if the text is not a number of type `T`.
 pub(crate) fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
     text.trim().parse().map_err(|_| format!("{name}: {text:?} is not a valid number, or is too large; give another"))
 }

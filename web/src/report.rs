@@ -122,7 +122,8 @@ fn unusable_filters(table: &LevelDbTable<Vec<u8>>) -> Option<String> {
     ))
 }
 
-/// Adds all filters. A filter that cannot be read becomes a note, because the others still answer.
+/// Adds all filters, unless filters overlap. A filter that cannot be read becomes a note, because
+/// the others still answer.
 fn add_parquet(report: &mut FileReport, file: &Parquet) {
     let chunks = file.metadata.column_chunks();
     let mut notes = Vec::new();
@@ -155,7 +156,7 @@ fn columns_of(file: &Parquet) -> Value {
     json!(columns)
 }
 
-/// Checks the whole file, as `verify --json` does.
+/// Verifies the file, as `verify --json` does. Of a Parquet file, only the filters are read.
 pub(crate) fn verify(opened: &Opened) -> Value {
     let sound = |walked: Value| json!({ "sound": true, "damage": null, "walked": walked });
     let damaged = |why: String| json!({ "sound": false, "damage": why });

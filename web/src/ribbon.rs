@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// The number of coefficients of a row.
 const WIDTH: u32 = 8;
-/// The number of slots beyond the number of keys.
+/// The number of slots beyond the number of keys. Fewer than two keys count as two.
 const SPARE: u32 = 6;
 /// The maximum number of tried seeds. Each seed gives other equations, and usually one of the first
 /// few has a solution.

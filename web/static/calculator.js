@@ -182,7 +182,7 @@ filterblock.tools.push((engine, link) => {
     }
     let factor = unit.value;
     unit.addEventListener('change', () => {
-        // The same memory in the other unit.
+        // Converts the memory to the other unit.
         const of = (u) => (u === 'bits' ? number('keys') / 8 : Number(u));
         const converted = (number('memory') * of(factor)) / of(unit.value);
         if (Number.isFinite(converted)) field.memory.value = String(Number(converted.toPrecision(6)));

@@ -1,7 +1,7 @@
 // Starts the core: once in the page for numbers, and once in a worker for files, which it reads in slices.
 'use strict';
 (() => {
-    // Runs in the page and in the worker, so it uses nothing outside. `readFile(offset, bytes)` fills `bytes`.
+    // Runs in the page and in the worker, so it uses nothing outside the function.
     function connect(instance, state) {
         const { memory, input, choose, answer, output } = instance.exports;
         state.memory = memory;
@@ -18,6 +18,7 @@
         };
     }
 
+    // Returns the imports of the core. `state.readFile(offset, bytes)` fills `bytes`.
     function importsFor(state) {
         return {
             page: {
@@ -79,7 +80,7 @@
 
     const module = compile();
 
-    // The core in the page. `ask` returns the answer, or throws its refusal.
+    // The core in the page. `ask` returns the answer, or throws the error of the answer.
     async function start() {
         const state = { readFile() { throw new Error('files are read in the worker'); } };
         const compiled = await module;

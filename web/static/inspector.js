@@ -4,7 +4,7 @@ filterblock.tools.push((engine, link) => {
     const { byId, element, svg, significant, percent, whole, bytes } = draw;
     const files = new filterblock.FileEngine();
     let [report, openings, asks, length] = [null, 0, 0, 0];
-    // The most filters or fields of a file that are shown; further ones are only counted.
+    // The maximum number of rows of a table. Further rows are only counted.
     const SHOWN = 200;
 
     function reads() {

@@ -51,8 +51,8 @@ pub struct Measure {
     /// Numbers of keys in a filter, like 1k, 10k, 1M.
     #[arg(long, value_delimiter = ',', default_value = "1k,10k,100k,1M,10M,30M", value_parser = size)]
     pub sizes: Vec<usize>,
-    /// Measures only filters whose names contain one of these parts, the fastbloom filters of the
-    /// same false-positive rate, and the empty loop.
+    /// Measures only filters whose names contain one of these parts, the fastbloom filters that
+    /// they are compared with, and the empty loop.
     #[arg(long, value_delimiter = ',')]
     pub filters: Vec<String>,
     /// Number of passes of each setting. Each pass measures the queries of every filter once.
@@ -63,7 +63,7 @@ pub struct Measure {
     #[arg(long, default_value = "1048576", value_parser = size)]
     pub queries: usize,
     /// Number of absent keys that are asked to measure the false-positive rate of a filter. Filters
-    /// that hash keys themselves get about an eighth of them.
+    /// that hash keys themselves get only the first 131,072 of each 1,048,576 keys.
     #[arg(long, default_value = "10M", value_parser = size)]
     pub rate_queries: usize,
     /// Whether queries get hashes, or keys that they hash.
@@ -75,15 +75,15 @@ pub struct Measure {
     /// How queries follow each other.
     #[arg(long, value_delimiter = ',', default_value = "single,batch,chain")]
     pub modes: Vec<Mode>,
-    /// Total megabytes of a set of many filters, each with about 10k keys at ten bits per key. Each
-    /// query asks a random filter of the set. 0 measures no set.
+    /// Number of megabytes that a set of many filters takes at ten bits per key. A filter has 10k
+    /// keys on average, and each query asks a random filter of the set. 0 measures no set.
     #[arg(long, default_value_t = 200)]
     pub many_mb: usize,
     /// Measures only the set of --many-mb, without the filters of --sizes.
     #[arg(long)]
     pub only_many: bool,
-    /// Number of keys at which a few filters are also built with a self-check, and also asked in
-    /// unaligned memory. 0 measures neither.
+    /// One of --sizes: the number of keys at which a few filters are also built with a self-check
+    /// and asked in unaligned memory. 0 measures neither.
     #[arg(long, default_value = "1M", value_parser = size_or_none)]
     pub extras_at: usize,
     /// The core to run on. By default, the last one that the process may use.
@@ -92,12 +92,12 @@ pub struct Measure {
     /// The CSV to write. Without `--out`, the results are only printed.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Appends rows to the CSV, and does not replace it. The first line stays.
+    /// Appends rows to a CSV that already has rows. Its first line, about the machine, stays.
     #[arg(long, requires = "out")]
     pub append: bool,
     /// A quick measurement: 10k and 1M keys, queries by hash, absent and present keys, no chains,
-    /// no set of many filters, at most 2M absent keys for the FPR. Overrides the options of these
-    /// settings.
+    /// no set of many filters. The FPR is measured with at most 2M absent keys. Overrides the
+    /// options of these settings.
     #[arg(long)]
     pub quick: bool,
 }
@@ -118,7 +118,8 @@ impl Measure {
         self
     }
 
-    /// Returns whether `--filters` selects a filter.
+    /// Returns whether `--filters` selects the filter `name`. Without `--filters`, every filter is
+    /// selected.
     #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|part| name.contains(part.as_str()))
@@ -152,7 +153,7 @@ pub struct Variants {
     #[arg(long, default_value = "1M", value_parser = size)]
     pub keys: usize,
     /// Number of passes. Each pass fills a new filter of each kind, and measures insertions,
-    /// queries and removals.
+    /// queries and, if the kind can remove keys, removals.
     #[arg(long, default_value = "7", value_parser = size)]
     pub passes: usize,
     /// The core to run on. By default, the last one that the process may use.
@@ -195,12 +196,12 @@ pub struct Report {
     pub docs: PathBuf,
 }
 
-/// Parses a number like [`size`], or 0.
+/// Parses 0, or a number as [`size`] does.
 fn size_or_none(text: &str) -> Result<usize, String> {
     if text == "0" { Ok(0) } else { size(text) }
 }
 
-/// Parses a number above 0. A `k` or `M` at its end stands for thousands or millions.
+/// Parses a number above 0. A `k` or `K` at its end stands for thousands, an `M` for millions.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),

@@ -107,7 +107,7 @@ impl Asked {
 
 /// Filters of one kind with the same settings.
 pub trait Group {
-    /// Builds one more filter, and returns the CPU time of the build in ns, of all threads.
+    /// Builds one more filter. Returns the CPU time of the build in ns, summed over all threads.
     ///
     /// # Errors
     /// Returns the error of the builder.

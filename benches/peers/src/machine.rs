@@ -24,8 +24,8 @@ pub fn describe(cpu: usize) -> String {
     )
 }
 
-/// Returns the load average of the last minute. If it is higher than the number of cores, other
-/// programs disturb the measurement.
+/// Returns the load average of the last minute, or "unknown". If it is higher than the number of
+/// cores, other programs disturb the measurement.
 #[must_use]
 pub fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -33,7 +33,7 @@ pub fn load() -> String {
 }
 
 /// Returns the value of the first line that begins with `name`, in a file of `name : value` lines.
-/// Returns `None` if there is no such line.
+/// Returns `None` if there is no such line, or if the file cannot be read.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

@@ -165,8 +165,8 @@ fn split_block_of(input: Input<'_>, bits_per_key: usize) -> sbbf_rs_safe::Filter
     filter
 }
 
-/// A filter of lsm-tree. The reader borrows its bytes, so the benchmark leaks them. The store
-/// parses the header at each query, but the benchmark parses it once.
+/// A filter of lsm-tree. The reader borrows its bytes, so the benchmark leaks them. An lsm-tree
+/// store parses the header at each query, but the benchmark parses it once.
 struct LsmTree {
     reader: StandardBloomFilterReader<'static>,
     len_bytes: usize,
@@ -264,8 +264,8 @@ fn quotient_of(input: Input<'_>, rate: f64) -> Result<qfilter::Filter, String> {
     Ok(filter)
 }
 
-/// A hasher that returns an integer unchanged, because it is a hash already. It mixes the bytes of
-/// a fingerprint, because cuckoofilter hashes fingerprints too.
+/// A hasher that returns an integer unchanged, because the integer is a hash already. The hasher
+/// mixes the bytes of a fingerprint, because cuckoofilter hashes fingerprints too.
 #[derive(Default)]
 struct Ready(u64);
 

@@ -3,7 +3,7 @@
 use crate::contender::{Asked, Contender, Mode};
 use crate::keys::{Mix, Ranges, hash_of, key};
 
-/// The number of questions that are in memory at a time. All contenders get the same questions.
+/// The maximum number of questions that are in memory at a time.
 const CHUNK: usize = 1 << 17;
 /// The distance from 0 within which 99 % of a standard normal distribution lie.
 const Z99: f64 = 2.575_829_303_548_901;
@@ -40,7 +40,7 @@ impl Rate {
 }
 
 /// Measures the FPR of every contender with the same `count` absent keys, spread over its filters.
-/// Contenders that hash keys themselves are slow, so they get only about an eighth of the keys.
+/// Contenders that hash keys themselves are slow, so they get only one chunk in eight.
 #[must_use]
 pub fn measure(contenders: &[Contender], ranges: &Ranges, count: usize) -> Vec<Rate> {
     let mut counted = vec![(0u64, 0u64); contenders.len()];
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn intervals_are_wilsons() {
         // By definition, the counted share is 2.58 standard deviations away from each end of the
-        // interval, with the deviation computed for the share at that end.
+        // interval. The deviation is computed for the share at that end.
         let rate = Rate::of(10, 1_000);
         for end in [rate.low, rate.high] {
             let deviations = (rate.share - end).abs() / (end * (1.0 - end) / 1_000.0).sqrt();

@@ -12,8 +12,8 @@ pub const READER: &str = "filterblock reader";
 /// The size of a filter's trailer in bytes. It does not depend on the number of keys.
 const TRAILER_BYTES: usize = 5;
 
-/// Returns both filters for the setting of ten bits per key in RocksDB's policies. The Bloom filter
-/// takes ten bits per key. The ribbon has the same FPR but takes only about seven bits per key.
+/// Returns RocksDB's Bloom filter and its ribbon, both for a policy of ten bits per key. The Bloom
+/// filter takes ten bits per key. The ribbon has about the same FPR, and takes about seven.
 #[must_use]
 pub fn all() -> Vec<Contender> {
     vec![

@@ -30,8 +30,9 @@ pub const SAME_RATE: &str = "fastbloom at the rate of ";
 /// Measures all filters and settings of the options.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written.
-/// Returns an error if the options select no filter, or if a filter denies one of its keys.
+/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written or
+/// has no rows to append to. Returns an error if the options select no filter, or if a filter
+/// denies one of its keys.
 pub fn measure(args: Measure) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
@@ -120,7 +121,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Adds a fastbloom of the same measured FPR for each filter of filterblock.
+    /// Adds a fastbloom of about the same measured FPR for each contender of [`ours::all`].
     /// [`rate::bloom_for`] gives a first size. The measured FPR of the first fastbloom then
     /// corrects the size.
     fn add_rivals(&mut self) -> Result<(), String> {
@@ -184,8 +185,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Measures the queries of every contender in each pass, and returns a row for each contender.
-    /// Each pass begins with another contender.
+    /// Measures the queries of every contender that can answer them, in each pass. Returns a row
+    /// for each of these contenders. Each pass begins with another contender.
     fn time(&self, asked: &Asked, form: Form, mix: Mix, mode: Mode) -> Result<Vec<Row>, String> {
         let able = |contender: &Contender| {
             let is_set = ours::is_set(&contender.name);

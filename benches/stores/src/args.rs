@@ -68,13 +68,13 @@ pub struct Measure {
     /// The folder for the stores. It must be on a disk.
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
-    /// The core that queries run on. By default, the last one that the process may use.
+    /// The core that warm queries run on. By default, the last one that the process may use.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// The CSV to write.
+    /// The CSV to write. Without `--out`, the results are only printed.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Appends rows to the CSV, and does not replace it. Its first line, about the machine, stays.
+    /// Appends rows to a CSV that already has rows. Its first line, about the machine, stays.
     #[arg(long, requires = "out")]
     pub append: bool,
 }
@@ -124,7 +124,7 @@ impl FromStr for Layout {
     }
 }
 
-/// Parses a number above 0. A `k` or `M` at its end stands for thousands or millions.
+/// Parses a number above 0. A `k` or `K` at its end stands for thousands, an `M` for millions.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),

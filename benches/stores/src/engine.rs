@@ -17,7 +17,7 @@ pub struct Settings {
 
 /// The size of a data block.
 pub const BLOCK_BYTES: usize = 4096;
-/// The bits per key of the filters in other stores.
+/// The setting of bits per key for the filters of other stores.
 pub const BITS_PER_KEY: u8 = 10;
 
 /// A result whose error is a text, because engines have different types of errors.

@@ -18,9 +18,9 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// The number of quiet windows in a row after which the process counts as idle.
 const QUIET_WINDOWS: u32 = 4;
 
-/// Waits until the process is idle. In a quiet window, the process uses less than 5 % of a core,
-/// and the number and size of the files in `dir` stay the same. The benchmark observes this,
-/// because not every engine tells when its compactions end.
+/// Waits until the process is idle, which takes several quiet windows in a row. In a quiet window,
+/// the process uses less than 5 % of a core, and the files in `dir` keep their number and size. The
+/// benchmark observes the process, because not every engine tells when its compactions end.
 ///
 /// # Errors
 /// Returns an error if the process is not idle after 300 seconds.
@@ -51,7 +51,7 @@ pub fn idle_check() -> Duration {
 }
 
 /// Returns the number of files in a folder and its subfolders, and the bytes that the files take on
-/// disk. A file that vanishes during the count is left out.
+/// disk. A file or folder that vanishes during the count is left out.
 #[must_use]
 pub fn contents(dir: &Path) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;

@@ -40,7 +40,7 @@ pub struct Row {
 
 /// The mean CPU time of a warm get, in ns.
 pub const GET: &str = "get";
-/// The CPU time of a batch divided by its number of keys, in ns.
+/// The mean CPU time per key of warm gets in batches, in ns.
 pub const BATCH: &str = "batch";
 /// The mean wall time of the first gets after an open, in ns. Before the open, the files of the
 /// store are dropped from the page cache.

@@ -22,7 +22,7 @@ use crate::{clock, engines, machine};
 const LOADED_AT_ONCE: usize = 100;
 /// The maximum number of present keys that are checked in a loaded store.
 const MOST_CHECKED: usize = 1_000_000;
-/// The size of a memtable. In the layouts `runs-N`, a memtable is sized for a whole run.
+/// The size of a memtable, except in the layouts `runs-N`, where it is sized for a whole run.
 const WRITE_BUFFER_BYTES: usize = 16 << 20;
 /// An upper bound on the bytes that an entry of a memtable needs besides key and value.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
@@ -40,13 +40,13 @@ const SETTINGS: [(Mix, Spread); 6] = [
 ///
 /// # Errors
 /// Returns the error of an engine or of the operating system. Returns an error if `--stores`
-/// selects no store, or if an answer is wrong.
+/// selects no store, if an answer is wrong, or if the CSV has no rows to append to.
 pub fn measure(args: &Measure) -> Outcome<()> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");
     }
     // A helper thread finds out on which core queries run, because `clock::pin` never unpins its
-    // thread. `Pinned` pins the main thread only while it runs queries.
+    // thread. `Pinned` pins the main thread only while it runs warm queries.
     let cpu = std::thread::scope(|scope| scope.spawn(|| clock::pin(args.cpu)).join());
     let cpu = cpu.map_err(|_| "the thread that looks for a core panicked")??;
     let machine = format!("{}; {} MiB of block cache for each store", machine::describe(cpu), args.cache_mb);
@@ -296,7 +296,9 @@ impl<'a> Session<'a> {
                 }
                 let store = session.store(i)?;
                 store.ask_batches(asked)?;
-                Ok(Some(store.ask_batches(asked)? / count))
+                // The keys after the last whole batch are left out.
+                let asked_keys = asked.len() / crate::asking::BATCH * crate::asking::BATCH;
+                Ok(Some(store.ask_batches(asked)? / asked_keys.max(1) as f64))
             })?;
             self.add_all(BATCH, Some((mix, spread)), times);
         }

@@ -19,7 +19,8 @@ use filterblock::{Error, Field};
 pub enum BlockFile {
     /// A sound filter block. Queries need an unlocked block, and unlocking may need a secret.
     Sound(LockedBlock<AlignedBytes>),
-    /// A file or filter of another engine. Everything that affects an answer has been checked.
+    /// A file or filter of another engine. The filters of a table have been checked.
+    /// Those of a Parquet file are checked when they are read.
     Foreign(Foreign),
     /// A damaged or unknown file, with the reason.
     Damaged(String),
@@ -62,11 +63,11 @@ pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
     let content = AlignedBytes::read(path)?;
     match LockedBlock::open(content, Verify::AtOpen).map_err(|error| error.in_file(path)) {
         Ok(filter) => Ok(BlockFile::Sound(filter)),
-        // The checksum of the trailer is valid, with the stored version 0 or with version 1 in
-        // place of the stored version.
+        // Either the trailer's checksum is valid after version 1 replaces the stored version, or it
+        // is valid with the stored version 0.
         Err(error) if matches!(error.root(), Error::Corrupt { field: Field::Version, .. }) => {
             Ok(BlockFile::Damaged(format!(
-                "{error}; the stored version is damaged and not newer: the trailer's checksum matches if version 1 replaces it, or it is 0, which no format has"
+                "{error}; the stored version is damaged, not newer: the trailer's checksum matches version 1, or the stored version is 0, which no format has"
             )))
         }
         Err(error) if error.is_damage() => Ok(BlockFile::Damaged(error.to_string())),

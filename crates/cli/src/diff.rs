@@ -188,8 +188,8 @@ fn describe(report: &Report) -> String {
     out
 }
 
-/// Formats a number of keys. From 100 on it shows the whole number, because three significant
-/// digits would hide small differences.
+/// Formats a number of keys. A number from 100 on is shown whole, because three significant digits
+/// would hide small differences.
 fn significant_keys(keys: f64) -> String {
     if keys.is_finite() && keys >= 100.0 { thousands(text::whole(keys)) } else { significant(keys) }
 }

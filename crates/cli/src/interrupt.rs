@@ -83,7 +83,8 @@ pub fn check_at(step: usize) -> Outcome<()> {
     if step.is_multiple_of(1 << 12) { check() } else { Ok(()) }
 }
 
-/// A file or directory that is removed on drop and before a signal ends the command.
+/// A file or directory that is removed on drop, and before a signal that [`watch`] receives ends
+/// the command.
 #[derive(Debug)]
 pub struct Temporary<T> {
     // Fields drop in this order, so the path stays in the list for as long as the file exists.

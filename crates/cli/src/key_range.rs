@@ -12,7 +12,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Parses a range. The first two dots divide it, so a lower bound with two dots needs
+    /// Parses a range. The first `..` divides it, so a lower bound that contains `..` needs
     /// hexadecimal notation. A range without a lower or upper bound is unbounded on that side.
     ///
     /// # Errors

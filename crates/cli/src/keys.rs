@@ -70,7 +70,7 @@ impl KeyFormat {
     /// Appends the key that `written` encodes.
     ///
     /// # Errors
-    /// Returns the position of the first bad digit, counted from 0.
+    /// Returns the position of the first bad or missing digit, counted from 0.
     fn decode(self, written: &[u8], key: &mut Vec<u8>) -> Result<(), usize> {
         if self.hex {
             return text::unhex(written, key);

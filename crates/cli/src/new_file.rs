@@ -68,9 +68,9 @@ impl NewFile {
     }
 
     /// Decides what happens to a filter without keys, which usually means that its input failed.
-    /// Returns an error if the filter would replace an existing file and `is_allowed` is false,
-    /// because the new filter would deny every key of the old one. Otherwise prints a message that
-    /// contains `why`.
+    /// Returns an error if the filter would replace an existing file and `is_allowed` is false: the
+    /// new filter would deny every key of the old one. Otherwise prints a message that contains
+    /// `why`.
     pub fn judge_empty(&self, why: &str, is_allowed: bool) -> Outcome<()> {
         let path = self.path.display();
         if self.replaced().is_some() && !is_allowed {

@@ -84,7 +84,8 @@ pub fn print_binary(bytes: &[u8]) -> Outcome<()> {
     })
 }
 
-/// Checks that stdout is open. Commands call it before any work, so that the result is not lost.
+/// Returns an error if stdout is closed, which is detected only on Linux. Commands call this
+/// function before any work, so that the result is not lost.
 pub fn check_stdout() -> Outcome<()> {
     streams::check_stdout().map_err(Failure::stdout)
 }

@@ -76,7 +76,7 @@ int main(void) {
         {"table 0000000013", {"lemon", "peach"}, 0, NULL},
     };
     if (filterblock_abi_version() != FILTERBLOCK_ABI_VERSION) {
-        fprintf(stderr, "the library has another ABI than the header\n");
+        fprintf(stderr, "the library has another ABI version than the header; install both from one release\n");
         return 1;
     }
     filterblock_plan_info plan;

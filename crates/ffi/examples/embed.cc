@@ -1,4 +1,4 @@
-// Shows a store in C++. It owns handles by std::unique_ptr, and several threads ask one filter.
+// Shows a store in C++. It owns handles with std::unique_ptr, and several threads ask one filter.
 //
 //   c++ -std=c++17 -pthread examples/embed.cc $(pkg-config --cflags --libs filterblock) -o embed && ./embed
 #include <filterblock.h>
@@ -77,7 +77,7 @@ std::vector<std::string> Keys(const char *prefix, int count) {
     return keys;
 }
 
-// Returns for how many of the keys the filter answers "maybe". Asks for all keys in one call.
+// Returns the number of keys for which the filter answers "maybe". Asks for all keys in one call.
 size_t Found(const filterblock_filter *filter, const std::vector<std::string> &keys) {
     std::vector<const void *> pointers;
     std::vector<size_t> lens;
@@ -94,8 +94,8 @@ size_t Found(const filterblock_filter *filter, const std::vector<std::string> &k
     return found;
 }
 
-// Builds a range filter of these keys. Returns whether it may have a key from `lower` on and below
-// `upper`.
+// Builds a filter of these keys with a range filter. Returns whether the filter may have a key `k`
+// with `lower <= k < upper`.
 bool MayContainRange(const Hasher &hasher, const std::vector<std::string> &keys, std::string_view lower,
                      std::string_view upper) {
     filterblock_error error;

@@ -3,8 +3,9 @@
  * The C ABI of filterblock. docs/C_API.md is the how-to.
  *
  * A filter answers whether an SST may contain a key. An error never means "absent": after an error,
- * a query answers "maybe" (true) or FILTERBLOCK_ANSWER_UNFILTERED. Errors of queries are a NULL
- * handle, a NULL key, a damaged page that the query needs, and a panic of the library.
+ * a query answers "maybe" (true) or FILTERBLOCK_ANSWER_UNFILTERED. Errors of queries are, for
+ * example, a NULL handle, a NULL key, a damaged page that the query needs, and a panic of the
+ * library. Comments shorten the names of error codes: INVALID is FILTERBLOCK_CODE_INVALID.
  *
  * Rules for all functions:
  *  - A pointer is NULL or points to valid memory of the stated length in bytes or elements. Each
@@ -143,12 +144,13 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_UNSUPPORTED = 7,
     /**
-     * The bytes are sound, but they are not the expected block: the SST, its state, the hasher,
-     * the kind, or the kept keys and prefixes differ.
+     * The bytes are sound, but they are not the expected block. They belong to another SST, to
+     * another state of the SST, or to another hash function or seed. Or the kind, the keys or the
+     * prefixes of the filter are not the expected ones.
      */
     FILTERBLOCK_CODE_UNEXPECTED = 8,
     /**
-     * The keys were hashed under another secret.
+     * The keys were hashed under a secret that the caller's hasher does not have.
      */
     FILTERBLOCK_CODE_SECRET = 9,
     /**
@@ -207,8 +209,8 @@ typedef uint8_t filterblock_answer;
 /**
  * Collects keys, and encodes a filter of these keys.
  *
- * Only one thread at a time may use a builder. The builder keeps the hash of each key, and not the
- * bytes of the key. With a range filter, it also keeps bytes of the keys.
+ * Only one thread at a time may use a builder. For a filter of keys or prefixes, the builder keeps
+ * their hashes, and not their bytes. For a range filter, it keeps bytes of the keys.
  *
  * If a key cannot be added, finishing fails, because a filter of the other keys would deny that
  * key. So the functions that add keys return no error.
@@ -234,7 +236,8 @@ typedef struct filterblock_hasher filterblock_hasher;
 /**
  * Collects keys in ascending order, and encodes a filter that is split by key range. The functions
  * `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key, or
- * by key and hash: then a query reads one partition. A query by hash alone reads all partitions.
+ * by key and hash: then a query reads one partition. A query by hash alone reads partitions one by
+ * one until one answers "maybe".
  *
  * Only one thread at a time may use a builder. If a key cannot be added, finishing fails.
  */
@@ -262,17 +265,18 @@ typedef struct filterblock_error {
     filterblock_code code;
     /**
      * 1 if the hasher of the caller differs from the hasher of the filter's keys by function, seed
-     * or secret, and 0 otherwise. The value 1 does not mean damage.
+     * or secret, and 0 otherwise. The value 1 does not mean damage. For the compact form, which
+     * does not record the hasher, the value is always 0.
      */
     uint32_t is_hasher_mismatch;
     /**
      * The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes from the start of
-     * the block or file. 0 for other codes.
+     * the block. If the function takes `expected`, it adds `expected.offset`. 0 for other codes.
      */
     uint64_t offset;
     /**
      * What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A text
-     * that is too long is cut between two characters.
+     * that is too long is cut between two characters. After a panic, the text may be empty.
      */
     char message[FILTERBLOCK_ERROR_MESSAGE_LEN];
 } filterblock_error;
@@ -339,7 +343,8 @@ typedef struct filterblock_plan_info {
      */
     double bits_per_key;
     /**
-     * The share of absent keys that the filter answers with "maybe", from 0 to 1.
+     * The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
+     * filter, it is the share of ranges without a key.
      */
     double expected_fpr;
     /**
@@ -374,7 +379,9 @@ typedef struct filterblock_metadata {
      */
     uint64_t block_len_bytes;
     /**
-     * The share of absent keys that the filter answers with "maybe", from 0 to 1.
+     * The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
+     * filter alone, it is the share of ranges without a key. For a filter of prefixes only, it is
+     * the share of absent prefixes.
      */
     double expected_fpr;
     /**
@@ -458,8 +465,9 @@ typedef struct filterblock_set_counts_info {
     uint64_t damaged_pages;
     /**
      * The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made. Queries with a
-     * NULL pointer or an empty range do not count. `FILTERBLOCK_NO_HASH` counts only in an array
-     * of hashes.
+     * NULL pointer or an empty range do not count. `FILTERBLOCK_NO_HASH` counts only in
+     * `filterblock_set_ask_pairs`, and in `filterblock_set_ask_batch` if the filter cannot be
+     * asked.
      */
     uint64_t unfiltered_answers;
     /**
@@ -627,8 +635,8 @@ void filterblock_builder_clear(struct filterblock_builder *builder);
  * - `INVALID`: the keys or the filter do not fit in memory.
  * - `INVALID`: no filter of that many keys has the requested false-positive rate.
  * - `INVALID`: a prefix was added, but prefixes were not declared or were declared too late.
- * - `INVALID`: with a range filter, a key was added by its hash, or a prefix that does not begin
- *   the last key was added.
+ * - `INVALID`: with a range filter, a key was added by its hash, or an added prefix is not a
+ *   prefix of the key before it.
  * - `INVALID`: the builder was finished before and not cleared.
  * - `SELF_CHECK_FAILED`: the new filter denied one of its keys.
  * - `PANIC`: the library panicked in this call or in an earlier call with this builder.
@@ -637,8 +645,8 @@ struct filterblock_bytes *filterblock_builder_finish(struct filterblock_builder 
                                                      struct filterblock_error *error);
 
 /**
- * Encodes the filter in the compact form, for stores that keep many small filters. Ask the filter
- * by `filterblock_compact_ask` with an equal hasher.
+ * Encodes the filter in the compact form, for stores that keep many small filters. To ask the
+ * filter, pass an equal hasher to `filterblock_compact_ask`.
  *
  * The compact form has a checksum, but no table id and no prefixes. Only the kinds `bloom`,
  * `blocked-bloom` and `always-maybe` have a compact form. Returns `INVALID` for another kind, and
@@ -730,8 +738,8 @@ bool filterblock_filter_may_contain(const filterblock_filter *filter,
 
 /**
  * Answers like `filterblock_filter_may_contain` for a key with this hash. If the filter has
- * partitions, the function asks all of them. A range filter alone has no hashes, so the function
- * returns `true`.
+ * partitions, the function asks them one by one until one answers "maybe". A range filter alone
+ * has no hashes, so the function returns `true`.
  *
  * The hash must come from a hasher that equals the filter's hasher. Otherwise the filter denies
  * present keys. Returns `true` for `FILTERBLOCK_NO_HASH`.
@@ -901,19 +909,22 @@ uint32_t filterblock_abi_version(void);
 /**
  * Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are cut
  * short, overwritten, or not a filter. Bytes of a newer version are not damaged: see
- * `filterblock_code_is_unsupported`.
+ * `filterblock_code_is_unsupported`. For the compact form, `CHECKSUM_MISMATCH` can also mean
+ * another hasher.
  */
 bool filterblock_code_is_damage(uint32_t code);
 
 /**
- * Returns whether a code means bytes of a newer version: `UNSUPPORTED`. Do not repair or delete
- * such bytes.
+ * Returns whether a code means bytes that are of a newer version or use an unknown feature:
+ * `UNSUPPORTED`. Do not repair or delete such bytes.
  */
 bool filterblock_code_is_unsupported(uint32_t code);
 
 /**
  * Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
- * filters. For other kinds with at least a few thousand keys, they are exact to about 1 %.
+ * filters. For a bumped ribbon of at least a few thousand keys, they are exact to about 1 %. A
+ * ribbon or a binary fuse filter is rarely larger than planned. A range filter is up to a few
+ * hundred bytes larger.
  *
  * Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
  * filter of that many keys has the requested FPR. Returns `NULL_ARGUMENT` if `spec` is NULL or not
@@ -1002,8 +1013,8 @@ void filterblock_partitioned_add_prefix(struct filterblock_partitioned *builder,
  *
  * Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
  * SST without a filter. The errors are those of `filterblock_builder_finish`. `INVALID` can also
- * mean that keys were out of order, that a setting came after a key, or that there are too many
- * partitions.
+ * mean that keys were out of order, or that a setting came after a key. It can also mean that
+ * there are too many partitions, or that their index is too long.
  */
 struct filterblock_bytes *filterblock_partitioned_finish(struct filterblock_partitioned *builder,
                                                          struct filterblock_error *error);
@@ -1028,20 +1039,21 @@ void filterblock_set_free(struct filterblock_set *set);
  *
  * A NULL `filter` stands for an SST without a filter. The set accepts a filter under another
  * hasher, but never asks it, and counts it as `other_hasher`. Returns a slot of zeros if `set` is
- * NULL.
+ * NULL, or after a panic.
  */
 struct filterblock_slot filterblock_set_insert(struct filterblock_set *set,
                                                const filterblock_filter *filter);
 
 /**
  * Adds an SST whose filter cannot be used, so that it counts as degraded. Returns its slot, whose
- * answer is always `FILTERBLOCK_ANSWER_UNFILTERED`. Returns a slot of zeros if `set` is NULL.
+ * answer is always `FILTERBLOCK_ANSWER_UNFILTERED`. Returns a slot of zeros if `set` is NULL, or
+ * after a panic.
  */
 struct filterblock_slot filterblock_set_insert_degraded(struct filterblock_set *set);
 
 /**
- * Asks one filter for a key by its hash. If the filter has partitions, the function asks all of
- * them.
+ * Asks one filter for a key by its hash. If the filter has partitions, the function asks them one
+ * by one until one answers "maybe".
  *
  * The hash must come from a hasher that equals the set's hasher. Otherwise the set denies present
  * keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, and
@@ -1068,7 +1080,8 @@ filterblock_answer filterblock_set_ask_hashed_key(const struct filterblock_set *
 
 /**
  * Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
- * `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without prefixes of this extractor.
+ * `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without prefixes of this extractor, and for NULL
+ * pointers.
  */
 filterblock_answer filterblock_set_ask_prefix(const struct filterblock_set *set,
                                               struct filterblock_slot slot,
@@ -1078,7 +1091,8 @@ filterblock_answer filterblock_set_ask_prefix(const struct filterblock_set *set,
 
 /**
  * Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
- * `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without a usable range filter.
+ * `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without a usable range filter, for NULL pointers,
+ * and if `upper` is not above `lower`.
  */
 filterblock_answer filterblock_set_ask_range(const struct filterblock_set *set,
                                              struct filterblock_slot slot,
@@ -1107,7 +1121,8 @@ void filterblock_set_ask_all(const struct filterblock_set *set,
  *
  * Returns `true` if the filter was asked. Returns `false` if the filter cannot be asked (see
  * `filterblock_set_ask`), or if `set` or `hashes` is NULL; then all answers are `true`. Returns
- * `false` and writes nothing if `answers` is NULL. The answer for `FILTERBLOCK_NO_HASH` is `true`.
+ * `false` and writes nothing if `answers` is NULL. If `count` is 0, returns whether `set` is not
+ * NULL. The answer for `FILTERBLOCK_NO_HASH` is `true`.
  *
  * `answers` need not be initialised, and must not overlap `hashes`.
  */

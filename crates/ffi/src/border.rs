@@ -10,14 +10,16 @@ use crate::raw;
 ///
 /// After a panic, no later call can use broken state. Queries change only atomic counters and the
 /// atomic states of pages. If a panic may have lost keys or settings of a builder, the builder
-/// fails when it finishes.
+/// fails when it finishes. An insert changes a set only by pushes to its vectors, which panic only
+/// beyond the address space.
 #[inline(always)]
 pub(crate) fn or<T>(fallback: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(fallback)
 }
 
-/// Returns the result of `call`, or [`Code::Panic`] if it panics. Also writes the error to `error`;
-/// on success, writes [`Code::Ok`] and an empty message.
+/// Returns the value of `call`, or the code of its failure. The code is [`Code::Panic`] if `call`
+/// panics. Unless `error` is NULL, also writes the failure to it, or [`Code::Ok`] and an empty
+/// message.
 ///
 /// # Safety
 /// `error` is NULL or points to memory for an [`ErrorInfo`].

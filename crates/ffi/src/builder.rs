@@ -15,8 +15,8 @@ use crate::raw;
 
 /// Collects keys, and encodes a filter of these keys.
 ///
-/// Only one thread at a time may use a builder. The builder keeps the hash of each key, and not the
-/// bytes of the key. With a range filter, it also keeps bytes of the keys.
+/// Only one thread at a time may use a builder. For a filter of keys or prefixes, the builder keeps
+/// their hashes, and not their bytes. For a range filter, it keeps bytes of the keys.
 ///
 /// If a key cannot be added, finishing fails, because a filter of the other keys would deny that
 /// key. So the functions that add keys return no error.
@@ -376,8 +376,8 @@ pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
 /// - `INVALID`: the keys or the filter do not fit in memory.
 /// - `INVALID`: no filter of that many keys has the requested false-positive rate.
 /// - `INVALID`: a prefix was added, but prefixes were not declared or were declared too late.
-/// - `INVALID`: with a range filter, a key was added by its hash, or a prefix that does not begin
-///   the last key was added.
+/// - `INVALID`: with a range filter, a key was added by its hash, or an added prefix is not a
+///   prefix of the key before it.
 /// - `INVALID`: the builder was finished before and not cleared.
 /// - `SELF_CHECK_FAILED`: the new filter denied one of its keys.
 /// - `PANIC`: the library panicked in this call or in an earlier call with this builder.
@@ -390,8 +390,8 @@ pub unsafe extern "C" fn filterblock_builder_finish(
     unsafe { finish_with(builder, FilterBuilder::finish, error) }
 }
 
-/// Encodes the filter in the compact form, for stores that keep many small filters. Ask the filter
-/// by `filterblock_compact_ask` with an equal hasher.
+/// Encodes the filter in the compact form, for stores that keep many small filters. To ask the
+/// filter, pass an equal hasher to `filterblock_compact_ask`.
 ///
 /// The compact form has a checksum, but no table id and no prefixes. Only the kinds `bloom`,
 /// `blocked-bloom` and `always-maybe` have a compact form. Returns `INVALID` for another kind, and

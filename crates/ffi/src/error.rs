@@ -36,10 +36,11 @@ pub enum Code {
     /// The bytes are of a newer version, or use a feature that this library does not read. Do not
     /// repair or delete them.
     Unsupported = 7,
-    /// The bytes are sound, but they are not the expected block: the SST, its state, the hasher,
-    /// the kind, or the kept keys and prefixes differ.
+    /// The bytes are sound, but they are not the expected block. They belong to another SST, to
+    /// another state of the SST, or to another hash function or seed. Or the kind, the keys or the
+    /// prefixes of the filter are not the expected ones.
     Unexpected = 8,
-    /// The keys were hashed under another secret.
+    /// The keys were hashed under a secret that the caller's hasher does not have.
     Secret = 9,
     /// An object other than a new filter does not fit in memory, such as a copy of a filter.
     TooLarge = 10,
@@ -58,13 +59,14 @@ pub struct ErrorInfo {
     /// The cause of the error.
     pub code: Code,
     /// 1 if the hasher of the caller differs from the hasher of the filter's keys by function, seed
-    /// or secret, and 0 otherwise. The value 1 does not mean damage.
+    /// or secret, and 0 otherwise. The value 1 does not mean damage. For the compact form, which
+    /// does not record the hasher, the value is always 0.
     pub is_hasher_mismatch: u32,
     /// The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes from the start of
-    /// the block or file. 0 for other codes.
+    /// the block. If the function takes `expected`, it adds `expected.offset`. 0 for other codes.
     pub offset: u64,
     /// What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A text
-    /// that is too long is cut between two characters.
+    /// that is too long is cut between two characters. After a panic, the text may be empty.
     pub message: [c_char; FILTERBLOCK_ERROR_MESSAGE_LEN],
 }
 
@@ -73,7 +75,7 @@ pub struct ErrorInfo {
 pub(crate) enum Failure {
     /// The name of a handle, a struct or an output that is NULL.
     Null(&'static str),
-    /// The name of a handle in a struct that is NULL or not aligned.
+    /// The name of the member of a struct whose handle is NULL or not aligned.
     Member(&'static str),
     /// The name of a text that is NULL or not UTF-8.
     Text(&'static str),

@@ -154,8 +154,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain(
 }
 
 /// Answers like `filterblock_filter_may_contain` for a key with this hash. If the filter has
-/// partitions, the function asks all of them. A range filter alone has no hashes, so the function
-/// returns `true`.
+/// partitions, the function asks them one by one until one answers "maybe". A range filter alone
+/// has no hashes, so the function returns `true`.
 ///
 /// The hash must come from a hasher that equals the filter's hasher. Otherwise the filter denies
 /// present keys. Returns `true` for `FILTERBLOCK_NO_HASH`.
@@ -267,8 +267,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_keys(
         if metadata.num_partitions == 0 && metadata.added != Added::Ranges {
             return keys.try_for_each_hash(block.hasher(), |first, hashes| ask_chunk(block, answers, first, hashes));
         }
-        // Range filters need the bytes of a key. In other filters, only the bytes of a key choose
-        // its partition. A hash would have to ask all partitions.
+        // A range filter needs the bytes of a key. In a filter with partitions, the bytes of a key
+        // choose its partition. A query by hash would have to ask all partitions.
         keys.try_for_each(|first, keys| {
             let mut maybe = [true; CHUNK];
             for (answer, key) in maybe.iter_mut().zip(keys) {

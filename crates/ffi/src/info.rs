@@ -1,4 +1,4 @@
-//! Plans filters, describes open filters, and returns checksums of blocks and versions.
+//! Plans filters, describes open filters, and returns versions and the checksums of blocks.
 #![expect(unsafe_code, reason = "exported functions take pointers of the caller")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -34,14 +34,15 @@ pub extern "C" fn filterblock_abi_version() -> u32 {
 
 /// Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are cut
 /// short, overwritten, or not a filter. Bytes of a newer version are not damaged: see
-/// `filterblock_code_is_unsupported`.
+/// `filterblock_code_is_unsupported`. For the compact form, `CHECKSUM_MISMATCH` can also mean
+/// another hasher.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_damage(code: u32) -> bool {
     code == Code::Corrupt as u32 || code == Code::ChecksumMismatch as u32
 }
 
-/// Returns whether a code means bytes of a newer version: `UNSUPPORTED`. Do not repair or delete
-/// such bytes.
+/// Returns whether a code means bytes that are of a newer version or use an unknown feature:
+/// `UNSUPPORTED`. Do not repair or delete such bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_unsupported(code: u32) -> bool {
     code == Code::Unsupported as u32
@@ -56,7 +57,8 @@ pub struct PlanInfo {
     pub block_len_bytes: u64,
     /// The bits of the payload per key.
     pub bits_per_key: f64,
-    /// The share of absent keys that the filter answers with "maybe", from 0 to 1.
+    /// The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
+    /// filter, it is the share of ranges without a key.
     pub expected_fpr: f64,
     /// The mean number of cache lines of 64 bytes that a query of an absent key reads.
     pub lines_if_absent: f64,
@@ -65,7 +67,9 @@ pub struct PlanInfo {
 }
 
 /// Plans a filter of `spec` for `num_keys` keys, without building it. Sizes are exact for Bloom
-/// filters. For other kinds with at least a few thousand keys, they are exact to about 1 %.
+/// filters. For a bumped ribbon of at least a few thousand keys, they are exact to about 1 %. A
+/// ribbon or a binary fuse filter is rarely larger than planned. A range filter is up to a few
+/// hundred bytes larger.
 ///
 /// Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
 /// filter of that many keys has the requested FPR. Returns `NULL_ARGUMENT` if `spec` is NULL or not
@@ -129,7 +133,9 @@ pub struct MetadataInfo {
     pub payload_len_bytes: u64,
     /// The length of the whole block in bytes.
     pub block_len_bytes: u64,
-    /// The share of absent keys that the filter answers with "maybe", from 0 to 1.
+    /// The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
+    /// filter alone, it is the share of ranges without a key. For a filter of prefixes only, it is
+    /// the share of absent prefixes.
     pub expected_fpr: f64,
     /// The seed of the hasher.
     pub hash_seed: u64,

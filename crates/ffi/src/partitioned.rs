@@ -13,7 +13,8 @@ use crate::raw;
 
 /// Collects keys in ascending order, and encodes a filter that is split by key range. The functions
 /// `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key, or
-/// by key and hash: then a query reads one partition. A query by hash alone reads all partitions.
+/// by key and hash: then a query reads one partition. A query by hash alone reads partitions one by
+/// one until one answers "maybe".
 ///
 /// Only one thread at a time may use a builder. If a key cannot be added, finishing fails.
 pub struct Partitioned {
@@ -162,8 +163,8 @@ pub unsafe extern "C" fn filterblock_partitioned_add_prefix(
 ///
 /// Returns a handle for `filterblock_bytes_free`, or NULL and an error. After an error, write the
 /// SST without a filter. The errors are those of `filterblock_builder_finish`. `INVALID` can also
-/// mean that keys were out of order, that a setting came after a key, or that there are too many
-/// partitions.
+/// mean that keys were out of order, or that a setting came after a key. It can also mean that
+/// there are too many partitions, or that their index is too long.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_partitioned_finish(
     builder: Option<&mut Partitioned>,

@@ -67,8 +67,9 @@ pub struct SetCounts {
     /// The number of damaged pages that queries have found so far in the ready filters.
     pub damaged_pages: u64,
     /// The number of answers `FILTERBLOCK_ANSWER_UNFILTERED` since the set was made. Queries with a
-    /// NULL pointer or an empty range do not count. `FILTERBLOCK_NO_HASH` counts only in an array
-    /// of hashes.
+    /// NULL pointer or an empty range do not count. `FILTERBLOCK_NO_HASH` counts only in
+    /// `filterblock_set_ask_pairs`, and in `filterblock_set_ask_batch` if the filter cannot be
+    /// asked.
     pub unfiltered_answers: u64,
     /// The length of all open filters together, in bytes. Filters under another hasher count.
     pub len_bytes: u64,
@@ -95,7 +96,7 @@ pub extern "C" fn filterblock_set_free(set: Option<Box<Set>>) {
 ///
 /// A NULL `filter` stands for an SST without a filter. The set accepts a filter under another
 /// hasher, but never asks it, and counts it as `other_hasher`. Returns a slot of zeros if `set` is
-/// NULL.
+/// NULL, or after a panic.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *const Filter) -> Slot {
     insert(set, || {
@@ -113,7 +114,8 @@ pub unsafe extern "C" fn filterblock_set_insert(set: Option<&mut Set>, filter: *
 }
 
 /// Adds an SST whose filter cannot be used, so that it counts as degraded. Returns its slot, whose
-/// answer is always `FILTERBLOCK_ANSWER_UNFILTERED`. Returns a slot of zeros if `set` is NULL.
+/// answer is always `FILTERBLOCK_ANSWER_UNFILTERED`. Returns a slot of zeros if `set` is NULL, or
+/// after a panic.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_set_insert_degraded(set: Option<&mut Set>) -> Slot {
     insert(set, || Arc::new(TableFilter::Degraded(Code::Other)))
@@ -132,8 +134,8 @@ fn answer(set: Option<&Set>, hash: u64, ask: impl FnOnce(&FilterSet<Code>, KeyHa
     border::or(AnswerCode::Unfiltered, || ask(set, KeyHash::from_raw(hash)).into())
 }
 
-/// Asks one filter for a key by its hash. If the filter has partitions, the function asks all of
-/// them.
+/// Asks one filter for a key by its hash. If the filter has partitions, the function asks them one
+/// by one until one answers "maybe".
 ///
 /// The hash must come from a hasher that equals the set's hasher. Otherwise the set denies present
 /// keys. Returns `FILTERBLOCK_ANSWER_UNFILTERED` if `set` is NULL, for `FILTERBLOCK_NO_HASH`, and
@@ -164,7 +166,8 @@ pub unsafe extern "C" fn filterblock_set_ask_hashed_key(
 }
 
 /// Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
-/// `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without prefixes of this extractor.
+/// `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without prefixes of this extractor, and for NULL
+/// pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_prefix(
     set: Option<&Set>,
@@ -182,7 +185,8 @@ pub unsafe extern "C" fn filterblock_set_ask_prefix(
 }
 
 /// Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
-/// `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without a usable range filter.
+/// `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without a usable range filter, for NULL pointers,
+/// and if `upper` is not above `lower`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_range(
     set: Option<&Set>,
@@ -237,7 +241,8 @@ pub unsafe extern "C" fn filterblock_set_ask_all(
 ///
 /// Returns `true` if the filter was asked. Returns `false` if the filter cannot be asked (see
 /// `filterblock_set_ask`), or if `set` or `hashes` is NULL; then all answers are `true`. Returns
-/// `false` and writes nothing if `answers` is NULL. The answer for `FILTERBLOCK_NO_HASH` is `true`.
+/// `false` and writes nothing if `answers` is NULL. If `count` is 0, returns whether `set` is not
+/// NULL. The answer for `FILTERBLOCK_NO_HASH` is `true`.
 ///
 /// `answers` need not be initialised, and must not overlap `hashes`.
 #[unsafe(no_mangle)]

@@ -205,8 +205,8 @@ fn builders_with_late_prefixes_do_not_finish() {
     add(&mut builder, b"apple");
     assert_eq!(set_prefixes(&mut builder, "first-2", true).unwrap_err().code, Code::Invalid);
     assert_eq!(finish(&mut builder).unwrap_err().code, Code::Invalid);
-    // With ("first-3", true), the filter would deny the prefixes of the first key. With ("first-2",
-    // true), it would deny the first key itself.
+    // Of the first key, only the prefix "ap" is added. With ("first-3", true), the filter would
+    // deny the longer prefix and the key itself. With ("first-2", true), it would deny the key.
     for (extractor, whole_keys_too) in [("first-3", true), ("first-2", true)] {
         let mut builder = builder_of_table("bloom:10", &hasher);
         set_prefixes(&mut builder, "first-1", true).unwrap();

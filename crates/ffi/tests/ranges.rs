@@ -198,9 +198,9 @@ fn misused_ranges_answer_maybe() {
     }
     filterblock_set_free(Some(set));
 
-    let mut points = builder_of_table("bloom:10", &hasher);
-    add(&mut points, b"apple");
-    let bytes = finish(&mut points).unwrap();
+    let mut without_ranges = builder_of_table("bloom:10", &hasher);
+    add(&mut without_ranges, b"apple");
+    let bytes = finish(&mut without_ranges).unwrap();
     let filter = Open::copied(&bytes, &expected(&hasher), FILTERBLOCK_VERIFY_AT_OPEN).unwrap();
     assert!(ask(&filter, &bytes, &hasher, b"l", b"m", false));
 }

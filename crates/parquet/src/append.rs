@@ -162,7 +162,8 @@ pub fn estimate<R: ChunkReader + 'static>(
 /// # Errors
 /// Returns [`Error::Changed`] if `out` has another length than the file. Returns [`Error::Corrupt`]
 /// or [`Error::Filter`] if a filter is damaged, and [`Error::Io`] if `out` cannot be read or
-/// written. Returns [`Error::Unsupported`] if the new footer would exceed 2 GiB.
+/// written. Returns [`Error::Corrupt`] also if `out` does not give the written bytes back. Returns
+/// [`Error::Unsupported`] if the new footer would exceed 2 GiB.
 pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Result<u64> {
     end_of_copy(footer, out)?;
     let mut ranges = Ranges::new();

@@ -32,9 +32,9 @@ pub enum Error {
         /// The offset at which the part begins, in bytes from the start of the file.
         offset: u64,
     },
-    /// The file is sound, but this crate does not read or change such files.
+    /// The file or a requested column has a property that this crate does not support.
     Unsupported {
-        /// The property of the file that is not supported.
+        /// The property that is not supported.
         what: String,
         /// What the user can do.
         advice: &'static str,
@@ -107,7 +107,7 @@ impl Error {
 }
 
 /// Returns a name for a message. If the name has more than 100 characters, returns the first 100
-/// and three dots, because a damaged file may have a name of many megabytes.
+/// and three dots. A damaged file may have a name of many megabytes.
 #[must_use]
 pub fn shortened(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(SHOWN_CHARACTERS) {

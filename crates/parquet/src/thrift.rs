@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// The bytes do not follow the protocol, or end too early.
+/// The bytes do not follow the protocol, end too early, or are nested too deeply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
     /// The offset at which the parser failed, from the start of the parsed bytes.
@@ -82,8 +82,8 @@ impl<'a> Struct<'a> {
     /// Parses the struct at the start of `bytes`. Returns it with its length in bytes.
     ///
     /// # Errors
-    /// Returns [`Malformed`] if the bytes do not follow the protocol, if they end inside the
-    /// struct, or if values are nested deeper than 32 levels.
+    /// Returns [`Malformed`] if the bytes do not follow the protocol or end inside the struct, or
+    /// if values are nested deeper than 32 levels.
     pub fn parse(bytes: &'a [u8]) -> Parsed<(Self, usize)> {
         let mut reader = Reader { bytes, at: 0 };
         let (mut fields, mut last) = (Vec::new(), 0);

@@ -23,8 +23,8 @@ fn key(number: u64) -> [u8; 16] {
     bytes
 }
 
-/// Drops the pages of all SST files from the page cache. The store has synced the files, so no page
-/// is dirty.
+/// On Linux, drops the pages of all SST files from the page cache. Does nothing on other systems.
+/// The kernel keeps dirty pages, but the store has synced the files.
 fn drop_pages(dir: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();

@@ -48,7 +48,8 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// The times of one kind of query, and the statistics of the store in the last round.
+/// The mean time of one query in nanoseconds for each round, and the statistics of the store in the
+/// last round.
 #[derive(Default)]
 struct Measured(Vec<f64>, Stats);
 

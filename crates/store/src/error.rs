@@ -1,5 +1,5 @@
-//! Defines the errors of this crate. Each message says what is wrong and what to do next. For
-//! damage it also says where: file, field and offset.
+//! Defines the errors of this crate. Each message says what is wrong and what to do next. A message
+//! about damage also says where, as far as the code knows it: file, field and offset.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,8 @@ pub enum Error {
         /// The checksum computed from the bytes.
         computed: u32,
     },
-    /// A newer version wrote the bytes, or they use a feature that this build does not read.
+    /// The bytes have a format version or use a feature that this build does not read. A newer
+    /// version wrote them, or they are damaged.
     Unsupported {
         /// The field with the unknown value.
         field: Field,
@@ -83,11 +84,12 @@ pub enum Error {
         /// The earlier failure.
         reason: String,
     },
-    /// The free disk space is below the space that the store keeps for deletes, for the log and for
-    /// the compactions that free space. A refused batch was not written. A refused compaction left
-    /// its input SSTs unchanged.
+    /// The free disk space is, or would become, less than the space that the store keeps free. The
+    /// store keeps this space for deletes, for the log and for the compactions that free space. A
+    /// refused batch was not written. A refused compaction left its input SSTs unchanged.
     NoSpace {
-        /// The free disk space in bytes.
+        /// The free disk space in bytes. If an SST was refused, this is the space that the SST
+        /// would leave free.
         free_bytes: u64,
         /// The space to keep free, in bytes.
         kept_bytes: u64,
@@ -142,8 +144,8 @@ impl Error {
         matches!(self.root(), Self::Filter(error) if error.is_secret_mismatch())
     }
 
-    /// Returns whether a newer version wrote the bytes, or they use a feature that this build does
-    /// not read.
+    /// Returns whether the bytes have a format version or use a feature that this build does not
+    /// read.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         match self.root() {

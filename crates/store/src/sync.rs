@@ -1,6 +1,6 @@
-//! The atomics and locks of the code that loom tests. With `--cfg loom` they come from loom, which
-//! runs a test in all orders that the memory model allows. Otherwise they come from the standard
-//! library and from `arc_swap`.
+//! Provides the atomics and locks of the code that loom tests. With `--cfg loom` they come from
+//! loom, which systematically tries the orders of memory accesses that the memory model allows.
+//! Otherwise they come from the standard library and from `arc_swap`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;

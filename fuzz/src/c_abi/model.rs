@@ -59,7 +59,7 @@ pub(super) struct Model {
     pub(super) has_table_id: bool,
     /// Whether the builder has a range filter, which needs the bytes of keys.
     pub(super) has_ranges: bool,
-    /// Whether the builder could not take a key, so that finishing must fail.
+    /// Whether finishing must fail, for example because the builder could not take a key.
     pub(super) must_fail: bool,
 }
 

@@ -1,5 +1,4 @@
-//! Counts the filters that an engine builds, their lengths and their answers, for every filter
-//! policy.
+//! Counts the filters that an engine builds, their lengths and their answers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 /// The counts of a wrapper of a filter policy.
 #[derive(Debug, Default)]
 pub struct Counting {
-    /// The number of keys and the length of each filter in bytes, in the order of the builds.
+    /// The number of keys and the length in bytes of each filter, in the order of the builds.
     built: Mutex<Vec<(u64, u64)>>,
     /// The number of queries since the last [`take_answers`](Self::take_answers).
     asked: AtomicU64,

@@ -16,8 +16,7 @@ const VALUE: &[u8] = &[7; 100];
 /// Loads `keys` keys into two databases, with and without filters, and measures gets of absent
 /// keys. Passes a row for each database to `sink`.
 ///
-/// # Panics
-/// Panics if redb returns an error.
+/// # Panics Panics if redb returns an error, or a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let mut present = present_keys(keys);

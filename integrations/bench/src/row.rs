@@ -14,7 +14,8 @@ pub struct Row {
     /// The layout of the keys: `1 run`, or a number of runs such as `5 runs`. Each run covers the
     /// whole key range. It is `one tree` for redb.
     pub layout: String,
-    /// The name of the filter: a filter of the engine, a `FilterSpec`, or `none`.
+    /// The name of the filter: a filter of the engine, a `FilterSpec`, or a text that begins with
+    /// `none`.
     pub filter: String,
     /// The number of present keys.
     pub keys: u64,
@@ -22,7 +23,8 @@ pub struct Row {
     pub filter_bytes: u64,
     /// `filter_bytes` in bits, divided by `keys`.
     pub bits_per_key: f64,
-    /// The false positives per filter query of an absent key. `None` if the engine does not tell.
+    /// The false positives per filter query of an absent key. `None` without a filter, or if the
+    /// engine does not tell.
     pub false_positive_rate: Option<f64>,
     /// The mean time of a get of an absent key, in nanoseconds. It is the median over the rounds.
     /// The programs in C and C++ measure the processor time of the thread, and the others the wall
@@ -38,7 +40,7 @@ pub struct Row {
     pub build_ns_per_key: f64,
     /// The time to compact all runs into one, in milliseconds. `None` if it was not measured.
     pub compact_ms: Option<f64>,
-    /// The number of present keys that a get did not find. Every present key is asked. It must be
-    /// 0.
+    /// The number of present keys that a get did not find. It must be 0. Every present key is
+    /// asked, except for the SurrealKV filter that denies every key.
     pub false_negatives: u64,
 }

@@ -1,5 +1,5 @@
 //! Measures rusty-leveldb with its own filter and with filterblock. The crate `sstable` has the
-//! same format.
+//! same format, so it is not measured.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -34,8 +34,7 @@ struct Contender {
 /// Loads `keys` keys into one database for each filter, and measures gets of absent keys: first in
 /// several runs, then in one run. Passes a row for each filter and layout to `sink`.
 ///
-/// # Panics
-/// Panics if rusty-leveldb returns an error.
+/// # Panics Panics if rusty-leveldb returns an error, or a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let present = present_keys(keys);

@@ -50,8 +50,7 @@ struct Loaded {
 /// Filters and indexes are in a cache, and data blocks are not. All databases are open at once, and
 /// each round measures every database once.
 ///
-/// # Panics
-/// Panics if SlateDB returns an error.
+/// # Panics Panics if SlateDB returns an error, or a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let runtime = Runtime::new().expect("a runtime");
     let dir = tempfile::tempdir().expect("a temporary folder");

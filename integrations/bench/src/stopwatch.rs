@@ -5,10 +5,10 @@ use std::time::Instant;
 /// The times of one round of gets, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Times {
-    /// The mean over all gets of the round. The clock is read once before the gets and once after
-    /// them.
+    /// The mean over the gets that were timed together. The clock is read once before these gets
+    /// and once after them.
     pub mean_ns: f64,
-    /// The 99th percentile of gets that were timed one by one. Each time includes reading the
+    /// The 99th percentile of the gets that were timed one by one. Each time includes reading the
     /// clock.
     pub p99_ns: f64,
 }

@@ -19,12 +19,12 @@ const RUNS: usize = 5;
 /// A limit for the SSTs of level 0 that no layout reaches, so that SurrealKV does not compact by
 /// itself.
 const NO_COMPACTION: usize = 10_000;
-/// A limit for the bytes of a level that no layout reaches. SurrealKV also compacts a level 0 with
-/// more bytes than the limit.
+/// A maximum size of a level in bytes that no layout reaches. SurrealKV also compacts level 0 if it
+/// exceeds this size.
 const NO_LIMIT: u64 = 1 << 50;
 const VALUE: &[u8] = &[7; 100];
 
-/// The name of [`DenyAll`].
+/// The name of [`DenyAll`] in the rows.
 const FLOOR: &str = "none: denies every key";
 
 /// A filter to measure.
@@ -39,8 +39,7 @@ struct Contender {
 /// Loads `keys` keys into one store for each filter, and measures gets of absent keys: first in
 /// several runs, then in one run. Passes a row for each filter and layout to `sink`.
 ///
-/// # Panics
-/// Panics if SurrealKV returns an error.
+/// # Panics Panics if SurrealKV returns an error, or a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");

@@ -49,9 +49,9 @@ typedef struct filterblock_leveldb_counts {
 filterblock_leveldb *filterblock_leveldb_new(const char *spec, filterblock_hasher *hasher,
                                              filterblock_error *error);
 
-/* Makes a filter policy for leveldb_options_set_filter_policy. Destroy it by
+/* Makes a filter policy for leveldb_options_set_filter_policy. Destroy the policy with
  * leveldb_filterpolicy_destroy after the database is closed. The policy may outlive `handle`, and
- * any number of databases may use it. Returns NULL if `handle` is NULL. */
+ * any number of databases may use the policy. Returns NULL if `handle` is NULL. */
 leveldb_filterpolicy_t *filterblock_leveldb_policy(filterblock_leveldb *handle);
 
 /* Returns the counts of all policies of the handle. Threads may call this function at any time. */

@@ -21,11 +21,11 @@
 //!
 //! # Who verifies what
 //!
-//! These engines build one filter for each 2 KiB of a file. A filter has some 30 to 150 keys. The
-//! engines read all filters of a file without verifying a checksum. So each filter has the compact
-//! form ([`filterblock::compact`]), and each query verifies its CRC-32. A damaged filter answers
-//! "maybe", and [`Counters`] counts the query. The engines' own filters may deny present keys after
-//! damage.
+//! These engines build one filter for each 2 KiB of a file. With values of 100 bytes, a filter has
+//! about 35 keys. The engines read all filters of a file without verifying a checksum. So each
+//! filter has the compact form ([`filterblock::compact`]), and each query verifies its CRC-32. A
+//! damaged filter answers "maybe", and [`Counters`] counts the query. The engines' own filters may
+//! deny present keys after damage.
 //!
 //! The engines do not tell the policy which file and block a filter belongs to. So a sound filter
 //! of another block goes unnoticed and denies present keys. The engines find a filter by a list of
@@ -99,7 +99,8 @@ impl Policy {
         let mut ranges = offsets.iter().zip(ends).map(|(&start, end)| keys.get(start..end));
         let built = match ranges.all(|key| key.map(|key| builder.add(key)).is_some()) {
             true => builder.finish_compact().ok(),
-            // An offset is out of range. A filter without that key would deny it.
+            // An offset is out of range, or below the offset before it. A filter without that key
+            // would deny it.
             false => None,
         };
         match built {

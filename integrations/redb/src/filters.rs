@@ -1,6 +1,6 @@
-//! Keeps the filters of all keys. One filter was built from the database or loaded from a file.
-//! About every 65,536 keys that were written since have one more filter. The newest keys are kept
-//! as hashes.
+//! Keeps the filters of all keys. The first filter was built from the database or loaded from a
+//! file. Each further filter has the next 65,536 or more new keys. The newest keys are kept as
+//! hashes.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -12,8 +12,8 @@ use filterblock::{
     KeyHasher, SharedBytes, TableFilter, Verify,
 };
 
-/// The new hashes become a filter when there are this many. 65,536 hashes take about 1 MiB as a
-/// set, and 66 kB as a filter.
+/// The number of new hashes from which a further filter is built. 65,536 hashes take about 1 MiB as
+/// a set, and 66 kB as a filter.
 const SEAL_AT: usize = 1 << 16;
 /// The seed of the hasher. Any fixed number works. Filters record the seed.
 const SEED: HashSeed = HashSeed(0x7265_6462);
@@ -124,7 +124,7 @@ impl Filters {
     }
 
     /// Writes the first filter to a new file, syncs the file, and renames it to `path`. Returns an
-    /// error if the filter could not be built.
+    /// error if the filter could not be built or written.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let filter = state.slots.first().and_then(|&slot| state.set.filter(slot)).and_then(|filter| filter.ready());

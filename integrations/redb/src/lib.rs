@@ -14,22 +14,24 @@
 //!
 //! let reader = db.begin_read()?;
 //! assert_eq!(reader.get(b"apple")?.as_deref(), Some(&b"red"[..]));
-//! assert_eq!(reader.get(b"plum")?, None); // reads no page of redb
+//! assert_eq!(reader.get(b"plum")?, None); // usually reads no page of redb
 //! # Ok::<(), filterblock_redb::Error>(())
 //! ```
 //!
 //! # Why no key is lost
 //!
 //! * The filters have every key that an open snapshot may contain. A key enters the filters before
-//!   its transaction commits. A removed key stays in the filters until [`FilteredDb::rebuild`],
-//!   which takes `&mut self`, so that no reader is open.
+//!   its transaction commits. A removed key stays in the filters until [`FilteredDb::rebuild`] or
+//!   [`FilteredDb::save`] builds a new filter. Both take `&mut self`, so no reader is open.
 //! * [`FilteredDb`] owns the database. While it is open, redb's file lock keeps out other
 //!   processes.
 //! * [`FilteredDb::open`] reads all keys and uses no saved filter, which could be stale.
 //! * [`FilteredDb::open_saved`] uses the filter that [`FilteredDb::save`] wrote, but only if the
-//!   database has the same generation: 16 random bytes that each commit draws anew. Its
-//!   documentation states the one rule that the caller must follow.
-//! * A filter that cannot be built or opened answers "maybe".
+//!   database has the same generation and number of keys. A generation is 16 random bytes that each
+//!   commit draws anew. The documentation of the function states the one rule that the caller must
+//!   follow.
+//! * A filter that cannot be built answers "maybe". A saved filter that cannot be opened is built
+//!   again.
 
 mod filters;
 mod transactions;
@@ -43,7 +45,8 @@ use filters::Filters;
 pub use filters::Opened;
 pub use transactions::{Reader, Writer};
 
-/// An error of redb. Filters cause no errors: they answer "maybe".
+/// An error of redb, or an I/O error of [`FilteredDb::save`] or [`Writer::commit`]. Queries of
+/// filters cause no errors: the filters answer "maybe".
 pub type Error = redb::Error;
 
 /// The table of the user's keys and values.
@@ -70,9 +73,9 @@ impl FilteredDb {
         Ok(this)
     }
 
-    /// Opens a database with the filter that [`FilteredDb::save`] wrote. If the filter is missing,
-    /// damaged or of another generation, the function builds a new one from all keys.
-    /// [`FilteredDb::opened`] returns which filter is in use, and why.
+    /// Opens a database with the filter that [`FilteredDb::save`] wrote. If the filter is missing
+    /// or damaged, or has another generation or number of keys, the function builds a new one from
+    /// all keys. [`FilteredDb::opened`] returns which filter is in use, and why.
     ///
     /// **Every write to the file must have gone through [`FilteredDb`].** A program that writes the
     /// file with redb alone does not change the generation. If such a program exists, use

@@ -1,4 +1,5 @@
-//! Compares [`FilteredDb`] with a map in memory, and tests saved filters that it must not use.
+//! Tests [`FilteredDb`]: which saved filters it uses, its snapshots, reads during writes, and its
+//! agreement with a map in memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;

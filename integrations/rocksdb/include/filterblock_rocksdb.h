@@ -54,7 +54,8 @@ struct Options {
   std::string upper = "blocked-bloom:10";
   // The spec for all other SSTs, including SSTs of unknown level (SstFileWriter).
   std::string lower = "bumped-ribbon:fpr=0.01";
-  // The spec for bottommost SSTs. If it is empty, they get `upper` or `lower` like other SSTs.
+  // The spec for bottommost SSTs. It takes precedence over `upper` and `lower`. If it is empty,
+  // bottommost SSTs get `upper` or `lower` like other SSTs.
   std::string bottommost;
   // The first level whose SSTs get `lower`.
   int lower_from_level = 1;
@@ -74,6 +75,8 @@ struct Counters {
   std::atomic<uint64_t> filters_built{0};
   // Filters that could not be built, for example because of too little memory or a failed
   // self-check. The SST got an always-maybe filter, or no filter if the builder could not be made.
+  // With detect_filter_construct_corruption, a failed self-check instead fails the flush or
+  // compaction.
   std::atomic<uint64_t> filters_failed{0};
   std::atomic<uint64_t> filters_opened{0};
   // The next four count filters that could not be opened. They answer "maybe" to every key.

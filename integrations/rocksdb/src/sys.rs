@@ -20,7 +20,8 @@ pub struct Settings {
     pub upper: String,
     /// The spec for all other SSTs.
     pub lower: String,
-    /// The spec for bottommost SSTs. If it is empty, they get `upper` or `lower` like other SSTs.
+    /// The spec for bottommost SSTs. It takes precedence over `upper` and `lower`. If it is empty,
+    /// bottommost SSTs get `upper` or `lower` like other SSTs.
     pub bottommost: String,
     /// The first level whose SSTs get `lower`.
     pub lower_from_level: i32,
@@ -57,7 +58,8 @@ pub struct Counts {
     /// The number of filters that were built.
     pub filters_built: u64,
     /// The number of filters that could not be built. The SST got an always-maybe filter, or no
-    /// filter if there was no memory for a builder.
+    /// filter if the builder could not be made. With `detect_filter_construct_corruption`, a failed
+    /// self-check instead fails the flush or compaction.
     pub filters_failed: u64,
     /// The number of filters that were opened.
     pub filters_opened: u64,
@@ -96,7 +98,7 @@ impl Counters {
         counts
     }
 
-    /// Returns the reason of the last filter that failed or could not be opened, or an empty text.
+    /// Returns the reason why the last filter could not be built or opened, or an empty text.
     #[must_use]
     pub fn last_error(&self) -> String {
         let mut message = [0; MESSAGE_LEN];

@@ -120,7 +120,7 @@ void DamageThatReachesTheFilterLosesNoKey(const Layout& layout) {
                     const uint64_t queries = ours.counters->unfiltered_queries.exchange(0);
                     CHECK(queries > 0 && (layout.partitioned || queries == kKeys));
                   });
-    std::printf("damage: %s, %s, no checksum of RocksDB: %llu damages, 0 keys lost, 0 gets failed\n",
+    std::printf("damage: %s, %s, no checksum of RocksDB: %llu damaged files, 0 keys lost, 0 gets failed\n",
                 layout.name, spec, static_cast<unsigned long long>(cases));
   }
 }
@@ -163,7 +163,7 @@ void TheSameDamageToRocksDbsOwnFilter() {
                     lost += gets.lost;
                     failed += gets.failed;
                   });
-    std::printf("damage: RocksDB's Bloom filter, %s: %llu damages, %llu of %llu keys lost\n",
+    std::printf("damage: RocksDB's Bloom filter, %s: %llu damaged files, %llu of %llu keys lost\n",
                 checksums ? "checksum xxh3" : "no checksum", static_cast<unsigned long long>(cases),
                 static_cast<unsigned long long>(lost), static_cast<unsigned long long>(cases * kKeys));
     CHECK_SAME(failed, 0);

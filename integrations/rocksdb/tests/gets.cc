@@ -1,5 +1,6 @@
-// Tests that no get, batch, seek or scan of a real database loses a key: every layout of filters,
-// with deletes, overwritten keys and merge operands, before and after compaction and reopening.
+// Tests that no get, batch, seek or scan of a real database loses a key. The tests cover every
+// layout of filters, deletes, overwritten keys and merge operands, before and after compaction and
+// reopening.
 #include <map>
 
 #include "rocksdb/merge_operator.h"
@@ -154,7 +155,7 @@ void CheckScans(rocksdb::DB* db, const Model& model, bool prefixes) {
   }
 }
 
-// Gets 1,000 absent keys. Returns how often a filter answered "absent".
+// Gets 1,000 absent keys. Returns the number of gets in which a filter answered "absent".
 uint64_t CountFiltered(rocksdb::DB* db) {
   rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
   rocksdb::get_perf_context()->Reset();

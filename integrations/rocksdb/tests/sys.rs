@@ -34,7 +34,7 @@ impl Db {
     fn open(dir: &Path, settings: &Settings, layout: Layout) -> Self {
         let name = CString::new(dir.to_str().unwrap()).unwrap();
         // SAFETY: each handle comes from the function that creates it. The options of the database
-        // share ownership of the table options.
+        // copy the table options, and take over the prefix extractor.
         unsafe {
             let table = c::rocksdb_block_based_options_create();
             let counters = install(table, settings).unwrap();
@@ -118,8 +118,8 @@ impl Db {
         unsafe { c::rocksdb_compact_range(self.db, null(), 0, null(), 0) };
     }
 
-    /// Returns the number of present keys that gets find, and how often filters answer "absent" in
-    /// gets of absent keys.
+    /// Asserts that gets find no absent key. Returns the number of present keys that gets find, and
+    /// how often filters answer "absent" in gets of absent keys.
     fn ask(&self) -> (u64, u64) {
         let found = (0..KEYS).filter(|&i| self.has(&key(2 * i))).count() as u64;
         // SAFETY: the context belongs to this thread.

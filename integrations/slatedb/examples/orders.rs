@@ -2,8 +2,8 @@
 //! filters.
 //!
 //! `cargo run --release -p filterblock-slatedb --example orders -- all orders-data` runs every part
-//! in one process. Replace `all` by `writer`, `reader`, `compactor` or `check` to run each part in
-//! its own process. On object storage, only `store` changes.
+//! in one process. Replace `all` with `writer`, `reader`, `compactor` or `check` to run each part
+//! in its own process. To use object storage, change only `store`.
 
 use std::error::Error;
 use std::sync::Arc;

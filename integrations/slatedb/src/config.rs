@@ -64,8 +64,8 @@ impl Config {
     /// policy of the same name.
     ///
     /// The name states the format version, and whether keys, prefixes or ranges are in the filter.
-    /// The kind, the size and the hasher are in the block. The extractor's name comes last, so two
-    /// different settings never have the same name.
+    /// The kind, the size and the hasher are in the block. The extractor's name comes last. So
+    /// policies that differ in the kinds of content or in the extractor never have the same name.
     pub(crate) fn name(&self) -> String {
         let name = format!("filterblock:{}", layout::VERSION);
         if self.ranges.is_some() {
@@ -103,9 +103,8 @@ impl Prefixes {
     /// Returns the prefix of a key or of the prefix of a scan. Returns `None` if the extractor
     /// takes no prefix.
     ///
-    /// # Errors
-    /// Returns [`filterblock::Error::Invalid`] if the extractor returns more bytes than `target`
-    /// has.
+    /// # Errors Returns [`filterblock::Error::Invalid`] if the extractor returns a length above
+    /// that of `bytes`.
     pub(crate) fn of<'k>(
         &self,
         bytes: &'k Bytes,

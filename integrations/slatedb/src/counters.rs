@@ -27,16 +27,17 @@ pub struct Counts {
     /// The number of filters that did not fit in memory when they were decoded.
     pub out_of_memory: u64,
     /// The number of decoded Bloom filters of SlateDB's own policy: see
-    /// [`Filters::reading_bloom`](crate::Filters::reading_bloom). A Bloom filter of less than three
-    /// bytes counts in `damaged` instead. No other count includes Bloom filters.
+    /// [`Filters::reading_bloom`](crate::Filters::reading_bloom). A Bloom filter of fewer than
+    /// three bytes counts in `damaged` instead. No other count includes Bloom filters.
     pub bloom_opened: u64,
-    /// The number of queries of the filters of this crate. A query for ranges counts only for a
-    /// range filter, and other queries count only for other filters.
+    /// The number of queries of the filters of this crate. A query for a range counts only for the
+    /// range filter. Any other query counts only for the filter of keys and prefixes.
     pub probes: u64,
     /// The number of queries that a filter answered with "absent". SlateDB skipped the SST.
     pub negatives: u64,
-    /// The number of queries of unusable filters, and of queries for which the extractor takes no
-    /// prefix. SlateDB read the SST.
+    /// The number of queries that a filter could not answer. For example, the filter is unusable,
+    /// or the extractor takes no prefix. SlateDB reads the SST, unless another filter denies the
+    /// key.
     pub unfiltered: u64,
 }
 

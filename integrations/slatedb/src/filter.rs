@@ -23,8 +23,9 @@ struct Inner {
 }
 
 impl Opened {
-    /// Copies the bytes to the start of a cache line, opens them, and counts the result. If the
-    /// bytes are not a usable filter of this policy, the returned filter answers "maybe".
+    /// Copies the bytes to the start of a cache line, opens them, counts the result, and reports an
+    /// error. If the bytes are not a usable filter of this policy, the returned filter answers
+    /// "maybe".
     pub(crate) fn decode(data: &[u8], config: &Arc<Config>) -> Self {
         let (opened, filter) = Self::open(data, config);
         if let Err(error) = &opened {

@@ -32,8 +32,9 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Gives every SST the same filter. A [`FilterSpec`] parses from text. The command
-    /// `filterblock plan --keys 1000000 --bits-per-key BITS` prints the numbers of the table.
+    /// Gives each new SST a filter of `spec`: see [`by_num_keys`](Self::by_num_keys). A
+    /// [`FilterSpec`] parses from text. The command `filterblock plan --keys 1000000 --bits-per-key
+    /// BITS` prints the numbers of the table.
     ///
     /// | Specification | FPR | Bits per key | Choose it for |
     /// |---|---|---|---|
@@ -98,9 +99,10 @@ impl Filters {
     /// key in the range. The range filter is separate from the filter of keys, and gets do not use
     /// it. A scan reads every SST that has no range filter.
     ///
-    /// `spec` states the length of the ranges and the FPR. `grafite:L=16:fpr=0.01` takes 12.7 bits
-    /// per key, and `grafite:L=1024:fpr=0.01` takes 18.7. The FPR of longer ranges is higher, in
-    /// proportion to their length. `grafite:fpr=0.01` adapts to keys that are not integers.
+    /// `spec` states the length of the ranges and the FPR. With a million keys,
+    /// `grafite:L=16:fpr=0.01` takes 12.7 bits per key, and `grafite:L=1024:fpr=0.01` takes 18.7
+    /// (docs/BENCHMARKS.md). The FPR of longer ranges is higher, in proportion to their length.
+    /// `grafite:fpr=0.01` adapts to keys that are not integers.
     ///
     /// ```
     /// use filterblock_slatedb::Filters;

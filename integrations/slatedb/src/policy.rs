@@ -35,8 +35,8 @@ impl Policy {
     }
 }
 
-/// The number of steps between two powers of two. A step is at most a sixteenth larger than the
-/// step before it.
+/// The number of steps between two powers of two, from 16 keys on. Each of these steps begins at
+/// most a sixteenth above the step before it. Below 16 keys, each number is a step of its own.
 const STEPS_PER_OCTAVE: u32 = 16;
 const STEPS: usize = (u64::BITS * STEPS_PER_OCTAVE) as usize;
 

@@ -34,12 +34,12 @@ pub struct Counts {
     pub built_keys: u64,
     /// The total length of these filters in bytes.
     pub built_bytes: u64,
-    /// The number of filters that could not be built, for any reason: too little memory, too many
-    /// keys for the requested FPR, or a failed self-check. The always-maybe filter replaces each of
-    /// them.
+    /// The number of filters that could not be built for any reason, such as too little memory, too
+    /// many keys for the requested FPR, or a failed self-check. The always-maybe filter replaces
+    /// each of them.
     pub failed_builds: u64,
     /// The number of queries that were answered "maybe" because the bytes are damaged, are not a
-    /// filter block, have no keys, or have only prefixes.
+    /// filter block, have no keys, or are not a filter of whole keys in one piece.
     pub damaged: u64,
     /// The number of queries that were answered "maybe" because a newer version of filterblock
     /// wrote the filter.

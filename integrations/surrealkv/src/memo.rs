@@ -43,8 +43,7 @@ impl Hasher for Spread {
 /// Asks the filter in `bytes` for a key with this hash. `policy` is the number of the policy that
 /// has the expectations.
 ///
-/// # Errors
-/// Returns the errors of [`VerifiedFilter::open`].
+/// # Errors Returns the errors of [`VerifiedTrailer::read`].
 #[inline]
 pub(crate) fn ask(bytes: &[u8], policy: u64, expected: &Expected<'_>, hash: KeyHash) -> Result<bool> {
     let Some(checksum) = layout::checksum_of(bytes) else {

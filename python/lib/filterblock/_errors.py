@@ -53,8 +53,8 @@ class ReadOnlyError(Error, ValueError):
 
 
 class LockedError(Error, OSError):
-    """Another process or another object has the file open for writing."""
+    """Another process or object has the file open for writing, or the parent process opened the filter."""
 
 
 class DisplacedError(Error, OSError):
-    """Another program moved, replaced or changed the file, or an earlier write failed."""
+    """Another program moved, replaced or changed the file, or an earlier `clear` or `intersection` failed."""

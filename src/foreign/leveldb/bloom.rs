@@ -11,8 +11,8 @@ use crate::foreign::ForeignFilterInfo;
 use crate::foreign::hash32::{self, Remainder, probe_sequence};
 use crate::simd::prefetch;
 
-/// The maximum number of probes. Larger numbers are reserved for later formats, and such a filter
-/// answers "maybe".
+/// The maximum number of probes. Larger numbers are reserved for later formats. A filter with a
+/// larger number answers "maybe".
 const MAX_PROBES: u8 = 30;
 const MIN_BITS: usize = 64;
 /// The number of probes per bit per key: ln 2, as LevelDB rounds it.

@@ -4,10 +4,10 @@
 //! ```text
 //! filter*  offset of each filter (u32)*  offset of the offsets (u32)  base (u8)
 //! ```
-//! Filter `i` has the keys of the data blocks at the file offsets `i << base` up to `(i + 1) <<
-//! base`. It ends where the next filter begins, and is empty if no data block begins in the range.
-//! So a query needs the offset of the data block that may hold the key. The index gives this
-//! offset.
+//! Filter `i` has the keys of the data blocks that begin at file offsets from `i << base` to
+//! `((i + 1) << base) - 1`. It ends where the next filter begins, and is empty if no data block
+//! begins at these offsets. So a query needs the offset of the data block that may hold the key.
+//! The index gives this offset.
 
 use std::ops::Range;
 
@@ -117,7 +117,7 @@ impl<'a> LevelDbFilterBlock<'a> {
         self.filters.get(self.range(number)?)
     }
 
-    /// Returns the range of file offsets at which the data blocks of filter `number` begin. An end
+    /// Returns the range of file offsets at which the data blocks of filter `number` begin. A bound
     /// that exceeds 64 bits is [`u64::MAX`].
     #[must_use]
     pub fn covers(&self, number: usize) -> Range<u64> {

@@ -41,7 +41,7 @@ pub(super) const FILTER_PREFIX: &str = "filter.";
 /// are read in place.
 ///
 /// Opening checks footer, metaindex, index and the filter block of a known policy. It reads the
-/// first data block only to determine the form of the keys. [`Self::verify`] and
+/// first data block only to determine the form and the order of the keys. [`Self::verify`] and
 /// [`Self::for_each_key`] check the data blocks.
 #[derive(Debug, Clone)]
 pub struct LevelDbTable<D> {
@@ -54,8 +54,8 @@ pub struct LevelDbTable<D> {
     policy_name: Option<String>,
     filter: Option<Range<usize>>,
     policy: Policy,
-    /// The possible forms of the keys. It is empty if, in every form, the filter denies a key of
-    /// the first data block.
+    /// The possible forms of the keys. It is empty if the filter denies a key of the first data
+    /// block in every form that the stored keys allow.
     readings: Vec<Reading>,
 }
 
@@ -176,7 +176,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Blocks::new(self.bytes.as_ref(), self.footer_offset, BlockChecksum::LEVELDB)
     }
 
-    /// Returns the content of a data block.
+    /// Returns the uncompressed content of a data block.
     fn data_block(&self, handle: BlockHandle) -> Result<Content> {
         unpack(self.blocks().read(handle, Field::DataBlock)?)
     }
@@ -332,15 +332,15 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.policy_name.as_deref()
     }
 
-    /// Returns the form of the keys. It is `None` if both forms are possible, or if, in every form,
-    /// the filter denies a key of the first data block.
+    /// Returns the form of the keys. Returns `None` if both forms are possible. Returns `None` also
+    /// if the filter denies a key of the first data block in every form that the stored keys allow.
     #[must_use]
     pub fn key_form(&self) -> Option<KeyForm> {
         if let [reading] = self.readings[..] { Some(reading.form) } else { None }
     }
 
-    /// Returns the possible forms of the keys. There is none if, in every form, the filter denies a
-    /// key of the first data block.
+    /// Returns the possible forms of the keys. There is none if the filter denies a key of the
+    /// first data block in every form that the stored keys allow.
     pub fn key_forms(&self) -> impl Iterator<Item = KeyForm> {
         self.readings.iter().map(|reading| reading.form)
     }

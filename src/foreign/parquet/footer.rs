@@ -30,7 +30,7 @@ const MIN_CHUNK_LEN_BYTES: u64 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PhysicalType {
-    /// One bit. No engine uses a filter of such a column.
+    /// One bit. No engine uses a filter of a Boolean column.
     Boolean,
     /// Four bytes, little endian.
     Int32,
@@ -226,8 +226,8 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     /// Returns the filter of a chunk, or `None` if [`ParquetColumnChunk::filter`] is `None`.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the location or the header is invalid, and `Unsupported` for another
-    /// kind of filter.
+    /// Returns `Corrupt` if the location or the header is invalid or the bits are incomplete, and
+    /// `Unsupported` for another kind of filter.
     pub fn filter(&self, chunk: &ParquetColumnChunk) -> Result<Option<ParquetBloom<'_>>> {
         let Some(range) = self.metadata.filter_range(chunk)? else { return Ok(None) };
         let bytes = slice(self.bytes.as_ref(), &range);

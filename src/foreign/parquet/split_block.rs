@@ -114,8 +114,8 @@ impl<'a> ParquetBloom<'a> {
     }
 
     /// Returns the length in bytes of a filter, with header and bits. `header` must begin with the
-    /// whole header. Its first 64 bytes are enough for the known writers. Use this function if the
-    /// metadata of the column chunk do not store the length.
+    /// whole header. The first 64 bytes of a filter of a known writer are enough. Use this function
+    /// if the metadata of the column chunk do not store the length.
     ///
     /// # Errors
     /// Returns the errors of [`Self::parse`], except for incomplete bits.
@@ -216,7 +216,7 @@ impl ParquetBloomBuilder {
     }
 
     /// Starts a filter for `num_values` distinct values with a false-positive rate of about `rate`.
-    /// Its length is rounded up to a power of two, 32 bytes to 128 MiB. If the values need more
+    /// Its length is rounded up to a power of two from 32 bytes to 128 MiB. If the values need more
     /// than 128 MiB, the FPR is higher.
     ///
     /// # Errors

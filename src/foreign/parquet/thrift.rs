@@ -115,6 +115,10 @@ impl<'a> Reader<'a> {
     /// Returns `Corrupt` at the end of the bytes, and for an unknown type.
     pub(super) fn list(&mut self) -> Result<(Type, usize)> {
         let byte = self.cursor.take_u8(self.part)?;
+        if byte == 0 {
+            // fastparquet writes empty lists without a type. No element has the type given here.
+            return Ok((Type::Bool(false), 0));
+        }
         let kind = Type::new(byte & 15).ok_or_else(|| self.corrupt())?;
         let len = match byte >> 4 {
             15 => self.cursor.take_varint_usize(self.part)?,
@@ -126,7 +130,7 @@ impl<'a> Reader<'a> {
     /// Skips the value of a field.
     ///
     /// # Errors
-    /// Returns `Corrupt` at the end of the bytes, and if the value is nested too deeply.
+    /// Returns `Corrupt` if the value is invalid, incomplete or nested too deeply.
     pub(super) fn skip(&mut self, kind: Type) -> Result<()> {
         match kind {
             Type::Bool(_) => Ok(()),
@@ -140,8 +144,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Skips a value. Each element takes at least one byte, so with a false number of elements, the
-    /// loop ends with an error at the end of the bytes.
+    /// Skips a value. Each element takes at least one byte. With a false number of elements, the
+    /// loop therefore ends with an error at the end of the bytes.
     fn skip_element(&mut self, kind: Type, depth: u32) -> Result<()> {
         let deeper = depth.checked_sub(1).ok_or_else(|| self.corrupt())?;
         match kind {
@@ -212,6 +216,16 @@ mod tests {
         for len in 0..bytes.len() {
             let mut cut = Reader::new(&bytes[..len], 0, Field::FilterHeader);
             assert!(cut.skip(Type::Struct).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_needs_no_type() {
+        assert!(matches!(reader(&[0]).list(), Ok((_, 0))));
+        reader(&[0]).skip(Type::List).unwrap();
+        // A list of one element, or of an unknown number, needs a type.
+        for bytes in [&[0x10, 0][..], &[0xf0, 1, 0], &[0xf0, 0]] {
+            assert!(reader(bytes).list().is_err(), "{bytes:x?}");
         }
     }
 

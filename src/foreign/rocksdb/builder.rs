@@ -14,8 +14,9 @@ const MOST_BITS_PER_KEY: f64 = 100.0;
 /// The options of a filter. They mean the same as in RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RocksDbFilterOptions {
-    /// The layout. As in RocksDB, the result for `Ribbon128` is a `FastLocalBloom` filter if there
-    /// are few keys and that filter is shorter, or if there are more than 950 million keys.
+    /// The layout. As in RocksDB, the result for `Ribbon128` is a `FastLocalBloom` filter in two
+    /// cases: for more than 950 million keys, and for few keys if the Bloom filter is shorter. A
+    /// failed build has this result too: see [`RocksDbFilterBuilder::finish`].
     pub kind: RocksDbFilterKind,
     /// Bits per key, as given to RocksDB's policy. As in RocksDB, a value from 0.5 to 1 counts as
     /// 1, and a value above 100 or a NaN counts as 100. For a value below 0.5, RocksDB writes no

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! hash ──low half × lines──▶ line of 512 bits
-//!      ──high half──▶ x: its top 9 bits select a bit of the line; for the next probe, x is multiplied by GOLDEN_RATIO
+//!      ──high half──▶ x: its top 9 bits select a bit of the line;
+//!                        for the next probe, x is multiplied by GOLDEN_RATIO
 //! ```
 //! The layout is that of [`FilterKind::BlockedBloom`](crate::FilterKind). Only the multipliers
 //! differ: they are the powers of one number.

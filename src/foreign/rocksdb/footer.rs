@@ -3,8 +3,9 @@
 //! ```text
 //!                  format version up to 5        from 6 on
 //!  0  u8           checksum type                 the same
-//!  1  40 bytes     metaindex handle              mark (4)  checksum of the footer (u32)  base context (u32)
-//!                  index handle, zeros           length of the metaindex (u32)  zeros (24)
+//!  1  40 bytes     metaindex handle              mark (4)  checksum of the footer (u32)
+//!                  index handle, zeros           base context (u32)  length of the metaindex (u32)
+//!                                                zeros (24)
 //! 41  u32          format version                the same
 //! 45  u64          magic                         the same
 //! ```

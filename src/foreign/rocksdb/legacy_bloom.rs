@@ -85,12 +85,12 @@ impl<'a> LegacyBloom<'a> {
     /// the rate of independent probes: 0.28 % instead of 0.03 % at 18 bits per key. `keys` is the
     /// number of keys in the line.
     ///
-    /// There are two reasons. First, with a step that is a multiple of `2^j`, the probes return to
-    /// the first bit after `m / 2^j` probes in a line of `m` bits. Such a key has only `m / 2^j`
-    /// distinct bits. Second, a line of `m` bits has only `m^2` pairs of first bit and step. The
-    /// pair of a present key always passes, and so does the pair that visits the same bits in
-    /// reverse order. A pair that begins a few steps before or after one of these two pairs passes
-    /// if its other bits are set by chance.
+    /// There are two reasons. First, if the step of a key is a multiple of `2^j`, its probes return
+    /// to the first bit after `m / 2^j` probes in a line of `m` bits. The key then has at most
+    /// `m / 2^j` distinct bits. Second, a line of `m` bits has only `m^2` pairs of first bit and
+    /// step. The pair of a present key always passes, and so does the pair that visits the same
+    /// bits in reverse order. A pair that begins a few steps before or after one of these two pairs
+    /// passes if its other bits are set by chance.
     fn line_rate(&self, line: &[u8], keys: f64) -> f64 {
         let bits = line.len() as u64 * 8;
         let ones = line.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();

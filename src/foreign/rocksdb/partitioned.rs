@@ -1,5 +1,5 @@
-//! Reads partitioned filters. The key of each entry of the partition index is the last key of a
-//! partition, or lies between this last key and the first key of the next partition.
+//! Reads partitioned filters. Each entry of the partition index has a key: the last key of a
+//! partition, or a key between this last key and the first key of the next partition.
 
 use std::ops::Range;
 
@@ -28,8 +28,9 @@ impl PartitionIndex {
     /// with the bytes and the file offset of each partition.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if a block is damaged, and `Unsupported` if it is
-    /// compressed. No writer compresses these blocks. Also returns any error of `each`.
+    /// Returns `Corrupt` or `ChecksumMismatch` if a block is damaged. Returns `Unsupported` if the
+    /// index has unknown features, or if a block is compressed. No writer compresses these blocks.
+    /// Also returns any error of `each`.
     pub(super) fn read(
         blocks: &Blocks<'_>,
         handle: BlockHandle,
@@ -61,9 +62,9 @@ impl PartitionIndex {
     }
 
     /// Returns whether the filters may contain `entry`, a key or a prefix, by the rules of
-    /// `policy`. `key` selects the partition. For a key after the last partition, the last
-    /// partition answers, because the prefix may be in it. Without partitions, and after an error,
-    /// the answer is "maybe".
+    /// `policy`. `key` selects the partition, but if the index cannot be searched, all partitions
+    /// are asked. For a key after the last partition, the last partition answers, because the
+    /// prefix may be in it. Without partitions, and after an error, the answer is "maybe".
     pub(super) fn may_contain(&self, policy: &Policy, file: &[u8], entry: &[u8], key: &[u8]) -> bool {
         self.ask(policy, file, entry, key).unwrap_or(true)
     }

@@ -74,8 +74,8 @@ impl RocksDbProperties {
     ///
     /// # Errors
     /// Returns `Corrupt` or `ChecksumMismatch` if the block is damaged, and `Corrupt` if the
-    /// property of the index type is missing. Returns `Unsupported` if the index type is unknown or
-    /// the block is compressed.
+    /// property of the index type is missing. Returns `Unsupported` if the index type is unknown,
+    /// or if the block is compressed or has unknown features.
     pub(super) fn read(blocks: &Blocks<'_>, handle: BlockHandle) -> Result<Self> {
         match blocks.read(handle, Field::Properties) {
             Ok(stored) => {

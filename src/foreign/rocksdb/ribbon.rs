@@ -95,8 +95,8 @@ impl<'a> Ribbon<'a> {
     /// Returns the filter in `payload`, or `None` for fewer than two blocks, because RocksDB
     /// reserves the numbers 0 and 1.
     ///
-    /// The number of columns is the number of words in the payload divided by the blocks, rounded
-    /// up. Words beyond 32 columns are ignored.
+    /// The number of columns is the number of words in the payload divided by the number of blocks,
+    /// rounded up. Words beyond 32 columns are ignored.
     #[expect(clippy::cast_possible_truncation, reason = "at most 32 columns")]
     pub(super) fn new(payload: &'a [u8], seed: u8, blocks: [u8; 3]) -> Option<Self> {
         let [low, middle, high] = blocks;
@@ -116,9 +116,9 @@ impl<'a> Ribbon<'a> {
     pub(super) fn prefetch(&self, hash: u64) {
         let (offset, _) = self.layout.block(self.rows.start(hash) / BLOCK_SLOTS);
         prefetch(self.payload, offset);
-        // A query of two blocks with seven columns each reads four cache lines. The method
-        // prefetches the first and the third line, because the processor fetches the second line by
-        // itself.
+        // A query of two blocks with seven columns each reads four or five cache lines. The method
+        // prefetches the first and the third line, because the processor itself fetches the line
+        // after each of them.
         prefetch(self.payload, offset + 2 * 64);
     }
 
@@ -126,7 +126,7 @@ impl<'a> Ribbon<'a> {
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let row = self.rows.of(hash);
         // A block without columns answers "maybe" to every key. Only damaged filters and filters of
-        // 1 bit per key have such blocks.
+        // 1 bit per key have blocks without columns.
         if self.columns < 2 && self.layout.block(row.start / BLOCK_SLOTS).1 == 0 {
             return true;
         }

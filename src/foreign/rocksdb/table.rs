@@ -2,8 +2,8 @@
 //! asks them for keys and prefixes.
 //!
 //! ```text
-//! data block*  filter | (filter partition* partition index)  index  dictionary  range deletions  properties
-//! metaindex  footer
+//! data block*  filter | (filter partition* partition index)  index  dictionary  range deletions
+//! properties  metaindex  footer
 //! ```
 //! Not every table has every part. The metaindex names the parts. The properties say whether
 //! filters hold whole keys, prefixes or both.
@@ -57,7 +57,7 @@ enum Place {
 pub enum RocksDbFilterLayout {
     /// The table has no filter.
     None,
-    /// One filter holds all keys.
+    /// One filter covers the whole table.
     Full,
     /// The filter has this many partitions.
     Partitioned(u64),
@@ -104,7 +104,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     /// # Errors
     /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, properties or a filter are
     /// damaged. Returns `Unsupported` for an unknown version, checksum type, index type or block
-    /// feature. Returns `Filter` if a filter block of this crate is damaged or of a newer version.
+    /// feature, and if one of these parts is compressed. Returns `Filter` if a filter block of this
+    /// crate is damaged or of a newer version.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let footer = Footer::read(file)?;
@@ -122,7 +123,7 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
 
     /// Returns whether the table may contain `user_key` (without timestamp), as RocksDB's filters
     /// answer a get. If the filters have whole keys, they are asked for the whole key, and
-    /// otherwise for its prefix. After an error, the answer is "maybe".
+    /// otherwise for its prefix. Without a known filter, and after an error, the answer is "maybe".
     #[must_use]
     pub fn may_contain(&self, user_key: &[u8]) -> bool {
         if self.properties.whole_key_filtering { self.ask(user_key, user_key) } else { self.prefix_may_match(user_key) }
@@ -143,8 +144,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     }
 
     /// Returns whether the table may contain a key with the prefix of `seek_key`, as RocksDB
-    /// answers for a prefix seek. The answer is "maybe" if the key has no prefix or the filters
-    /// have no prefixes.
+    /// answers for a prefix seek. The answer is "maybe" if the key has no prefix, or if the table
+    /// has no known filter with prefixes of a known extractor.
     #[must_use]
     pub fn prefix_may_match(&self, seek_key: &[u8]) -> bool {
         let prefix = self.properties.extractor().and_then(|extractor| extractor.prefix(seek_key));
@@ -269,8 +270,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     /// versions of one key count once.
     ///
     /// # Errors
-    /// Returns an error if the index or a data block is damaged or has an unsupported layout or
-    /// compression, and any error that `each` returns.
+    /// Returns an error if the index or a data block is damaged, or has an unsupported layout or
+    /// compression. Also returns any error of `each`.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.for_each_version(once(each)).map(|_| ())
     }

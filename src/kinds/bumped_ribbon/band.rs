@@ -20,8 +20,8 @@ use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
 use crate::simd::{Isa, kernels};
 
-/// The approximate maximum number of slots of a shard. The rows of a shard should stay in
-/// the second-level cache.
+/// The approximate maximum number of slots of a shard. The rows of a shard should stay in the
+/// second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
 /// The number of equations that move at once.
 const IN_FLIGHT: usize = 4;
@@ -163,7 +163,7 @@ pub(super) struct Moving {
 }
 
 impl Moving {
-    /// No equation. It stays at a row that does not exist.
+    /// A placeholder for no equation. It stays at a row that does not exist.
     const IDLE: Self = Self { row: usize::MAX, coefficients: 1, sum: 0 };
 
     /// Subtracts the row at which the equation is and moves on to the next coefficient. At a free

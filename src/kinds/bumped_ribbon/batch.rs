@@ -102,7 +102,7 @@ impl Geometry {
     }
 }
 
-/// Prefetches the two blocks of the query of each start, if `bytes` has more than
+/// For each start, prefetches the two blocks that a query reads, if `bytes` has more than
 /// [`RESIDENT_LEN_BYTES`].
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "a start is the index of a slot in memory")]

@@ -62,7 +62,7 @@ impl Layout {
         self.layers.iter().map(of_layer).sum::<u64>() + self.blocks_len_bytes(self.last_slots / SLOTS) + tail_len
     }
 
-    /// Returns the length of the record of layers in bytes. A filter without layers has none.
+    /// Returns the length in bytes of the record of layers, or 0 if the filter has no layers.
     fn record_len_bytes(&self) -> usize {
         if self.layers.is_empty() {
             return 0;

@@ -62,8 +62,8 @@ impl RangeKeys {
         self.num_keys
     }
 
-    /// Returns whether keys were added, and whether the last one begins with `prefix`. The function
-    /// compares only kept bytes.
+    /// Returns whether the last key begins with `prefix`. Returns `false` if no key was added. The
+    /// function compares only kept bytes.
     pub(crate) fn last_begins_with(&self, prefix: &[u8]) -> bool {
         self.num_keys > 0 && self.last.starts_with(prefix.get(..=KEPT_LEN_BYTES).unwrap_or(prefix))
     }

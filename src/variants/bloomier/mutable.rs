@@ -13,9 +13,8 @@
 //!
 //! * When: values change and keys do not.
 //! * When not: if the values never change, [`Bloomier`](super::Bloomier) is a sixth smaller.
-//! * Numbers: the tables have 1.23 cells per key. With masks of `q` bits, a cell has `q` bits in the
-//!   first table and a value in the second table. An absent key is denied with probability
-//!   `1 - 3 / 2^q`.
+//! * Numbers: each table has about 1.23 cells per key, plus 32 cells. With masks of `q` bits, a
+//!   cell of the first table has `q` bits. An absent key is denied with probability `1 - 3 / 2^q`.
 
 use super::{WHAT, Widths, hashed};
 use crate::bits::{NoMemory, PackedArray, try_collect, try_push, try_zeros};
@@ -37,7 +36,8 @@ const TRY: u64 = 0x2aaa_d448_59ed_3411;
 /// The maximum number of attempts. Each attempt has 0.01 cells per key more than the previous one.
 const TRIES: u64 = 64;
 
-/// A map whose keys are fixed and whose values may change; see the [module](super).
+/// A map whose keys are fixed and whose values may change; see the
+/// [module](crate::variants::bloomier).
 ///
 /// ```
 /// use filterblock::{HashSeed, variants::MutableBloomier};
@@ -159,14 +159,15 @@ impl MutableBloomier {
         (cells, reduce(next(), self.owners.max() + 1))
     }
 
-    /// Returns the XOR of a key's mask and its three cells in the first table. For a present key, it
-    /// is the index (0 to 2) of the cell that the key owns. If it is 3 or more, the key is absent.
+    /// Returns the XOR of a key's mask and its three cells in the first table. For a present key,
+    /// it is the index (0 to 2) of the cell that the key owns. If it is 3 or more, the key is
+    /// absent.
     fn which(&self, cells: &[u64; CELLS], mask: u64) -> u64 {
         cells.iter().fold(mask, |xor, &cell| xor ^ self.owners.get(cell))
     }
 
-    /// Returns the cell that a key owns, or `None` if the key is certainly absent. For an absent key
-    /// that gets the answer "maybe", it returns one of the key's cells.
+    /// Returns the cell that a key owns, or `None` if the key is certainly absent. For an absent
+    /// key that gets the answer "maybe", it returns one of the key's cells.
     fn own_cell(&self, hash: KeyHash) -> Option<u64> {
         let (cells, mask) = self.places(hash);
         let which = usize::try_from(self.which(&cells, mask)).ok()?;

@@ -33,7 +33,7 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
     for (number, group) in text.chunks(4).enumerate() {
         let read = || {
             let digits = group.iter().rev().skip_while(|&&digit| digit == PAD).count();
-            // Padding may only end the text, and a single digit encodes no byte.
+            // Padding is allowed only at the end of the text. A single digit encodes no byte.
             if group.len() != 4 || digits < 2 || digits < 4 && number != last {
                 return None;
             }

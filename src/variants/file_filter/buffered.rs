@@ -1,5 +1,5 @@
-//! Reads and writes files with a buffer, and reports a lack of memory as an error. The buffered
-//! readers and writers of the standard library would then abort the process.
+//! Reads and writes files with a buffer. Reports a lack of memory for the buffer as an error,
+//! whereas the buffered readers and writers of the standard library abort the process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! Copies, encodes, unites, intersects and clears whole filters in files.
+//! Copies, encodes, decodes, unites, intersects and clears whole filters in files.
 
 use std::path::Path;
 use std::sync::PoisonError;
@@ -46,7 +46,7 @@ impl FileFilter {
     /// filter, open for writing.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] for any other text, even if only a page is damaged, and
+    /// Returns [`Error::Corrupt`] for any other text, even if only one page is damaged, and
     /// [`Error::Unsupported`] for a text of a newer version. Returns the errors of
     /// [`FileFilter::create`] too. If the text is not valid base64, the error's offset is a
     /// position in the text. Every other offset is a position in the decoded bytes.
@@ -81,23 +81,24 @@ impl FileFilter {
         Ok(())
     }
 
-    /// Keeps only the keys that `other` holds too, and some other keys by chance. A new file
-    /// replaces the file of this filter, and is durable when this function returns. The number of
-    /// keys is unknown afterwards.
+    /// Keeps the keys that `other` holds too, and some other keys by chance. A new, synced file
+    /// replaces the file of this filter. On Unix, this function also makes the replacement durable.
+    /// The number of keys is unknown afterwards.
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::union_with`] and of [`FileFilter::sync`]. After an error
     /// the filter is unchanged and no new file is left.
     ///
-    /// A failed rename is an exception, because it is unknown which of the two files has the name.
-    /// All later writes then fail with [`Error::Poisoned`] until the file is opened again.
+    /// The exception is a failure to rename the new file or to make the rename durable. It is then
+    /// unknown which of the two files has the name. All later writes fail with [`Error::Poisoned`]
+    /// until the file is opened again.
     pub fn intersect_with(&mut self, other: &Self) -> Result<()> {
         let bloom = self.bloom.intersection(&other.bloom)?;
         self.replace(bloom, Length::Combined)
     }
 
-    /// Removes all keys. Like [`intersect_with`](Self::intersect_with), it replaces the file by a
-    /// new durable file.
+    /// Removes all keys. Replaces the file in the same way as
+    /// [`intersect_with`](Self::intersect_with).
     ///
     /// # Errors
     /// Returns the errors of [`FileFilter::intersect_with`].

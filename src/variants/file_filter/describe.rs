@@ -1,4 +1,4 @@
-//! Returns properties and counters of a filter in a file.
+//! Returns the properties of a filter in a file, and a copy of the filter in memory.
 
 use std::path::Path;
 

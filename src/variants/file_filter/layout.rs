@@ -8,8 +8,8 @@
 //! ```
 //! The length is the number of keys. Its status is 0 if it is known, 1 if it is unknown after a
 //! union or an intersection, and 2 if it is unknown after damage. Every write of the state has a
-//! new random number. It lets a writer tell its own state from an older copy with the same number
-//! of keys.
+//! new random number. This number lets a writer tell its own state from an older copy with the same
+//! number of keys.
 //!
 //! A page is a disk sector: 504 bytes and their XXH3-64 checksum. The seed of the checksum is the
 //! file's id plus the page's number, and 0 for the header. Each file has a random id. So if the

@@ -30,8 +30,8 @@ impl Locked {
     pub(super) fn of_filter(file: File, path: &Path) -> Result<Self> {
         try_lock_filter(&file, path)?;
         let file = Self(file);
-        // `false` means that a writer replaced the file after this process opened it and before it
-        // locked it. That writer holds the lock of the new file.
+        // `false` means that the file was moved, removed or replaced after this process opened it
+        // and before it locked it. A writer that replaced the file holds the lock of the new file.
         match is_at(&file.0, path) {
             Ok(true) => Ok(file),
             Ok(false) => Err(Error::Locked.in_file(path)),
@@ -82,8 +82,8 @@ pub(super) struct NameLock {
 }
 
 impl NameLock {
-    /// Takes the lock for `path`. The path must have no symbolic links, because another name of the
-    /// file would be another lock.
+    /// Takes the lock for `path`, and creates the lock file if there is none. The path must have no
+    /// symbolic links, because another name of the file would be another lock.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".lock");
@@ -91,8 +91,8 @@ impl NameLock {
         let in_file = |error: io::Error| Error::from(error).in_file(&beside);
         let (file, is_new) = open_or_create(&beside).map_err(in_file)?;
         let file = Locked::new(file, path)?;
-        // `false` means that the lock file was removed after this process opened it and before it
-        // locked it. Another writer may have locked a new lock file.
+        // `false` means that the lock file was moved, removed or replaced after this process opened
+        // it and before it locked it. Another writer may have locked a new lock file.
         if !is_at(file.file(), &beside).map_err(in_file)? {
             return Err(Error::Locked.in_file(path));
         }
@@ -107,7 +107,7 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
-        // The lock file is still locked here. If the check of its name fails, do not remove it.
+        // The lock file is still locked here. Remove it only if `path` still leads to it.
         if self.is_new && cfg!(unix) && is_at(self.file.file(), &self.path).unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }

@@ -1,5 +1,5 @@
-//! Creates the files of filters. A new file gets its name when it is complete. If a step fails, the
-//! file is removed.
+//! Creates the files of filters. A new file gets its name when it is complete. If an earlier step
+//! fails, the file is removed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -21,7 +21,7 @@ pub(super) struct NewFile(NamedTempFile);
 impl NewFile {
     /// Creates a file under a random name in the directory of `path`, locks it on Unix, writes the
     /// filter to it and makes it durable. A file that will replace `replaced` gets the owner and
-    /// mode of `replaced`.
+    /// mode of `replaced`, as [`keep_owner`] describes.
     pub(super) fn write(
         path: &Path,
         replaced: Option<&File>,
@@ -45,8 +45,8 @@ impl NewFile {
         Ok(Self(new))
     }
 
-    /// Renames the file to `path`. Returns an error if a file has this name already. After an
-    /// error, the new file is removed.
+    /// Renames the file to `path`, and makes the rename durable on Unix. Returns an error if a file
+    /// has this name already. After an error, the new file is removed.
     pub(super) fn publish(self, path: &Path) -> Result<Locked> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
         let file = self.0.persist_noclobber(path).map(Locked::already).map_err(|refused| in_file(refused.error))?;
@@ -58,13 +58,13 @@ impl NewFile {
         synced.map(|()| file).map_err(in_file)
     }
 
-    /// Renames the file to `path`, over an existing file. After an error, it is unknown which of
-    /// the two files has the name.
+    /// Renames the file to `path`, over an existing file, and makes the rename durable on Unix.
+    /// After an error, it is unknown which of the two files has the name.
     pub(super) fn publish_over(self, path: &Path) -> Result<Locked> {
         let (file, mut name) = self.0.into_parts();
         let file = Locked::already(file);
-        // On Windows, `NamedTempFile::persist` cannot rename an open file, and the writer keeps the
-        // file open.
+        // On Windows, `NamedTempFile::persist` cannot replace an open file, and the writer keeps
+        // the old file open.
         let renamed = fs::rename(&name, path);
         // After a rename the random name is free. If another process creates a file with this name,
         // this process must not remove that file.
@@ -101,14 +101,15 @@ pub(super) fn check_absent(path: &Path) -> Result<()> {
     }
 }
 
-/// Gives `new` the owner and mode of `replaced`, as far as the process has the permission.
+/// Gives `new` the owner, group and mode of `replaced`, as far as the process has the permission.
+/// If the group cannot be set, `new` has no permissions for the group.
 #[cfg(unix)]
 fn keep_owner(replaced: &File, new: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let kept = replaced.metadata()?;
     // Only root may change the owner of a file, so ignore an error.
     let _ = fchown(new, Some(kept.uid()), None);
-    // If the group could not be kept, drop the group's permissions.
+    // Another group must not get the permissions of the old group.
     let bits = if fchown(new, None, Some(kept.gid())).is_ok() { 0o777 } else { 0o707 };
     new.set_permissions(fs::Permissions::from_mode(kept.mode() & bits))
 }

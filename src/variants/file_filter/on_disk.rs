@@ -118,8 +118,8 @@ impl Writer {
         self.put(new, header, state)
     }
 
-    /// Renames a new file over this writer's file. At each moment, the file with the name is
-    /// locked: the new file is locked before the rename, and the old file stays locked until
+    /// Renames a new file over this writer's file. On Unix, the file with the name is locked at
+    /// each moment: the new file is locked before the rename, and the old file stays locked until
     /// `self.file` is the new file.
     pub(super) fn put(&mut self, new: NewFile, header: &Header, state: State) -> Result<()> {
         // Check again: writing the new file took time, and the rename would destroy another file
@@ -171,8 +171,8 @@ impl Writer {
         file.read_exact(&mut header)?;
         file.read_exact(&mut state)?;
         let id = self.header.id;
-        // After a failed write, the state page in the file is unchanged, complete or torn. Accept a
-        // complete or a torn page as the one in the file.
+        // After a failed write, the state page in the file is the old page, the new page or a torn
+        // page. Accept a new or torn page as the state of this writer.
         let is_tried = self.tried.is_some_and(|tried| state == tried || !layout::is_state(id, &state));
         if is_tried {
             (self.shown, self.tried) = (state, None);
@@ -180,8 +180,8 @@ impl Writer {
         Ok(state == self.shown && Header::decode(&header).is_ok_and(|found| found.id == id))
     }
 
-    /// Checks that the writer's path still leads to its file. Otherwise, an open of the path would
-    /// find another filter, or none.
+    /// Checks that the writer's path still leads to the writer's file. Otherwise, an open of the
+    /// path would find another file, or none.
     fn check_name(&self) -> Result<()> {
         match is_at(self.file.file(), &self.path)? {
             true => Ok(()),

@@ -1,7 +1,7 @@
 //! Builds the range filters that are measured: filterblock's kind `grafite`, and the filters of
 //! other crates.
 //!
-//! There is no crate of Rosetta, SNARF, Proteus or Memento.
+//! Rosetta, SNARF, Proteus and Memento are not measured, because no crate implements them.
 
 use std::ops::Bound::Included;
 use std::panic::catch_unwind;
@@ -32,7 +32,7 @@ pub(super) struct Contender {
     /// The divisor of the number of ranges: a slow filter is asked only a part of them.
     asked_part: usize,
     /// Whether the measurement fails if the filter denies a range that holds a key. If false, the
-    /// row only tells the share of such ranges.
+    /// row only reports the share of denied ranges.
     pub(super) denies_nothing: bool,
     pass: fn(&Work, usize) -> Result<Pass, String>,
 }
@@ -132,7 +132,7 @@ impl RangeFilter for Grafite {
     }
 }
 
-/// DIVA. It takes numbers and an FPR, and no length of ranges.
+/// The filter DIVA. Its build takes numbers and an FPR, but no length of ranges.
 struct Diva(range_filters::Diva);
 
 impl RangeFilter for Diva {

@@ -53,11 +53,11 @@ pub struct Row {
     pub present_ns: f64,
     /// Size of the filter in bytes, with all its parts, or `None` if the crate does not tell it.
     pub bytes: Option<u64>,
-    /// The share of uniform ranges without a key that are answered "maybe".
+    /// The share of answers "maybe" for uniform ranges without a key.
     pub uniform_rate: f64,
     /// The lower end of the 99 % interval of `uniform_rate`.
     pub uniform_rate_low: f64,
-    /// The share of ranges that end one below a key that are answered "maybe".
+    /// The share of answers "maybe" for ranges that end one below a key.
     pub correlated_rate: f64,
     /// The lower end of the 99 % interval of `correlated_rate`.
     pub correlated_rate_low: f64,
@@ -168,7 +168,8 @@ fn pass<F: RangeFilter>(work: &Work, asked_part: usize) -> Result<Pass, String> 
     let start = process_time();
     let mut filter = F::build(black_box(&work.keys), work.range_len)?;
     let build_ns = (process_time() - start).as_secs_f64() * 1e9 / work.keys.len() as f64;
-    let mut answers = |ranges: &[(u64, u64)]| ask(&mut filter, &ranges[..(ranges.len() / asked_part).max(1)]);
+    let mut answers =
+        |ranges: &[(u64, u64)]| ask(&mut filter, &ranges[..(ranges.len() / asked_part).max(1).min(ranges.len())]);
     let (uniform, correlated, present) = (answers(&work.uniform), answers(&work.correlated), answers(&work.present));
     Ok(Pass { build_ns, uniform, correlated, present, bytes: filter.bytes() })
 }
@@ -182,11 +183,12 @@ fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
     Answers { ns, asked: ranges.len() as u64, maybe }
 }
 
-/// Measures all filters in turn in each pass.
+/// Measures all filters in turn in each pass. Leaves out slow filters if there are many keys.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, if the CSV cannot be written, or if a
-/// filter that must not deny a range with a key does so.
+/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written.
+/// Returns an error if a filter cannot be built, or panics. Returns an error if a filter that must
+/// not deny a range with a key denies one.
 pub fn measure(args: &Ranges) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");

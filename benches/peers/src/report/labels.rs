@@ -1,4 +1,4 @@
-//! Places labels next to points. If there is room, no label covers another.
+//! Places labels next to points, and tries to keep labels from covering each other.
 
 use super::picture::{TEXT_SIZE, text_width};
 
@@ -18,7 +18,8 @@ impl Box2 {
         if width > 0.0 && height > 0.0 { width * height } else { 0.0 }
     }
 
-    /// Returns the end of a line from a point to this label: the nearest point of the label's edge.
+    /// Returns the end of a line from a point to this label. The end is the nearest point of the
+    /// label, but at least 2 units below its top and above its bottom.
     pub fn leader_to(&self, (x, y): (f64, f64)) -> (f64, f64) {
         (x.clamp(self.left, self.right), y.clamp(self.top + 2.0, self.bottom - 2.0))
     }
@@ -60,12 +61,12 @@ pub fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = Box2> {
 
 /// The number of rounds. In each round every label may move once, away from the others.
 const ROUNDS: usize = 6;
-/// The number of orders in which labels are placed. Each order gives other positions. [`place`]
+/// The number of orders in which labels are placed. Each order may give other positions. [`place`]
 /// returns the positions with the lowest cost.
 const ORDERS: usize = 6;
 
-/// Returns a place in `frame` for each label, near its point. If possible, no label covers another
-/// label, a point or a box of `avoid`.
+/// Returns a place for each label near its point. Prefers places in `frame` where no label covers
+/// another label, a point or a box of `avoid`.
 pub fn place(points: &[(f64, f64)], texts: &[String], frame: Box2, avoid: &[Box2]) -> Vec<Box2> {
     let marks: Vec<Box2> = points.iter().map(|&(x, y)| around(x, y, 6.0)).collect();
     let labels = Labels { points, texts, frame, avoid, marks: &marks };

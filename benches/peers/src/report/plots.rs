@@ -14,10 +14,10 @@ const HEIGHT: f64 = 500.0;
 const OURS: Colour = Colour::Series(0);
 const THEIRS: Colour = Colour::Series(1);
 /// The number of keys in the filters that are drawn. If a record lacks this number, the pictures
-/// show its largest number of keys.
+/// show the record's largest filters.
 const SHOWN_N: usize = 1_000_000;
-/// Filters so near to another filter in the picture that the two labels would cover each other. The
-/// picture leaves these filters out, and the tables show them.
+/// Filters so near to another filter in a scatter plot that the two labels would cover each other.
+/// The scatter plots leave these filters out, and the tables show them.
 const TWINS: [&str; 9] = [
     "blocked-bloom:fpr=0.01",
     "split-block-512:10",
@@ -30,7 +30,7 @@ const TWINS: [&str; 9] = [
     "pleat StdRibbon<8>",
 ];
 /// Filters whose FPR and space nearly equal those of another filter. The picture of FPRs leaves
-/// them out, and the picture of times shows them.
+/// them out, and the picture of query times shows them.
 const SAME_DESIGN: [&str; 7] = [
     "ribbon:fpr=0.00390625",
     "fastbloom:10",
@@ -40,8 +40,8 @@ const SAME_DESIGN: [&str; 7] = [
     "sux VFilter 8 bits",
     "xorf BinaryFuse8",
 ];
-/// The maximum number of bits per key of a drawn filter. A filter with more would squeeze all
-/// others.
+/// The maximum number of bits per key of a filter in a scatter plot. A filter with more would
+/// squeeze all others.
 const MOST_BITS: f64 = 24.0;
 
 /// Draws all pictures. Returns the name and the content of each file.
@@ -68,7 +68,7 @@ fn shown_n(rows: &[Row]) -> (usize, String) {
     (n, grouped(n))
 }
 
-/// Returns one row of each filter with [`shown_n`] keys.
+/// Returns one row of each filter that a picture may show, with [`shown_n`] keys.
 fn filters(rows: &[Row]) -> Vec<&Row> {
     let (n, _) = shown_n(rows);
     let mut found: Vec<&Row> = Vec::new();
@@ -86,8 +86,9 @@ fn filters(rows: &[Row]) -> Vec<&Row> {
     found
 }
 
-/// Returns the rows of single queries for absent keys by hash, without [`TWINS`] and without
-/// filters of more than [`MOST_BITS`] bits per key.
+/// Returns the rows of the scatter plots: single queries for absent keys by hash. Leaves out
+/// [`TWINS`], filters of more than [`MOST_BITS`] bits per key, and filters whose overhead is not
+/// positive.
 fn scattered(rows: &[Row]) -> Vec<&Row> {
     let of = |filter: &str, n: usize| {
         rows.iter().find(|row| {
@@ -179,7 +180,7 @@ fn scatter(picture: &mut Picture, frame: &Frame, points: &[(&Row, f64, f64)], av
     }
 }
 
-/// Explains dots and rings at the right of the line above the axes.
+/// Draws the legend of dots and rings above the axes, at the right.
 fn legend(picture: &mut Picture, frame: &Frame) {
     let y = frame.top - 17.0;
     picture.dot((frame.right - 196.0, y), 5.0, OURS);

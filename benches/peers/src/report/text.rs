@@ -5,7 +5,6 @@
 /// The text of a cell that was not measured.
 const NOTHING: &str = "-";
 
-/// Returns the text of a cell that was not measured.
 pub fn none() -> String {
     NOTHING.into()
 }

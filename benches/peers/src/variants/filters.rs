@@ -18,13 +18,14 @@ use crate::keys::Key;
 const RATE: f64 = 0.01;
 const SEED: HashSeed = HashSeed(7);
 const OURS: &str = "filterblock";
-/// The number of keys for which growing filters are made whose names end in "from 1,000".
+/// The first capacity, in keys, of the growing filters whose names end in "from 1,000".
 const FIRST: usize = 1_000;
 /// The maximum load of a cuckoo filter. At higher loads, its buckets of four entries often have no
 /// room for a key.
 const MOST_CUCKOO_LOAD: f64 = 0.96;
 
-/// Returns all kinds, made for `keys` keys at 1 % false positives.
+/// Returns all kinds. A filter is made for `keys` keys, or for [`FIRST`] keys if its name ends in
+/// "from 1,000". Each kind gets the FPR 1 %, except the cuckoo filter, which takes no FPR.
 pub(super) fn all(keys: usize) -> Result<Vec<Kind>, String> {
     let n = keys as u64;
     // A stable filter gets as many bits as a Bloom filter.

@@ -43,7 +43,7 @@ pub struct Row {
     /// CPU time of a removal in ns, of the fastest pass, or `None` if the filter cannot remove
     /// keys.
     pub remove_ns: Option<f64>,
-    /// Returns the size in bytes of the filter in memory, or of its file.
+    /// The size in bytes of the filter in memory, or of its file.
     pub bytes: u64,
     /// The share of absent keys answered "maybe".
     pub rate: f64,
@@ -62,11 +62,11 @@ pub struct Row {
 trait Variant {
     /// Whether the filter can remove keys.
     const REMOVES: bool = false;
-    /// Adds a key. Returns `false` if there is no room.
+    /// Adds a key. Returns `false` if the insertion fails, for example for lack of room.
     fn add(&mut self, key: &Key) -> bool;
     /// Returns whether the filter may hold a key.
     fn has(&self, key: &Key) -> bool;
-    /// Removes a key. Returns `false` if the key is certainly absent.
+    /// Removes a key. Returns `false` if the filter did not remove it.
     fn take(&mut self, _: &Key) -> bool {
         false
     }
@@ -220,9 +220,9 @@ impl Kind {
 /// Measures all kinds in turn in each pass.
 ///
 /// # Errors
-/// Returns an error if the thread cannot be pinned to a core, if the CSV cannot be written, or if a
-/// filter has no room for its keys in every pass. A denied key is an error too, unless the kind may
-/// deny keys by design.
+/// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written.
+/// Returns an error if a filter cannot be made, or if no pass has room for all keys of a filter. A
+/// denied key is an error too, unless the kind may deny keys by design.
 pub fn measure(args: &Variants) -> Result<(), String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this build is not optimised, so times mean nothing; use cargo run --release");

@@ -139,8 +139,8 @@ impl Engine for LevelDb {
 
 impl Drop for LevelDb {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the handles after this. The store is closed before the objects that
-        // it refers to are destroyed.
+        // SAFETY: nothing uses the handles after `drop`. The store is closed before the objects
+        // that it refers to are destroyed.
         unsafe {
             if !self.db.is_null() {
                 leveldb_close(self.db);

@@ -245,8 +245,8 @@ unsafe fn with_value<R>(value: Handle, answer: impl FnOnce(Option<&[u8]>) -> R) 
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the handles after this. The store is closed before the objects that
-        // it refers to are destroyed.
+        // SAFETY: nothing uses the handles after `drop`. The store is closed before the objects
+        // that it refers to are destroyed.
         unsafe {
             if !self.db.is_null() {
                 rocksdb_column_family_handle_destroy(self.family);

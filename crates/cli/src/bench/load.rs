@@ -24,7 +24,7 @@ Examples:
   filterblock bench report loads.json
 
 The benchmark puts distinct keys of 16 bytes in random order, from one thread and with a buffered log. Meanwhile another thread \
-makes --gets-per-second gets, about half of loaded and half of absent keys, and checks each answer. Then the store is flushed and \
+makes gets at the rate of --gets-per-second, about half for loaded keys and half for absent keys, and checks each answer. Then the store is flushed and \
 settles: it compacts until nothing is due. At the end the store is opened again five times, and every loaded key (or --checks random ones) is looked up.
 
 The report:

@@ -93,7 +93,7 @@ impl LoadRecord {
             lines.push(format!("{}: {}.", first.settings.describe(), count(group.len() as u64, "load")));
         }
         if self.loads.iter().any(|load| !load.versions.is_optimised()) {
-            lines.push("This is not an optimised build: its times are meaningless.".into());
+            lines.push("This is not an optimised build: its times are meaningless; build with --release.".into());
         }
         let total = |count: fn(&Loaded) -> u64| thousands(self.loads.iter().map(|load| count(&load.load)).sum());
         lines.push(format!(
@@ -132,7 +132,7 @@ fn number(value: f64) -> String {
 }
 
 impl LoadSettings {
-    /// Returns whether two loads differ at most in their seeds.
+    /// Returns whether two settings differ at most in the seed.
     fn is_like(&self, other: &Self) -> bool {
         let parts = |settings: &Self| {
             (settings.keys, settings.key_len_bytes, settings.value_len_bytes, settings.gets_per_second)

@@ -14,7 +14,7 @@ pub struct LoadReport {
     pub versions: Versions,
 }
 
-/// The options of a load.
+/// The settings of a load that the report records.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LoadSettings {
     pub keys: u64,
@@ -122,7 +122,7 @@ impl LoadReport {
             thousands(load.checked_keys)
         ));
         if !self.versions.is_optimised() {
-            lines.push("This is not an optimised build: its times are meaningless.".into());
+            lines.push("This is not an optimised build: its times are meaningless; build with --release.".into());
         }
         lines.join("\n") + "\n"
     }

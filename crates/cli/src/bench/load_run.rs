@@ -174,8 +174,8 @@ impl<'a> Load<'a> {
             if self.plan.gets_per_second == 0 || num_loaded == 0 {
                 continue;
             }
-            // About half of the gets ask for an absent key: its index is beyond all keys of the
-            // source.
+            // About half of the gets ask for an absent key: a generated key whose index is at least
+            // `source.len()`.
             let is_loaded = random.next() & 1 == 0;
             let index =
                 if is_loaded { random.below(num_loaded) } else { self.plan.source.len() + random.below(1 << 40) };
@@ -209,8 +209,8 @@ fn latencies_of(histogram: &Histogram<u64>) -> Latencies {
     }
 }
 
-/// Returns the total length in bytes of the files in a directory. Counts 0 for a file that
-/// disappears meanwhile, and for a directory that cannot be read.
+/// Returns the total length in bytes of the files in a directory. Counts 0 for a file whose length
+/// cannot be read, for example because it was deleted meanwhile, and for an unreadable directory.
 fn dir_len_bytes(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()

@@ -1,5 +1,5 @@
-//! Measures a store in two passes: means on the thread's CPU clock, then the latency distribution
-//! on the wall clock.
+//! Measures a store in two passes. The first pass gives mean times, on the CPU clock of the thread
+//! and on the wall clock. The second pass gives the latency distribution on the wall clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -189,7 +189,7 @@ pub fn batch_mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
 pub struct Distribution {
     pub latencies: Histogram<u64>,
     pub stats: Stats,
-    /// Bytes that the operating system read from the device during the pass, including read-around.
+    /// Bytes that the operating system read from the device during the pass, including read-ahead.
     /// `None` if the system does not report them.
     pub device_bytes: Option<u64>,
 }

@@ -41,7 +41,7 @@ pub fn draw(report: &Report, filters: &[String]) -> String {
 }
 
 /// Returns a group of bars for each layout: a bar for each filter, and one for reads without
-/// filters.
+/// filters. Leaves out a layout with as many runs as an earlier layout.
 fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
     let is_shown = |row: &&Row| filters.is_empty() || filters.contains(&row.filter);
     let absent: Vec<&Row> = report.rows.iter().filter(|row| row.workload == "absent").filter(is_shown).collect();
@@ -51,8 +51,7 @@ fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
             absent.iter().copied().filter(move |row| row.layout == *layout && row.filters_consulted == consulted)
         };
         let Some(runs) = of_layout(true).next().map(|row| row.runs) else { continue };
-        // Only one layout of each number of runs is drawn: `compacted` and `as-fallen` may both
-        // have one run.
+        // The layouts `compacted` and `as-fallen` may both have one run.
         if groups.iter().any(|&(shown, _)| shown == runs) {
             continue;
         }

@@ -27,8 +27,8 @@ Examples:
   filterblock bench point-miss --cold --io direct --dir /mnt/disk --verify on-first-touch
   filterblock bench point-miss --filter bumped-ribbon:16 --filter-memory 1MiB
 
-For each filter and layout, the benchmark loads a store in random order. It makes the layout compacted from the store of as-fallen \
-if both are measured. On the same files it then looks up absent keys, present keys and a mix of both, with filters and without. Absent keys lie between the smallest and the largest \
+For each filter and layout, the benchmark loads a store in random order. If the layouts as-fallen and compacted are \
+both measured, it compacts the store of as-fallen. On the same files it then looks up absent keys, present keys and a mix of both, with filters and without. Absent keys lie between the smallest and the largest \
 loaded key.
 
 The defaults take about a minute. One store exists at a time. With the defaults it needs 130 MB of disk, and twice that during compaction. \
@@ -79,7 +79,7 @@ const SECONDS_PER_KEY: f64 = 6.5e-6;
 /// The time in seconds of one get.
 const SECONDS_PER_GET: f64 = 1e-6;
 const LOOKUPS_DEFAULT: u64 = 1_000_000;
-/// The default number of lookups per loaded key. More lookups would only repeat the same keys.
+/// The default number of lookups per loaded key. It keeps benchmarks with few keys short.
 const LOOKUPS_PER_KEY_DEFAULT: u64 = 10;
 const LOOKUPS_DEFAULT_MIN: u64 = 20_000;
 
@@ -128,7 +128,7 @@ pub struct Arguments {
     /// 1000000]
     #[arg(long, value_name = "N", value_parser = whole(1..=LOOKUPS_MAX, 1_000_000))]
     lookups: Option<u64>,
-    /// Repeat each measurement N times; the report shows the median of the N means
+    /// Measure each mean N times; the report shows the median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1_000u32, 3))]
     rounds: u32,
     /// The seed of generated keys, of random orders and of the filters; the same seed repeats a run
@@ -237,7 +237,7 @@ fn lookups_for(keys: u64) -> u64 {
 }
 
 /// Returns an error if the lookup keys may take too much memory. The absent workload has at most
-/// `lookups` keys, and each other workload at most a quarter of that.
+/// `lookups` keys. Each other workload has at most a quarter of that, or at most 100 keys.
 fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     let source = plan.setup.source;
     let key_len_bytes = source.len_bytes() as f64 / source.len() as f64 + 8.0;

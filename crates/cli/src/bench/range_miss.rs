@@ -37,7 +37,7 @@ The table:
   probes       filter queries per query: for keys, ranges or prefixes, depending on the row
   fpr %        measured false-positive rate (FPR) of these filter queries
   expected %   FPR that the parameters predict, for ranges of the length for which the filter was made
-  bits per key bits of all filters for each key
+  bits per key bits of all filters, divided by the number of keys
 
 The mean is the median over the rounds (--rounds). Each round measures with filters and without. The benchmark also looks up every \
 loaded key: false negatives must be 0. The defaults take about a minute.
@@ -76,7 +76,7 @@ pub struct Arguments {
     /// made
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole(1..=QUERIES_MAX, 100_000))]
     queries: u64,
-    /// Repeat each measurement N times; the report shows the median of the N means
+    /// Measure each mean N times; the report shows the median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1_000u32, 3))]
     rounds: u32,
     /// The seed of keys, of random orders and of the filters; the same seed repeats a run

@@ -35,7 +35,7 @@ pub struct RangeSettings {
     /// The number of queries with filters. Each row records its own number.
     pub queries: u64,
     pub rounds: u32,
-    /// The time in ns that reading the clock adds to each latency of the percentiles.
+    /// The time in ns that reading the clock adds to each latency. The percentiles include it.
     pub clock_cost_ns: f64,
 }
 

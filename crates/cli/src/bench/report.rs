@@ -24,7 +24,8 @@ pub struct Report {
     pub settings: Settings,
 }
 
-/// The settings of a benchmark: the options that were given, and the values that follow from them.
+/// The settings of a benchmark: the options, the values that follow from them, and the measured
+/// cost of the clock.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Settings {
     pub filters: Vec<String>,
@@ -45,7 +46,7 @@ pub struct Settings {
     /// The clock of `mean_ns`: "wall" if a read may wait for a device, or on systems other than
     /// Unix. Otherwise "thread CPU".
     pub mean_clock: String,
-    /// The time in ns that reading the clock adds to each latency of the percentiles.
+    /// The time in ns that reading the clock adds to each latency. The percentiles include it.
     pub clock_cost_ns: f64,
 }
 
@@ -93,7 +94,7 @@ pub struct Row {
     /// queries for absent keys, divided by the number of gets. `None` if the filters are not asked.
     pub expected_false_positives_per_get: Option<f64>,
     pub bytes_per_get: f64,
-    /// The bytes per get that the operating system read from the device, including read-around and
+    /// The bytes per get that the operating system read from the device, including read-ahead and
     /// filter pages. `None` if the system does not report them.
     pub device_bytes_per_get: Option<f64>,
     pub bits_per_key: f64,
@@ -247,7 +248,7 @@ impl Report {
     }
 
     /// Compares filters of equal size in the same layout by the blocks that a get of an absent key
-    /// reads. Leaves out pairs whose ratio is below [`WORTH_A_SENTENCE`].
+    /// reads. Leaves out pairs whose ratio is below [`WORTH_A_SENTENCE`] or infinite.
     fn comparisons(&self) -> Vec<String> {
         let of_store = |store: &StoreReport| {
             let mut rows = self.rows.iter().filter(|row| row.workload == "absent" && row.filters_consulted);

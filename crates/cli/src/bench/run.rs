@@ -84,8 +84,8 @@ impl<'a> Bench<'a> {
     fn measure_filter(&mut self, filter: FilterChoice) -> Outcome<()> {
         let mut fallen = None;
         for layout in self.plan.layouts.clone() {
-            // If both are measured, the compacted layout is made from the as-fallen store, so that
-            // both have the same history.
+            // The compacted layout is made from the as-fallen store if both layouts are measured.
+            // So both stores have the same history.
             let dir = match fallen.take() {
                 Some(dir) if layout == Layout::Compacted => dir,
                 _ => new_dir(&self.plan.dir)?,
@@ -143,7 +143,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Warms up the store for a measurement. With `--cold`, it reopens the store without cached
+    /// Warms up the store for a measurement. With `--cold`, reopens the store without cached
     /// pages instead.
     fn prepare(&self, store: &Store<'_>, db: Db, lookups: &Lookups, measured: &Measured) -> Outcome<Db> {
         if self.plan.setup.cold {

@@ -87,15 +87,15 @@ impl Strings {
 /// The keys of a benchmark, in the order in which they are loaded.
 #[derive(Debug)]
 pub enum Source {
-    /// Distinct pseudo-random keys of 16 bytes. Indexes below `count` are loaded; indexes from
-    /// `count` on are absent.
+    /// Distinct pseudo-random keys of 16 bytes. Keys with an index below `count` are loaded. All
+    /// other keys are absent.
     Mixed { count: u64, seed: u64, smallest: [u8; 16], largest: [u8; 16] },
     /// The distinct lines of a file, or other distinct keys, in random order.
     Lines { keys: Strings, loaded: HashSet<u64>, smallest: Vec<u8>, largest: Vec<u8> },
 }
 
 impl Source {
-    /// Generates `count` keys.
+    /// Returns a source of `count` generated keys. Computes the smallest and the largest key.
     pub fn mixed(count: u64, seed: u64) -> Self {
         let (mut smallest, mut largest) = ([0xff; 16], [0; 16]);
         for index in 0..count {
@@ -106,14 +106,14 @@ impl Source {
         Self::Mixed { count, seed, smallest, largest }
     }
 
-    /// Reads the first `count` distinct lines of a file, or all distinct lines if `count` is
-    /// `None`.
+    /// Reads the distinct lines of a file: the first `count`, or all if there are fewer or `count`
+    /// is `None`. Returns an error for fewer than [`KEYS_MIN`] lines.
     pub fn lines(path: &Path, count: Option<u64>, seed: u64) -> Outcome<Self> {
         let mut read = Strings::default();
         let mut loaded = HashSet::new();
         let mut reader = KeyReader::open_lines(path, MAX_KEY_LEN_BYTES)?;
-        // Two lines with the same 64-bit hash would lose a key. This is expected once in about
-        // 4 * 10^7 files of a million lines.
+        // If two distinct lines have the same 64-bit hash, the second is left out. This is expected
+        // once in about 4 * 10^7 files of a million lines.
         while let Some(next) = reader.next_key()? {
             if loaded.insert(KeyHash::of(next.key, SET_SEED).raw()) {
                 read.push(next.key);
@@ -216,7 +216,7 @@ impl Source {
         Ok(chosen)
     }
 
-    /// Appends the bytes of a key that is probably absent to `key`.
+    /// Appends to `key` the bytes of a key that is probably absent.
     fn candidate(&self, random: &mut Random, key: &mut Vec<u8>) {
         match self {
             Self::Mixed { count, seed, .. } => {

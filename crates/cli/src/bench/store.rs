@@ -63,8 +63,8 @@ impl Layout {
         }
     }
 
-    /// Returns into how many equal parts explicit flushes divide the loaded keys, or `None` if the
-    /// store decides when to flush. The first [`Loading::bulk`] keys are not divided.
+    /// Returns the number of equal parts into which explicit flushes divide the loaded keys, or
+    /// `None` if the store decides when to flush. The first [`Loading::bulk`] keys are not divided.
     fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,
@@ -253,7 +253,7 @@ impl Store<'_> {
         self.report(Layout::Compacted, None, seconds)
     }
 
-    /// Opens the store for reading. With `cold`, it first drops the files from the page cache.
+    /// Opens the store for reading. With `cold`, first drops the files from the page cache.
     pub fn open(&self, filter_use: FilterUse) -> Outcome<Db> {
         if self.setup.cold {
             page_cache::drop_files(self.dir)?;

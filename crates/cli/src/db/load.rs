@@ -136,8 +136,8 @@ fn split(line: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Decodes both sides of the tab. Returns the column of the first bad digit, counted from 1, or
-/// `None` if all digits are good.
+/// Decodes both sides of the tab. Returns the column of the first bad or missing digit, counted
+/// from 1, or `None` if all digits are good.
 fn unhex_pair(key: &[u8], value: &[u8], key_bytes: &mut Vec<u8>, value_bytes: &mut Vec<u8>) -> Option<usize> {
     key_bytes.clear();
     value_bytes.clear();

@@ -29,7 +29,7 @@ Examples:
 A missing SST file or manifest is damage too.
 
 The report names the file and offset of an incomplete log record at the end of a log:
-  If bytes are missing, a crash has torn the tail of an unacknowledged write. The store is sound.
+  If bytes are missing or are zeros that were never written, a crash has torn the tail of an unacknowledged write. The store is sound.
   If the record has its full length but a wrong checksum, the cause is damage or a crash. The store counts as damaged.
   This command opens the store, which drops that record. A second run does not find it.
 
@@ -38,8 +38,8 @@ Exit status:
   1  damaged
   2  an error, such as no store, a store that is open in another process, no permission, or a newer format";
 
-/// Print for each level the number of SST files and entries, the bytes of the SST files and of the
-/// filters
+/// Print for each level the number of SST files and of entries, and the bytes of the SST files and
+/// of their filters
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -171,13 +171,14 @@ struct Verified {
     reports: Vec<String>,
 }
 
-/// An incomplete record at the end of a log or manifest.
+/// The torn tail of a log or manifest.
 #[derive(Debug, Serialize)]
 struct Warning {
     file: String,
     offset: u64,
     len_bytes: u64,
-    /// True if no bytes are missing at the end, so that the cause may be damage and not a crash.
+    /// True if the last record seems to have its full length but fails its checksum. The cause is
+    /// then damage or a crash.
     suspect: bool,
     message: String,
 }

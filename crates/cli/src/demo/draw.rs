@@ -68,8 +68,9 @@ pub fn draw(all: &[(Step, Ran)]) -> String {
     svg + "</svg>\n"
 }
 
-/// Adds a line of output. A line of more than [`COLUMNS`] characters is broken at the last space of
-/// its second half, or anywhere if there is no such space.
+/// Adds a line of output, broken into lines of at most [`COLUMNS`] characters. Breaks at the last
+/// space that fits if it is in the second half of the line, or else after the last character that
+/// fits.
 fn add(lines: &mut Vec<Line>, class: &'static str, text: &str) {
     let text = without_controls(text);
     let mut rest = text.as_str();

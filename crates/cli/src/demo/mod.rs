@@ -106,7 +106,10 @@ fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
         let ran = step.run(dir)?;
         output::print(&format!("{}\n", ran.text))?;
         step.check(&ran).map_err(|why| {
-            Failure::Message(format!("step {number} ({}) did not behave as explained: {why}", step.command))
+            Failure::Message(format!(
+                "step {number} ({}) did not behave as explained: {why}; report this defect",
+                step.command
+            ))
         })?;
         if pauses {
             thread::sleep(PAUSE);

@@ -104,7 +104,7 @@ fn filter_in_sst(dir: &Path) -> Outcome<(String, u64)> {
     let store = dir.join("words.db");
     let entries = fs::read_dir(&store).map_err(|error| Failure::file(&store, error))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let missing = || Failure::Message(format!("{}: no SST file with a filter", store.display()));
+    let missing = || Failure::Message(format!("{}: no SST file with a filter; report this defect", store.display()));
     let name = names.into_iter().find(|name| name.ends_with(".sst")).ok_or_else(missing)?;
     let path = store.join(&name);
     let bytes = fs::read(&path).map_err(|error| Failure::file(&path, error))?;

@@ -206,7 +206,8 @@ fn number(text: &str, name: &str) -> Option<u64> {
     rest.trim().replace(',', "").parse().ok()
 }
 
-/// Runs this executable. In the text of the result, the messages follow the output.
+/// Runs this executable. If `shown` includes the messages, they follow the output in the text of
+/// the result.
 fn run_self(dir: &Path, arguments: &[String], shown: Shown) -> Outcome<Ran> {
     let cannot = |error: std::io::Error| Failure::Message(format!("cannot start filterblock itself: {error}"));
     let program = std::env::current_exe().map_err(cannot)?;

@@ -138,7 +138,8 @@ impl Foreign {
         unlocked.map_err(|error| arguments.explain(error.in_file(path)))
     }
 
-    /// Returns a note for the user if queries cannot use all filters of filterblock in the table.
+    /// Returns a note for the user if queries cannot use one or more of filterblock's filters in a
+    /// LevelDB table.
     pub fn unusable_filters(&self) -> Option<String> {
         let Self::LevelDb(table) = self else { return None };
         let (all, unusable @ 1..) = table.count_unusable_filters() else { return None };

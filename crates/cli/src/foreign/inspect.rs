@@ -89,8 +89,8 @@ impl Report {
     }
 
     /// Returns the number of keys of each filter. The numbers are the estimates from the filters,
-    /// scaled so that their sum is about `keys`. If a filter has no estimate, the numbers are equal
-    /// shares of `keys`. Without filters, returns `keys` alone.
+    /// scaled so that their sum is about `keys`. If the sum of the estimates is unknown, 0 or
+    /// infinite, the numbers are equal shares of `keys`. Without filters, returns `keys` alone.
     fn keys_by_filter(&self, keys: u64) -> Vec<u64> {
         let estimated: Option<f64> = self.found.filters.iter().map(|filter| filter.estimated_keys).sum();
         let scale = estimated.filter(|&all| all.is_normal()).map(|all| keys as f64 / all);

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use super::{flat, label, shown, text};
 
-/// Adds a section for the scalar fields of `value`, and sections for the lists and objects in it.
+/// Adds a section for each object and each list of objects in `value`. The other fields of an
+/// object are in the section of the object.
 pub fn add_sections(page: &mut String, name: &str, value: &Value) {
     match value {
         Value::Object(fields) => {

@@ -140,8 +140,8 @@ pub fn add(builder: &mut Builder, settings: &Settings, input: Input<'_>, index: 
     input.add_to(builder, index)
 }
 
-/// Prints the summary of an index of `files` files that was written, and messages about files
-/// without keys and about an index of one row.
+/// Prints the summary of the written index, which has `files` files. Also prints messages about
+/// files without keys and about an index of one row.
 pub fn report(index: &Path, files: usize, built: &Built, json: bool) -> Outcome {
     let report = Report {
         index: index.display().to_string(),

@@ -299,9 +299,9 @@ fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
 }
 
 /// Returns the number of values of a column, and the bits of its filters. `is_null` says for each
-/// row group whether it has only nulls. If no bit of a filter is set, the filter is correct in a
-/// row group of nulls, and the result leaves out this row group. In a row group with other values,
-/// such a filter is damaged, which is an error.
+/// row group whether it has only nulls. The result leaves out a row group of nulls if no bit of its
+/// filter is set. In a row group with other values, a filter without a set bit is damaged, which is
+/// an error.
 fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
     let bytes = super::super::foreign::content::Content::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;

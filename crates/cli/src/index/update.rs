@@ -1,7 +1,7 @@
 //! `filterblock index add` and `filterblock index remove`: write the next version of an index.
 //!
-//! Both write a whole new file and rename it. Room for more files in each row was rejected, because
-//! an update in place is not atomic.
+//! Both write a whole new file and rename it. An update in place, with room for more files in each
+//! row, was rejected because it is not atomic.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -22,7 +22,7 @@ Examples:
   filterblock index add ids.index data/new.parquet
   filterblock index add lists.index --key-file wednesday.txt
 
-If the index already has a file, its keys are read again. If the working directory is not that of the \
+The keys of a file that the index already has are read again. If the working directory is not that of the \
 build, give --base, so that relative paths lead to the same files. The column, the key type and the FPR are those of the index. The new \
 index replaces the old one in one step, so a query sees the old or the new one.
 
@@ -126,7 +126,7 @@ pub fn remove(arguments: &RemoveArguments) -> Outcome {
     update.finish(builder, |path| removed.contains(path))
 }
 
-/// An update of an index. It holds a lock on the old file, if the file system has locks, so that no
+/// An update of an index. It holds a lock on the old file, if the file can be locked, so that no
 /// other update runs at the same time.
 struct Update<'a> {
     path: &'a Path,

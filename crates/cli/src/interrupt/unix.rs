@@ -16,8 +16,8 @@ pub fn outlive_file_size_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Starts the thread that passes each signal to `end`. Signals that the parent process ignores stay
-/// ignored (nohup, background jobs).
+/// Starts the thread that passes each signal to `end`. On Linux, signals that the parent process
+/// ignores stay ignored (nohup, background jobs).
 pub fn watch(end: fn(i32)) -> io::Result<()> {
     let ignored = ignored_signals();
     let mut signals = Signals::new(ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0))?;

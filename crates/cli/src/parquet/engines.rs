@@ -57,7 +57,7 @@ const ENGINES: [(Kind, &[&str]); 12] = [
 pub fn of(column: &Leaf) -> Option<Vec<&'static str>> {
     let kind = kind(column)?;
     let (_, engines) = ENGINES.iter().find(|(found, _)| *found == kind)?;
-    // Of columns in groups, only integers were tried. Columns in lists were not tried. A type
+    // In groups, only columns of integers were tried. Columns in lists were not tried. A type
     // without engines has none in groups either.
     let is_tried = !column.is_repeated && (!column.is_nested || kind == Kind::Integer || engines.is_empty());
     let in_groups = |engine: &&&str| !column.is_nested || **engine != DATAFUSION;

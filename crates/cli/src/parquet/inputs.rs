@@ -28,8 +28,8 @@ pub struct Inputs {
     pub is_one_file: bool,
 }
 
-/// Finds the files, in the order of the arguments. In a folder, these are the Parquet files at any
-/// depth. Skips names that begin with a dot or an underscore, and links to folders.
+/// Finds the files, in the order of the arguments. A folder stands for the Parquet files in it at
+/// any depth. In folders, skips names that begin with a dot or an underscore, and links to folders.
 pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
     let mut files = Vec::new();
     for argument in arguments {

@@ -10,8 +10,8 @@ use super::super::failure::{Failure, Outcome};
 use super::inputs::{Input, Inputs};
 
 /// Returns the output path of each input. `output` is a file, or a folder for all outputs. Returns
-/// an error for an output that is also an input, under any name, for two outputs with the same
-/// path, and for an output folder in an input folder.
+/// an error for an output that is also an input, even if it has another name. Also returns an error
+/// for two outputs with the same path, and for an output folder in an input folder.
 pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let is_file = inputs.is_one_file && !is_folder(output);
     if !is_file {
@@ -36,8 +36,8 @@ pub fn below(output: &Path, inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     inputs.files.iter().map(target).collect()
 }
 
-/// Returns the paths of the inputs, which are also the outputs. Returns an error for a file that
-/// comes twice, under any name.
+/// Returns the paths of the inputs, which are also the outputs. Returns an error for a file that is
+/// given twice, even if a symbolic link names it. Hard links are refused later, by `NewFile`.
 pub fn in_place(inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
     let mut places = BTreeSet::new();
     let target = |input: &Input| match places.insert(place(&input.path)?) {
@@ -49,7 +49,7 @@ pub fn in_place(inputs: &Inputs) -> Outcome<Vec<PathBuf>> {
 
 fn same(target: &Path) -> Failure {
     Failure::Message(format!(
-        "{}: two of the given files have this output; give each file once, and different files of one name by their common folder",
+        "{}: two of the given files have this output; give each file once; instead of different files with the same name, give their common folder",
         target.display()
     ))
 }

@@ -66,7 +66,7 @@ fn are_ranges_apart(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
         (PhysicalType::Int64, _) => |bytes| {
             Some((i64::from_le_bytes(bytes.try_into().ok()?) ^ i64::MIN).to_le_bytes().into_iter().rev().collect())
         },
-        // Byte arrays, texts and UUIDs have the order of their bytes. Other logical types do not.
+        // Byte arrays, texts and UUIDs have the order of their bytes. Other logical types may not.
         (PhysicalType::ByteArray, None | Some(1)) | (PhysicalType::FixedLenByteArray, None | Some(14)) => {
             |bytes| Some(bytes.to_vec())
         }

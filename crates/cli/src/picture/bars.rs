@@ -60,8 +60,8 @@ impl Bars {
         for (value, label) in &self.axis.labels {
             let (x, half) = (along(*value), text_width(label) / 2.0);
             picture.line(&[(x, TOP), (x, bottom)], Stroke::Thin, Colour::Grid);
-            // Long labels of bars leave a short axis. An axis label that would overlap the label
-            // before it is left out.
+            // Long labels of bars leave a short axis. An axis label is left out if it would overlap
+            // the label before it or leave the picture.
             if x - half > free_from && x + half < WIDTH {
                 picture.text(label, (x, bottom + 14.0), Anchor::Middle, Colour::Ink);
                 free_from = x + half + 4.0;
@@ -78,7 +78,8 @@ impl Bars {
                 let upper = middle - BAR_HEIGHT / 2.0;
                 picture.text(&bar.label, (left - 8.0, middle), Anchor::End, Colour::Ink);
                 picture.bar((left, upper), (end, upper + BAR_HEIGHT), bar.colour);
-                // A bar in the colour of the background hides the grid lines at the value.
+                // A bar in the colour of the background hides the grid lines behind the text of the
+                // value.
                 let width = text_width(&bar.value_text);
                 picture.bar((end + 3.0, upper), (end + 7.0 + width, upper + BAR_HEIGHT), Colour::Background);
                 picture.text(&bar.value_text, (end + 6.0, middle), Anchor::Start, Colour::Ink);

@@ -238,8 +238,8 @@ pub mod check {
         svg.split("<text").skip(1).map(label).collect()
     }
 
-    /// Panics if the picture has no description, if a text leaves the picture, or if two texts
-    /// overlap.
+    /// Asserts that a picture is complete and has a title, a description and a dark theme. Also
+    /// asserts that no text leaves the picture, and that no two texts overlap.
     pub fn is_readable(svg: &str) {
         for part in ["role=\"img\"", "<title id=\"title\">", "<desc id=\"desc\">", "prefers-color-scheme: dark"] {
             assert!(svg.contains(part), "{part} is missing");

@@ -49,10 +49,10 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the measurement of this kind whose number of keys is nearest to `keys`, and among
-    /// several such measurements the one with the nearest bits per key. Measurements that differ by
-    /// more than [`KEYS_APART`] or [`BITS_APART`] do not count. Returns `None` if there is no
-    /// other.
+    /// Returns the measurement of this kind whose number of keys is nearest to `keys`. Among several
+    /// such measurements, returns the one with the nearest bits per key. Measurements that differ by
+    /// more than [`KEYS_APART`] or [`BITS_APART`] do not count. Returns `None` if no
+    /// measurement counts.
     pub fn nearest(kind: FilterKind, bits_per_key: f64, keys: u64) -> Option<Self> {
         let rows = sections().filter_map(|(name, text)| {
             let (keys, form) = name.strip_prefix("queries ")?.split_once(' ')?;

@@ -130,7 +130,7 @@ fn none_for(keys: u64, budget: Budget) -> String {
         }
         Budget::BitsPerKey(bits) => format!("--bits-per-key {bits}: too few bits for every kind of filter; try 10"),
         Budget::Memory(bytes) => {
-            // Two bytes per key and a trailer are enough for every kind.
+            // Two bytes per key and 1 KiB are enough for every kind.
             let enough = keys.saturating_mul(2).saturating_add(1 << 10);
             let (bytes, keys) = (thousands(bytes), thousands(keys));
             format!(

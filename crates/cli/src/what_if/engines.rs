@@ -138,9 +138,10 @@ impl Share {
         }
     }
 
-    /// Builds a smaller filter with the same number of values per block, if there are more than
-    /// [`BUILT_KEYS_MAX`] values. Returns its expected FPR, and the length of the whole filter.
-    /// Both filters have a power of two of blocks, so the length is exact.
+    /// Builds a filter for the values. For twice [`BUILT_KEYS_MAX`] values or more, builds a
+    /// smaller filter with the same number of values per block instead. Returns its expected FPR,
+    /// and the total length of all filters at their full size. The numbers of blocks are powers of
+    /// two, so the length is exact.
     fn parquet(self, fpp: f64) -> Outcome<Deployable> {
         let num_blocks = ParquetBloomBuilder::for_values(self.keys, fpp)?.num_blocks() as u64;
         let shrunk = (self.keys / BUILT_KEYS_MAX.max(1)).max(1).next_power_of_two().min(num_blocks);

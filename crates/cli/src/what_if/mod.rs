@@ -75,10 +75,10 @@ struct Choice {
 
 impl WhatIf {
     /// Compares the present filters with other filters of the engine and with filter blocks of each
-    /// kind. Builds a block of each kind from integers: as many as there are keys, up to
-    /// [`BUILT_KEYS_MAX`]. The size is nearly that of a block of the real keys, because it depends
-    /// mostly on their number. Returns `None` if there are no keys, or if the FPR is not between 0
-    /// and 1.
+    /// kind that can reach their FPR. Builds each block from integers: as many as there are keys, up
+    /// to [`BUILT_KEYS_MAX`]. The size is nearly that of a block of the real keys, because it
+    /// depends mostly on their number. Returns `None` if there are no keys, or if the FPR is not
+    /// between 0 and 1.
     ///
     /// # Errors
     /// Returns an error if a filter cannot be built, for example because memory is short.

@@ -1,5 +1,6 @@
 //! Tests with directories and files of other programs (databases of other engines, repositories,
-//! homes). Every `db` command refuses such directories. No command changes files of other programs.
+//! home directories). Every `db` command refuses such directories. No command changes files of
+//! other programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +51,8 @@ fn leveldb() -> Files {
     ]
 }
 
-/// Returns directories without a store, each with the file that the error must name.
+/// Returns directories without a store: the name, the files, and the name of the file that the
+/// error must name. The last name is empty if the error need not name a file.
 fn directories() -> Vec<(&'static str, Files, &'static str)> {
     let text = |text: &str| text.as_bytes().to_vec();
     let without = |files: Files, gone: &str| files.into_iter().filter(|(name, _)| *name != gone).collect();
@@ -95,7 +97,7 @@ fn make(dir: &Path, files: &Files) {
     }
 }
 
-/// Returns all files below a directory with their bytes.
+/// Returns all files below a directory with their bytes, and all directories without bytes.
 fn tree(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -195,7 +197,7 @@ fn a_benchmark_does_not_change_other_files() {
     assert_eq!(tree(&shell.path("D")), before);
 }
 
-/// Makes a store with two SST files and a log, and adds files of other programs.
+/// Makes a store with three SST files, and adds files of other programs. Returns the added files.
 fn mixed(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let db = Db::open(dir, Options { auto_compaction: false, ..Options::default() }).unwrap();
     for i in 0..2_000u32 {

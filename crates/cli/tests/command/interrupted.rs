@@ -1,5 +1,5 @@
-//! Tests of commands that a signal ends, or that reach a file size limit. They leave no unfinished
-//! files.
+//! Tests of commands that a signal ends, or that reach a file size limit. The commands leave
+//! no unfinished files.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -25,7 +25,7 @@ fn shell() -> Shell {
 /// The files that [`shell`] makes.
 const INPUTS: [&str; 3] = ["a.filter", "a.parquet", "keys"];
 
-/// The commands that write files.
+/// Commands that write files.
 const WRITERS: [&[&str]; 8] = [
     &["build", "-o", "out", "keys"],
     &["build", "-o", "a.filter", "--force", "--seed", "9", "keys"],

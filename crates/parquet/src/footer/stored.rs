@@ -17,8 +17,9 @@ impl Footer {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] or [`Error::Filter`] if the filter does not end before the
-    /// metadata, its header is damaged, or the length in the footer is too short. Returns
-    /// [`Error::Changed`] if the file became shorter, and [`Error::Io`] if a read fails.
+    /// metadata, or if its header is damaged. Returns the same errors if the length in the footer
+    /// is too short. Returns [`Error::Changed`] if the file became shorter, and [`Error::Io`] if a
+    /// read fails.
     pub fn read_filter(&self, range: FilterRange, file: &mut (impl Read + Seek)) -> Result<Vec<u8>> {
         let offset = range.offset;
         let outside = || Error::corrupt("location of the filter", offset);

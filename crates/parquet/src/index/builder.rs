@@ -105,8 +105,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// part. A filter with a higher FPR is stored unchanged.
     ///
     /// # Errors
-    /// Returns an error if the path was already added, is empty or is too long, or if a filter is
-    /// not one or more whole blocks of 32 bytes. Returns an error if the column has values but no
+    /// Returns an error if the path was already added, is empty or is too long. Returns an error if
+    /// a filter is not one or more whole blocks of 32 bytes, or if the column has values but no
     /// filter.
     /// Returns an error for filters that are certainly damaged: no bit is set in any of them
     /// although the column has values, or some lanes of a block are empty and others are not.

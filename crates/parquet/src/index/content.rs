@@ -51,8 +51,9 @@ impl<S: Read + Write + Seek> Spill<S> {
     /// Calls `each` with every hash of a run, in the order in which the hashes were pushed.
     ///
     /// # Errors
-    /// Returns an error if the storage fails, or returns too few hashes or hashes with another sum.
-    /// `each` may then have received wrong hashes, or too few. An index of them would deny keys.
+    /// Returns an error if the storage fails or returns too few hashes, or if the sum of the hashes
+    /// is wrong. `each` may then have received wrong hashes, or too few. An index of them would
+    /// deny keys.
     pub fn for_each(&mut self, run: Run, mut each: impl FnMut(u64)) -> io::Result<()> {
         self.storage.flush()?;
         self.storage.seek(SeekFrom::Start(run.offset))?;
@@ -85,8 +86,8 @@ impl<S: Read + Write + Seek> Spill<S> {
 pub(super) struct Blocks(Vec<Cell>);
 
 impl Blocks {
-    /// Copies the bits of a filter, and halves the copy as long as its number of blocks is even and
-    /// the half has an FPR of at most `fpr`. Returns the copy and its FPR.
+    /// Copies the bits of a filter, and halves the copy while its number of blocks is even and the
+    /// half has an FPR of at most `fpr`. Returns the copy and its FPR.
     pub fn shrunk(bits: &[u8], fpr: f64) -> Result<(Self, f64)> {
         let (blocks, rest) = bits.as_chunks();
         if blocks.is_empty() || !rest.is_empty() {

@@ -14,7 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Part {
     /// The first 64 bytes.
     Header,
-    /// The column's name and the records of the files.
+    /// The name and the logical type of the column, and the records of the files.
     FileTable,
     /// The row with this number.
     Row(u32),

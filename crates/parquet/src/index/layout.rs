@@ -54,8 +54,8 @@ impl KeyType {
     ];
 
     /// Returns the tag of the type, and the length in bytes of a value (0 if the type does not need
-    /// it). Returns `None` for a type without filters, such as BOOLEAN, and for a length that does
-    /// not fit the type.
+    /// it). Returns `None` for a type without filters, such as BOOLEAN, and for a length above 0
+    /// with another type than FIXED_LEN_BYTE_ARRAY.
     fn encode(self) -> Option<(u8, u32)> {
         match self {
             Self::Bytes => Some((0, 0)),
@@ -109,7 +109,8 @@ pub(super) struct Header {
     pub cells: u32,
     pub files: u32,
     pub table_len_bytes: u64,
-    /// The maximum FPR for which the builder sizes the filters of a file that it builds from keys.
+    /// The maximum FPR of a filter that the builder makes from keys. It determines the size of the
+    /// filter.
     pub fpr: f64,
     /// 1 for a new index; each update adds 1.
     pub generation: u64,

@@ -50,7 +50,7 @@ pub struct IndexReader<R> {
     settings: Settings,
     files: Vec<IndexedFile>,
     filters: Vec<Filter>,
-    /// Whether every file has exactly one filter of one cell, so that cell `i` is that of file `i`.
+    /// Whether every file has exactly one filter of one cell, so that cell `i` belongs to file `i`.
     is_plain: bool,
     rows_offset: u64,
     cells_len: usize,
@@ -66,9 +66,9 @@ impl<R: ReadAt> IndexReader<R> {
     /// Opens an index with two reads. One reads the header, and the other the file table.
     ///
     /// # Errors
-    /// Returns an error if the header or the file table is damaged or cannot be read, or if the
-    /// index has another length than the header says. Returns an error for an index that is newer
-    /// than this program. The caller must then treat all files as candidates.
+    /// Returns an error if the header or the file table is damaged or cannot be read. Returns an
+    /// error if the index has another length than the header says, or is newer than this program.
+    /// After an error, the caller must treat all files as candidates.
     pub fn open(reader: R) -> Result<Self> {
         let len = reader.len_bytes()?;
         let mut buffer = Vec::new();
@@ -92,7 +92,7 @@ impl<R: ReadAt> IndexReader<R> {
         for (file, found) in (0u32..).zip(&files) {
             for &cells in &found.cells {
                 filters.push(Filter { file, first_cell, cells });
-                // The table's decoder has checked the sum.
+                // `FileTable::decode` has checked the sum of all cells.
                 first_cell = first_cell.saturating_add(cells);
             }
         }

@@ -2,9 +2,9 @@
 //!
 //! A filter has `rows * cells` blocks, where `cells` is a whole number for each filter. So one
 //! large file among small ones gets several cells in each row, and the filters of the small files
-//! do not have to grow to its size. A query reads one row, and rows are shorter if there are more
-//! of them. Few rows waste less space, because the sizes of filters are rounded up to a multiple of
-//! the number of rows.
+//! stay small. A query reads one row, and rows are shorter if there are more of them. Few rows
+//! waste less space, because the sizes of filters are rounded up to a multiple of the number of
+//! rows.
 
 use super::error::{Error, Result};
 use super::layout::MAX_ROWS;
@@ -20,8 +20,8 @@ const MEAN_CELLS_MAX: u64 = 64;
 pub(super) enum Size {
     /// The filter is built from hashes, with at least this number of blocks.
     AtLeast(u64),
-    /// The filter exists. It can be stored if its number of blocks is a multiple of the number of
-    /// rows, or if the number of rows is a multiple of its number of blocks.
+    /// The filter exists, and has this number of blocks. It can be stored if this number is a
+    /// multiple of the number of rows, or a divisor of it.
     Exactly(u64),
 }
 
@@ -80,7 +80,9 @@ pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
     }
 }
 
-/// Returns the cost of an index with this number of rows, or `None` if a filter does not fit.
+/// Returns the cost of an index with this number of rows. Returns `None` if a filter does not fit,
+/// or if there are existing filters and the mean number of cells exceeds [`MEAN_CELLS_MAX`].
+///
 /// Longer rows cost extra: two cells per filter in each row cost less than one cell only if the
 /// index becomes more than a sixth smaller.
 fn cost(sizes: &[Size], rows: u64) -> Option<f64> {

@@ -6,9 +6,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// The minimum number of bytes at the end of a file that the stamp's checksum covers. It covers a
-/// shorter file whole. In an SST file, these bytes hold the footer. In a Parquet file, the checksum
-/// covers the whole metadata.
+/// The minimum number of bytes at the end of a file that the stamp's checksum covers. In a shorter
+/// file, the checksum covers all bytes. In an SST file, these bytes hold the footer. In a Parquet
+/// file, the checksum covers the whole metadata.
 pub const TAIL_LEN_BYTES: u64 = 4096;
 /// The length of a Parquet file's last two fields: the length of the metadata, and the magic.
 const PARQUET_END_LEN_BYTES: usize = 8;
@@ -100,7 +100,7 @@ impl Stamp {
 
     /// Compares the file at `path` with this stamp. Returns `None` if they agree.
     ///
-    /// If `is_deep` is true, also reads the file and compares the checksum of its last bytes.
+    /// If `is_deep` is true, also reads the last bytes of the file and compares their checksum.
     #[must_use]
     pub fn difference(&self, path: &Path, is_deep: bool) -> Option<Difference> {
         let found = match path.metadata() {

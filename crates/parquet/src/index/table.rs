@@ -27,7 +27,7 @@ pub struct Settings {
     /// The type of the keys.
     pub key_type: KeyType,
     /// The maximum FPR, above 0 and below 1, of a file that is added by the hashes of its keys.
-    /// A file that is added by its existing filters keeps a higher FPR.
+    /// A file that is added by its existing filters may have a higher FPR.
     pub fpr: f64,
 }
 

@@ -24,7 +24,7 @@ pub struct ParquetColumn {
     /// signed integer. Two columns with equal texts and key types store equal values as equal
     /// bytes. docs/INDEX_FORMAT.md lists the texts.
     pub logical_type: String,
-    /// The number of values in the footer, nulls included.
+    /// The number of values that the footer gives, nulls included.
     pub num_values: u64,
 }
 
@@ -32,8 +32,8 @@ impl ParquetColumn {
     /// Finds the column with this path: the names from the schema's root, joined by dots.
     ///
     /// # Errors
-    /// Returns an error if no column or several columns have this path, or if columns of its type
-    /// have no filters.
+    /// Returns an error if no column or several columns have this path. Returns an error if columns
+    /// of the column's type have no filters, or if its FIXED_LEN_BYTE_ARRAY length is not valid.
     pub fn find<R: ChunkReader + 'static>(file: &ParquetValues<R>, path: &str) -> Result<Self> {
         let columns = file.metadata().file_metadata().schema_descr().columns();
         let mut found = columns.iter().enumerate().filter(|(_, column)| column.path().string() == path);

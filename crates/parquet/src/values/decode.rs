@@ -1,4 +1,5 @@
-//! Decodes the values of one data page with the crate `parquet`, in any encoding.
+//! Decodes the values of one data page with the crate `parquet`. The page may have any encoding
+//! that the crate knows, except a dictionary encoding.
 
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};

@@ -1,5 +1,5 @@
 //! Turns panics of the crate `parquet` into errors. The crate panics on some damaged pages, for
-//! example of `DELTA_BYTE_ARRAY`.
+//! example on pages with the encoding `DELTA_BYTE_ARRAY`.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -55,7 +55,7 @@ const DATA_V2_FIELDS: [(i16, Kind); 8] = [
     (7, Kind::TRUE),
     (8, Kind::STRUCT),
 ];
-/// The fields of a page header that hold the details of one page type.
+/// The fields of a page header that hold the details. Each field is for one page type.
 const DETAILS: [i16; 4] = [5, 6, 7, 8];
 
 /// The content of a page.
@@ -108,7 +108,8 @@ impl PageHeader {
 ///
 /// # Errors
 /// Returns the reason if the header cannot be read or is not valid. Returns the reason also if the
-/// page has an unknown type, or exceeds the column chunk or 256 MiB.
+/// page has an unknown type, or is a dictionary with an unknown encoding. Returns the reason also
+/// if the page exceeds the column chunk or 256 MiB.
 pub(super) fn read(source: &impl ChunkReader, offset: u64, left_bytes: u64) -> Result<PageHeader, String> {
     let mut window = WINDOW_LEN_BYTES;
     loop {
@@ -157,8 +158,8 @@ fn interpret(header: &Struct<'_>, header_len: u64, left_bytes: u64, offset: u64)
 }
 
 /// Returns the number of values and the encoding from the details of the page. Returns `None` if
-/// the header also has the details of another page type, because the crate `parquet` would take the
-/// lengths of the levels from them.
+/// the details are missing or not valid, or if the header also has the details of another page
+/// type. The crate `parquet` would take the lengths of the levels from the other details.
 fn counted(header: &Struct<'_>, page_type: i64) -> Option<(u64, i64)> {
     let (id, encoding_id, fields): (i16, i16, &[(i16, Kind)]) = match page_type {
         DATA_PAGE => (5, 2, &DATA_FIELDS),
@@ -181,8 +182,8 @@ fn int(of: &Struct<'_>, id: i16) -> Option<i64> {
     of.int(id).filter(|&value| i32::try_from(value).is_ok())
 }
 
-/// Returns whether all readers decode the struct in the same way: no field comes twice, at any
-/// depth, and each known field has its type.
+/// Returns whether all readers decode the struct in the same way: no field comes twice in the
+/// struct or in a struct nested in it, and each known field has its type.
 fn is_strict(found: &Struct<'_>, known: &[(i16, Kind)]) -> bool {
     is_unique(found)
         && known.iter().all(|&(id, kind)| match found.get(id) {

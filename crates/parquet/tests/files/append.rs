@@ -1,5 +1,5 @@
-//! Tests of files with added filters: the old bytes stay, the filters that the crate `parquet`
-//! reads find every value, and the rows stay the same.
+//! Tests that adding filters keeps the old bytes and the rows, and that the crate `parquet` finds
+//! every value with the filters. Also tests refused columns and damaged files.
 
 use std::io::Cursor;
 

@@ -1,5 +1,5 @@
-//! Tests of the check of filters: sizes, locations, damage and false negatives, compared with the
-//! values that were written.
+//! Tests `check::check`. Compares the reported sizes, locations, damage and false negatives with
+//! the values that were written.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -76,7 +76,7 @@ fn an_estimate_of_distinct_values_is_near_their_number() {
         }
         let (estimate, exact) = (chunk.distinct.unwrap() as f64, distinct(&sample, &chunk).len() as f64);
         assert!(chunk.is_estimate && sound(&chunk).false_negatives.is_none());
-        // Zeros and NaNs add up to four more hashes.
+        // Zeros and NaNs add at most four more hashes.
         assert!((estimate - exact).abs() < 5.0 + exact * 0.1, "{}: {estimate} {exact}", PATHS[chunk.leaf]);
     }
 }

@@ -219,7 +219,7 @@ fn files_that_are_not_parquet_are_refused() {
     }
 }
 
-/// Generates any value of the protocol: its type and its encoded bytes.
+/// Generates values of every type of the protocol except maps: the type and the encoded bytes.
 fn value() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let leaf = prop_oneof![
         Just((1, vec![])),

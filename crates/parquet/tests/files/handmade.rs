@@ -75,8 +75,8 @@ fn dictionary_page() -> Vec<u8> {
 }
 
 fn indices_page() -> Vec<u8> {
-    // The last byte is padding: it makes the length of the body that of a whole number of plain
-    // values.
+    // The last byte is padding. With it, the indices have the length of one plain INT32. So a
+    // reader that takes the indices for plain values finds a whole number of values.
     let body = with_levels(&[1, 3, 0x55, 0]);
     page(header(0, &body, nested(5, data(8))), &body)
 }
@@ -186,7 +186,7 @@ fn page_headers_with_other_field_types_are_refused() {
         assert_refused(with_last_header(header(0, &body, nested(5, other))), &format!("long number {at}"));
     }
     // The header also has the details of a data page of version 2. Some readers take the lengths of
-    // levels from them.
+    // the levels from these details.
     let mut both = plain.clone();
     both.push(nested(8, vec![i32(1, ROWS), i32(2, 0), i32(3, ROWS), i32(4, 0), i32(5, 6), i32(6, 0)]));
     assert_refused(with_last_header(both), "details of two types");

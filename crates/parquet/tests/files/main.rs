@@ -1,4 +1,5 @@
-//! Adds filters to Parquet files of every layout and reads them with the crate `parquet`.
+//! Tests of footers, values, `append` and `check`. The crate `parquet` writes files of every layout
+//! and reads the added filters.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod append;

@@ -1,5 +1,4 @@
-//! Writes Parquet files with columns of every type with the crate `parquet`, and keeps their
-//! values.
+//! Uses the crate `parquet` to write files with columns of every type, and keeps their values.
 
 use std::sync::Arc;
 
@@ -52,8 +51,8 @@ pub struct Layout {
     pub compression: Compression,
     pub version: WriterVersion,
     pub dictionary: bool,
-    /// The encodings of the columns `number`, `small` and `id`, and of the byte array columns.
-    /// `None` means PLAIN or dictionary.
+    /// The encoding of the columns `number`, `small` and `id`, and the encoding of the byte array
+    /// columns. `None` means PLAIN or dictionary.
     pub encodings: Option<(Encoding, Encoding)>,
     pub rows: Vec<usize>,
     /// Whether a row group has at most seven distinct rows.
@@ -108,7 +107,7 @@ pub fn write(layout: &Layout) -> Sample {
     write_with(layout, |builder| builder)
 }
 
-/// Writes a file with changed properties of the writer.
+/// Writes a file as [`write`] does, after `change` has changed the writer's properties.
 pub fn write_with(layout: &Layout, change: impl Fn(WriterPropertiesBuilder) -> WriterPropertiesBuilder) -> Sample {
     let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
     let properties = Arc::new(change(layout.properties()).build());
@@ -146,8 +145,9 @@ fn write_group(
         let bytes: Vec<u8> = seed.to_le_bytes().into_iter().chain(random(seed).to_le_bytes()).take(len).collect();
         FixedLenByteArray::from(bytes)
     };
-    // Some values begin with the bytes of their length. Such a page looks like one of an old
-    // version of the crate `parquet`, which wrote a length before each value.
+    // Some values begin with the bytes of their length. A page that begins with one of them looks
+    // like a page of an old version of the crate `parquet`. That version wrote a length before each
+    // value.
     let price = |seed: u64| match seed % 9 {
         0 => FixedLenByteArray::from(vec![5, 0, 0, 0, seed as u8]),
         _ => fixed(seed, 5),

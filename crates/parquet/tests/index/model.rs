@@ -62,8 +62,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Adds files to a builder and to the model. If several files have one path, adds only the last of
-/// them.
+/// Adds files to a builder and to the model. If several files have the same path, adds only the
+/// last of them.
 fn add(builder: &mut IndexBuilder<Cursor<Vec<u8>>>, files: &[NewFile], model: &mut Model) {
     let last: BTreeMap<&str, &NewFile> = files.iter().map(|file| (file.path.as_str(), file)).collect();
     for file in last.into_values() {

@@ -52,7 +52,7 @@ pub fn ask<R: ReadAt>(index: &IndexReader<R>, key: u64) -> Vec<usize> {
     files
 }
 
-/// Counts the reads and their bytes, like a client that pays for range requests.
+/// A reader that counts its reads and their bytes. A client of an object store pays for both.
 pub struct Counting<R> {
     pub inner: R,
     pub reads: Cell<usize>,

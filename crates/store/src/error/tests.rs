@@ -1,4 +1,4 @@
-//! Tests that each error message says what is wrong, where, and what to do next.
+//! Tests the text of each error message, and the conversion of errors of the crate `filterblock`.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -156,8 +156,8 @@ fn store_messages() -> Vec<Message> {
     ]
 }
 
-/// A store retries to load a filter if memory was short, so it must recognize this error of the
-/// core.
+/// A store that had too little memory to load a filter tries again later. So it must recognize this
+/// error of the crate `filterblock`.
 #[test]
 fn lack_of_memory_in_the_core_is_too_large() {
     let error = Error::from(filterblock::Error::TooLarge { what: "a filter" }.in_file(Path::new("t.sst")));

@@ -26,8 +26,8 @@ impl Shared {
     /// filters.
     ///
     /// After a success, it removes files that could not be removed before, and reopens SSTs whose
-    /// filter could not be loaded. After a failure, it schedules a retry. If the error is a failed
-    /// sync of the store's directory, the store fails instead: see [`Self::judge`].
+    /// filter could not be loaded. After a failure, it schedules a retry, unless the store has
+    /// failed. A failed sync of the store's directory fails the store: see [`Self::judge`].
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         self.files.reclaimer.reclaim();
         let Err(error) = result else {
@@ -48,7 +48,7 @@ impl Shared {
     }
 
     /// Fails the store if `error` is a failed sync of the store's directory. Names that other
-    /// threads have just created there may then be lost too, and no later sync reports this.
+    /// threads have just created there may then be lost too, and no later sync reports the loss.
     pub(super) fn judge(&self, error: &Error) {
         // With ENFILE or EMFILE, the directory could not be opened. Nothing was synced then, and
         // nothing was lost.

@@ -257,7 +257,7 @@ mod tests {
         for error in [batch.put(&key, b"").unwrap_err(), batch.delete(&key).unwrap_err()] {
             assert!(matches!(error, Error::KeyTooLong { len_bytes: 65_537, max_bytes: 65_536 }), "{error}");
         }
-        // The test never touches these pages, so the system allocates no memory for them.
+        // The test never reads or writes this value, so the system allocates no memory for it.
         let value = vec![0; MAX_VALUE_LEN_BYTES + 1];
         assert!(matches!(batch.put(b"", &value).unwrap_err(), Error::InvalidArgument { what: "value", .. }));
         assert_eq!(batch, before);

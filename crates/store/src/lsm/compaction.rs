@@ -1,5 +1,5 @@
-//! Runs leveled compactions. They merge SSTs into deeper levels, so that each level except level 0
-//! stays one sorted run and reads query few SSTs.
+//! Runs leveled compactions. Except for rewrites in place, they merge SSTs into deeper levels. Each
+//! level except level 0 stays one sorted run, so that reads query few SSTs.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -164,8 +164,8 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
 }
 
 impl Shared {
-    /// Returns whether a background compaction can be picked, now or after a wait of level 0 for a
-    /// cheaper compaction. Returns `false` without [`Options::auto_compaction`].
+    /// Returns whether a background compaction can be picked. A compaction of level 0 counts even
+    /// if it still waits to become cheaper. Returns `false` without [`Options::auto_compaction`].
     pub(super) fn needs_compaction(&self) -> bool {
         self.pick_compaction(u64::MAX).is_some()
     }
@@ -200,8 +200,8 @@ impl Shared {
 
     /// Returns whether a background thread compacts level 0 when it is full. Returns `false`
     /// without automatic compaction, while compactions fail, and if a damaged SST blocks level 0.
-    /// In these cases writers must not wait for level 0, because their deletions may be the only
-    /// way to release the space that the compaction needs.
+    /// In these cases writers must not wait for level 0: the compaction may never come, and
+    /// deletions may be the only way to release the space that it needs.
     pub(super) fn compacts_level_0(&self, version: &Version, work: &Work) -> bool {
         if !self.options.auto_compaction || work.compactions.is_failing() {
             return false;
@@ -211,8 +211,8 @@ impl Shared {
     }
 
     /// Returns the most urgent compaction, or `None` if no compaction is due or automatic
-    /// compaction is off. A compaction of level 0 that writes at most `spare_bytes` does not wait,
-    /// even if a later one would write fewer bytes per byte of level 0.
+    /// compaction is off. A compaction of level 0 that writes at most `spare_bytes` does not wait
+    /// to become cheaper.
     fn pick_compaction(&self, spare_bytes: u64) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
@@ -242,13 +242,15 @@ impl Shared {
 
     /// Merges all SSTs that overlap a range, one level after the other, into the deepest level that
     /// overlaps it. If level 0 overlaps the range, the call merges all of level 0, and at least
-    /// into level 1. In the deepest level, rewrites only SSTs with tombstones or outdated filters.
+    /// into level 1. In the deepest level, it rewrites only SSTs with tombstones or outdated
+    /// filters.
     ///
     /// Before each level, the call waits for a running compaction.
     ///
     /// # Errors
     /// Returns errors for damaged SSTs, I/O errors, [`Error::NoSpace`] if the result would leave no
-    /// space for the log, and [`Error::Poisoned`] after an earlier failure.
+    /// space for the log, and [`Error::Poisoned`] after an earlier failure. Returns the errors of
+    /// [`Options::choose_filters`].
     pub(super) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
         for level in 0..NUM_LEVELS {
             let turn = self.begin_compaction()?;
@@ -281,8 +283,8 @@ impl Shared {
     fn compact(&self, compaction: &Compaction) -> Result<u64> {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
-        // Do not move an SST with an outdated filter: a filter that was chosen for a small level is
-        // too large for the next, larger level.
+        // Do not move an SST with an outdated filter. For example, a filter that was chosen for a
+        // small level may be too large for the next, larger level.
         let is_move = compaction.is_move() && !self.has_outdated_filter(&self.reading.state.load().version, compaction);
         let added = if is_move { compaction.upper.clone() } else { self.merge(compaction)? };
         let removed = compaction.upper.iter().map(|table| (level_tag(compaction.level), table.meta.number));
@@ -313,8 +315,8 @@ impl Shared {
             level.num_tables = level.num_tables.saturating_add(num_tables);
             if compaction.to == compaction.level {
                 // The SSTs of the level are rewritten one after the other, and each gets a new
-                // filter. The old filters of the other SSTs must not reduce the memory share of
-                // this one.
+                // filter. Filters that are not replaced yet must not reduce the memory for the new
+                // filter.
                 level.filter_bytes = 0;
             }
         }

@@ -140,11 +140,11 @@ impl Db {
     /// space is short, the call may first flush the memtable.
     ///
     /// # Errors
-    /// Returns I/O errors of the log. After such an error, an I/O error of the manifest or a failed
-    /// sync of the directory, the store refuses writes with [`Error::Poisoned`] until it is
-    /// reopened. After reopening, reads show whether the failed write was kept. Returns
-    /// [`Error::OutOfNumbers`] after about 4.6 * 10^18 writes, or if the manifest holds such a
-    /// large file number or sequence number.
+    /// Returns I/O errors of the log. The store then refuses writes with [`Error::Poisoned`] until
+    /// it is reopened. It does the same after a failed change of the manifest or of `CURRENT`, and
+    /// after a failed sync of the directory. After reopening, reads show whether the failed write
+    /// was kept. Returns [`Error::OutOfNumbers`] if the last sequence number or file number is 2^62
+    /// (about 4.6 * 10^18) or more.
     ///
     /// These errors are temporary, and nothing was written:
     ///
@@ -174,8 +174,8 @@ impl Db {
         self.shared.get(&state, key, sequence)
     }
 
-    /// Returns the value of `key` as [`Db::get`] does, but without a copy if the value lies in a
-    /// memtable or if the store has a block cache. The result keeps the memory that holds the
+    /// Returns the value of `key` as [`Db::get`] does. The call does not copy the value if it lies
+    /// in a memtable or if the store has a block cache. The result keeps the memory that holds the
     /// value, such as a block or a memtable: see [`PinnableSlice`].
     ///
     /// ```
@@ -218,7 +218,7 @@ impl Db {
 
     /// Returns an iterator over the current entries of a range in key order. [`Iterator::rev`]
     /// reverses the order. The scan reads no SST whose range filter ([`Options::range_filter`])
-    /// denies the range.
+    /// denies the range, unless [`Options::filter_use`] says to ignore filters.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -236,7 +236,8 @@ impl Db {
 
     /// Returns an iterator over the current entries whose keys begin with `prefix`, in key order.
     /// If the extractor in [`Options::prefix_extractor`] takes this prefix from keys, the scan
-    /// reads only SSTs that may hold such keys.
+    /// reads no SST whose filter denies the prefix. Filters are not asked if
+    /// [`Options::filter_use`] says to ignore them.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -256,8 +257,8 @@ impl Db {
         scan_plan::scan(&self.shared, &state, sequence, Bound::Included(prefix), as_slice(&end))
     }
 
-    /// Writes the memtables to SST files and waits for the result. If level 0 holds at least
-    /// [`Options::l0_stall_trigger`] SSTs, this call first waits for a compaction, as writes do.
+    /// Writes the memtables to SST files and waits for the result. If writes would wait for a
+    /// compaction of level 0 ([`Options::l0_stall_trigger`]), this call first waits for it, too.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
@@ -268,16 +269,21 @@ impl Db {
         self.shared.flush()
     }
 
-    /// Flushes the memtables, and merges all SSTs that hold keys of a range into one sorted run.
-    /// The merge drops entries that no read can see.
+    /// Flushes the memtables, and merges all SSTs whose key ranges overlap a range into one sorted
+    /// run. The merge drops overwritten entries. It drops tombstones if no deeper level overlaps
+    /// the merged SSTs.
     ///
-    /// It also rebuilds SSTs of the range for which the policy would now choose another filter:
-    /// more than 1 % smaller, more than 25 % larger, of another kind, with the prefixes of another
-    /// extractor, or with another range filter.
+    /// If the policies choose a filter, the call also rebuilds SSTs of the range that have no
+    /// filter or an outdated one. A filter is outdated if the policies would now choose one
+    ///
+    /// * that is more than 1 % smaller or more than 25 % larger;
+    /// * of another kind, or with the prefixes of another extractor;
+    /// * with another range filter.
     ///
     /// # Errors
     /// Returns the errors of [`Db::flush`], and errors for damaged SSTs. Returns [`Error::NoSpace`]
-    /// if the result would leave no space for the log.
+    /// if the result would leave no space for the log. Returns [`filterblock::Error::Invalid`] if
+    /// the policy in [`Options::range_filter`] chooses a kind that is no range filter.
     pub fn compact_range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
         let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
         match self.flush() {
@@ -328,8 +334,9 @@ impl Db {
     /// not support hard links.
     ///
     /// The copy keeps the store's id, its hash seed and the numbers of its SSTs, because every SST
-    /// file contains them. The numbers of the copy's new files begin at a random offset of up to
-    /// 2^40. So a new file of one store is almost never taken for a file of the other.
+    /// file contains them. For its new files, the copy adds a random offset below 2^40 to the
+    /// store's next file number. So a new file of one store is almost never taken for a file of the
+    /// other.
     ///
     /// # Errors
     /// Returns [`Error::NotAStore`] if `dir` holds any file except `LOCK`, and [`Error::Locked`] if
@@ -369,8 +376,8 @@ impl Db {
         }
         storage.sync_dir(dir)?;
         // The logs are not copied, because the flush has written their content to SSTs. A random
-        // offset of 40 bits almost always exceeds the number of files that a store creates, and it
-        // is far below the limit of file numbers.
+        // offset of 40 bits almost always exceeds the number of files that a store creates. It is
+        // far below the limit of file numbers.
         state.log_number = 0;
         state.next_file_number = state.next_file_number.saturating_add(open::random_u64()? >> 24);
         Manifest::create(storage, dir, state.next_file_number, &state.snapshot()).map(drop)
@@ -435,12 +442,12 @@ impl Db {
         }
     }
 
-    /// Divides [`Options::filter_memory_budget`] anew among the filters, by the number of queries
-    /// of each filter so far. Filters that are asked often get dropped columns back. Without a
-    /// budget, the call has no effect.
+    /// Divides [`Options::filter_memory_budget`] anew among the filters, according to the number of
+    /// queries of each filter so far. Filters that are asked often get dropped columns back.
+    /// Without a budget, the call has no effect.
     ///
-    /// Flushes and compactions only drop columns. Call this from time to time if the SSTs that are
-    /// read most change. The call copies filters of up to the budget's bytes in total. The old
+    /// Flushes and compactions only drop columns. Call this function from time to time if reads
+    /// move to other SSTs. The call copies filters of up to the budget's bytes in total. The old
     /// copies stay in memory until no read uses them.
     pub fn rebalance_filters(&self) {
         self.shared.rebalance_filters();

@@ -1,5 +1,5 @@
-//! Compares docs/STORE_FORMAT.md with the code: the directory, the limits, logs and manifests. The
-//! tests in tests/sst compare SST files.
+//! Compares docs/STORE_FORMAT.md with the code: the directory, the limits, logs, write batches and
+//! manifests. The tests in tests/sst compare SST files.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
 //! Carries the filters and their numbers of queries from one version to the next. The next version
-//! divides the memory budget for filters by these numbers.
+//! uses these numbers to divide the memory budget among its filters.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -56,8 +56,8 @@ fn next_full_memtable(shared: &Shared) -> Option<Arc<Memtable>> {
 }
 
 /// Passes the log's buffer to the operating system periodically until the store closes, and drops
-/// replaced states. It has its own thread, because writing an SST or syncing the log may take
-/// longer than this interval.
+/// replaced states. It has its own thread, because writing an SST may take longer than
+/// [`LOG_FLUSH_INTERVAL`].
 pub(super) fn run_log_flushes(shared: &Shared) {
     let mut flushed = Instant::now();
     let mut work = lock(&shared.background.work);
@@ -121,7 +121,7 @@ impl Shared {
     }
 
     /// Passes the log's buffer to the operating system, even after a failure elsewhere, because the
-    /// buffer holds acknowledged writes. If this fails, the store accepts no more writes.
+    /// buffer may hold acknowledged writes. If the write fails, the store accepts no more writes.
     fn flush_log(&self) {
         let flushed = lock(&self.writing.log).log.flush();
         if let Err(error) = flushed
@@ -168,11 +168,12 @@ impl Shared {
     }
 
     /// Writes a new SST file for level 0 with at most `num_keys` keys, which `add_all` adds.
-    /// `others` are the SSTs that will be installed together with it. Without `with_filter`, the
-    /// SST gets no filter.
+    /// `others` are the SSTs that will be installed together with the new SST. Without
+    /// `with_filter`, the new SST gets no filter.
     ///
     /// # Errors
-    /// Returns the error of the writer, of `add_all` or of opening the file, and removes the file.
+    /// Returns the errors of [`Self::table_options`] and [`Self::make_table`]. After an error of
+    /// the writer, of `add_all` or of opening the file, the file is removed.
     pub(super) fn write_level_0(
         &self,
         num_keys: u64,

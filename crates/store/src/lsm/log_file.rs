@@ -32,7 +32,7 @@ pub const LOG_VERSION: u32 = 1;
 /// part of a payload that is longer than the buffer bypasses the buffer.
 const BUFFER_LEN_BYTES: usize = 64 << 10;
 
-/// The content of a file's records.
+/// The kind of a log: what its records hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogKind {
     /// Write batches.
@@ -98,12 +98,12 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates the file. Its header stays in the buffer until the first flush. The first record
-    /// must begin at `first_sequence`.
+    /// Creates the file. Its header stays in the buffer until the buffer is written. The first
+    /// record must begin at `first_sequence`.
     ///
     /// # Errors
     /// Returns an I/O error if the file exists or cannot be created. If the creation fails halfway,
-    /// the file is removed.
+    /// the function tries to remove the file.
     pub fn create(storage: &dyn Storage, path: &Path, id: LogId, first_sequence: u64) -> Result<Self> {
         let file = storage.create(path).inspect_err(|error| remove_unless_found(storage, path, error))?;
         let mut buffer = Vec::with_capacity(BUFFER_LEN_BYTES);
@@ -137,8 +137,7 @@ impl LogWriter {
     ///
     /// `sequence` is the sequence number of the record's first write. Sequence numbers have no
     /// gaps: `sequence` must be one more than the number of the last write in the record before.
-    /// This function checks only the lower bounds listed below. The reader detects all other
-    /// errors.
+    /// This function checks only the lower bounds listed below. The reader detects gaps.
     ///
     /// # Errors
     /// Returns [`Error::InvalidArgument`], before anything is written, for:

@@ -4,9 +4,9 @@
 //!
 //! * There is none: a crash tore the tail. The tail is cut off and reported. The one exception is a
 //!   damaged header of the file that is complete and not all zeros: it is an error.
-//! * There is one, but a sector before it is all zeros, and no later sound record says that the
-//!   file was synced beyond the start of the damage. This is a crash, too: a crash may keep later
-//!   sectors and lose earlier ones. The tail is cut off and reported.
+//! * There is one, but a sector before it is all zeros. Neither this record nor a later one says
+//!   that the file was synced beyond the start of the damage. This is a crash, too: a crash may
+//!   keep later sectors and lose earlier ones. The tail is cut off and reported.
 //! * In every other case, durable bytes may be lost. This is an error.
 //!
 //! A sound record with an unexpected sequence number is an error, too: records are missing or
@@ -31,7 +31,8 @@ use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, RECORD_HEADER_LEN_BY
 const SECTOR_LEN_BYTES: usize = 512;
 
 /// The search for sound records accepts a sequence number that exceeds the expected one by at most
-/// this step. A larger step counts as a random match.
+/// this step. A larger step counts as a random match. If no number is expected, because the header
+/// is damaged, the search accepts every number.
 const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 
 /// The search for sound records may checksum four times the file's length plus this many bytes.
@@ -66,10 +67,10 @@ pub struct LogRecord<'a> {
 pub struct LogEnd {
     /// The offset where the torn tail begins. Without a torn tail, this is the length of the file.
     pub valid_len_bytes: u64,
-    /// The length of the torn tail: the bytes from `valid_len_bytes` to the end of the file, which
-    /// the reader did not accept.
+    /// The length of the torn tail: the bytes from `valid_len_bytes` to the end of the file. The
+    /// reader did not accept these bytes.
     pub torn_tail_bytes: u64,
-    /// Whether the tail lacks bytes at its end, or contains sectors that were never written.
+    /// Whether the tail seems to lack bytes at its end, or whole sectors: see [`LogTail::is_cut`].
     pub is_tail_cut: bool,
     /// The offset and the length of each skipped range; always empty under
     /// [`LogRecovery::Strict`]. A length of 0 means that sequence numbers are missing although no
@@ -109,7 +110,8 @@ pub struct LogTail {
     pub offset: u64,
     /// The length of the torn tail in bytes.
     pub len_bytes: u64,
-    /// Whether bytes are missing at the end, or sectors were never written.
+    /// Whether bytes seem to be missing at the end, or sectors are all zeros, as if they were never
+    /// written.
     ///
     /// `true` means that a crash probably interrupted a write that was not synced. `false` means
     /// that the last record seems to have its full length, but it fails its checksum. Then either a
@@ -128,7 +130,7 @@ impl fmt::Display for LogTail {
             path.display()
         )?;
         f.write_str(match is_cut {
-            true => "a crash cut this write short",
+            true => "a crash probably cut this write short",
             false => {
                 "no byte is missing, so these bytes are damaged, or a crash interrupted the device during the write"
             }
@@ -343,8 +345,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns whether a sector that overlaps the range is all zeros. An allocated sector that was
-    /// never written reads as zeros. The first sector is checked only from the start of the range,
-    /// because the bytes before may be an older state of the same sector.
+    /// never written reads as zeros. The first sector is checked only from the start of the range:
+    /// the bytes before the range may be an older state of the same sector.
     fn has_blank_sector(&self, range: Range<usize>) -> bool {
         let mut start = range.start;
         while start < range.end {
@@ -357,8 +359,8 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Returns whether the unsound tail from `offset` lacks bytes at its end, or contains sectors
-    /// that were never written.
+    /// Returns whether the unsound tail from `offset` seems to lack bytes at its end, or contains a
+    /// sector that is all zeros.
     fn is_cut_at(&self, offset: usize, expected: Option<u64>) -> bool {
         let tail = self.bytes.get(offset..).unwrap_or_default();
         if Self::is_short(tail, offset as u64, expected).unwrap_or(true) {

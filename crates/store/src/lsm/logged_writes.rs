@@ -41,8 +41,8 @@ impl<'a> LoggedWrites<'a> {
         Self { log, ranges: Vec::new(), first: 0, len_bytes: 0, num_writes: 0, sequences: None }
     }
 
-    /// Adds the writes of the next record, except the first `num_known`. Returns the number of
-    /// writes in the record, including the excepted ones.
+    /// Adds the writes of the next record, except the first `num_known`. Returns the number of all
+    /// writes in the record.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] for a payload that is not a batch. None of its writes is added
@@ -170,7 +170,6 @@ impl<'a> LoggedWrites<'a> {
         places.dedup_by(|older, newest| key_order(older, newest).is_eq());
     }
 
-    /// Decodes the write at `offset`.
     fn op_at(&self, offset: usize) -> Result<BatchOp<'a>> {
         let rest = self.log.get(offset..).unwrap_or_default();
         let op = BatchOps::new(rest, offset as u64).next();
@@ -231,7 +230,8 @@ mod tests {
         (storage.read(path).unwrap(), writes)
     }
 
-    /// Collects the writes from number `known` on, of each record for which `is_sound` is true.
+    /// Collects the writes from sequence number `known` on, without the records for which
+    /// `is_sound` returns `false`. Its argument is the position of the record, counted from 1.
     fn collected<'a>(log: &'a [u8], known: u64, is_sound: impl Fn(u64) -> bool) -> LoggedWrites<'a> {
         let mut writes = LoggedWrites::of(log);
         let mut nth = 0;

@@ -29,9 +29,8 @@ pub struct Manifest {
     may_be_in_force: bool,
 }
 
-/// The length above which an open store replaces its manifest by a new one that begins with a
-/// snapshot of the state. The limit is at least twice the length of the manifest after its first
-/// edit.
+/// The length in bytes up to which a manifest is never replaced. An open store replaces a longer
+/// manifest if the manifest is also more than twice as long as after its first edit.
 const LIMIT_BYTES: u64 = 1 << 20;
 
 /// The content of a manifest.
@@ -56,7 +55,8 @@ impl Manifest {
     /// # Errors
     /// Returns an I/O error, for example if a manifest with this number exists. After an error,
     /// either the previous manifest or this one is in force: the next open reads `CURRENT` to find
-    /// out. If the new manifest is certainly not in force, its file is removed.
+    /// out. If the new manifest is certainly not in force, its file is removed if the storage
+    /// allows it.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let mut manifest = Self::planned(number);
         manifest.begin(storage, dir, snapshot)?;

@@ -312,9 +312,9 @@ fn a_failed_change_of_manifests_leaves_the_old_or_the_new_one() {
             }
             failed += 1;
         }
-        // The operations are: create, write and sync of both files, a check for a leftover file, a
-        // sync of the directory, the rename, and a second sync of the directory. A full disk does
-        // not fail the last one.
+        // The first operations are create, write and sync of the manifest, a check for an old
+        // `CURRENT.tmp`, and create, write and sync of `CURRENT.tmp`. Then come a sync of the
+        // directory, the rename, and a second sync. On a full disk, the second sync does not fail.
         assert_eq!(failed, failures, "{kind:?}");
     }
 }

@@ -118,7 +118,8 @@ impl Memtable {
         Ok(())
     }
 
-    /// Returns whether the memtable should be replaced, regardless of its size.
+    /// Returns whether the memtable should be replaced because its list is full, whatever the size
+    /// of the write buffer.
     pub(super) fn is_full(&self) -> bool {
         self.list.is_full()
     }
@@ -178,8 +179,8 @@ impl Memtable {
                 versions.extend(self.list.version(found));
                 node = self.list.after(found);
             }
-            // Neighbours in the list are far apart in memory. These loads do not depend on each
-            // other, so the processor waits for all of them at once.
+            // Neighbours in the list are far apart in memory. The loads in `touch` do not depend on
+            // each other, so the processor waits for all of them at once.
             black_box(versions.iter().fold(0, |sum: u8, version| sum.wrapping_add(version.touch())));
             for version in &versions {
                 if last != Some(version.key()) {
@@ -315,7 +316,8 @@ mod tests {
         assert_eq!(cursor.entry().unwrap().0, b"a");
     }
 
-    /// Measures misses with and without the filter, and prints the numbers in docs/DESIGN.md.
+    /// Measures misses with and without the filter, and prints the numbers that docs/DESIGN.md
+    /// records.
     #[test]
     #[ignore = "a measurement"]
     fn measure_what_the_filter_saves_per_miss() {
@@ -406,7 +408,8 @@ mod loom_tests {
         });
     }
 
-    /// Runs one thread that writes two keys and one that reads.
+    /// Runs a thread that writes two keys and a thread that calls `read`, in every order with at
+    /// most three preemptions.
     fn model(read: impl Fn(&Memtable, &AtomicU64) + Send + Sync + 'static) {
         let read = Arc::new(read);
         let mut builder = loom::model::Builder::new();

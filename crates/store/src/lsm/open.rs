@@ -71,10 +71,11 @@ fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Resu
     Ok(is_there)
 }
 
-/// Returns options whose storage holds the directory open, and the original storage.
+/// Returns options whose storage holds the directory open, and the original storage. If the
+/// original storage never needs to hold a directory open, both storages are the same.
 ///
 /// # Errors
-/// Returns an I/O error if the directory is missing or unreadable, and
+/// Returns an I/O error if the directory is missing or unreadable. Returns
 /// [`filterblock::Error::Invalid`] if the policy for range filters chooses a kind that is no range
 /// filter.
 pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
@@ -137,8 +138,8 @@ pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()
     };
     created.into_iter().try_for_each(sync_name)?;
     found.into_iter().try_for_each(|path| match sync_name(path) {
-        // If the process may not sync a directory, then an earlier attempt created no name there,
-        // or that name cannot be made durable.
+        // The sync is refused, for example without permission. Then either an earlier attempt
+        // created no name in this directory, or nothing can make the name durable.
         Err(error) if is_refused(&error) => Ok(()),
         result => result,
     })

@@ -29,8 +29,7 @@ pub enum FilterUse {
     /// Reads query the filters.
     #[default]
     Consult,
-    /// Reads search every SST whose key range covers the key. Use this to measure what filters
-    /// save.
+    /// Reads select SSTs by their key ranges alone. Use this to measure what filters save.
     Ignore,
 }
 
@@ -91,16 +90,16 @@ impl fmt::Display for PrefixChoice {
 ///
 /// # Memory
 ///
-/// A store takes at most:
+/// A store takes memory mainly:
 ///
-/// * for memtables: `2 * (max_immutable_memtables + 2) * write_buffer_bytes`, 192 MiB by default. A
-///   store reaches this limit only while writes come faster than flushes.
+/// * for memtables: at most `2 * (max_immutable_memtables + 2) * write_buffer_bytes`, 192 MiB by
+///   default. A store reaches this limit only while writes come faster than flushes.
 /// * for filters: by default 8.1 bits per key in the bottommost level, 16 in level 0 and 10 in the
 ///   levels between.
 /// * for the index of each SST in use: a key and about 10 bytes for each data block.
 /// * for the block cache: `block_cache_bytes`.
-/// * while it compacts: 16 bytes per key of one SST of `table_size_bytes`, the filter and the index
-///   of this SST, and 64 KiB for each SST of level 0. A range filter takes 10 more bytes per key,
+/// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and 16 bytes per
+///   key of this SST. Each SST of level 0 takes 64 KiB. A range filter takes 10 more bytes per key,
 ///   and the bytes in which the key differs from the key before it.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -114,13 +113,13 @@ pub struct Options {
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Chooses the range filter of each new SST, beside its filter: a [`filterblock::FilterSpec`]
     /// such as `grafite:fpr=0.01` or `grafite:L=1024:fpr=0.01`, or your own function. Scans then
-    /// skip the SSTs that hold no key between the bounds of the scan. `None` writes SSTs without
-    /// range filters; scans still ask the existing range filters.
+    /// skip SSTs whose range filter denies the range of the scan. With `None`, new SSTs get no
+    /// range filter beside their filter; scans still ask the existing range filters.
     ///
-    /// A short scan finds most of its keys in the bottommost level, which holds most keys, and
-    /// nothing in the SSTs of the levels above. So a policy that chooses range filters only above
-    /// the bottommost level ([`filterblock::AboveBottom`]) saves most reads of such scans for a
-    /// tenth of the memory. Range filters everywhere pay off if many scans find nothing at all.
+    /// A short scan usually finds its keys in the bottommost level, which holds most keys, and none
+    /// in the levels above. So a policy that chooses range filters only above the bottommost level
+    /// ([`filterblock::AboveBottom`]) saves most reads of such scans for a tenth of the memory.
+    /// Range filters everywhere pay off if many scans find nothing at all.
     pub range_filter: Option<Arc<dyn FilterPolicy>>,
     /// The prefixes that the filters hold beside the keys. Scans within one prefix then skip the
     /// SSTs whose filters deny the prefix. If the filter does not deny the key of a get, the get
@@ -136,22 +135,22 @@ pub struct Options {
     /// The secret for hashing keys. A store that was created with a secret opens only with the same
     /// secret. A store that was created without a secret opens only without one.
     pub secret: Option<Secret>,
-    /// The hash seed of a new store; set it to get the same files each time. `None` draws the seed
+    /// The hash seed of a new store; set it to get the same hashes each time. `None` draws the seed
     /// from the operating system's entropy. An existing store keeps its seed.
     pub hash_seed: Option<u64>,
     /// The condition under which a write is acknowledged.
     pub durability: Durability,
     /// The size at which the memtable becomes immutable and is written to an SST file.
     pub write_buffer_bytes: usize,
-    /// The number of immutable memtables at which writers wait for a flush. 0 counts as 1. If
-    /// flushes fail, further writes are then refused until a flush succeeds
+    /// The number of immutable memtables at which writers wait for a flush. 0 counts as 1. While
+    /// flushes fail, a write that would have to wait is refused
     /// ([`crate::Error::BackgroundFails`]).
     pub max_immutable_memtables: usize,
     /// The size of an SST file at which a compaction starts a new one.
     pub table_size_bytes: u64,
     /// The space to keep free on the disk, so that a full store can be emptied. Puts are refused
     /// ([`crate::Error::NoSpace`]) while the free space is below this reserve plus the space for
-    /// the writes in memory. Deletions still work.
+    /// the batch and the writes in memory. Deletions still work.
     ///
     /// `None` keeps enough for a manifest and the largest merge. That merge takes all of levels 0
     /// and 1, or about `table_size_bytes * (level_size_ratio + 3)` if a deeper merge takes more.
@@ -159,8 +158,9 @@ pub struct Options {
     /// never checks the free space.
     pub reserve_bytes: Option<u64>,
     /// Whether to compact in the background. Without it, writers never wait for compaction. If a
-    /// compaction finds a damaged SST, it reports the damage. It then skips this SST, and every SST
-    /// that would have to be merged with it, until the store is reopened.
+    /// background compaction finds a damaged SST, the store reports the damage. Background
+    /// compactions then skip this SST, and every SST that would have to be merged with it, until
+    /// the store is reopened.
     pub auto_compaction: bool,
     /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. Under a fast load,
     /// compactions of level 0 wait: level 0 first grows to the size of level 1, to
@@ -168,10 +168,14 @@ pub struct Options {
     /// whichever comes first.
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
-    /// `l0_compaction_trigger` counts as that trigger. From three quarters of this number on,
-    /// writers wait for 0.25 to 32 ms for each 64 KiB of writes, or for each batch if it is longer.
-    /// Each further SST makes the wait longer. Writers do not wait without `auto_compaction`, while
-    /// compactions fail, or if a damaged SST keeps level 0 from being compacted.
+    /// `l0_compaction_trigger` counts as that trigger.
+    ///
+    /// From three quarters of this number on, writers wait for 0.25 ms for each 64 KiB of writes,
+    /// or for each batch if it is longer. Each further SST doubles this wait, up to 32 ms. The
+    /// slowdown never begins below `l0_compaction_trigger`.
+    ///
+    /// Writers do not wait for level 0 without `auto_compaction`, while compactions fail, or if a
+    /// damaged SST keeps level 0 from being compacted.
     pub l0_stall_trigger: usize,
     /// The maximum size of level 1. If level 1 is larger, a compaction moves entries to level 2.
     pub level_base_bytes: u64,

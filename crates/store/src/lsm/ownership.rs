@@ -62,8 +62,8 @@ enum Owner {
     Blank,
 }
 
-/// The result of [`Ownership::judge`]: the programs that wrote the files whose names are names of a
-/// store's files.
+/// The result of [`Ownership::judge`]: which programs wrote the files of a directory that have the
+/// names of a store's files.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
     has_store: bool,
@@ -117,7 +117,7 @@ impl Ownership {
 
     /// Refuses a directory whose `CURRENT` or `CURRENT.tmp` another program certainly wrote. Also
     /// refuses a directory whose files have names of a store's files, if none of them certainly
-    /// belongs to a store. A directory without such files passes.
+    /// belongs to a store. A directory without such files passes, even with an empty lock file.
     ///
     /// # Errors
     /// Returns [`Error::ForeignFile`] for one of these files.
@@ -134,7 +134,7 @@ impl Ownership {
         self.blank.as_ref().map_or(Ok(()), |name| Err(foreign(dir, name, BLANK)))
     }
 
-    /// Refuses a directory with any file that belongs neither to a store nor to a store's
+    /// Refuses a directory with any judged file that belongs neither to a store nor to a store's
     /// interrupted creation.
     ///
     /// # Errors
@@ -307,8 +307,8 @@ fn begins_with_engine_record(file: &dyn ReadAt) -> Result<bool> {
 enum Content {
     /// All zeros, or empty.
     Zeros,
-    /// Text without control characters other than white space, whose first 32 KiB are UTF-8. Logs,
-    /// manifests and SSTs of a store contain other control characters.
+    /// Text: the file has no control characters except white space, and its first 32 KiB are UTF-8.
+    /// Logs, manifests and SSTs of a store contain other control characters.
     Text,
     Binary,
 }

@@ -3,9 +3,10 @@
 //! Picking depends only on the descriptions of the SSTs and on the state of the [`Picker`]. It uses
 //! no file, lock or thread. The module `compaction` runs the picked compactions.
 //!
-//! A strategy has two parts, each in its own function. [`Picker::due_levels`] ranks the levels that
-//! need a compaction, and [`Picker::pick_of`] chooses the SSTs of one level. The constructors of
-//! [`Pick`] decide which SSTs of the next level a merge must include.
+//! A strategy has three parts, each in its own function. [`Picker::due_levels`] ranks the levels
+//! that need a compaction, and [`Picker::pick_of`] chooses the SSTs of one level. If they find
+//! nothing, [`Picker::pick_tombstones`] looks for tombstones to drop. The constructors of [`Pick`]
+//! decide which SSTs of the next level a merge must include.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -153,7 +154,7 @@ pub(super) struct RangePicks {
 
 /// Returns the picks for a manual compaction of the SSTs of a level that overlap a range.
 ///
-/// * In level 0, if one SST overlaps the range, one pick merges all SSTs of the level into level 1.
+/// * In level 0, if any SST overlaps the range, one pick merges all SSTs of the level into level 1.
 /// * In another level, if a deeper level overlaps the range, too, one pick merges the SSTs into the
 ///   next level.
 /// * Otherwise each bottommost SST gets a pick that rewrites it in place. The caller drops the
@@ -186,8 +187,8 @@ fn rewritten_per_byte(levels: &Levels<'_>, table: TableFacts<'_>, below: usize) 
     bytes as f64 / table.len_bytes.max(1) as f64
 }
 
-/// Returns an upper bound on the bytes that a compaction of level 0 writes: the lengths of levels 0
-/// and 1.
+/// Returns an upper bound on the bytes that a compaction of level 0 writes: the total length of
+/// levels 0 and 1.
 fn merge_bytes(levels: &Levels<'_>) -> u64 {
     levels.bytes(0).saturating_add(levels.bytes(1))
 }
@@ -195,7 +196,8 @@ fn merge_bytes(levels: &Levels<'_>) -> u64 {
 /// The limits that decide whether a level needs a compaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// The number of SSTs in level 0 that starts a compaction, if level 0 has waited long enough.
+    /// The number of SSTs in level 0 that starts a compaction under one further condition: see
+    /// [`Picker::is_level_0_due`].
     pub(super) l0_trigger: usize,
     /// The number of SSTs in level 0 that starts a compaction in any case.
     pub(super) l0_limit: usize,
@@ -240,7 +242,8 @@ impl Picker {
         let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
         let num_tombstones = sum(level_0, |table| table.num_tombstones);
         let num_deeper = deeper.clone().map(|level| sum(levels.tables(level), |table| table.num_entries)).max()?;
-        // A merge of level 0 may rewrite level 1, so it must release about as much space.
+        // A merge of level 0 may rewrite all of level 1. It pays off only with many tombstones: at
+        // least half as many as there are entries in level 0, and in each deeper level.
         let is_worth = num_tombstones.saturating_mul(2) >= num_deeper.max(sum(level_0, |table| table.num_entries));
         if num_tombstones > 0 && is_worth {
             return self.pick_level_0(levels);
@@ -267,9 +270,9 @@ impl Picker {
     /// failed, its level comes last: compactions of the other levels may need less space, or may
     /// release space.
     ///
-    /// The most urgent level exceeds its limit by the largest factor. A fixed order would starve a
-    /// level: while writes continue, level 0 is always due, and each of its merges rewrites all of
-    /// level 1.
+    /// The most urgent level exceeds its limit by the largest factor. A fixed order could starve
+    /// level 1: under a lasting load, level 0 may be due again after each of its merges, and each
+    /// merge may rewrite all of level 1.
     fn due_levels(&self, levels: &Levels<'_>, spare_bytes: u64) -> Vec<usize> {
         let excess_of_level_0 = self.is_level_0_due(levels, spare_bytes).then(|| self.excess_of_level_0(levels));
         let mut due: Vec<(f64, usize)> = excess_of_level_0.map(|excess| (excess, 0)).into_iter().collect();

@@ -143,8 +143,8 @@ fn tiny_levels_do_not_starve() {
     assert!(amplification < 12.0 && excess < 9.0, "{amplification:.1}, {excess:.1}");
 }
 
-/// 240 flushes of 10 MiB are about 20 million entries of 116 bytes. A picker that compacts level 0
-/// as soon as it reaches its trigger fails this test: each byte is written 8.4 times.
+/// 240 flushes of 10 MiB hold more than 20 million entries of 116 bytes. A picker that compacts
+/// level 0 as soon as level 0 reaches its trigger fails this test: each byte is written 8.4 times.
 #[test]
 fn a_load_of_20_million_keys_writes_a_byte_at_most_6_5_times() {
     for speed in [6, 12, 30] {

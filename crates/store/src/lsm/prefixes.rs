@@ -40,8 +40,8 @@ impl PrefixDoubt {
         let num_tables = version.levels.iter().map(|level| level.slots.len()).sum::<usize>();
         match self {
             Self::Unknown { stored } => reports.add(format!(
-                "{dir}: the store takes prefixes by the function {stored:?}, which this program does not have; scans \
-                 skip no SST by its prefixes, and new SSTs get no prefixes; open the store with this function"
+                "{dir}: the store has the prefix extractor {stored:?}, which this program does not have; scans skip no \
+                 SST by its prefixes, and new SSTs get no prefixes; open the store with this extractor"
             )),
             Self::Changed { stored, now } => {
                 let lacking = version.num_tables_without_prefixes();

@@ -14,8 +14,8 @@ use crate::sync::lock;
 use crate::sync::{ArcSwap, Mutex};
 use filterblock::KeyHasher;
 
-/// Everything that a read uses. Each change replaces it as a whole, so a read has a consistent
-/// state without a lock.
+/// The memtables and the SSTs that a read uses. Each change replaces the whole state, so a read has
+/// a consistent state without a lock.
 #[derive(Debug, Clone)]
 pub(super) struct ReadState {
     pub(super) memtable: Arc<Memtable>,
@@ -59,9 +59,9 @@ impl Published {
     pub(super) fn moment(&self) -> (impl std::ops::Deref<Target = Arc<ReadState>>, u64) {
         let state = self.state.load();
         // Load the sequence number after the state. SSTs do not store the sequence numbers of their
-        // writes, so the number must cover every write in the SSTs of the state. If a write becomes
-        // visible between the two loads, the read sees it, or the write is in a newer memtable that
-        // the state does not contain.
+        // writes, so the number must cover every write in the SSTs of the state. A write may become
+        // visible between the two loads. The read then sees the write, unless the write is in a
+        // newer memtable that the state does not contain.
         (state, self.last_visible())
     }
 
@@ -90,12 +90,12 @@ impl Published {
         lock(&self.replaced).push(replaced);
     }
 
-    /// Drops the replaced states that no read uses any more. This frees their memtables, and
-    /// removes the files of replaced SSTs. Reads and writes never call this function, so they do
-    /// not wait for it.
+    /// Drops the replaced states that no read uses any more. This frees memtables that only these
+    /// states hold, and removes the files of replaced SSTs. Reads and writes never call this
+    /// function, so they do not wait for it.
     pub(super) fn drop_replaced(&self) {
-        // No new reference to a replaced state appears: reads find only the current state. When the
-        // swap replaced the state, it added the reads of that state to the reference count.
+        // No new reference to a replaced state appears: reads find only the current state. The swap
+        // that replaced the state has added the reads in progress to its reference count.
         let is_unused = |state: &mut Arc<ReadState>| Arc::strong_count(state) == 1;
         let unused: Vec<_> = lock(&self.replaced).extract_if(.., is_unused).collect();
         drop(unused);

@@ -54,9 +54,9 @@ pub(super) struct Replayed<'a> {
 /// first.
 ///
 /// # Errors
-/// Returns [`Error::Corrupt`] if the log that the manifest names is missing, and
-/// [`Error::ForeignFile`] for a later log of another program, unless the options say to salvage.
-/// I/O errors pass through.
+/// Returns [`Error::Corrupt`] if the log that the manifest names is missing. Returns
+/// [`Error::ForeignFile`] for a later log of another program. A salvage only reports these two
+/// cases. I/O errors pass through.
 pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64, Vec<u8>)>> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
@@ -110,17 +110,18 @@ pub(super) fn replay<'a>(
 }
 
 /// Writes the replayed writes to SSTs in level 0, puts a new manifest in force that names these
-/// SSTs, and starts a new log. After an error before the new manifest is in force, the content of
-/// the store is unchanged.
+/// SSTs, and starts a new log. A store that was just created has its manifest already, so it only
+/// gets the log. After an error before the new manifest is in force, the content of the store is
+/// unchanged.
 ///
 /// # Errors
-/// Returns I/O errors.
+/// Returns I/O errors, and the errors of [`Shared::write_level_0`] and [`Shared::install`].
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
         // Write all SSTs before the manifest names any of them. As soon as the manifest names an
-        // SST, writes that are missing before this SST count as given up, and no later recovery or
-        // repair can report them.
+        // SST, writes that are missing before this SST count as given up. No later recovery or
+        // repair can then report them.
         let tables = write_tables(shared, &replayed.groups)?;
         begin_manifest(shared, &replayed, &tables, is_torn)?;
         shared.change_state(|state| {
@@ -147,8 +148,8 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
 
 /// Removes files that failed opens left next to their manifest, so that they do not accumulate:
 /// other manifests, logs before the one that the manifest names, and empty logs. The manifest has
-/// just come into force, so everything it says is durable. Logs with writes stay until this open
-/// has succeeded: if it fails, the next open must report the same problems again.
+/// just come into force, so everything it says is durable. The other logs stay until this open has
+/// succeeded: if the open fails, the next one must report the same problems again.
 fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
     let (manifest, log_number) = {
         let registry = lock(&shared.catalogue.registry);
@@ -253,8 +254,8 @@ fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTa
     // The memory for sorting grows with the log, so the number of passes over a log of any length
     // is bounded.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
-    // If there are more writes than this, they have less than 16 bytes on average, and their hashes
-    // would take more memory than half the log. The SST then gets no filter.
+    // More than `max_hashes` writes have less than 16 bytes on average, and their hashes would take
+    // more memory than half the log. The SST then gets no filter.
     let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
     let with_filter = group.num_writes() <= max_hashes as u64;
     shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {

@@ -74,8 +74,8 @@ pub(super) struct RunCursor {
     /// The reads of `cursor` that have been counted.
     counted: BlockReads,
     reads_ahead: bool,
-    /// The answers of the filter of the only SST about the scan. The first seek takes and counts
-    /// them.
+    /// The filter's answers about the scan, if the run has only one SST. The first seek takes and
+    /// counts the answers.
     asked: Option<Asked>,
 }
 
@@ -99,8 +99,8 @@ impl RunCursor {
         Self { counter: Some(Arc::clone(counter)), ..self }
     }
 
-    /// Returns the cursor with the filter's answers about the only SST. The first seek counts
-    /// whether they were right.
+    /// Returns the cursor of a run of one SST with the filter's answers about the scan. The first
+    /// seek counts whether the answers were right.
     pub(super) fn asked(self, asked: Asked) -> Self {
         Self { asked: Some(asked), ..self }
     }

@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::sstable::TableFilter;
 use filterblock::{Answer, KeyHash, PrefixExtractor};
 
-/// The queries of a scan to the filters. The bounds are those of the whole scan. With narrower
-/// bounds, such as the current key of a cursor or the end of a prefix, a filter could deny an SST
-/// that holds keys in the rest of the scan.
+/// The queries of a scan to the filters. The bounds are those of the whole scan. Do not narrow
+/// them, for example to the current key of a cursor or to the end of a prefix. A filter could then
+/// deny an SST that holds keys in the rest of the scan.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScanQuery<'a> {
     from: Bound<&'a [u8]>,

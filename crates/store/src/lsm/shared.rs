@@ -202,8 +202,8 @@ pub(super) struct Reading {
 /// queue's lock, but neither is held with any other lock. No file is written or synced under
 /// `work`, `picker` or the queue's lock.
 ///
-/// Four locks may be taken under any other lock: those of the reports, of the replaced states, of
-/// the stall counters and of the reclaimer. No lock is taken under them.
+/// The locks of the reports, of the replaced states, of the stall counters and of the reclaimer may
+/// be taken under any other lock. No lock is taken under them.
 ///
 /// A thread that reads a state under `work` may drop the last reference to that state, and thereby
 /// remove replaced files. This is why `closed` stands to the right of `work`.

@@ -79,7 +79,6 @@ impl<T: Default> Chunks<T> {
     }
 }
 
-/// A skip list. The module's documentation describes it.
 #[derive(Debug)]
 pub(super) struct SkipList {
     words: Chunks<AtomicU32>,
@@ -88,7 +87,6 @@ pub(super) struct SkipList {
     num_versions: AtomicU32,
 }
 
-/// A node of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Node(u32);
 
@@ -227,7 +225,6 @@ impl SkipList {
         behind
     }
 
-    /// Returns the version of a node.
     #[inline]
     pub(super) fn version(&self, Node(node): Node) -> Option<&Entry> {
         self.version_in(self.words.from(node))

@@ -1,9 +1,9 @@
-//! Counts what reads did, and what filters saved.
+//! Counts what reads did and what filters saved, and counts write stalls, flushes and compactions.
 //!
-//! The counters are sharded. A shard belongs to one thread for the life of that thread, and its
-//! owner adds with a plain load and store. If there are more threads than shards, the other threads
-//! share the last shard and add atomically. A shared counter would cost a miss much more time: see
-//! docs/DESIGN.md.
+//! The counters of gets and of filter queries are sharded. A shard belongs to one thread for the
+//! life of that thread, and its owner adds with a plain load and store. If there are more threads
+//! than shards, the other threads share the last shard and add atomically. A shared counter would
+//! cost a miss much more time: see docs/DESIGN.md.
 
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ use crate::sync::lock;
 pub enum Task {
     /// Writes a memtable to an SST file.
     Flush,
-    /// Merges SSTs into the next level.
+    /// Merges SSTs into the next level, or rewrites an SST in its level.
     Compaction,
 }
 
@@ -113,7 +113,6 @@ pub(super) struct ScanTally {
     pub(super) ranges: ProbeTally,
 }
 
-/// All counts of one level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LevelTally {
     pub(super) gets: Tally,
@@ -159,7 +158,6 @@ struct Shard {
     levels: [LevelCounters; NUM_LEVELS],
 }
 
-/// The counters of an open store.
 #[derive(Debug)]
 pub(super) struct Counters {
     shards: Box<[Shard]>,
@@ -246,7 +244,8 @@ thread_local! {
     static OWNED: SlotOwner = const { SlotOwner };
 }
 
-/// Assigns shards to threads: first the shards that ended threads returned, then unused ones.
+/// Assigns shards to threads: first the shards that ended threads returned, then unused ones. If
+/// none is left, a thread gets the last shard.
 ///
 /// The mutex orders the plain accesses of a thread before the accesses of the next owner of its
 /// shard.

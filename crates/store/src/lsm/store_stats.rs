@@ -28,12 +28,12 @@ pub struct LevelStats {
     pub prefixes: ProbeStats,
     /// The queries of scans for their range.
     pub ranges: ProbeStats,
-    /// Number of data blocks read from files.
+    /// Number of data blocks that gets read from files.
     pub block_reads: u64,
-    /// Bytes of the data blocks read from files.
+    /// Bytes of these data blocks.
     pub block_read_bytes: u64,
-    /// Number of SSTs whose filter does not hold the prefixes of the store's extractor. 0 if the
-    /// store has no extractor.
+    /// Number of SSTs whose filter does not hold the prefixes of the store's extractor. It is 0 if
+    /// the store has no extractor.
     pub tables_without_prefixes: u64,
     /// Number of SSTs with a usable range filter.
     pub tables_with_ranges: u64,
@@ -172,8 +172,7 @@ pub struct Retry {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Statistics of each level, from level 0 to the last level that holds an SST or whose filters
-    /// were queried.
+    /// Statistics of each level, from level 0 to the last level that holds an SST or has counts.
     pub levels: Vec<LevelStats>,
     /// The total of all levels.
     pub total: LevelStats,
@@ -209,7 +208,8 @@ pub struct Stats {
     pub compactions: u64,
     /// Bytes written by compactions.
     pub compacted_bytes: u64,
-    /// Number of failed flushes and compactions since the store was opened. Each is retried.
+    /// Number of flushes and compactions that failed for a temporary reason since the store was
+    /// opened.
     pub background_errors: u64,
     /// Tasks that currently fail.
     pub retrying: Vec<Retry>,

@@ -31,8 +31,8 @@ impl ReadContext<'_> {
 }
 
 /// The maximum number of SSTs of a level that is read like level 0: one query asks a filter for
-/// many keys of a batch. From the first larger level on, a query is one [`Pair`] (key, SST). In a
-/// level of few SSTs, pairs are slower: see docs/DESIGN.md.
+/// many keys of a batch. From the first level with more SSTs on, a query is one [`Pair`] (key,
+/// SST). In a level of few SSTs, pairs are slower: see docs/DESIGN.md.
 const FEW_SSTS: usize = 4;
 
 /// A key of a batch, and an SST of a deeper level that may hold it.
@@ -308,8 +308,8 @@ impl Level {
 }
 
 impl Slot {
-    /// Asks the filter for the keys with a bit in `mask`. Adds the keys that it does not deny to
-    /// `wanted`, and announces their reads.
+    /// Asks the filter for the keys with a bit in `mask`. Adds the keys that the filter does not
+    /// deny to `wanted`. If several reads may overlap, announces them to the storage.
     fn ask_batch<'v>(
         &'v self,
         filters: &FilterSet<Error>,
@@ -352,8 +352,8 @@ impl Slot {
 
     /// Searches the SST, unless its filter denies a prefix of the key, or its only filter is a
     /// range filter that denies the key. Returns `None` if the SST does not hold the key, and
-    /// `Some(None)` for a tombstone. `answer` is the filter's answer for the key, and `block` is
-    /// what is known about the data block.
+    /// `Some(None)` for a tombstone. `answer` is the filter's answer for the key. `block` is the
+    /// position or the content of the data block, if known.
     #[cold]
     fn search<V: FoundValue>(
         &self,

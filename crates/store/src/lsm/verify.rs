@@ -26,7 +26,7 @@ pub struct VerifyReport {
     pub data_blocks: u64,
     /// Number of keys that the filter of their own SST denies. It must be 0.
     pub filter_false_negatives: u64,
-    /// All problems found: damage, files of a newer format version, missing files, and a log that
+    /// All other problems: damage, files of a newer format version, missing files, and a log that
     /// cannot be flushed. Each error names the file. An error about damage also names the field and
     /// the offset.
     pub damage: Vec<Error>,

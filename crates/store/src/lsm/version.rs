@@ -24,8 +24,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
 use filterblock::{FilterSet, FilterSlot, HashSeed, IfMapped, KeyHasher, LevelShape};
 
-/// An SST of the store. After a compaction has replaced it, its file is removed with the last
-/// reference.
+/// An SST of the store. After a compaction has replaced the SST, its file is removed when the last
+/// reference is dropped.
 #[derive(Debug)]
 pub(super) struct StoredTable {
     file: Arc<TableFile>,
@@ -128,7 +128,7 @@ impl StoredTable {
         }
     }
 
-    /// Marks the file as obsolete: it is removed with the last reference.
+    /// Marks the file as obsolete: the file is removed when the last reference is dropped.
     pub(super) fn mark_obsolete(&self) {
         self.file.obsolete.store(true, Ordering::Relaxed);
     }
@@ -156,6 +156,7 @@ impl Drop for TableFile {
 pub(super) struct Slot {
     /// [`order_prefix`] of the first key.
     pub(super) smallest: u64,
+    /// [`order_prefix`] of the last key.
     pub(super) largest: u64,
     /// The filter's expected FPR, in the units of
     /// [`ProbeTally::expected`](super::stats::ProbeTally).
@@ -298,8 +299,8 @@ impl Default for Version {
 }
 
 impl Version {
-    /// Creates a version. `levels[0]` may be in any order; the other levels must be free of
-    /// overlaps.
+    /// Creates a version. The SSTs of each level may be in any order. Two SSTs of the same level
+    /// may overlap only in level 0.
     pub(super) fn new(levels: Vec<Vec<Arc<StoredTable>>>, hasher: &KeyHasher, filter_budget: Option<u64>) -> Self {
         Self::after(&Earlier::default(), levels, hasher, filter_budget)
     }
@@ -346,8 +347,8 @@ impl Version {
         Earlier::new(found, keeps_columns)
     }
 
-    /// Returns a version of the same SSTs whose filters share the memory budget anew, by the
-    /// queries so far. Filters that are asked often get dropped columns back.
+    /// Returns a version of the same SSTs that divides the memory budget anew among the filters,
+    /// according to the queries so far. Filters that are asked often get dropped columns back.
     pub(super) fn with_rebalanced_filters(&self) -> Self {
         let levels = (0..NUM_LEVELS).map(|level| self.tables(level).cloned().collect()).collect();
         Self::after(&self.earlier(false), levels, &self.hasher, self.filter_budget)

@@ -59,7 +59,7 @@ impl TableMeta {
 }
 
 /// Returns the first SST of a level, in key order, whose key range overlaps that of the SST before
-/// it, or `None` if no key ranges overlap. In level 1 and deeper levels, none may overlap.
+/// it. Returns `None` if no key ranges overlap. In level 1 and deeper levels, none may overlap.
 pub(super) fn first_overlap<'a>(level: impl Iterator<Item = &'a TableMeta>) -> Option<&'a TableMeta> {
     let mut tables: Vec<&TableMeta> = level.collect();
     tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
@@ -80,8 +80,8 @@ pub struct VersionEdit {
     /// The name of the extractor of the prefixes that new filters hold. If no edit of a manifest
     /// has this field, new filters hold no prefixes.
     pub prefix_extractor: Option<String>,
-    /// The number of the oldest log whose writes are not all in SSTs. It is 0 if there is no such
-    /// log.
+    /// The number of the oldest log that may hold writes that are in no SST. It is 0 if there is no
+    /// such log.
     pub log_number: Option<u64>,
     /// The number for the next new file.
     pub next_file_number: Option<u64>,

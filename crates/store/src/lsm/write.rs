@@ -1,9 +1,9 @@
 //! Writes batches: appends them to the log, inserts them into the memtable, and makes them visible.
 //!
-//! Writers form a queue, and the first writer leads. The leader takes the oldest queued batches, up
-//! to 1 MiB, writes them as one log record, syncs at most once and distributes the results. A new
-//! writer queues behind waiting ones. Without competition, the queue costs a writer two uncontended
-//! lock operations.
+//! Writers form a queue, and the first writer leads. The leader takes the oldest queued batches: up
+//! to 1 MiB, or one longer batch. It writes them as one log record, syncs at most once and
+//! distributes the results. A new writer queues after the waiting ones. Without competition, the
+//! queue costs a writer two uncontended lock operations.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The wait of the writers before each step of 64 KiB when level 0 reaches `Options::l0_slowdown`.
 const FIRST_DELAY: Duration = Duration::from_micros(250);
-/// The longest wait before a step. A writer that queues behind another writer waits at most twice
-/// as long. At this wait, writes continue at 2 MB/s, so level 0 hardly grows any more.
+/// The longest wait before a step. A queued writer also waits for the leaders before it. At this
+/// wait, writes continue at 2 MB/s, so level 0 hardly grows any more.
 const MAX_DELAY: Duration = Duration::from_millis(32);
-/// The wait before each step while memtables wait for their flush. The value is an estimate of the
+/// The minimum wait before each step while flushes fall behind. The value is an estimate of the
 /// time in which a flush writes the bytes of one step.
 const FLUSH_DELAY: Duration = Duration::from_micros(500);
 
@@ -51,11 +51,11 @@ impl Shared {
     /// Writes a batch atomically. An empty batch has no effect.
     ///
     /// # Errors
-    /// Returns the error of the write-ahead log if the batch cannot be logged, and
+    /// Returns the error of the write-ahead log if the batch cannot be logged. Returns
     /// [`Error::Poisoned`] after an earlier failure, such as a failed write to the log. Returns
-    /// [`Error::OutOfNumbers`] if the sequence numbers or file numbers are used up, and
-    /// [`Error::NoSpace`] or [`Error::BackgroundFails`] for reasons that may be temporary: the
-    /// caller may try again.
+    /// [`Error::OutOfNumbers`] if the last sequence number or file number exceeds
+    /// [`MAX_WRITTEN_NUMBER`]. Returns [`Error::NoSpace`] or [`Error::BackgroundFails`] for reasons
+    /// that may be temporary: the caller may try again.
     pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -96,7 +96,8 @@ impl Shared {
     /// writes may be in progress, and the limit leaves room for them.
     ///
     /// # Errors
-    /// Returns [`Error::OutOfNumbers`] if the sequence numbers or file numbers are used up.
+    /// Returns [`Error::OutOfNumbers`] if the last sequence number or file number exceeds
+    /// [`MAX_WRITTEN_NUMBER`].
     pub(super) fn check_numbers(&self) -> Result<()> {
         let last_sequence = self.reading.state.last_visible();
         let last_file = self.catalogue.next_file_number.load(Ordering::Relaxed) - 1;
@@ -229,12 +230,14 @@ impl Shared {
     }
 
     /// Returns the time that writers wait before each step. The wait begins with [`FIRST_DELAY`] at
-    /// `Options::l0_slowdown`, and each further SST of level 0 doubles it, up to [`MAX_DELAY`]. If
-    /// flushes fall behind, the wait is at least [`FLUSH_DELAY`].
+    /// `Options::l0_slowdown`, and each further SST of level 0 doubles it, up to [`MAX_DELAY`].
+    /// Level 0 causes no wait if no background thread compacts it. If flushes fall behind, the wait
+    /// is at least [`FLUSH_DELAY`].
     fn delay_of_step(&self) -> Duration {
         let state = self.reading.state.load();
         let num_tables = state.version.tables(0).count();
-        // The last memtable before the limit fills while the others are flushed.
+        // Flushes fall behind if several memtables wait, and the limit is reached as soon as the
+        // current memtable is full.
         let num_free = self.options.max_immutable_memtables.saturating_sub(state.immutable.len());
         let late_flush = if state.immutable.len() > 1 && num_free < 2 { FLUSH_DELAY } else { Duration::ZERO };
         let excess = (num_tables + 1).saturating_sub(self.options.l0_slowdown());

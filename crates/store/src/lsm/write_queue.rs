@@ -15,9 +15,9 @@ const MAX_GROUP_LEN_BYTES: usize = 1 << 20;
 /// other programs may write, too.
 pub(super) const MAX_UNSEEN_BYTES: u64 = 1 << 20;
 
-/// The minimum number of bytes that are written before the free space is checked again, so that
-/// deletions on a full disk do not check at each write. Only puts check at each write while space
-/// is short.
+/// The minimum number of bytes that are written before the free space is checked again. With this
+/// minimum, deletions on a full disk do not check at each write. Only puts check at each write
+/// while space is short.
 const MIN_UNSEEN_BYTES: u64 = 4 << 10;
 
 /// Writers that wait for the leader, and the result of the last check of the free space.

@@ -29,9 +29,9 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Lists all files except those that certainly belong to another program. `next_number` is also
-    /// above the numbers of files of other programs, because the store never assigns the number of
-    /// an existing file.
+    /// Lists the files of a store, except files that certainly belong to another program.
+    /// `next_number` is also above the numbers of files of other programs, because the store never
+    /// assigns the number of an existing file.
     ///
     /// # Errors
     /// Returns I/O errors. Returns [`Error::ForeignFile`] if a file of another program has a number
@@ -76,8 +76,8 @@ pub(super) struct ManifestEvidence {
     /// Whether `state` is the complete state of the store: its manifest is readable from its start
     /// to an end that a crash can leave.
     pub(super) is_whole: bool,
-    /// Whether the manifest has a torn tail. The edit that names an SST may be in it, so an unnamed
-    /// SST may belong to the store.
+    /// Whether the manifest has a torn tail. An edit in the torn tail may have named an SST, so an
+    /// unnamed SST may belong to the store.
     pub(super) is_torn: bool,
     /// Whether `is_whole` is true and `CURRENT` names the manifest of `state`. The manifest can
     /// then stay in force.
@@ -92,7 +92,7 @@ pub(super) struct ManifestEvidence {
 
 impl ManifestEvidence {
     /// Reads `CURRENT` and the manifest that it names. If that manifest is missing or unreadable,
-    /// it reads the newest readable manifest. That manifest either was in force, or holds a copy of
+    /// reads the newest readable manifest. That manifest either was in force, or holds a copy of
     /// the state and was about to come into force.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl ManifestEvidence {
     }
 
     fn lose(&mut self, error: Error) {
-        // A manifest holds no keys. The losses of the SSTs report the effect of its damage.
+        // A manifest holds no entries. The losses of the SSTs report the effect of its damage.
         self.losses.push(Loss::without_keys(error));
     }
 
@@ -248,8 +248,8 @@ impl FoundTable {
         self.peek.properties.as_ref()?.origin.filter(|origin| origin.largest_sequence <= MAX_NUMBER)
     }
 
-    /// Returns the number that orders the SST: the number of the first original if the SST is a
-    /// copy, and its own number otherwise.
+    /// Returns the number of the first original if the SST is a copy, and its own number otherwise.
+    /// A copy is an SST that a repair wrote from the sound blocks of another SST.
     pub(super) fn first_number(&self) -> u64 {
         self.peek.properties.as_ref().and_then(|own| own.copied_from).unwrap_or(self.number)
     }

@@ -16,7 +16,7 @@ use crate::storage::Storage;
 /// The result of reading the WALs.
 #[derive(Debug, Default)]
 pub(super) struct LogEvidence {
-    /// The damage and the gaps because of which writes are lost, even if the store is opened with
+    /// The losses of writes that remain even if the store is opened with
     /// [`LogRecovery::Salvage`].
     pub(super) losses: Vec<Loss>,
     /// The partly damaged WALs.

@@ -14,7 +14,8 @@
 //!
 //! With a sound manifest, no deleted key comes back unless its tombstone is lost. The report gives
 //! the range of the keys whose tombstones may be lost. Without a sound manifest, the SSTs' own
-//! properties give their order, and the report names each pair of SSTs whose order is a guess.
+//! properties give their order. If such an order is a guess, the report names the SST that is taken
+//! as newer and one older SST.
 
 mod evidence;
 mod logs;
@@ -43,7 +44,8 @@ use filterblock::KeyHasher;
 use logs::{LogEvidence, look_at_logs};
 use tables::Tables;
 
-/// The name of the directory for copies of damaged files. It lies in the store's directory.
+/// The name of the directory for copies of the files that a repair sets aside. It lies in the
+/// store's directory.
 pub const LOST: &str = "lost";
 
 /// Whether a repair changes the store.
@@ -63,7 +65,8 @@ pub enum RepairMode {
 pub struct RepairReport {
     /// The number of sound SSTs, which stay unchanged.
     pub tables_kept: u64,
-    /// The number of damaged SSTs whose sound blocks were written to a new SST.
+    /// The number of SSTs that are damaged or differ from the manifest, and whose sound blocks were
+    /// written to a new SST.
     pub tables_rewritten: u64,
     /// The number of SSTs that are missing or have no readable entry.
     pub tables_lost: u64,
@@ -72,8 +75,9 @@ pub struct RepairReport {
     pub entries: u64,
     /// Whether a new manifest was needed.
     pub new_manifest: bool,
-    /// Every part of a file that could not be read, with the range of affected keys. Damage of a
-    /// manifest has no range, because the losses of the SSTs report its effect.
+    /// The unreadable parts of files, the missing files, and the gaps in the sequence numbers, with
+    /// the range of affected keys. The range is [`KeyRange::NONE`](crate::sstable::KeyRange::NONE)
+    /// for damage of a manifest, because the losses of the SSTs report its effect.
     pub losses: Vec<Loss>,
     /// One text for each fact that could not be determined, with the assumption that the repair
     /// made. If the order of two SSTs is a guess, old values and deleted keys may come back.
@@ -340,8 +344,8 @@ fn remove_unknown(storage: &dyn Storage, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a path in `lost` for a copy of the file at `path`. The path is free, or its file already
-/// has the same content.
+/// Returns a path in `lost` for a copy of the file at `path`. No file exists at the returned path,
+/// or the file there already has the same content.
 fn free_name(storage: &dyn Storage, lost: &Path, path: &Path) -> Result<PathBuf> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let content = storage.read(path)?;

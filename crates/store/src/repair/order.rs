@@ -2,8 +2,8 @@
 //!
 //! An SST does not store the sequence numbers of its keys. These facts are known about an SST:
 //!
-//! * its level: the current one from a readable part of a manifest, or the first one from its
-//!   origin,
+//! * its level: the current level if a readable part of a manifest names the SST, or else the level
+//!   to which the SST was written, from its origin,
 //! * the range of sequence numbers of all its merge inputs,
 //! * its file number.
 //!
@@ -24,9 +24,10 @@
 //!   two levels. Therefore the earlier SST counts as newer, and the report names the doubt.
 //!
 //! The directory may also have an SST that is not in force: it was merged into another SST, but not
-//! removed. Keys that were deleted after the merge then come back, wherever the SST is placed. The
-//! report names each of the following cases as a doubt. In all of them, the range of the SST's
-//! sequence numbers lies within the range of the merge result.
+//! removed. Keys that were deleted after the merge may then come back, wherever the SST is placed,
+//! because a compaction may have dropped their tombstones. In each of the following cases, the
+//! report has a doubt. In all of them, the range of the SST's sequence numbers lies within the
+//! range of the merge result.
 //!
 //! * If the SST was written to level 0, the ranges prove the merge. The SST is placed below the
 //!   result.
@@ -35,13 +36,14 @@
 //!   or may have stayed on its level.
 //! * If the range of the later SST begins with 0, an earlier repair had moved all SSTs to level 0.
 //!   The earlier SST may then come from any level.
-//! * On deeper levels than 0, nothing reveals the merge if its result is gone or shares no key with
+//! * On levels deeper than 0, nothing reveals the merge if its result is gone or shares no key with
 //!   the SST. One doubt then covers all these SSTs.
 //!
 //! The result is ordered by level, the upper level first. Level 0 is ordered by the largest
-//! sequence number, and a deeper level by file number. An SST that these rules prove to be older
-//! than an SST of a deeper level is placed below that SST. An SST that is too damaged to have an
-//! origin is ordered by its file number alone, and the report names the doubt.
+//! sequence number, and a deeper level by file number, the highest first. An SST that these rules
+//! prove to be older than an SST of a deeper level is placed below that SST. An SST without a
+//! readable origin, which no manifest names either, is ordered by its file number alone. If its
+//! order to an overlapping SST is a guess, the report has a doubt.
 //!
 //! We rejected the file number as the only rule. A compaction that runs during a flush writes SSTs
 //! with higher numbers than the flushed SST but older content, so deleted keys would come back
@@ -84,7 +86,8 @@ impl Place {
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) meta: TableMeta,
-    /// The number that orders the SST: the number of the original file if the SST is a copy.
+    /// The number that orders the SST. For a copy without an exact place, this is the number of the
+    /// first original, and for all other SSTs the own number.
     pub(super) number: u64,
     /// The number of the file that the repair found.
     pub(super) found: u64,
@@ -111,9 +114,9 @@ impl Candidate {
         if a.is_exact && b.is_exact || a.is_all_after(&b) {
             return true;
         }
-        // If one of the two SSTs was flushed to level 0, then one of them is not in force. If both
-        // were in force, all writes of the newer SST would be after those of the older one, and the
-        // check above would have returned `true`.
+        // One of the SSTs was flushed to level 0. If both were in force and `self` were newer, all
+        // writes of `self` would be after those of `older`, and the check above would have returned
+        // `true`.
         if a.level == 0 || b.level == 0 {
             return false;
         }
@@ -193,7 +196,8 @@ mod tests {
 
     #[test]
     fn ssts_of_a_store_with_many_levels_are_never_in_doubt() {
-        // Level 1 keeps old SSTs, so an SST merged there also begins with old writes.
+        // A merge into level 1 also reads old SSTs of level 1, so the range of its result begins
+        // with old writes.
         let tables = [(3, 3, 1, 100), (5, 2, 1, 200), (9, 1, 1, 300), (8, 0, 301, 310), (12, 0, 311, 320)];
         assert_eq!(ordered(&tables), (vec![12, 8, 9, 5, 3], 0));
     }

@@ -95,7 +95,7 @@ impl Tables<'_> {
                 let path = path.display();
                 self.report.doubts.push(format!(
                     "{path}: the manifest does not name this SST, and the SST does not say which writes it holds; \
-                             some writes may be only in its copy in {LOST}/"
+                     some writes may be only in its copy in {LOST}/; check the writes in that copy"
                 ));
             }
             self.aside.push((path, true));
@@ -282,8 +282,8 @@ impl Tables<'_> {
     /// is readable.
     ///
     /// # Errors
-    /// Returns I/O errors. Returns [`Error::Unsupported`] if `errors` has such an error and no
-    /// entry is readable.
+    /// Returns I/O errors, and an error if the filter policy is invalid. Returns
+    /// [`Error::Unsupported`] if `errors` has such an error and no entry is readable.
     fn rewrite(
         &mut self,
         store_id: [u8; 16],

@@ -6,8 +6,8 @@ use super::block_content::CachedBlock;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// The identity of a block: the number of the open SST, which is never reused in a process, and the
-/// offset of the block in the file.
+/// The identity of a block: a number that the process gives to each opened SST and never reuses,
+/// and the offset of the block in the file.
 type Place = (u64, u64);
 
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Reads a whole SST file again, and lists all damage and all false negatives of its filter.
+//! Reads a whole SST file again, lists the damage, and counts the false negatives of its filters.
 
 use std::ops::Bound;
 
@@ -44,8 +44,9 @@ struct Walk {
 
 impl Table {
     /// Reads the whole file again: footer, properties, index, each data block, the padding and each
-    /// page of the filter. For each key it also asks the filter for the key and its prefixes, and
-    /// the range filter for the range that holds only this key.
+    /// page of the filter. For each key it also asks the filter for the key and, if the prefix
+    /// extractor is known, for its prefixes. It asks the range filter for the range that holds only
+    /// this key.
     ///
     /// # Errors
     /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and

@@ -15,7 +15,7 @@ use crate::error::{Error, Field, Result};
 pub struct TableCursor {
     table: Arc<Table>,
     cache: Option<Arc<BlockCache>>,
-    /// The bytes of the last read-ahead. `None` for a cursor without read-ahead.
+    /// The bytes of the last read-ahead. It is `None` in a cursor without read-ahead.
     ahead: Option<ReadAhead>,
     /// The data block of the current position, its number and its offset.
     block: Option<(BlockContent, usize, u64)>,

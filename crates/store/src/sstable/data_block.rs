@@ -89,7 +89,8 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Ends the block and returns its content, which stays valid until [`Self::clear`].
+    /// Ends the block and returns its content. The caller must call [`Self::clear`] before it adds
+    /// entries of the next block.
     pub(super) fn finish(&mut self) -> &[u8] {
         for &restart in &self.restarts {
             put_u32(&mut self.content, restart);

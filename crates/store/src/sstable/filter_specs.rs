@@ -1,5 +1,4 @@
-//! Decides which filters an SST gets: a filter of keys, a range filter beside it, or a range filter
-//! alone.
+//! Decides which filters an SST gets: a filter of keys, a range filter, both, or none.
 
 use crate::error::Result;
 use filterblock::{FilterKind, FilterSpec};

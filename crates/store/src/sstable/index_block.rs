@@ -1,5 +1,5 @@
-//! Builds and searches the index block. It lists the separator and the position of each data block,
-//! in order.
+//! Builds and searches the index block, which lists the separator and the position of each data
+//! block in key order.
 //!
 //! The index is a block with a restart point at each entry, so that a binary search alone finds an
 //! entry. The value of an entry is the offset and the length of the data block, as varints. A

@@ -68,11 +68,11 @@ pub struct Properties {
     pub compression: Compression,
     /// The program that wrote the file.
     pub created_by: String,
-    /// The origin of the file. `None` in a file that no store wrote.
+    /// The origin of the file. It is `None` in a file that no store wrote.
     pub origin: Option<TableOrigin>,
-    /// The number of the damaged file whose sound blocks a repair copied to this file. If that file
-    /// was itself a copy, this is the number of the first file in the chain. Only a repair writes
-    /// it.
+    /// The number of the file whose sound blocks a repair copied to this file. If that file was
+    /// itself a copy, this is the number of the first file in the chain. It is `None` in a file
+    /// that no repair wrote.
     pub copied_from: Option<u64>,
     /// The name of the extractor whose prefixes the filter holds beside the keys. The name is empty
     /// if the filter holds no prefixes.

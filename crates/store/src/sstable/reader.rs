@@ -1,6 +1,5 @@
 //! Reads an SST file. Opening a file reads the footer and the properties, and opens the filter. The
-//! first lookup that the filter does not deny reads the index. Each lookup reads at most one data
-//! block.
+//! first lookup or cursor that needs the index reads it. Each lookup reads at most one data block.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -92,7 +91,7 @@ pub struct Table {
     /// The index, which is read at its first use. The error of a failed read is not kept, because
     /// the failure may be temporary.
     index: OnceLock<IndexBlock>,
-    /// The number that identifies the open SST in a block cache.
+    /// The number that identifies the opened SST in a block cache. It is not the file number.
     number: u64,
 }
 
@@ -138,6 +137,7 @@ impl Table {
     ///   damaged.
     /// * [`Error::Corrupt`] if the table id is not [`TableReadOptions::table_id`].
     /// * [`Error::Unsupported`] for a newer version, an unknown flag or an unknown compression.
+    /// * [`Error::TooLarge`] if memory is short.
     /// * The error of a filter that cannot be read or used, with [`TableReadOptions::strict`] only.
     ///
     /// Every error names the file.
@@ -273,8 +273,8 @@ impl Table {
     /// does not deny it.
     ///
     /// # Errors
-    /// Returns an I/O error, or damage of the index or of the data block. A damaged filter is never
-    /// an error here.
+    /// Returns I/O errors, errors for a damaged index or data block, and [`Error::TooLarge`] if
+    /// memory is short. A damaged filter is never an error here.
     pub fn get(&self, key: &[u8]) -> Result<Lookup> {
         let outside = key < self.smallest() || key > self.largest();
         if outside || !self.filter.may_contain(key) {

@@ -28,7 +28,7 @@ use filterblock::{LockedBlock, Verify};
 const SEARCH_LEN_BYTES: usize = 256 << 10;
 
 /// The number of bytes that the search may checksum in addition to four times the length of the
-/// searched bytes. Then the search stops, and the rest of the file counts as lost.
+/// searched bytes. If the search needs more, it stops, and the rest of the file counts as lost.
 const SEARCH_BUDGET_BYTES: usize = 16 << 20;
 
 /// A range of keys.
@@ -84,8 +84,8 @@ impl fmt::Display for KeyRange {
     }
 }
 
-/// A part of a file that could not be read. If the part held keys, they may be lost, or may show an
-/// older value.
+/// A part of a file that could not be read, a missing file, or a gap in the sequence numbers. The
+/// affected keys may be lost, or may show an older value.
 #[derive(Debug)]
 pub struct Loss {
     /// The damage, with file, field and offset.
@@ -109,7 +109,8 @@ impl Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The error advises to run a repair. A repair prints this text, so the advice is cut off.
+        // The message of the error ends with the advice to run a repair. A repair prints this text,
+        // so the advice is cut off.
         let error = self.error.to_string();
         let damage = error.rsplit_once("; ").map_or(error.as_str(), |(damage, _)| damage);
         if !self.holds_keys() {
@@ -178,8 +179,8 @@ pub(crate) struct Known {
 /// A callback that receives the key and the value of an entry. The value of a tombstone is `None`.
 type Visit<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<()> + 'a;
 
-/// Passes every entry in a sound data block of the file `bytes` to `visit`, in ascending order, and
-/// returns the list of losses.
+/// Passes the entries of all sound data blocks that it finds in the file `bytes` to `visit`, in
+/// ascending order. Returns the losses.
 ///
 /// # Errors
 /// Returns the errors of `visit`. Damage is not an error.

@@ -93,18 +93,19 @@ pub struct TableSummary {
 pub struct TableWriter<'s> {
     storage: &'s dyn Storage,
     path: PathBuf,
-    /// `None` after the file is closed.
+    /// The open file. It is `None` after the file is closed.
     file: Option<Box<dyn WriteFile>>,
     renamed: bool,
-    /// The first error. After an error the writer writes nothing more, because the end of the file
-    /// is undefined.
+    /// The first error that makes the writer unusable. After it the writer writes nothing more,
+    /// because the end of the file is undefined.
     failure: Option<String>,
     options: TableOptions,
     chunk: Vec<u8>,
     /// The number of bytes in the file and in the chunk.
     len_bytes: u64,
     block: BlockBuilder,
-    /// The last data block, whose separator depends on the first key of the next block.
+    /// The last key and the handle of the last data block. Its separator depends on the first key
+    /// of the next block.
     pending: Option<(Vec<u8>, Handle)>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,

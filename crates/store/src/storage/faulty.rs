@@ -166,7 +166,7 @@ impl Faulty {
         Self::holding(self.state().drive.after(crash, &mut Random(seed)))
     }
 
-    /// Changes the bytes of a file. The change is durable, and open handles see it.
+    /// Changes the bytes of a file. The new content is durable, and open handles see it.
     ///
     /// # Errors
     /// Returns an error if the file is missing.

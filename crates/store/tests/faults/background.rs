@@ -1,4 +1,4 @@
-//! Tests of faults in a store's own threads, and in a storage or a policy of the caller. No
+//! Tests faults in a store's own threads, and in a storage or a policy of the caller. No
 //! acknowledged write is lost, no thread waits forever, and files of other stores stay untouched.
 
 use std::fmt;
@@ -231,7 +231,7 @@ fn a_policy_panic_in_a_compaction_blocks_no_caller() {
             let db = Db::open(DIR, options).unwrap();
             for i in 0..2 {
                 db.put(&key(i), b"value").unwrap();
-                // The second SST triggers the compaction, which may panic before this check.
+                // The second SST triggers the compaction, which may panic before the flush returns.
                 match db.flush() {
                     Err(Error::Poisoned { .. }) if in_background && i == 1 => {}
                     flushed => flushed.unwrap(),

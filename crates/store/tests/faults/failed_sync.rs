@@ -1,4 +1,4 @@
-//! Tests of stores that are reopened without a crash after a failed sync. The operating system may
+//! Tests stores that are reopened without a crash after a failed sync. The operating system may
 //! still show bytes that no later sync makes durable, so the store must not append after them.
 
 use std::sync::Arc;

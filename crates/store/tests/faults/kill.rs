@@ -39,7 +39,7 @@ fn be_the_writer(dir: &Path, durability: Durability) {
 }
 
 /// Runs the writer process in `dir` and kills it after the time `after`. Returns the last
-/// acknowledged step of each writer, or 0.
+/// acknowledged step of each writer, or 0 for a writer without one.
 fn run_and_kill(dir: &Path, mode: &str, after: Duration) -> [u64; WRITERS as usize] {
     let order = format!("{mode}:{}", dir.display());
     let mut child = this_program(&[], CHILD, &order).spawn().unwrap();

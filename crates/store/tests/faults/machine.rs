@@ -1,5 +1,5 @@
-//! Tests of the limits of the machine: a full disk, no more file descriptors, a read-only
-//! directory, and a store that another process has open.
+//! Tests the limits of the machine: a full disk, no more file descriptors, a read-only directory,
+//! and a store that another process has open.
 //!
 //! The store returns an error that says what failed and where, loses no acknowledged write, and
 //! continues when the limit is gone.
@@ -80,8 +80,8 @@ fn in_a_mount(test: &str, child: &str, size_mib: u64) {
     );
     let order = format!("{child}:{}", dir.path().display());
     let mut why = String::new();
-    // The first command needs root. The second one works for a user who may become root in a
-    // namespace of its own.
+    // The first command needs root. The second one works for a user who may create a user namespace
+    // and become root in it.
     for unshare in [&["unshare", "-m"][..], &["unshare", "-r", "-m"]] {
         let wrapper = [unshare, &["sh", "-c", &script, "sh"]].concat();
         match this_program(&wrapper, CHILD, &order).output() {
@@ -143,7 +143,7 @@ fn on_a_full_disk(dir: &Path) {
         // The steps write the same few keys again and again, so with enough free pages they never
         // fail.
         let Err(error) = work(&db, &mut content, 1_000) else { break };
-        // A flush fails in a background thread. The caller receives its reason.
+        // If a flush fails in a background thread, the caller receives the reason.
         let message = error.to_string();
         assert!(message.to_lowercase().contains("no space"), "{what}: {message}");
         // A compaction whose SST would leave no space for the WAL is stopped before the disk is

@@ -1,6 +1,6 @@
-//! Tests of open stores whose files another program truncates, empties or overwrites. With the
-//! default options no signal ends the process, no present key becomes absent, and `Db::verify`
-//! finds the damage.
+//! Tests open stores whose files another program truncates, empties or overwrites. With the default
+//! options no signal ends the process, no present key becomes absent, and `Db::verify` finds the
+//! damage.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

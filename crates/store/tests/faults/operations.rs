@@ -1,6 +1,6 @@
-//! Makes the k-th file operation of a store fail, for every k, once or permanently, in any state of
-//! the store. The result is an error or no visible effect. It is never a panic, a wrong answer or
-//! the loss of an acknowledged write.
+//! Makes the k-th file operation of a store fail, for every k, once or permanently. The result is
+//! an error or no visible effect. It is never a panic, a wrong answer or the loss of an
+//! acknowledged write.
 //!
 //! `FILTERBLOCK_EVERY_FAULT=1` tries every k. By default the tests try one k in eleven for each
 //! kind of fault.

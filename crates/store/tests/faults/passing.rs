@@ -1,6 +1,5 @@
-//! Tests of temporary failures in background threads (no space, no descriptors, a file that cannot
-//! be synced). The store retries the work and accepts writes again, and a full store can be
-//! emptied.
+//! Tests temporary failures in background threads (no space, no descriptors, a file that cannot be
+//! synced). The store retries the work and accepts writes again, and a full store can be emptied.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -204,7 +203,7 @@ fn a_log_or_manifest_that_cannot_be_created_is_retried() {
 
 #[test]
 fn a_manifest_that_cannot_be_replaced_stays_in_use() {
-    // The operations that create a new manifest, until the manifest is in force.
+    // The operations on a new manifest and on `CURRENT.tmp` before the manifest is in force.
     let refusals: [fn(Operation, &Path) -> bool; 5] = [
         |operation, path| operation == Operation::Create && path.to_string_lossy().contains("MANIFEST"),
         |operation, path| operation == Operation::Sync && path.ends_with("MANIFEST-000023"),

@@ -1,6 +1,6 @@
-//! Tries every system call of a process as a fault: the process is killed before the call, or the
-//! call fails. The reopened store holds all durable writes. Errors are typed and name a file, and
-//! no answer is wrong.
+//! Injects a fault at every system call of a process: the process is killed before the call, or the
+//! call fails. The reopened store holds all durable writes. Errors are typed and name a file,
+//! unless they refuse a call after an earlier error. No answer is wrong.
 //!
 //! The test runs its own program again under `strace`, which kills the process or makes a call
 //! fail. `strace` counts the calls of each name per thread. So the place of a fault is the name of
@@ -49,7 +49,8 @@ fn act<T: Send>(apart: bool, act: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Opens the store, writes to it, flushes, reads and closes it. If `apart` is false, it also
-/// compacts the store and makes a checkpoint. Prints each acknowledged step and each durable step.
+/// compacts the store and makes a checkpoint. Prints each acknowledged step and, after each flush,
+/// the last durable step.
 fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
     let db = act(apart, || Db::open(dir, options))?;
     let before = act(apart, || steps_in(&db, 0))?;
@@ -182,8 +183,8 @@ impl Workshop {
         copy_files(&self.base.path().join("before"), &store);
         let wrapper = [&["strace", "-f", "-o", notes.to_str().unwrap()], strace, &["--"]].concat();
         let mut command = this_program(&wrapper, CHILD, &format!("{}:{}", self.mode, store.display()));
-        // Cargo's search path makes the loader open dozens of files on the first thread. The
-        // store's calls with the same numbers would not be tried.
+        // With Cargo's `LD_LIBRARY_PATH`, the loader opens dozens of files on the first thread. The
+        // test would then not try the store's calls with the same numbers.
         let output = command.env_remove("LD_LIBRARY_PATH").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (store, said, fs::read_to_string(notes).unwrap_or_default())
@@ -313,7 +314,8 @@ fn kill(_: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 /// Returns the failures to inject into a call, with a `+` for a permanent failure. `close` gets
-/// none: the store ignores its result, and a failure would only keep the descriptor open.
+/// none: the store ignores its result, and a failure would only keep the descriptor open. `execve`
+/// gets none, because the store does not call it.
 fn fail(call: &str) -> Vec<(&'static str, &'static str)> {
     match call {
         "close" | "execve" => vec![],

@@ -6,8 +6,8 @@
 //! durable ones. With `Durability::Sync` every acknowledged write is durable. With
 //! `Durability::Buffered` a write is durable after a flush, a compaction, a checkpoint or a close.
 //!
-//! `FILTERBLOCK_CRASH_IMAGES` sets the number of simulated crashes; the default is 10,000.
-//! `FILTERBLOCK_CRASH_SEED` chooses other writes and crashes; the default is 0.
+//! `FILTERBLOCK_CRASH_IMAGES` sets the approximate number of simulated crashes; the default is
+//! 10,000. `FILTERBLOCK_CRASH_SEED` chooses other writes and crashes; the default is 0.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Tests that a failed open leaves the directory unchanged. An open creates no file before it has
-//! checked everything, and removes its new files if an operation fails.
+//! Tests that a failed open leaves the directory unchanged, except for a new `LOCK`. An open
+//! creates no other file before it has checked everything. If an operation fails, it removes its
+//! new files if it can, and further opens do not accumulate files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -222,7 +223,7 @@ fn an_open_that_fails_at_any_step_does_not_accumulate_files() {
 }
 
 /// Returns a store with ten writes in its log, a torn manifest, and an SST that the manifest does
-/// not name. `more` writes came before the flush of that SST.
+/// not name. The SST holds these ten writes and `more` other writes.
 fn torn_with_table(more: u64) -> Memory {
     let storage = Memory::new();
     let db = Db::open(DIR, options(&storage)).unwrap();

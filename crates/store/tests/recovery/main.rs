@@ -1,4 +1,5 @@
-//! Tests of opening a store after a crash, with missing files, and with failing operations.
+//! Tests the opening of a store after a crash, with missing files, and with failing operations.
+//! Also tests checkpoints.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod after_crash;

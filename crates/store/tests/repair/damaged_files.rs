@@ -1,6 +1,7 @@
-//! Tests of stores with files that were cut, extended, zeroed or changed. The result is an error
-//! that names the file, a report, or the complete content. It is never a key that is lost without a
-//! report, a wrong value or a panic.
+//! Tests stores with files that were cut, extended, zeroed or changed. The result is an error that
+//! names a file of the store, a report, or the complete content. It is never a wrong value, a
+//! panic, or a key that is lost without a report. The only exception is a log that is cut at the
+//! end of a record, because nothing can show such a cut.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -194,8 +195,8 @@ fn a_missing_file_is_named_and_nothing_else_is_touched() {
     }
 }
 
-/// Cuts the manifest of a cleanly closed store at every length, including the ends of edits, where
-/// the cut leaves no trace.
+/// Cuts the manifest of a cleanly closed store at every length above the header, including the ends
+/// of edits, where the cut leaves no trace.
 #[test]
 fn lost_manifest_edits_are_noticed_and_tables_are_kept() {
     let storage = Memory::new();

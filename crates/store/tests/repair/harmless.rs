@@ -1,4 +1,4 @@
-//! Tests of cases that a repair must not make worse: merged SSTs that still exist, an interrupted
+//! Tests cases that a repair must not make worse: merged SSTs that still exist, an interrupted
 //! repair, and a damaged SST whose writes a sound log still holds.
 
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn writes_in_a_log_are_not_lost_with_their_unnamed_table() {
     }
 }
 
-/// An open that fails at any operation leaves files behind, such as a log without writes. These
+/// An open that fails at any operation may leave files behind, such as a log without writes. These
 /// files must not make a repair lose writes.
 #[test]
 fn writes_in_a_log_survive_a_failed_open_and_a_repair() {

@@ -1,4 +1,4 @@
-//! Tests of damage at rest, and of repairs.
+//! Tests damage at rest and repairs.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[cfg(feature = "testing")]

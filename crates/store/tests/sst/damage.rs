@@ -1,4 +1,4 @@
-//! Tests of damaged SST files. Every flipped bit and every cut is noticed, and damage never makes a
+//! Tests damaged SST files. Every flipped bit and every cut is noticed, and damage never makes a
 //! filter deny a present key.
 
 use std::collections::BTreeMap;

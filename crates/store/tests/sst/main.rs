@@ -1,4 +1,4 @@
-//! Tests of SST files: comparisons with a sorted map and with docs/STORE_FORMAT.md, damage, and
+//! Tests SST files: comparisons with a sorted map and with docs/STORE_FORMAT.md, damage, and
 //! failing storage.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

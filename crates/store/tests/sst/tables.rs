@@ -49,8 +49,8 @@ fn owned(entry: Option<(&Vec<u8>, &Option<Vec<u8>>)>) -> Option<(Vec<u8>, Option
     entry.map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// Generates keys that are close together, with long common prefixes. Some are empty, and some are
-/// long.
+/// Generates keys of several shapes: short keys close together, random keys, and keys with a long
+/// common prefix. Some keys are empty.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(0u8..3, 0..6),

@@ -110,7 +110,8 @@ impl Listing {
 
 const COUNT: u64 = 4_000;
 
-/// Opens a store of one run with at least `num_tables` SSTs, and reads each index once.
+/// Returns a store with `COUNT` keys in one run of at least `num_tables` SSTs. The indexes of the
+/// SSTs are already in memory.
 fn store(storage: &Listing, num_tables: u64, change: impl FnOnce(&mut Options)) -> Db {
     let mut options = Options {
         storage: Arc::new(storage.clone()),

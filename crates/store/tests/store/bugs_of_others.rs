@@ -1,5 +1,5 @@
-//! Tests for known defects of other stores that no other test here covers by name. docs/TESTING.md
-//! lists all such defects.
+//! Checks that this store lacks the known defects of other stores that no other test here covers by
+//! name. docs/TESTING.md lists all such defects.
 
 use crate::common::{DIR, key, quiet};
 use filterblock_store::storage::Memory;

@@ -1,6 +1,6 @@
-//! Tests of the filter policies that consider the whole store. They check the choices of Monkey for
-//! any shape, the block reads that Monkey saves in a store of four levels, and the memory that a
-//! budget bounds.
+//! Tests the filter policies that consider the whole store: the choices of Monkey for any shape,
+//! the block reads that Monkey saves in a store of four levels, and the memory that a budget
+//! bounds.
 
 use std::sync::Arc;
 
@@ -179,7 +179,8 @@ fn extreme_shapes_neither_panic_nor_overflow() {
                     }
                 }
             }
-            // A single level gets the uniform size.
+            // A single level gets the uniform size, or a smaller size if that gives the best
+            // possible FPR.
             let one = monkey.specs(&[LevelShape::default(), LevelShape::new(1_000, 1)])[1];
             let least = if bits_per_key == 1.0 { 1_000 } else { 30_000 };
             assert!((least..=100_000).contains(&one.millibits_per_key()), "{one}");

@@ -1,5 +1,5 @@
-//! Tests of a load that is faster than compaction: level 0 grows, writers are slowed down before
-//! they wait, and an idle store keeps few runs.
+//! Tests a load that is faster than compaction: level 0 grows, writers are slowed down before they
+//! wait, and an idle store keeps few runs.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn writers_are_slowed_down_before_level_0_is_full() {
     let (storage, gate) = (Memory::new(), Arc::new(Gate::default()));
     let db = Db::open(DIR, with_gate(&storage, &gate)).unwrap();
     let value = [7; 1_000];
-    // Writers wait before each step of 64 KiB, and one such write has more than three steps.
+    // Writers wait before each step of 64 KiB, and each call of `write` has more than three steps.
     let write = |from: u64| (from..from + 200).for_each(|i| db.put(&key(i), &value).unwrap());
     for i in 0..5 {
         write(i * 200);

@@ -1,4 +1,4 @@
-//! Tests of the store through its public API: comparisons with a model, filters and secrets, and
+//! Tests the store through its public API: comparisons with a model, filters and secrets, and
 //! concurrent reads and writes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Tests of unexpected files in a store's directory: pipes, directories, and files that people or
+//! Tests unexpected files in a store's directory: pipes, directories, and files that people or
 //! other programs wrote.
 
 use std::fs;

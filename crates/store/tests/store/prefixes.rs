@@ -1,5 +1,5 @@
-//! Tests of prefixes in filters: scans, gets, other extractors, damage and repair. Each known
-//! defect of another store in this area has a test.
+//! Tests prefixes in filters: scans, gets, other extractors, damage and repair. Each known defect
+//! of another store in this area has a test.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use filterblock_store::sstable::{Table, TableOptions, TableReadOptions, TableWri
 use filterblock_store::storage::Memory;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-/// The writes of one SST: keys, and whether each is a value or a tombstone.
+/// The writes of one SST: keys, each with `true` for a value or `false` for a tombstone.
 type Writes<'a> = &'a [(&'a str, bool)];
 
 fn by(storage: &Memory, extractor: &str) -> Options {
@@ -23,7 +23,8 @@ fn by(storage: &Memory, extractor: &str) -> Options {
     Options { prefix_extractor: extractor.parse().unwrap(), filter: Some(Arc::new(spec)), ..quiet(storage) }
 }
 
-/// Writes each element of `tables` to an SST of level 0, oldest first.
+/// Writes each element of `tables` to an SST of level 0, oldest first. Returns the content of the
+/// store.
 fn fill(db: &Db, tables: &[Writes<'_>]) -> Model {
     let mut model = Model::new();
     for (number, table) in tables.iter().enumerate() {

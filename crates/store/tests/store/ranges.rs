@@ -1,4 +1,4 @@
-//! Tests of range filters in the store: scans compared with a sorted map for keys and bounds of all
+//! Tests range filters in the store: scans compared with a sorted map for keys and bounds of all
 //! kinds, counts, policies, damage and repair.
 
 use std::collections::BTreeMap;
@@ -313,13 +313,13 @@ fn policies_decide_which_ssts_get_range_filters() {
     db.put(&id(7, 7), b"above").unwrap();
     db.flush().unwrap();
     assert_eq!(db.stats().total.tables_with_ranges, 1);
-    // The options ask for range filters, but the bottommost SST has none. So the store counts the
-    // scan of this SST as unfiltered.
+    // The options ask for range filters. The bottommost SST has none, so its scan is unfiltered.
     let (from, to) = empty_ranges(&model).remove(300);
     assert_eq!(db.scan(from.as_slice()..to.as_slice()).count(), 0);
     assert!(db.stats().total.ranges.unfiltered == 1, "{:?}", db.stats().total.ranges);
     db.close().unwrap();
-    // A compaction rewrites an SST once if the policy now chooses another filter for it.
+    // A compaction rewrites an SST once if the policy now chooses another range filter for it. If
+    // the policy chooses none, the SST keeps its range filter.
     for (ranges, tables) in [("grafite:fpr=0.01", 1), ("grafite:L=16:fpr=0.01", 1), ("none", 1), ("grafite:9", 1)] {
         let db = Db::open(DIR, by(&storage, ranges)).unwrap();
         db.compact_range(..).unwrap();
@@ -427,7 +427,7 @@ fn a_denied_range_within_a_prefix_says_nothing_of_the_prefix() {
     };
     assert_eq!(db.scan(b"a/4".as_slice()..b"a/5".as_slice()).count(), 0);
     assert_eq!(counts(), (0, 0, 1));
-    // The range has all keys of the prefix, so the filter of the prefixes was wrong.
+    // The range covers all keys of the prefix, so the filter of the prefixes was wrong.
     assert_eq!(db.scan_prefix(b"b/").count(), 0);
     assert_eq!(counts(), (1, 1, 2));
 }

@@ -1,5 +1,5 @@
-//! Tests of concurrent reads and writes: a reader sees one moment of the store, and never an older
-//! one than before.
+//! Tests concurrent reads and writes: a reader sees one moment of the store, and never an earlier
+//! moment than before.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,7 +41,8 @@ fn twin(i: u64) -> [Vec<u8>; 2] {
 
 const TWINS: u64 = 50;
 
-/// Writes counters as values. The keys of a twin are written, or sometimes deleted, in one batch.
+/// Writes counters as values. The two keys of a [`twin`] are written, or sometimes deleted, in one
+/// batch.
 fn write(db: &Db, done: &AtomicBool, acknowledged: &AtomicU64) {
     let mut random = Random(3);
     let mut count = 0u64;

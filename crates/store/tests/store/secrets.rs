@@ -1,4 +1,4 @@
-//! Tests of stores whose keys are hashed with a secret. They open only with the same secret.
+//! Tests stores whose keys are hashed with a secret. Such a store opens only with the same secret.
 
 use std::path::Path;
 
@@ -154,7 +154,7 @@ fn seeds_are_random_for_each_store_unless_one_is_given() {
     drawn.dedup();
     assert_eq!(drawn.len(), 20);
     // Every bit of a seed is random. The probability that one of the 64 bits is equal in all 20
-    // seeds is 64 / 2^19.
+    // seeds is at most 64 / 2^19.
     let (all, any) = drawn.iter().fold((u64::MAX, 0), |(all, any), seed| (all & seed, any | seed));
     assert!(all.count_ones() < 3 && any.count_zeros() < 3, "{drawn:x?}");
 }

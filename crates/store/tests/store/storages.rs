@@ -1,5 +1,5 @@
-//! Tests of the contract of all storages: `Disk` (buffered, direct, and with the directory held
-//! open), `Memory`, and `Faulty` without faults.
+//! Tests the contract of all storages: `Disk` (buffered, direct, and with the directory held open),
+//! `Memory`, and `Faulty` without faults.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -48,8 +48,8 @@ class Victim {
     return gets;
   }
 
-  // Flips one bit after the other in the bytes from `from` to `to`, gets every key, and calls
-  // `check`.
+  // Flips one bit of the sound file at a time, in the bytes from `from` to `to`. After each flip,
+  // gets every key and calls `check`.
   template <typename Check>
   Cost FlipEachBit(uint64_t from, uint64_t to, const Check& check) {
     Cost cost;
@@ -75,7 +75,7 @@ class Victim {
   std::string path_;
 };
 
-// Returns the number of queries that no usable filter answered since the last call of Next.
+// Counts the queries that no usable filter answered since the last call of Next.
 class Count {
  public:
   explicit Count(const Ours& ours) : ours_(ours) {}

@@ -10,7 +10,8 @@ use crate::support::{Boxed, Seen, compact, key, open, places_of, policy, recordi
 
 const KEYS: usize = 1_500;
 
-/// Writes a database of [`KEYS`] keys, and returns its policy and what the policy sees.
+/// Writes a database of [`KEYS`] keys, and returns its policy and the record of the policy's
+/// filters and queries.
 fn write(dir: &Path, policy: impl FilterPolicy + 'static) -> (Boxed, Rc<Seen>) {
     let (policy, seen) = recording(policy);
     let mut db = open(dir, &policy);
@@ -30,8 +31,8 @@ fn lost(dir: &Path, policy: &Boxed) -> usize {
 }
 
 /// Damages one filter after the other of a closed database, in three ways: clears one bit, zeroes
-/// the whole filter, and zeroes its first half. Returns the number of damaged filters, and the
-/// number of lost keys for each way.
+/// the whole filter, and zeroes its first half. Asserts that no key is lost after the filters are
+/// restored. Returns the number of damaged filters, and the number of lost keys for each way.
 fn damage_each(dir: &Path, policy: &Boxed, seen: &Seen) -> (usize, [usize; 3]) {
     let places = places_of(dir, &seen.built.borrow());
     let mut sums = [0; 3];

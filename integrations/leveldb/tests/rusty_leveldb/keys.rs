@@ -44,7 +44,7 @@ fn every_key_is_found_after_compaction_and_reopening() {
 }
 
 /// Writes all keys, deletes every third key, and writes every sixth key again. Each step has its
-/// own file.
+/// own files.
 fn with_tombstones(dir: &Path, policy: &Boxed) -> DB {
     let mut db = open(dir, policy);
     for (step, value) in [(1, Some(b"old")), (3, None), (6, Some(b"new"))] {

@@ -91,8 +91,8 @@ impl RibbonSizes {
     /// budget. The high half of the first key's hash decides whether one more block has one column
     /// less.
     ///
-    /// Returns `None` if RocksDB writes no ribbon filter, which is for no keys and for more than
-    /// [`MAX_KEYS`] keys.
+    /// Returns `None` for no keys and for more than [`MAX_KEYS`] keys, because RocksDB then writes
+    /// no ribbon filter.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares of the number of blocks")]
     pub(in super::super) fn new(num_keys: u64, bits_per_key: f64, bloom_probes: u8, first_hash: u64) -> Option<Self> {
         if !(1..=MAX_KEYS).contains(&num_keys) {

@@ -1,7 +1,7 @@
 //! Simulates the content of a disk and the effect of a power failure on it.
 //!
 //! The bytes of a file are durable up to its last sync. The names in a directory are durable up to
-//! the last sync of the directory. A crash may keep or lose each later change, independent of the
+//! the last sync of the directory. A crash may keep or lose each later change, independently of the
 //! other changes.
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]

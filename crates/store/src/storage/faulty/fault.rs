@@ -77,7 +77,7 @@ impl FaultKind {
     }
 }
 
-/// A fault that hits one or all of the coming operations.
+/// A fault that hits one coming operation, or all operations from a number on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// The number of the first operation that the fault may hit, counted from 0. The fault hits the
