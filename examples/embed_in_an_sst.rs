@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fs, fs::File, path::Path, sync::Arc};
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// Returns the id of an SST: the store's random number and the SST's number. No other SST has it.
+/// Returns the id of an SST: the store's random number and the SST's number.
 fn table_id(number: u64) -> [u8; 16] {
     (0x005e_ed0f_57a9_be11_u128 << 64 | u128::from(number)).to_le_bytes()
 }

@@ -1,5 +1,6 @@
-//! Converts integers to bytes and back, in little-endian order, as all formats of this crate store
-//! them. Only [`u64_big_at`] is big-endian, because keys sort like big-endian integers.
+//! Encodes and decodes integers and byte strings. Integers are little-endian or varints, as all
+//! formats of this crate store them. Only [`u64_big_at`] is big-endian, because keys sort like
+//! big-endian integers.
 
 use byteorder::{BigEndian, ByteOrder, LittleEndian};
 
@@ -12,7 +13,8 @@ pub const MAX_VARINT_LEN_BYTES: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt<F> {
     pub field: F,
-    /// The offset of the field: the base of the cursor plus the bytes read before the field.
+    /// The offset of the invalid part of the field: the base of the cursor plus the bytes read
+    /// before this part.
     pub offset: u64,
 }
 

@@ -83,12 +83,13 @@ pub enum Error {
         /// The name of the argument. It is `"filter"` for a filter specification. If the number of
         /// keys matters too, `given` also states this number.
         what: &'static str,
-        /// The value that the caller gave, or a description of a value that must stay secret.
+        /// The value that the caller gave, or a description of the value or the call.
         given: String,
         /// The reason why the value is refused and, after a semicolon, what to do next.
         reason: Cow<'static, str>,
     },
-    /// An object does not fit in the memory of this machine, or its size does not fit in 64 bits.
+    /// An object does not fit in the memory or address space of this machine, or its size does not
+    /// fit in the fields of its format.
     TooLarge {
         /// The object.
         what: &'static str,
@@ -305,7 +306,7 @@ pub(crate) mod message {
     use std::fmt::{Display, Formatter, Result};
     use std::io;
 
-    /// Writes the error text of the operating system, and what to do next.
+    /// Writes the text of an I/O error, and what to do next.
     pub(crate) fn io(f: &mut Formatter<'_>, error: &io::Error) -> Result {
         use io::ErrorKind as Kind;
         let next = match error.kind() {

@@ -16,8 +16,8 @@ const CAPPED: &str = "capped:";
 const DELIMITER: &str = "delimiter:";
 const ROW_COLUMN: &str = "row-column:";
 
-/// The maximum length of an extractor's name in a written filter. A reader accepts every name that
-/// fits the extension.
+/// The maximum length in bytes of an extractor's name in a written filter. A reader accepts any
+/// longer UTF-8 name that fits the extension.
 pub const MAX_EXTRACTOR_LEN_BYTES: usize = 100;
 
 /// The maximum length of a prefix of `fixed` and `capped`.
@@ -238,8 +238,8 @@ impl PrefixExtractor {
     }
 }
 
-/// Returns whether all keys of a range begin with `prefix`. The range starts at a key that begins
-/// with `prefix`, and ends at `upper`.
+/// Returns whether all keys of a range that is not empty begin with `prefix`. The range starts at a
+/// key that begins with `prefix`, and ends at `upper`.
 fn ends_within(prefix: &[u8], upper: Bound<&[u8]>) -> bool {
     match upper {
         Bound::Included(last) => last.starts_with(prefix),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// The length of a [`Fingerprint`].
+/// The length of a [`Fingerprint`] in bytes.
 pub const FINGERPRINT_LEN_BYTES: usize = 8;
 
 /// The function that hashes a store's keys. Files store its id.

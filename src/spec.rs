@@ -40,7 +40,7 @@ impl FilterSpec {
     /// `blocked-bloom:16`: one cache line per query, FPR 0.08 %.
     pub const LARGE: Self = Self { kind: FilterKind::BlockedBloom, budget: Budget::of_millibits(16_000) };
 
-    /// `bumped-ribbon:8`: two or three cache lines per query, FPR 0.39 %, 8.1 bits per key with
+    /// `bumped-ribbon:8`: about three cache lines per query, FPR 0.39 %, 8.1 bits per key with
     /// 10,000 keys.
     pub const SMALL: Self = Self { kind: FilterKind::BumpedRibbon, budget: Budget::of_millibits(8_000) };
 
@@ -96,9 +96,9 @@ impl FilterSpec {
     /// Returns the specification of the smallest filter with an expected FPR of at most `rate`. The
     /// exact formula of the kind for many keys gives the expected FPR.
     ///
-    /// Each kind has a lowest FPR, which more bits do not lower. The reason is that a kind cannot
-    /// tell two keys apart if their hashes agree in the bits that the kind uses. A Bloom filter of
-    /// a few keys may exceed `rate`, because its bits are not independent.
+    /// Each kind has a lowest FPR. One reason is the largest budget of the kind. The other reason
+    /// is that a kind cannot tell two keys apart if their hashes agree in the bits that the kind
+    /// uses. A Bloom filter of a few keys may exceed `rate`, because its bits are not independent.
     /// [`Plan::expected_fpr`](crate::planning::Plan::expected_fpr) returns the expected FPR for a
     /// number of keys.
     ///
@@ -156,7 +156,7 @@ impl FilterSpec {
     /// Returns a specification of another kind with the same budget, without `:compact`. If that
     /// kind cannot reach the FPR, the result specifies a standard Bloom filter.
     fn with_kind(self, kind: FilterKind) -> Self {
-        // A standard Bloom filter reaches every FPR that another kind reaches.
+        // A standard Bloom filter reaches every FPR that a ribbon or a binary fuse filter reaches.
         let of_rate =
             |rate| [kind, FilterKind::Bloom].into_iter().find_map(|kind| Self::false_positive_rate(kind, rate).ok());
         let by_rate = self.budget.rate.and_then(of_rate);
@@ -222,7 +222,7 @@ fn missing_budget(kind: FilterKind) -> &'static str {
 /// Builds filters.
 impl FilterSpec {
     /// Builds the filter of `hashes`, which may be unsorted and may contain duplicates. Returns
-    /// `None` if only [`FilterSpec::encode`] can build the filter. The caller then passes the
+    /// `None` if the caller must use [`FilterSpec::encode`] instead. The caller then passes the
     /// distinct hashes to `encode`, sorted. Both functions give the same bytes.
     ///
     /// # Errors
@@ -239,8 +239,8 @@ impl FilterSpec {
     /// the same bytes. The function may reorder `hashes`.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if the payload does not fit in memory, or if no filter of so many
-    /// keys reaches the requested FPR.
+    /// Returns [`Error::Invalid`] if there is not enough memory, or if no filter of so many keys
+    /// reaches the requested FPR.
     pub(crate) fn encode(self, hashes: &mut [KeyHash], effort: Effort) -> Result<(Shape, Vec<u8>)> {
         if self.kind == FilterKind::AlwaysMaybe {
             return Ok((Shape::ALWAYS_MAYBE, Vec::new()));
@@ -255,8 +255,8 @@ impl FilterSpec {
         }
     }
 
-    /// Builds the fallback for a filter that its kind could not build. `hashes` may come in any
-    /// order.
+    /// Builds the fallback for a filter that its kind could not build. Sorts `hashes`, which may
+    /// come in any order.
     ///
     /// # Errors
     /// Returns the errors of [`FilterSpec::encode`].

@@ -15,13 +15,13 @@ pub type Failure = Box<dyn std::error::Error>;
 pub struct Arguments {
     /// A file with one key per line.
     pub file: Option<PathBuf>,
-    /// The number of keys to generate if there is no file.
+    /// The size of the generated input, such as its number of keys, if the example reads no file.
     pub count: usize,
 }
 
-/// Reads the arguments and runs an example. By default, it generates `count` keys. With `--help`,
-/// only prints `about` and the arguments. The exit code is 2 after an error, 1 if a result is out
-/// of bounds, and 0 otherwise.
+/// Reads the arguments and runs an example. `count` is the default of [`Arguments::count`]. With
+/// `--help`, only prints `about` and the arguments. The exit code is 2 after an error, 1 if a
+/// result is out of bounds, and 0 otherwise.
 pub fn main(
     about: &str,
     count: usize,
@@ -101,7 +101,7 @@ pub struct Checks {
 impl Checks {
     /// Prints `found`, and counts a failure unless it is about `trials * rate`. The allowed
     /// difference is five standard deviations, plus 3 % of the expected number for rounding in the
-    /// formula and the filter.
+    /// formula and the filter. A difference of 5 is always allowed.
     pub fn share(&mut self, what: &str, found: u64, trials: u64, rate: f64) {
         let expected = trials as f64 * rate;
         let allowed = 5.0 * (expected * (1.0 - rate)).max(1.0).sqrt() + 0.03 * expected;

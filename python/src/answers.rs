@@ -7,7 +7,8 @@ use pyo3::types::PyByteArray;
 /// Returns a writable NumPy array of `len` answers. Only the array refers to its memory. `fill`
 /// writes the answers: 1 for "maybe" and 0 for "absent".
 ///
-/// # Errors Raises the exceptions of `fill` and of NumPy.
+/// # Errors
+/// Raises the exceptions of `fill` and of NumPy.
 pub fn filled<'py>(
     py: Python<'py>,
     len: usize,

@@ -164,7 +164,11 @@ impl Bloom {
     /// Estimate how many keys two filters share. Returns a dict. Raises ValueError if size, number
     /// of hashes or seed differ.
     fn compare<'py>(&self, py: Python<'py>, other: &Self) -> PyResult<Bound<'py, PyDict>> {
-        let (left, right) = py.detach(|| (self.read().clone(), other.read().clone()));
+        // Only one lock is held at a time. Two read locks could wait for each other behind a writer.
+        let (left, right) = py.detach(|| {
+            let left = self.read().clone();
+            (left, other.read().clone())
+        });
         filter::comparison(py, &left.compare(&right).map_err(of_variant)?)
     }
 

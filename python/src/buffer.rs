@@ -1,6 +1,6 @@
-//! Reads keys from buffers: NumPy arrays, `array.array`, and bytes with keys of one width. The
-//! items are read in place. Meanwhile the buffer stays exported, so its owner cannot free or resize
-//! it.
+//! Reads keys from buffers, such as NumPy arrays, `array.array`, and bytes with keys of one width.
+//! The items are read in place. Meanwhile the buffer stays exported, so its owner cannot free or
+//! resize it. Also reads a `memoryview` that is one key.
 #![expect(unsafe_code, reason = "the items are read through the pointers of the buffer protocol")]
 
 use std::marker::PhantomData;
@@ -43,12 +43,13 @@ pub struct BufferKeys {
 impl BufferKeys {
     /// Takes a buffer whose items are keys. Returns `None` if its items are Python objects.
     ///
-    /// `is_array` says whether the owner is a NumPy array or an `array.array`: then items of one
-    /// byte are integers. For other owners, such as `memoryview`, items of one byte raise
-    /// `TypeError`, because they need a width.
+    /// `is_array` says whether the owner is a NumPy array or an `array.array`: then items of the
+    /// formats "b" and "B" are integers. For other owners, such as `memoryview`, these items are
+    /// bytes and raise `TypeError`, because they need a width.
     ///
     /// # Errors
-    /// Raises `TypeError` for items that are not keys, and `ValueError` for several dimensions.
+    /// Raises `TypeError` for items that are not keys and for suboffsets. Raises `ValueError`
+    /// unless the buffer has one dimension.
     pub fn of_items(buffer: PyUntypedBuffer, is_array: bool) -> PyResult<Option<Self>> {
         let format = buffer.format().to_string_lossy().into_owned();
         if format == "O" {
@@ -73,7 +74,8 @@ impl BufferKeys {
     ///
     /// # Errors
     /// Raises `TypeError` unless the buffer is one contiguous range of bytes. Raises `ValueError`
-    /// for several dimensions, and if `width` is 0 or does not divide the length of the buffer.
+    /// unless the buffer has one dimension, and if `width` is too large, is 0 or does not divide
+    /// the length of the buffer.
     pub fn of_width(buffer: PyUntypedBuffer, width: usize) -> PyResult<Self> {
         check_shape(&buffer)?;
         let len_bytes = buffer.len_bytes();

@@ -40,7 +40,7 @@ pub struct FileFilter {
     process: (u32, u32),
 }
 
-/// The number of forks between the process that loaded the module and this one.
+/// The number of forks by Python between the process that loaded the module and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 fn this_process() -> (u32, u32) {
@@ -138,8 +138,8 @@ impl Drop for FileFilter {
     fn drop(&mut self) {
         let filter = self.filter.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if !self.is_ours() {
-            // Dropping the filter here would overwrite the keys of the parent process and release
-            // its lock.
+            // Dropping the filter here could overwrite keys of the parent process and release its
+            // lock.
             mem::forget(filter);
         }
     }
@@ -234,7 +234,7 @@ impl FileFilter {
     ) -> PyResult<Bound<'py, PyAny>> {
         self.read(py, |_| ())?;
         keys::ask(py, &Keys::of(keys, width, Accepts::All)?, &self.hasher, |hashes, answers| {
-            // If another thread closes the filter meanwhile, the answers stay True.
+            // If another thread closes the filter meanwhile, the later answers stay True.
             self.read_here(|filter| {
                 hashes.iter().zip(answers).for_each(|(&hash, answer)| *answer = filter.may_contain_hash(hash));
             });
@@ -243,15 +243,16 @@ impl FileFilter {
 
     /// Write the added keys to the file and make them durable. Raises DisplacedError if another
     /// program moved or changed the file, or if an earlier `clear` or `intersection` failed. Raises
-    /// ReadOnlyError if the filter was opened with mode "r".
+    /// ReadOnlyError if the filter was opened with mode "r", LockedError in a forked child,
+    /// ValueError if the filter is closed, or OSError.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
         self.read(py, variants::FileFilter::sync)?.map_err(of_variant)
     }
 
-    /// Sync and close the filter. Raises the exceptions of `sync`, but closes the filter even then.
-    /// Later queries and changes raise ValueError. A second `close` does nothing. With mode "r" and
-    /// in a forked child, `close` does not sync.
+    /// Sync and close the filter. With mode "r" and in a forked child, `close` does not sync. If
+    /// the sync fails, `close` raises its exception, but closes the filter even then. Later queries
+    /// and changes raise ValueError. A second `close` does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let filter = py.detach(|| self.lock_to_change().take());
         match filter {
@@ -331,8 +332,9 @@ impl FileFilter {
         Self::made(made, perm)
     }
 
-    /// The number of added keys that were certainly absent before. After a union, an intersection
-    /// or damage this number is unknown, and the length is `approx_len`.
+    /// The number of added keys that were certainly absent before. After a crash, keys that were
+    /// added since the last sync do not count. After a union, an intersection or damage this number
+    /// is unknown, and the length is `approx_len`.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         match self.read(py, variants::FileFilter::len)? {
             Ok(len) => Ok(usize::try_from(len).unwrap_or(usize::MAX)),

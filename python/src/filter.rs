@@ -26,7 +26,7 @@ const STATIC: &str = "a Filter is built once from all of its keys and takes no m
 ///
 /// `key in filter` is False if the key was certainly not added, and True if it may have been.
 /// `open` verifies every checksum and raises DamagedError for a damaged file, or UnsupportedError
-/// if the version in it is unknown.
+/// for an unknown version or feature.
 #[pyclass(frozen, module = "filterblock")]
 #[derive(Debug)]
 pub struct Filter {
@@ -105,9 +105,9 @@ impl Filter {
     /// The same keys and arguments give the same bytes; `threads` does not change them. With a
     /// secret of 16 or 32 random bytes, only someone who knows the secret can find keys that
     /// collide. `ranges` adds a range filter, such as "grafite:fpr=0.01", for `may_contain_range`.
-    /// Keys of a range filter are bytes or str, not int. Raises TypeError for a value that is not a
-    /// key, ValueError for an invalid argument, and ValueError or MemoryError if there is too
-    /// little memory.
+    /// Keys of a range filter are bytes or str, not int. Raises the exceptions of `key_bytes` for a
+    /// value that is not a key, ValueError for an invalid argument, and ValueError or MemoryError
+    /// if there is too little memory.
     #[staticmethod]
     #[pyo3(signature = (keys, spec="blocked-bloom:10", *, width=None, seed=0, secret=None, table_id=None, ranges=None, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -190,8 +190,9 @@ impl Filter {
 
     /// Return a filter of the keys of all `filters`. The filters must have the same kind, size,
     /// seed and secret. The kind must be bloom, blocked-bloom, split-block, split-block-512 or
-    /// always-maybe. A filter without keys (kind empty) merges with any of them. Raises ValueError
-    /// if the filters cannot be merged, and names the difference.
+    /// always-maybe. A filter without keys (kind empty) merges with any of them. The new filter has
+    /// no range filter and no table id. Raises ValueError with the reason if the filters cannot be
+    /// merged.
     #[staticmethod]
     fn merge(py: Python<'_>, filters: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let blocks = filters.iter().map(|filter| filter.locked()).collect::<PyResult<Vec<_>>>()?;
@@ -289,7 +290,7 @@ impl Filter {
         self.to_bytes(py)
     }
 
-    /// Verify every checksum again. Raises DamagedError with field and offset if one is wrong.
+    /// Verify the checksums again. Raises DamagedError with field and offset if one is wrong.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         let verified = py.detach(|| {
             LockedBlock::open(self.bytes.clone(), Verify::AtOpen)?;
@@ -325,7 +326,7 @@ impl Filter {
         Ok(told)
     }
 
-    /// The number of distinct keys. After `merge` it is an upper bound.
+    /// The number of distinct keys. It is not exact after `merge` or `Bloom.freeze`.
     fn __len__(&self) -> usize {
         usize::try_from(self.block.metadata().num_keys).unwrap_or(usize::MAX)
     }
@@ -347,8 +348,8 @@ impl Filter {
         self.block.metadata().block_len_bytes
     }
 
-    /// The expected share of absent keys for which the answer is True. For a range filter alone, the
-    /// share of ranges without a key.
+    /// The expected share of absent keys for which the answer is True. For a range filter alone, it
+    /// is the share of ranges without a key.
     #[getter]
     fn error_rate(&self) -> f64 {
         self.block.expected_fpr()

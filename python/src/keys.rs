@@ -29,9 +29,11 @@ impl<'py> Keys<'py> {
     /// Chooses how to read `keys`. With `width`, `keys` is a buffer of keys that have `width` bytes
     /// each and follow one another.
     ///
-    /// # Errors Raises `TypeError` for a single key, for arrays whose items are not keys, and for
-    /// arrays of integers that `accepts` excludes. Raises `ValueError` for an array of several
-    /// dimensions, and if `width` is 0 or does not divide the length of the buffer.
+    /// # Errors
+    /// Raises `TypeError` for a single text, for bytes without a width, for arrays whose items are
+    /// not keys, and for arrays of integers that `accepts` excludes. Raises `ValueError` for an
+    /// array of several dimensions, and if `width` is 0 or does not divide the length of the
+    /// buffer. Also raises the exceptions of the object's methods.
     pub fn of(keys: &Bound<'py, PyAny>, width: Option<usize>, accepts: Accepts) -> PyResult<Self> {
         let found = Self::find(keys, width, accepts)?;
         let is_of_integers = match &found {
@@ -110,8 +112,8 @@ impl<'py> Keys<'py> {
     /// GIL, so `each` must not use Python.
     ///
     /// # Errors
-    /// Raises the exception of the first object that is not a key, or of the iterable. `each` was
-    /// then called for the keys before that object.
+    /// Raises the exception of the first item that is not a key, or of the iterable. `each` was
+    /// then called for the keys before that item.
     pub fn for_each(&self, py: Python<'py>, mut each: impl FnMut(&[u8]) + Send) -> PyResult<()> {
         match self {
             Self::Buffer(keys) => keys.for_each(py, each),
@@ -153,7 +155,8 @@ fn kind_of_numpy(object: &Bound<'_, PyAny>) -> PyResult<String> {
     object.getattr("dtype")?.getattr("kind")?.extract()
 }
 
-/// The number of keys that are hashed and then asked together. Their hashes stay in the cache.
+/// The maximum number of keys that are hashed and then asked together. Their hashes stay in the
+/// cache.
 const BATCH: usize = 1024;
 
 /// Returns the hashes of all keys. A caller adds the hashes only after this call. So if a key

@@ -68,8 +68,9 @@ impl ParquetFile {
     ///
     /// The value is an int, float, str, bytes or UUID, as the column's type requires. For dates,
     /// times and decimals give the stored bytes, because a number does not tell its unit. Raises
-    /// ValueError for an unknown column, or for bytes whose length the column does not have. Raises
-    /// TypeError for a value of another type, and OverflowError for an int out of range.
+    /// ValueError for a column that is unknown or cannot be asked, or for bytes whose length the
+    /// column does not have. Raises TypeError for a value of another type, OverflowError for an int
+    /// out of range, and UnicodeEncodeError for a str with surrogates.
     fn row_groups(&self, py: Python<'_>, column: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         let found = ParquetColumn::find(&self.values, column)
             .map_err(|error| PyValueError::new_err(format!("{}: {error}", self.path.display())))?;
@@ -216,14 +217,14 @@ fn version(found: &Metadata) -> (u64, Option<std::time::SystemTime>) {
 
 /// Add Bloom filters for columns to a copy of a Parquet file. The data pages do not change.
 ///
-/// First looks up every value of the columns in its new filter. Then the complete new file is
-/// renamed to `out`. After an exception before the rename, `out` is unchanged. Returns a list with
-/// a dict for each filter.
+/// Looks up every value of the columns in its new filter before the complete new file is renamed to
+/// `out`. After an exception before the rename, `out` is unchanged. Returns a list with a dict for
+/// each new filter.
 ///
 /// `fpr` is the maximum error rate of each filter. `bits_per_value` sets the size of each filter
-/// instead. Without `exact_size`, the size is rounded up to a power of two; some readers do not
-/// accept other sizes. `replace` replaces filters that exist. `overwrite` replaces `out` if it
-/// exists.
+/// instead. A filter takes at most 128 MiB, even if its error rate is then higher. Without
+/// `exact_size`, the size is rounded up to a power of two; some readers do not accept other sizes.
+/// `replace` replaces filters that exist. `overwrite` replaces `out` if it exists.
 #[pyfunction]
 #[pyo3(signature = (path, out, columns, *, fpr=0.01, bits_per_value=None, exact_size=false, replace=false, overwrite=false))]
 #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -284,11 +285,12 @@ fn fill(mut file: &File, footer: &Footer, request: &Request, mut copy: &File) ->
     append::add(footer, &values, request, &mut copy, &mut |_| {})
 }
 
-/// Check the Bloom filters of a Parquet file. Returns a list with a dict for each column chunk.
+/// Check the Bloom filters of a Parquet file. Returns a list with a dict for each column chunk of
+/// `columns`, or of all columns.
 ///
 /// "state" is "missing", "damaged", "undersized" (the error rate is above `max_fpr`), "oversized"
 /// (at least four times the size that `fpr` needs) or "right". With values=True every value is
-/// looked up in its filter. If "false_negatives" is above 0, readers of the file lose rows.
+/// looked up in its filter. If "false_negatives" is above 0, readers of the file can lose rows.
 #[pyfunction]
 #[pyo3(signature = (path, columns=None, *, fpr=0.01, max_fpr=0.06, values=false))]
 pub fn parquet_check<'py>(

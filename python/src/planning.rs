@@ -26,7 +26,7 @@ impl Plan {
     }
 
     /// The length of the payload in bytes. Checksums take about 0.1 % more, and the trailer 60
-    /// bytes.
+    /// bytes. Some kinds also have a short extension.
     #[getter]
     fn payload_len_bytes(&self) -> u64 {
         self.0.payload_len_bytes()

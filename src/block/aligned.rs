@@ -12,7 +12,8 @@ const ALIGNMENT_BYTES: usize = 64;
 /// A copy of a filter block on the heap, aligned to 64 bytes.
 ///
 /// A slice of a host's buffer seldom begins at a cache line of 64 bytes. Answers are the same at
-/// any offset, but for most kinds a query of an absent key touches more cache lines on average:
+/// any offset. But with vector instructions, a query of an absent key touches more cache lines on
+/// average for most kinds:
 ///
 /// | Kind | Aligned | Any other offset |
 /// |---|---|---|

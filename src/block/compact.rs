@@ -1,6 +1,6 @@
-//! Checks and queries filters in the compact form. The compact form is for hosts that store many
-//! tiny filters as bytes and pass the bytes to every query. For example, LevelDB has a filter for
-//! every 2 KiB of data.
+//! Defines the compact form of filters, and checks and queries filters in this form. The compact
+//! form is for hosts that store many tiny filters as bytes and pass the bytes to every query. For
+//! example, LevelDB has a filter for every 2 KiB of data.
 //!
 //! ```text
 //! | payload, any number of bytes | shape, 1 byte | checksum, 4 bytes |
@@ -13,7 +13,7 @@
 //! | Always detected | Missed with a probability of 2^-32 |
 //! |---|---|
 //! | up to three flipped bits, in filters of up to 11,450 bytes | more flipped bits |
-//! | any error within 32 consecutive bits: a changed byte, four zeroed bytes | longer zeroed parts |
+//! | any error within four consecutive bytes: a changed byte, four zeroed bytes | longer zeroed parts |
 //! | all bytes zero, all bytes 0xff | cut, joined or moved bytes |
 //! | another hasher with another folded identity | another hasher: two may have the same folded identity |
 //!
@@ -71,12 +71,12 @@ pub fn ask(bytes: &[u8], hasher: &KeyHasher, hash: KeyHash) -> Answer {
 /// miss.
 ///
 /// # Errors
-/// - Returns [`Error::ChecksumMismatch`] if the bytes are damaged, or if the keys were hashed by
-///   another hasher. The bytes do not show which of the two happened.
+/// - Returns [`Error::ChecksumMismatch`] if the checksum does not match: the bytes are damaged, or
+///   another hasher hashed the keys. The bytes do not show which of the two happened.
 /// - Returns [`Error::Unsupported`] if the checksum matches, but the kind is unknown or has no
 ///   compact form in this version.
 /// - Returns [`Error::Corrupt`] if the bytes are too short, or if the checksum matches but no
-///   filter has this shape.
+///   filter has this shape and length.
 pub fn check(bytes: &[u8], hasher: &KeyHasher) -> Result<()> {
     open(bytes, hasher).map(|_| ())
 }
@@ -102,8 +102,8 @@ fn open<'a>(bytes: &'a [u8], hasher: &KeyHasher) -> Result<(&'a [u8], Geometry)>
 }
 
 /// Returns the kind, the number of probes and the payload that the bytes state. Does not verify the
-/// checksum, because that needs the hasher. Returns `None` if the bytes are too short, or if the
-/// kind has no compact form.
+/// checksum, because that needs the hasher. Returns `None` if the bytes are too short, or if they
+/// state no kind that has a compact form.
 #[cfg(feature = "foreign")]
 pub(crate) fn shape(bytes: &[u8]) -> Option<(FilterKind, u32, &[u8])> {
     let (covered, _) = bytes.split_last_chunk::<4>()?;

@@ -9,7 +9,7 @@ use crate::hash::{HashIdentity, KeyHasher};
 
 /// A host's expectations of a block. [`FilterBlock::open`](super::FilterBlock::open) checks them.
 ///
-/// A sound block denies present keys if it belongs to another SST, to an earlier state of the
+/// A sound block can deny present keys if it belongs to another SST, to an earlier state of the
 /// SST, or to another hasher. Only the host knows which block is the right one. Each expectation
 /// detects some of these mistakes:
 ///
@@ -17,8 +17,8 @@ use crate::hash::{HashIdentity, KeyHasher};
 /// |---|---|
 /// | [`of_table`](Self::of_table) | a block of another SST, or under another hash function, seed or secret |
 /// | [`of_any_table`](Self::of_any_table) | a block under another hash function, seed or secret; for verified bytes only |
-/// | [`with_num_entries`](Self::with_num_entries) | a block with too many keys, or with none for an SST with entries |
-/// | [`with_checksum`](Self::with_checksum) | a stale block of the same SST, which is sound but outdated |
+/// | [`with_num_entries`](Self::with_num_entries) | in a block of whole keys: too many keys, or none for an SST with entries |
+/// | [`with_checksum`](Self::with_checksum) | any other block, such as a stale block of the same SST |
 /// | [`with_prefixes`](Self::with_prefixes) | a block without prefixes, or with the prefixes of another extractor |
 /// | [`at_offset`](Self::at_offset) | nothing; makes errors count offsets from the start of the host's file |
 ///
@@ -176,7 +176,7 @@ impl<'a> Expected<'a> {
         found.hash.check(self.hasher)
     }
 
-    /// Compares the number of distinct hashes with the expected number of entries.
+    /// Compares the block's number of keys with the expected number of entries.
     ///
     /// [`with_num_entries`](Self::with_num_entries) explains the bounds. Keys may also share a
     /// hash, so a block may have fewer hashes than the SST has keys.
@@ -270,10 +270,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         block.unlock_expecting(expected)
     }
 
-    /// Opens any block and trusts its table id and its hasher. This function is for tools that
-    /// inspect files.
+    /// Opens a block of any SST, and trusts its table id and its hasher. This function is for tools
+    /// that inspect files.
     ///
-    /// A store must use [`FilterBlock::open`]: a sound block of another SST denies present keys.
+    /// A store must use [`FilterBlock::open`]: a sound block of another SST can deny present keys.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`] that do not depend on expectations, and

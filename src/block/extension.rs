@@ -78,7 +78,7 @@ impl<'a> Extension<'a> {
     ///
     /// # Errors
     /// Returns [`Error::Unsupported`] for an unknown tag, because no record is safe to ignore.
-    /// Returns [`Error::Corrupt`] for an invalid record.
+    /// Returns [`Error::Corrupt`] for an invalid, truncated or repeated record.
     pub(super) fn read(bytes: &'a [u8], offset: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, offset);
         let mut found = Self::default();

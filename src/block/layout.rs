@@ -245,7 +245,7 @@ impl Trailer {
         let page_checksums = crate::checksum::crc32(block.get(payload_len..).unwrap_or_default());
         // The trailer's checksum continues from the page checksums. A CRC followed by itself
         // cancels out. So if the checksum covered only extension and trailer, a host's own CRC-32
-        // of the block would be equal for all filters of one length.
+        // of a block of one page would not depend on the bytes of the payload.
         let (kind, params, layers) = match &self.content {
             Content::Filter { shape, .. } => (shape.kind as u8, shape.params, shape.layers.as_slice()),
             Content::PartitionIndex => (PARTITION_INDEX_TAG, [0; 3], [].as_slice()),
@@ -281,7 +281,7 @@ impl Trailer {
     /// Reads and verifies everything after the payload of the block that ends where `bytes` end.
     ///
     /// Returns the trailer, and the offset of the payload within `bytes`. The offset is 0, unless
-    /// the block is a partition index, or a range filter lies in front of the payload.
+    /// partitions or a range filter lie in front of the payload.
     ///
     /// # Errors
     /// Returns the errors of [`BorrowedTrailer::read`]. Returns `ChecksumMismatch` for damaged page
@@ -306,8 +306,8 @@ impl Trailer {
 }
 
 /// A verified trailer that borrows the bytes of its block. Reading it takes constant time and no
-/// heap memory. It verifies extension and trailer, but not the page checksums: see
-/// [`BorrowedTrailer::check_page_checksums`].
+/// heap memory. The function that reads it verifies extension and trailer, but not the page
+/// checksums: see [`BorrowedTrailer::check_page_checksums`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BorrowedTrailer<'a> {
     pub(super) table_id: [u8; 16],
@@ -325,8 +325,8 @@ pub(super) struct BorrowedTrailer<'a> {
     pub(super) checksum: u32,
     /// The checksum of the page checksums.
     page_checksums: u32,
-    /// The offset of the payload. It is 0, unless the block is a partition index, or a range filter
-    /// lies in front of the payload.
+    /// The offset of the payload. It is 0, unless partitions or a range filter lie in front of the
+    /// payload.
     pub(super) payload_start: usize,
     extension_start: usize,
     /// The offset of the trailer.
@@ -339,9 +339,9 @@ impl<'a> BorrowedTrailer<'a> {
     ///
     /// # Errors
     /// Returns `Corrupt` or `ChecksumMismatch` if `bytes` do not end with a block, or if its
-    /// extension or trailer is damaged. Returns `Unsupported` for a newer version, or for an
-    /// unknown kind, hash function, flag or extension record. Offsets count from the start of
-    /// `bytes`.
+    /// extension or trailer is not valid. Returns `Corrupt` if unexpected bytes lie in front of a
+    /// filter's payload. Returns `Unsupported` for a newer version, or for an unknown kind, hash
+    /// function, flag or extension record. Offsets count from the start of `bytes`.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self> {
         let start =
             bytes.len().checked_sub(TRAILER_LEN_BYTES).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
@@ -352,8 +352,8 @@ impl<'a> BorrowedTrailer<'a> {
         if raw.magic != MAGIC {
             return Err(corrupt(Field::Magic));
         }
-        // The trailer is not verified yet, so its lengths may be wrong. They only select which
-        // bytes to checksum, always within `bytes`.
+        // The trailer is not verified yet, so the length of the extension may be wrong. It only
+        // selects which bytes to checksum, always within `bytes`.
         let extension_start = start.checked_sub(raw.extension_len.into());
         let covered = extension_start.and_then(|from| bytes.get(from..start + offset_of(Field::Checksum)));
         let covered = covered.unwrap_or_default();
@@ -412,8 +412,8 @@ impl<'a> BorrowedTrailer<'a> {
         Error::Corrupt { field, offset: (self.start + offset_of(field)) as u64 }
     }
 
-    /// Sets the offset of an error that the check of the shape returned. That check does not know
-    /// offsets.
+    /// Sets the offset of a `Corrupt` error from the check of the shape. That check does not know
+    /// where the fields lie.
     fn located(&self, error: Error) -> Error {
         match error {
             Error::Corrupt { field, .. } => self.corrupt(field),
@@ -443,7 +443,8 @@ impl<'a> BorrowedTrailer<'a> {
     /// Returns the geometry of the filter, or `None` for a partition index.
     ///
     /// # Errors
-    /// Returns `Corrupt` for an invalid shape.
+    /// Returns `Corrupt` for an invalid shape. The shape of a bumped ribbon is not checked here,
+    /// because each query checks it.
     pub(super) fn inline_geometry(&self) -> Result<Option<InlineGeometry<'a>>> {
         let Some(kind) = self.kind else { return Ok(None) };
         let geometry = InlineGeometry::new(kind, self.params, self.layers, self.num_keys, self.payload_len_bytes);
@@ -489,8 +490,9 @@ impl RawTrailer {
         })
     }
 
-    /// Checks the fields against each other, and returns the trailer. The caller has already
-    /// verified the checksum of the fields, and must set the offsets in the result.
+    /// Reads the records of the extension, checks all fields against each other, and returns the
+    /// trailer. The caller has already verified the checksum of the fields, and must set the
+    /// offsets in the result.
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {
         let corrupt = |field| Err(Error::Corrupt { field, offset: at(field) });
         let unsupported = |field, found: u8| Error::Unsupported { field, found: found.into() };

@@ -17,8 +17,8 @@ use crate::kinds::Shape;
 /// A checked filter block without its hasher. It gives access to metadata, pages and bytes, but
 /// answers no queries.
 ///
-/// With another hash function or secret, a filter would deny present keys. So the block must be
-/// unlocked before the first query. A store calls [`LockedBlock::unlock_expecting`], and a tool
+/// With another hash function, seed or secret, a filter would deny present keys. So the block must
+/// be unlocked before the first query. A store calls [`LockedBlock::unlock_expecting`], and a tool
 /// that inspects files calls [`LockedBlock::unlock`].
 pub struct LockedBlock<D>(pub(super) FilterBlock<D>);
 
@@ -41,7 +41,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
     /// Opens and checks partition `number` of a partitioned filter from the partition's own bytes.
     /// Numbers start at 0. This function is for tools that inspect files.
     ///
-    /// After unlocking, the partition answers "maybe" to every query, because only the index knows
+    /// After unlocking, the partition never denies a key or prefix, because only the index knows
     /// which keys belong to it. To query a partition, open a [`Partition`](super::Partition) with
     /// [`PartitionIndex::open_partition`](super::PartitionIndex::open_partition).
     ///
@@ -56,7 +56,7 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
 
     /// Returns the block, ready for queries. Does not check the block's SST. This method is for
     /// tools that inspect files. A store must use [`LockedBlock::unlock_expecting`], because a
-    /// sound block of another SST denies present keys.
+    /// sound block of another SST can deny present keys.
     ///
     /// # Errors
     /// Returns [`Error::Secret`] if the secret is missing or wrong, and [`Error::Invalid`] if a
@@ -84,7 +84,8 @@ impl<D: AsRef<[u8]>> LockedBlock<D> {
         self.geometry().map(ToString::to_string)
     }
 
-    /// Returns whether the extension holds the record of a ribbon's layers.
+    /// Returns whether the extension holds parameters of the filter: the record of a ribbon or of a
+    /// range filter.
     #[must_use]
     pub fn has_layers(&self) -> bool {
         self.geometry().is_some_and(Geometry::has_layers)

@@ -38,8 +38,9 @@ impl Mapped {
     /// Maps a whole file, with [`Populate::Yes`].
     ///
     /// # Errors
-    /// Returns an error if the file cannot be opened, mapped or read to its end. Returns
-    /// [`Error::TooLarge`] if the file exceeds the address space. The error names the file.
+    /// Returns an error if the file cannot be opened or mapped. Where [`Populate::Yes`] reads all
+    /// pages, returns an error if a page cannot be read. Returns [`Error::TooLarge`] if the file
+    /// exceeds the address space. The error names the file.
     pub fn open(path: &Path) -> Result<Self> {
         let map = || {
             let file = File::open(path)?;
@@ -50,9 +51,9 @@ impl Mapped {
         map().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Maps `len` bytes of a file, starting at `offset`. Choose a multiple of 4,096: then each page
-    /// of the filter lies in one page of the map, and the block begins at a cache line. Any other
-    /// `offset` works, too, but queries may touch more pages and cache lines.
+    /// Maps `len` bytes of a file, starting at `offset`. If `offset` is a multiple of 4,096, each
+    /// page of the filter lies in one page of the map, and the block begins at a cache line. Any
+    /// other `offset` works, too, but queries may touch more pages and cache lines.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is shorter than `offset + len`, and [`Error::Io`] if

@@ -1,5 +1,5 @@
-//! Describes a block: returns the fields of its trailer in constant time, and counts bits for its
-//! fill ratio.
+//! Describes a block: returns the fields of its trailer and its lengths in constant time, and
+//! counts bits for its fill ratio.
 
 use super::layout::Added;
 use super::locked::LockedBlock;
@@ -8,8 +8,8 @@ use super::reader::FilterBlock;
 use crate::hash::HashIdentity;
 use crate::kinds::FilterKind;
 
-/// The fields of a block's trailer. [`FilterBlock::metadata`] takes constant time and reads no page
-/// of the filter.
+/// A description of a block: the fields of its trailer, its lengths and its number of partitions.
+/// [`FilterBlock::metadata`] takes constant time and reads no page of the filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Metadata<'a> {
@@ -17,7 +17,7 @@ pub struct Metadata<'a> {
     /// without partitions. It is the kind of the fallback if the requested kind could not build the
     /// filter.
     pub kind: FilterKind,
-    /// The number of distinct keys. Prefixes count as keys.
+    /// The number of distinct keys. Prefixes count as keys, once in each partition that has them.
     pub num_keys: u64,
     /// The table id that the writer set. It is all zeros if the writer set none.
     pub table_id: [u8; 16],
@@ -66,7 +66,7 @@ pub struct Statistics {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Returns the fields of the trailer in constant time, and reads no page of the filter.
+    /// Returns a description of the block in constant time. Reads no page of the filter.
     #[must_use]
     pub fn metadata(&self) -> Metadata<'_> {
         let trailer = &self.trailer;
@@ -115,7 +115,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> LockedBlock<D> {
-    /// Returns the fields of the trailer: see [`FilterBlock::metadata`].
+    /// Returns a description of the block: see [`FilterBlock::metadata`].
     #[must_use]
     pub fn metadata(&self) -> Metadata<'_> {
         self.0.metadata()

@@ -1,5 +1,6 @@
-//! Builds, opens and queries filter blocks. A filter block has a payload, one checksum for each
-//! page of the payload, an extension and a trailer. `docs/FORMAT.md` is the specification.
+//! Plans, builds, opens, queries and shrinks filter blocks, alone and in sets. A filter block has a
+//! payload, one checksum for each page of the payload, an extension and a trailer. `docs/FORMAT.md`
+//! is the specification.
 //!
 //! ```text
 //! | payload: whole 4 KiB pages, the last may be shorter | page checksums | extension | trailer, 60 bytes |

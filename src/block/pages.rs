@@ -1,4 +1,4 @@
-//! Records which pages of a payload have been compared with their checksums.
+//! Compares the pages of a payload with their checksums, records the results and reports damage.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::error::{Error, Field, Result};
 use crate::kinds::Guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// A callback of the host. The reader calls it once for each damaged page, in the thread that first
-/// finds the damage.
+/// A callback of the host. An open block calls it at most once for each damaged page, in a thread
+/// that finds the damage.
 ///
 /// The argument is an [`Error::ChecksumMismatch`]. Its offset counts from the start of the host's
 /// file, if [`Expected::at_offset`](super::Expected::at_offset) gave the block's offset. The
@@ -72,7 +72,8 @@ impl PageStates {
         self.good_and_bad().1.iter().map(|bad| u64::from(bad.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// Returns whether a page matches its checksum. Verifies the page if no thread has done so yet.
+    /// Returns whether a page matches its checksum. Verifies the page if this thread does not see
+    /// the result of an earlier verification.
     #[inline]
     fn is_sound(&self, page: usize, payload: &[u8], checksums: &[u8]) -> bool {
         let (word, bit) = (page / 64, 1u64 << (page % 64));

@@ -1,5 +1,5 @@
-//! Describes one filter within the bytes of a block: its position, its geometry, and which of its
-//! pages are verified.
+//! Describes, queries and verifies one filter within the bytes of a block. The description has its
+//! position, its geometry, and the states of its pages.
 
 use super::layout::{Content, PAGE_CHECKSUM_LEN_BYTES, PAGE_LEN_BYTES, Trailer, page_count};
 use super::pages::{self, FirstTouch, PageStates};
@@ -16,9 +16,10 @@ pub enum Verify {
     /// [`FilterBlock::ranges_error`](super::FilterBlock::ranges_error).
     #[default]
     AtOpen,
-    /// Verifies each page before a query first denies a key because of that page. Opening reads
-    /// only the extensions, the trailers, the page checksums (a thousandth of the filter) and, if
-    /// there is one, the partition index. A query that needs a damaged page answers "maybe", and
+    /// Verifies each page before a query first denies a key because of that page. Opening reads no
+    /// page except those of a partition index. It reads all other bytes, such as page checksums:
+    /// about a thousandth of a large filter. If a query could deny a key only because of a damaged
+    /// page, it answers "maybe". Then
     /// [`FilterBlock::damaged_pages`](super::FilterBlock::damaged_pages) counts the page.
     OnFirstTouch,
 }

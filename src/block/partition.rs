@@ -51,15 +51,16 @@ impl Entry {
 }
 
 impl Partitions {
-    /// Reads the index, whose pages have been verified, and the trailer of each partition.
+    /// Reads the index, whose pages have been verified, and the trailer of each partition. With
+    /// [`Verify::AtOpen`], also verifies the pages of each partition.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the partitions and their padding do not exactly fill the bytes
-    /// before the index. Returns the same error if they disagree with the index or with its trailer
-    /// `outer`. Returns [`Error::ChecksumMismatch`] if the checksum of a partition differs from the
-    /// checksum in the index. Returns [`Error::TooLarge`] if there is no memory for the entries.
-    /// Also returns the errors of each partition's trailer and, with [`Verify::AtOpen`], of its
-    /// pages.
+    /// Returns [`Error::Corrupt`] if the index is not valid, or if the partitions and their padding
+    /// do not exactly fill the bytes before the index. Returns the same error if they disagree with
+    /// the index or with its trailer `outer`. Returns [`Error::ChecksumMismatch`] if the checksum
+    /// of a partition differs from the checksum in the index. Returns [`Error::TooLarge`] if there
+    /// is no memory for the entries or for the states of pages. Also returns the errors of each
+    /// partition's trailer and, with [`Verify::AtOpen`], of its pages.
     pub(super) fn read(bytes: &[u8], index: &Part, outer: &Trailer, verify: Verify) -> Result<Self> {
         let mut cursor = Cursor::new(index.payload(bytes), index.start as u64);
         // Even with a hostile index, this vector takes no more memory than the block has bytes. It
@@ -140,7 +141,7 @@ impl Partitions {
         }
     }
 
-    /// Asks the partitions whose ranges overlap with the range between two bounds, until one
+    /// Asks the partitions from that of the lower bound to that of the upper bound, until one
     /// answers "maybe". The range of the last partition has no upper bound.
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         let last_key = |entry: &Entry| entry.last_key(bytes, self.index);

@@ -179,7 +179,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// most 17 entries of the index.
     #[must_use]
     pub fn get(&self, number: u32) -> Option<PartitionEntry<'_>> {
-        // The walk starts one entry early, because the previous entry holds the previous last key.
+        // The walk must include the entry before `number`, because `after` is its last key.
         self.walk_from(number.saturating_sub(1)).find(|entry| entry.number == number)
     }
 
@@ -196,7 +196,7 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         let below = self.restarts.partition_point(|restart| {
             self.walk_at(*restart, 0).next().is_some_and(|entry| entry.last_key.cmp(key) == Ordering::Less)
         });
-        #[expect(clippy::cast_possible_truncation, reason = "there are fewer restarts than partitions")]
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most as many restarts as partitions")]
         let from = below.saturating_sub(1) as u32 * RESTART_ENTRIES;
         Some(self.walk_from(from).find(|entry| entry.last_key >= key).map_or(last, |entry| entry.number))
     }
@@ -207,8 +207,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     /// Returns:
     ///
     /// * [`Error::Invalid`] if the index has no partition `number`.
-    /// * [`Error::Corrupt`] with [`Field::PartitionNumber`] if `bytes` are another partition or no
-    ///   partition.
+    /// * [`Error::Corrupt`] with [`Field::PartitionNumber`] if `bytes` are a partition with another
+    ///   number, a whole filter or an index.
     /// * [`Error::Unexpected`] with [`Field::Length`] if the index states another length.
     /// * [`Error::Unexpected`] with [`Field::Checksum`] if `bytes` are a stale partition of the
     ///   same number and SST.
@@ -266,7 +266,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
     }
 
     /// Returns an iterator over the entries from the last restart at or before entry `number`. The
-    /// first entry has no `after`, because the iterator has not read the entry before it.
+    /// first entry has no `after`, because the iterator has not read the entry before it. Without
+    /// such a restart, the iterator is empty.
     fn walk_from(&self, number: u32) -> Walk<'_> {
         let restart = number / RESTART_ENTRIES;
         match self.restarts.get(restart as usize) {
@@ -300,8 +301,8 @@ impl<'a> Walk<'a> {
     /// Returns the next entry, or `None` after the last one.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the entry is truncated, if its last key is below the previous
-    /// one, or if its partition is shorter than a trailer.
+    /// Returns [`Error::Corrupt`] if the entry is not valid. For example, it is truncated, its last
+    /// key is below the previous one, or its partition is shorter than a trailer.
     fn take_entry(&mut self) -> Result<Option<PartitionEntry<'a>>> {
         if self.cursor.is_empty() {
             return Ok(None);
@@ -331,7 +332,7 @@ impl<'a> Iterator for Walk<'a> {
 }
 
 /// Checks all entries. Returns the restarts, and the state of the walk after the last entry. The
-/// first pass only checks and counts, so that the second pass can allocate exactly.
+/// first pass only checks and counts the entries, so that the restarts are allocated exactly.
 fn restarts(payload: &[u8]) -> Result<(Vec<Restart>, Walk<'_>)> {
     let too_large = || Error::Corrupt { field: Field::PartitionIndex, offset: 0 };
     u32::try_from(payload.len()).map_err(|_| too_large())?;
@@ -441,8 +442,9 @@ impl<D: AsRef<[u8]>> Partition<D> {
     }
 
     /// Returns `false` if certainly no added key lies between the bounds: see
-    /// [`FilterBlock::may_contain_range`]. Returns `true` if an added key may lie between the
-    /// bounds, if keys of other partitions may, or if the partition is not a range filter.
+    /// [`FilterBlock::may_contain_range`]. For a range that can hold a key, returns `true` if an
+    /// added key may lie in it, if keys of other partitions may, or if the partition is not a range
+    /// filter.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         if is_empty_range(lower, upper) {

@@ -17,8 +17,8 @@ use crate::spec::{self, FilterSpec};
 /// The maximum number of bytes of a key that an error message shows.
 const SHOWN_LEN_BYTES: usize = 32;
 /// An upper limit for the planned number of keys of a partition. No memory holds so many keys. The
-/// limit ends the search for always-maybe filters, whose length does not grow with the number of
-/// keys.
+/// limit ends the search, for example for always-maybe filters, whose length does not grow with the
+/// number of keys.
 const MAX_PARTITION_KEYS: u64 = 1 << 48;
 
 /// Builds a filter that is partitioned by key range. A host can keep the index in memory and load a
@@ -64,8 +64,8 @@ pub struct PartitionedBuilder {
     /// The requested length of a partition. The next key converts it into `partition_keys`.
     partition_len_bytes: Option<u64>,
     last_key: Vec<u8>,
-    /// The hash of the last prefix in the current partition. Neighbouring keys often share a
-    /// prefix.
+    /// The hash of the last prefix that [`Self::add_prefix`] added to the current partition.
+    /// Neighbouring keys often share a prefix.
     last_prefix: Option<KeyHash>,
     /// Whether a key was added. In a filter of prefixes only, a key without a prefix leaves no
     /// hash.
@@ -77,8 +77,8 @@ pub struct PartitionedBuilder {
     index: Vec<u8>,
     num_partitions: u32,
     num_keys: u64,
-    /// Whether a key, or a whole partition of keys, was lost. A filter of the other keys would deny
-    /// the lost keys.
+    /// Whether keys or prefixes are missing after a failed call. A filter without them would deny
+    /// them.
     has_lost_keys: bool,
     /// Whether the table id was set after a key, so that partitions may have different table ids.
     is_table_late: bool,
@@ -167,9 +167,10 @@ impl PartitionedBuilder {
     }
 
     /// Limits the length of a partition in bytes, instead of its number of keys. A plan says how
-    /// many keys and prefixes fit in a block of `max_len_bytes`. Each partition takes this number,
-    /// and at least one. A partition may exceed the length, because all prefixes of a key go to the
-    /// partition of the key. The limit applies from the next key on.
+    /// many keys and prefixes fit in a block of `max_len_bytes`. A partition takes no further key
+    /// once it holds this number, which is at least one. A partition may exceed the length, because
+    /// all prefixes of a key go to the partition of the key. The limit applies from the next key
+    /// on.
     ///
     /// The plan is exact for Bloom filters. It may be off by about 1 % for a bumped ribbon. See
     /// [`Plan::payload_len_bytes`] for the other kinds.
@@ -187,8 +188,7 @@ impl PartitionedBuilder {
     }
 
     fn reserve_partition(&mut self) {
-        // If the partition size is given in bytes, the number of keys is unknown before the first
-        // key.
+        // If the partition size was given in bytes, the next key converts it into a number of keys.
         if self.partition_len_bytes.is_none() {
             let len = self.current.len();
             self.current.reserve(self.reserved.min(self.partition_keys).saturating_sub(len));
@@ -270,14 +270,15 @@ impl PartitionedBuilder {
     /// Adds a prefix of the last key. A key may have any number of prefixes of any length.
     ///
     /// The prefix goes to the partition of its key. If keys of several partitions share a prefix,
-    /// add the prefix for each of these keys. A prefix that equals the one before it takes no
-    /// memory.
+    /// add the prefix for each of these keys. A prefix that equals the one before it in the same
+    /// partition takes no memory.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] if no extractor was declared, or if the last key does not begin
-    /// with `prefix`; the builder does not change. The key must begin with the prefix, because a
-    /// query finds the partition by the bytes of the prefix. Also returns [`Error::Invalid`] if
-    /// there is no memory for the prefix, or if an earlier call lost keys.
+    /// Returns [`Error::Invalid`] if no extractor was declared, if no key was added, or if the last
+    /// key does not begin with `prefix`; the builder does not change. The key must begin with the
+    /// prefix, because a query finds the partition by the bytes of the prefix. Also returns
+    /// [`Error::Invalid`] if there is no memory for the prefix, or if an earlier call lost keys.
+    /// After a lack of memory, every later call that adds or finishes fails, too.
     pub fn add_prefix(&mut self, prefix: &[u8]) -> Result<()> {
         self.add_hashed_prefix(prefix, self.current.hasher().of(prefix))
     }
@@ -353,7 +354,7 @@ impl PartitionedBuilder {
         Err(Error::invalid("filter", self.current.spec(), reason))
     }
 
-    /// Encodes all partitions and the index.
+    /// Encodes the last partition and the index, and returns the bytes of the whole filter.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBuilder::finish`]. Returns [`Error::Invalid`] if an earlier
@@ -426,9 +427,9 @@ fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(key.get(..SHOWN_LEN_BYTES).unwrap_or(key)).into_owned()
 }
 
-/// Returns a number of keys whose planned block has at most `max_len_bytes`. The block of one more
-/// key is longer, or the number of its keys reaches [`MAX_PARTITION_KEYS`]. Returns 1 if even the
-/// block of one key is longer.
+/// Returns a number of keys whose planned block has at most `max_len_bytes`. With one more key, the
+/// block is longer or cannot be planned, or the number of keys reaches [`MAX_PARTITION_KEYS`].
+/// Returns 1 if even the block of one key is longer or cannot be planned.
 fn most_keys(builder: &FilterBuilder, max_len_bytes: u64) -> usize {
     let extension = builder.trailer(0, 0, Content::PartitionIndex).extension_len_bytes(None) as u64;
     let fits = |num_keys: u64| {

@@ -1,5 +1,5 @@
-//! Plans whole blocks. For a false-positive rate (FPR) or a size, finds the filter of a kind. For
-//! both, finds the number of keys.
+//! Plans whole blocks. For a false-positive rate (FPR) or a size, finds the filter of a kind or of
+//! a classical variant. For an FPR and a size, finds the number of keys of a kind.
 
 use super::layout::block_len_bytes;
 use crate::error::{Error, Result};
@@ -10,13 +10,16 @@ use crate::spec::FilterSpec;
 /// The goal of a planned filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
-    /// The largest FPR that the filter may have. It must be above 0 and below 1.
+    /// The FPR of the specification: see [`FilterSpec::false_positive_rate`]. For a classical
+    /// variant, it is the largest FPR by the formula of the variant. It must be above 0 and below
+    /// 1.
     FalsePositiveRate(f64),
-    /// The number of bits of the payload per key, within the limits of
-    /// [`FilterSpec::bits_per_key`]. For a binary fuse filter or a classical variant, it is an
-    /// upper limit for the payload, and may be any number.
+    /// The budget in bits per key, within the limits of [`FilterSpec::bits_per_key`]. For a binary
+    /// fuse filter, it limits the bits of the payload per key. For a classical variant, it limits
+    /// [`VariantPlan::bits`] per key. These two limits may be any number.
     BitsPerKey(f64),
-    /// The largest number of bytes that the whole block may take.
+    /// The largest number of bytes that the whole block may take. A classical variant has no block:
+    /// for it, eight times this number limits [`VariantPlan::bits`].
     LenBytes(u64),
 }
 
@@ -40,9 +43,9 @@ pub struct BlockPlan {
 }
 
 impl BlockPlan {
-    /// Plans a block of a kind. For a goal that is an FPR, plans the smallest block with this FPR.
-    /// For a goal that is a size, plans the block that has the lowest FPR within this size: see
-    /// [`Goal`].
+    /// Plans a block of a kind. For an FPR or a budget in bits per key, plans the block of this
+    /// specification. For an upper limit of the size, plans the block that has the lowest FPR
+    /// within this limit: see [`Goal`].
     ///
     /// # Errors
     /// Returns the errors of [`Plan::new`]. Returns [`Error::Invalid`] with the reason if the kind
@@ -69,13 +72,13 @@ impl BlockPlan {
         }
     }
 
-    /// Returns the plan for the largest number of keys with which a block meets both limits. Its
-    /// FPR is at most `rate`, and its length is at most `max_len_bytes`. Returns `None` if the
-    /// block of one key exceeds a limit.
+    /// Returns the plan for the largest number of keys whose block has at most `max_len_bytes`. The
+    /// block is that of [`Goal::FalsePositiveRate`] with `rate`. Returns `None` if the block of one
+    /// key is longer.
     ///
-    /// With one more key, no block meets both limits, unless the number is [`MAX_KEYS`]. The sizes
-    /// of ribbons and binary fuse filters do not always grow with the number of keys. So for these
-    /// kinds, a block of still more keys may meet both limits, too.
+    /// With one more key, there is no such block, unless the number is [`MAX_KEYS`]. The sizes of
+    /// some kinds, such as ribbons and binary fuse filters, do not always grow with the number of
+    /// keys. So for these kinds, a block of still more keys may have at most `max_len_bytes`, too.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the kind takes no FPR as its budget or cannot reach `rate`, or

@@ -21,7 +21,7 @@ thread_local! {
     static UNCOUNTED: Cell<(u32, u32)> = Cell::new(start());
 }
 
-/// Returns the initial `UNCOUNTED` of a thread. Each thread gets a different value. Otherwise,
+/// Returns the initial `UNCOUNTED` of a thread. The state differs between threads. Otherwise,
 /// threads that live only for a few queries would all count the same filters.
 fn start() -> (u32, u32) {
     static THREADS: AtomicU32 = AtomicU32::new(0);

@@ -13,10 +13,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Returns `false` if certainly no added key lies between the bounds, and `true` if one may.
     ///
     /// Keys are compared as byte strings. Bounds may have any length, and may be included, excluded
-    /// or unbounded. If no key can lie in the range, the function returns `false`. Examples are a
-    /// lower bound above the upper bound, and an excluded bound that equals the other bound. For
-    /// any other range, the function returns `true` if the block has no usable range filter
-    /// ([`FilterBlock::has_ranges`]) or is a partition without its index.
+    /// or unbounded. The function returns `false` if the lower bound is above the upper bound, or
+    /// if an excluded bound equals the other bound. It also returns `false` if the upper bound
+    /// excludes the empty key. For any other range, the function returns `true` if the block has no
+    /// usable range filter ([`FilterBlock::has_ranges`]).
     ///
     /// ```
     /// use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -67,9 +67,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Returns the expected false-positive rate for ranges: the share of ranges without a key for
     /// which the answer is "maybe". It is an upper bound for ranges of at most the length for which
-    /// the filter was built. For a filter without a range length, it is an upper bound for short
-    /// scans, such as from one key of the store to the next. Returns `None` if there is no usable
-    /// range filter.
+    /// the filter was built. For a filter without a range length, it is an upper bound for scans
+    /// that span at most 16 cells of the filter. Returns `None` if there is no usable range filter.
     #[must_use]
     pub fn expected_range_fpr(&self) -> Option<f64> {
         if !self.has_ranges() {

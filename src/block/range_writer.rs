@@ -26,7 +26,7 @@ impl FilterBuilder {
         Ok(bytes)
     }
 
-    /// Encodes the block of a range filter.
+    /// Encodes the block of a range filter. With [`SelfCheck::On`], asks it for every key.
     fn range_block(&self, spec: FilterSpec, keys: RangeKeys) -> Result<Vec<u8>> {
         let no_memory = |_| spec::no_memory(spec);
         if self.is_short_of_memory() {
@@ -59,7 +59,8 @@ impl FilterBuilder {
 /// Asks a filter for each of its keys.
 ///
 /// # Errors
-/// Returns [`Error::SelfCheckFailed`] if the filter denies a key.
+/// Returns [`Error::SelfCheckFailed`] if the filter denies a key, or has keys but is no range
+/// filter.
 fn check(geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, keys: &RangeKeys) -> Result<()> {
     let Some(range) = geometry.range() else {
         return if keys.len() == 0 { Ok(()) } else { Err(Error::SelfCheckFailed { denied: keys.len() }) };

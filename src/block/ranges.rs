@@ -31,8 +31,9 @@ pub(super) enum RangeFilter {
 }
 
 impl Ranges {
-    /// Opens the range filter of the block with this trailer. Returns `None` if the block has none.
-    /// `FilterBlock::with_hasher` replaces `hasher` before the first query.
+    /// Opens the range filter of the block with this trailer. Returns `None` if the block has none,
+    /// or if `bytes` begin after it. `FilterBlock::with_hasher` replaces `hasher` before the first
+    /// query.
     ///
     /// If the range filter beside another filter cannot be opened, the result holds the error,
     /// because the other filter is still usable.
@@ -66,8 +67,9 @@ fn beside(bytes: &[u8], outer: &Trailer, record: RangesRecord, verify: Verify) -
 ///
 /// # Errors
 /// Returns the errors of [`Trailer::read`], and [`Error::ChecksumMismatch`] if the block is not the
-/// recorded one. Returns [`Error::Corrupt`] if the recorded length does not fit the bytes, or if
-/// the block is not a range filter of the same SST and hasher.
+/// recorded one. Returns [`Error::Corrupt`] if `bytes` do not begin with a block of the recorded
+/// length and its padding of zeros. Returns the same error if the block has another SST or hasher,
+/// is not a range filter, is a single partition, or has bytes in front of its payload.
 pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord) -> Result<Trailer> {
     let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
     let (trailer, start) = Trailer::read(block)?;

@@ -38,8 +38,8 @@ use crate::kinds::{Columns, FilterView};
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 // A store has thousands of blocks, and most of them are not in the processor's cache. The first
-// cache line of this struct holds everything that a query for a hash needs, except the pointer to
-// the bytes.
+// cache line of this struct holds everything that most queries for a hash need, except the pointer
+// to the bytes.
 #[repr(C, align(64))]
 pub struct FilterBlock<D> {
     pub(super) filter: Part,
@@ -333,8 +333,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Makes later queries report damaged pages to `handler`, once for each page. They do not
-    /// report pages that earlier queries found damaged. Queries find damaged pages only in a block
-    /// opened with [`Verify::OnFirstTouch`].
+    /// report pages that earlier queries found damaged. Queries find damaged pages only where pages
+    /// are verified on first touch ([`Verify::OnFirstTouch`]).
     #[must_use]
     pub fn on_damage(mut self, handler: &DamageHandler) -> Self {
         let offset = self.offset;

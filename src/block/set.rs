@@ -16,7 +16,7 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// for many keys, or many pairs of a filter and a key.
 ///
 /// The set keeps one cache line of 64 bytes for each filter. If the filter holds whole keys in one
-/// piece and was verified at open, this cache line has everything that a query needs except the
+/// piece and was verified at open, this cache line has everything that most queries need except the
 /// payload. Queries of other filters take longer, because they go through the [`TableFilter`].
 ///
 /// A host fills a set and then shares it, for example in an `Arc`: the set is `Send` and `Sync`,
@@ -95,7 +95,7 @@ impl FilterSlot {
     }
 }
 
-/// Everything that a query of one filter needs except the payload.
+/// Everything that most queries of one filter need except the payload.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 struct Line {
@@ -119,7 +119,7 @@ pub(super) struct Entry<E> {
     has_other_hasher: bool,
 }
 
-/// The numbers of filters by state, and the number of queries that no filter answered: see
+/// The numbers of filters by state, of damaged pages, and of queries that no filter answered: see
 /// [`FilterSet::counts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -269,8 +269,8 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Asks a filter through its [`TableFilter`]. This function is not inlined: it would take
-    /// registers from the loops over lines.
+    /// Asks a filter through its [`TableFilter`], and counts [`Answer::Unfiltered`]. This function
+    /// is not inlined: it would take registers from the loops over lines.
     #[cold]
     #[inline(never)]
     fn ask_entry(&self, slot: FilterSlot, key: Option<&[u8]>, hash: KeyHash) -> Answer {
@@ -378,8 +378,9 @@ impl<E> FilterSet<E> {
         }
     }
 
-    /// Counts the filters by state, and the queries that no filter answered. Takes time linear in
-    /// the number of filters.
+    /// Counts the filters by state, the damaged pages that queries have found, and the queries that
+    /// no filter answered. Takes time linear in the number of filters and in the number of pages
+    /// that are verified on first touch.
     #[must_use]
     pub fn counts(&self) -> FilterSetCounts {
         let mut counts = FilterSetCounts { unfiltered_answers: self.unfiltered.total(), ..FilterSetCounts::default() };
@@ -425,7 +426,7 @@ impl Line {
     }
 }
 
-/// Counts [`Answer::Unfiltered`] answers. Up to eight threads add to different cache lines. If all
+/// Counts [`Answer::Unfiltered`] answers. Each thread adds to one of eight cache lines. If all
 /// threads added to one cache line, they would wait for each other.
 #[derive(Debug, Default)]
 struct Unfiltered([OnOneLine; 8]);

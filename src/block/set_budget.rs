@@ -1,4 +1,5 @@
-//! Makes a set of filters fit in a budget: drops the columns that save the fewest reads.
+//! Counts the queries of each filter of a set, and makes the set fit in a budget: drops the columns
+//! that save the fewest reads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,8 +33,8 @@ pub struct FilterSetShrunk {
     /// The number of filters that lost columns or their range filter.
     pub num_shrunk: usize,
     /// The number of filters that should have lost columns but could not. For example, a page is
-    /// damaged, there is no memory for the copy, or the filter is in a memory map and verified on
-    /// first touch.
+    /// damaged, there is no memory for the copy, or [`IfMapped::InPlace`] meets a filter that is
+    /// verified on first touch.
     pub num_failed: usize,
 }
 
@@ -78,14 +79,16 @@ impl<E> FilterSet<E> {
         filters.filter_map(|(index, entry)| entry.filter.ready().map(|block| (index, block)))
     }
 
-    /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together. It
-    /// first drops the columns whose loss adds the fewest false positives per freed byte. These are
-    /// columns of filters that are seldom asked ([`FilterSet::queries`]), of large filters, and of
-    /// filters with many columns. Without counts, it treats all filters as asked equally often.
+    /// Drops columns of bumped ribbons until the filters take at most `max_len_bytes` together, or
+    /// until no more columns can be dropped. It first drops the columns whose loss adds the fewest
+    /// false positives per freed byte. These are columns of filters that are seldom asked
+    /// ([`FilterSet::queries`]), of large filters, and of filters with many columns. Without
+    /// counts, it treats all filters as asked equally often.
     ///
     /// A copy with at least one column replaces a filter on the heap ([`FilterBlock::shrunk_to`]).
     /// The copy has no range filter. The loss of a range filter adds no false positives for keys,
-    /// so range filters are dropped first. `if_mapped` says what happens to mapped filters.
+    /// so the copies first lose their range filters. `if_mapped` says what happens to mapped
+    /// filters.
     ///
     /// The bytes of a replaced filter are freed when the host drops its own references to the
     /// filter. So after this call, the host should keep only the filters that [`FilterSet::filter`]

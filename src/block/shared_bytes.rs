@@ -45,7 +45,7 @@ unsafe impl Send for SharedBytes {}
 unsafe impl Sync for SharedBytes {}
 
 /// The storage of the bytes. No variant moves its bytes when the value moves, or changes the bytes
-/// while a shared borrow exists. No code borrows the storage mutably.
+/// while a shared borrow exists. No code borrows the bytes mutably.
 enum Held {
     Aligned(AlignedBytes),
     #[cfg(feature = "mmap")]
@@ -110,7 +110,7 @@ impl SharedBytes {
     ///
     /// Freeing gigabytes or unmapping a file takes milliseconds, and the last reference may belong
     /// to a reading thread. Call this method before the first clone. If there are other references,
-    /// the call has no effect: the thread that drops the last reference frees the bytes.
+    /// the call has no effect.
     #[must_use]
     pub fn freed_by(self, reclaimer: &Reclaimer) -> Self {
         let Self { start, len, owner } = self;

@@ -98,7 +98,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// The bytes stay where they are, but neither queries nor [`FilterBlock::verify_pages`] read
     /// the pages that hold only dropped columns. This method is for blocks in memory maps: the
     /// kernel can evict these pages. For bytes on the heap, it frees no memory. The block always
-    /// keeps the first eight columns; [`FilterBlock::shrunk_to`] can drop these, too.
+    /// keeps the first eight columns; [`FilterBlock::shrunk_to`] can drop up to seven of them.
     ///
     /// The limit applies to [`Metadata::block_len_bytes`](super::Metadata::block_len_bytes), which
     /// counts only the kept columns.
@@ -151,8 +151,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if self.metadata().block_len_bytes <= max_len_bytes {
             return Shrunk::Fits;
         }
-        // A partition that was opened alone answers "maybe" for every key, so columns do not
-        // matter.
         if self.partitions().is_some() || self.trailer.partition_number != 0 {
             return Shrunk::Partitioned;
         }
@@ -222,7 +220,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Drops all columns after the first `columns`, which must be a multiple of eight. If the
-    /// filter has at most `columns` columns, it does not change, and the result is `false`.
+    /// filter has at most `columns` columns or cannot drop columns, it does not change, and the
+    /// result is `false`.
     fn keep_in_place(&mut self, columns: u32) -> bool {
         debug_assert!(columns.is_multiple_of(8), "only whole groups of eight columns can be dropped in place");
         self.filter.geometry.with_columns(columns).is_some_and(|geometry| {

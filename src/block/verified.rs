@@ -63,10 +63,10 @@ impl<'a> VerifiedFilter<'a> {
     ///
     /// # Errors
     /// Returns the errors of [`FilterBlock::open`](super::FilterBlock::open) for the trailer and
-    /// the expectations. But damaged pages and damaged page checksums are no errors here, and
-    /// neither is [`Expected::of_any_table`]. Returns [`Error::Unexpected`] with [`Field::Kind`]
-    /// for a filter in partitions, and [`Error::Corrupt`] with [`Field::PartitionNumber`] for a
-    /// single partition.
+    /// the expectations. But damaged pages, damaged page checksums and invalid parameters of a
+    /// bumped ribbon are no errors here, and neither is [`Expected::of_any_table`]. Returns
+    /// [`Error::Unexpected`] with [`Field::Kind`] for a filter in partitions, and
+    /// [`Error::Corrupt`] with [`Field::PartitionNumber`] for a single partition.
     #[inline]
     pub fn open(bytes: &'a [u8], expected: &Expected<'a>) -> Result<Self> {
         Self::read(bytes, expected).map_err(|error| error.moved_by(expected.offset()))
@@ -228,7 +228,7 @@ impl VerifiedTrailer {
     /// # Errors
     /// Returns the errors of [`VerifiedFilter::open`]. Returns [`Error::Unexpected`] with
     /// [`Field::Flags`] if the filter holds only prefixes or is a range filter. Returns
-    /// [`Error::Corrupt`] if the layers of a bumped ribbon are invalid.
+    /// [`Error::Corrupt`] if the parameters of a bumped ribbon are invalid.
     pub fn read(bytes: &[u8], expected: &Expected<'_>) -> Result<Self> {
         Self::read_here(bytes, expected).map_err(|error| error.moved_by(expected.offset()))
     }

@@ -13,16 +13,16 @@ use crate::hash::{KeyHash, KeyHasher, sort};
 use crate::kinds::{Effort, Filled, FilterView, Geometry, Kernel, RangeKeys, Rounding, Shape};
 use crate::spec::{self, FilterSpec};
 
-/// Collects the hashes of keys and encodes a filter of these keys.
+/// Collects the hashes of keys, or the keys of a range filter, and encodes a filter of them.
 ///
 /// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
-/// size by the number of distinct hashes, so the same set of keys gives the same bytes.
+/// size by the number of distinct hashes or keys, so the same set of keys gives the same bytes.
 ///
-/// The builder takes 8 bytes of memory per key, if [`reserve`](FilterBuilder::reserve) announced
-/// the number of keys. A range filter takes about 2 bytes per key, and the bytes in which the key
-/// differs from the key before it. If the keys of a range filter are out of order,
-/// [`finish`](FilterBuilder::finish) sorts them. Sorting takes up to three times the length of the
-/// keys, and 16 bytes per key.
+/// In release builds, the builder takes 8 bytes of memory per key, if
+/// [`reserve`](FilterBuilder::reserve) announced the number of keys. A range filter takes 2 to 4
+/// bytes per key, and the bytes of the key after its common prefix with the key before it. If the
+/// keys of a range filter are out of order, [`finish`](FilterBuilder::finish) sorts them. Sorting
+/// takes up to three times the length of the keys, and 16 bytes per key.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -137,7 +137,7 @@ impl FilterBuilder {
     /// Declares that the host will add prefixes, which it takes with its own extractor. `extractor`
     /// is the extractor's name. `whole_keys_too` states whether the host will also add whole keys.
     ///
-    /// Add the prefixes of every key. If a prefix is missing, the filter denies it, and a scan
+    /// Add the prefixes of every key. If a prefix is missing, the filter may deny it, and a scan
     /// misses the key. Use [`with_extractor`](Self::with_extractor), which takes the prefixes
     /// itself, unless the host's engine has its own extractor.
     ///
@@ -196,7 +196,7 @@ impl FilterBuilder {
     /// * if `ranges` is not the specification of a range filter,
     /// * if the builder's own specification is a range filter,
     /// * if the builder has prefixes without whole keys,
-    /// * if a key was added before.
+    /// * if a key or prefix was added before.
     pub fn with_ranges(mut self, ranges: FilterSpec) -> Result<Self> {
         let invalid = |reason| Err(Error::invalid("range filter", ranges, reason));
         if !ranges.is_for_ranges() {
@@ -411,7 +411,7 @@ impl FilterBuilder {
         self.len() == 0
     }
 
-    /// Encodes the block.
+    /// Encodes the block. With [`SelfCheck::On`], asks the new filter for every key.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`]:
@@ -430,8 +430,8 @@ impl FilterBuilder {
     /// [`add_hash`](FilterBuilder::add_hash) for each hash and [`finish`](FilterBuilder::finish).
     ///
     /// This method is for hosts that have collected the hashes themselves. If no key was added
-    /// before, a build of a Bloom kind reads `hashes` in place, and the builder needs no memory for
-    /// them.
+    /// before, a build of a Bloom kind usually reads `hashes` in place. Then the builder needs no
+    /// memory for them.
     ///
     /// # Errors
     /// Returns the errors of [`FilterBuilder::finish`].

@@ -67,8 +67,8 @@ impl<'a> Block<'a> {
     /// Parses a block of RocksDB.
     ///
     /// # Errors
-    /// Returns `Corrupt` if the restart points do not fit into the block, and `Unsupported` if the
-    /// block uses unknown features.
+    /// Returns `Corrupt` if the restart points or the hash index do not fit into the block, and
+    /// `Unsupported` if the block uses unknown features.
     pub(crate) fn rocksdb(content: &'a [u8], values: Values, offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let mut end = content.len().checked_sub(4).ok_or_else(corrupt)?;
@@ -107,7 +107,8 @@ impl<'a> Block<'a> {
     /// is no such entry. `is_before` says whether a key is before the target.
     ///
     /// # Errors
-    /// Returns `Corrupt` if an entry or a restart point on the way is invalid.
+    /// Returns `Corrupt` if an entry or a restart point on the way is invalid, and any error that
+    /// `is_before` returns.
     pub(crate) fn seek(self, is_before: impl Fn(&[u8]) -> Result<bool>) -> Result<Option<BlockCursor<'a>>> {
         let mut cursor = self.cursor();
         let (mut low, mut high) = (0, self.restarts.len() / 4);
@@ -311,7 +312,7 @@ impl BlockBuilder {
     /// Checks that the block has space for an entry.
     ///
     /// # Errors
-    /// Returns `Invalid` if the entries would exceed 4 GiB, the limit of 32-bit offsets.
+    /// Returns `Invalid` if the entries could have 4 GiB or more, the limit of 32-bit offsets.
     pub(crate) fn check_space(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let longest = self.content.len().saturating_add(key.len()).saturating_add(value.len()).saturating_add(15);
         u32::try_from(longest).map(drop).map_err(|_| too_long())

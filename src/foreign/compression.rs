@@ -6,7 +6,7 @@
 //! The Zstd decoder is ruzstd, which is pure Rust. The bindings to the C library need a C compiler
 //! wherever the crate is built. No query decompresses a data block. Opening a LevelDB table
 //! decompresses its metaindex, its index and its first data block. A walk through a whole file
-//! decompresses its index and its data blocks.
+//! decompresses its data blocks, and the index of a RocksDB table.
 
 use std::io::Read;
 
@@ -88,7 +88,8 @@ fn lz4(packed: &[u8], len: usize) -> Option<Vec<u8>> {
 }
 
 /// Decompresses Zstd, and allocates memory only as data arrives. Returns `None` if the bytes are
-/// invalid or the result exceeds `limit` bytes.
+/// invalid, if the result exceeds `limit` bytes, or if the frame requests a larger window than
+/// `limit` and [`MIN_ZSTD_WINDOW_BYTES`].
 fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(limit.max(MIN_ZSTD_WINDOW_BYTES) as u64);

@@ -28,8 +28,8 @@ pub enum Error {
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// Where the field begins, in bytes from the start of the filter or file. For an entry of a
-        /// block, this is where the block begins.
+        /// An offset near the fault, in bytes from the start of the filter or file. In most cases
+        /// the field begins there. For an entry of a block, this is where the block begins.
         offset: u64,
     },
     /// A stored checksum differs from the one computed over the bytes.

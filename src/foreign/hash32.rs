@@ -1,4 +1,5 @@
-//! Computes the 32-bit hashes of LevelDB's filters and of RocksDB's older filters.
+//! Computes the 32-bit hashes of LevelDB's filters and of RocksDB's older filters, and the bit
+//! positions that follow from a hash.
 //!
 //! Both hashes read a key in words of four bytes. They differ only if one to three bytes are left
 //! at the end and one of these bytes is 0x80 or more: LevelDB takes the byte as unsigned, RocksDB

@@ -1,4 +1,4 @@
-//! Reads the properties of a filter of another engine from its bytes.
+//! Reads the properties of a filter in a file of another engine from the filter's bytes.
 
 use crate::block::{LockedBlock, Verify, compact};
 use crate::kinds::FilterKind;
@@ -6,7 +6,7 @@ use crate::kinds::FilterKind;
 /// The length of a line of a blocked Bloom filter of this crate.
 const LINE_LEN_BYTES: usize = 64;
 
-/// The properties of a filter of another engine, read from its bytes.
+/// The properties of a filter in a file of another engine, read from the filter's bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ForeignFilterInfo {

@@ -143,8 +143,8 @@ fn upper_middle(input: &[u8], seed: u64) -> u64 {
 }
 
 const STRIPE_LEN_BYTES: usize = 64;
-/// The number of stripes between two scramblings. The secret has room for this many positions,
-/// eight bytes apart.
+/// The number of stripes between two scramblings. Each stripe uses eight words of the secret. The
+/// words of the next stripe begin eight bytes later.
 const STRIPES: usize = (SECRET_LEN_BYTES - STRIPE_LEN_BYTES) / 8;
 
 /// Hashes more than 240 bytes in eight lanes.
@@ -166,8 +166,8 @@ fn long(input: &[u8], seed: u64) -> u64 {
             scramble(&mut lanes, &secret);
         }
     }
-    // Accumulate the last 64 bytes. Some of them may be hashed already. Unlike the released XXH3,
-    // the preview skips this step if the input is a whole number of stripes.
+    // Accumulate the last 64 bytes, of which some are already hashed. Unlike the released XXH3, the
+    // preview skips this step if the input is a whole number of stripes.
     if let Some(last) = input.last_chunk().filter(|_| !input.len().is_multiple_of(STRIPE_LEN_BYTES)) {
         accumulate(&mut lanes, last, &secret, SECRET_LEN_BYTES - STRIPE_LEN_BYTES - 7);
     }

@@ -13,8 +13,8 @@ use crate::codec::u64_bytes;
 use crate::error::{Error, Field, Result};
 use crate::hash_kind::{Fingerprint, HashKind};
 
-/// The length of the secret that XXH3 takes. It equals the length of XXH3's default secret, so that
-/// XXH3 uses different parts of the secret for keys of different lengths.
+/// The length in bytes of the secret that this crate passes to XXH3. It equals the length of XXH3's
+/// default secret.
 const XXH3_SECRET_LEN_BYTES: usize = 192;
 
 /// The factor of [`KeyHasher::folded_identity`]: the 40th output of the generator in
@@ -146,7 +146,7 @@ impl KeyHasher {
         (mixed ^ mixed >> 32) | 1
     }
 
-    /// Panics if another hasher made the hash: with that hash, the filter would deny keys that it
+    /// Panics if another hasher made the hash: with that hash, the filter could deny keys that it
     /// holds. A hash from [`KeyHash::from_raw`] is accepted. Release builds check nothing.
     #[cfg(debug_assertions)]
     pub(crate) fn debug_check(&self, hash: KeyHash) {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! secret, 16 bytes ------------------------------> root, 16 bytes
-//! secret, 32 bytes --SipHash-2-4 of the 2nd half, under the 1st half--> root, 16 bytes
+//! secret, 32 bytes --SipHash-2-4 of (2nd half, 0 or 1), under the 1st half--> root, 16 bytes
 //! root --SipHash-2-4 of (label, hash function, number of the word, seed), under the root--> words of 8 bytes
 //!                                    word 0: fingerprint; words 1 and up: input of the hash function
 //! ```

@@ -9,9 +9,9 @@ const MOST_AT_ONCE: usize = 1 << 15;
 /// enough.
 const FEW: usize = 64;
 /// The maximum number of hashes in a bucket. If a bucket has more, the general sort takes over.
-/// Evenly spread hashes put at most about 9 into a bucket. A larger bucket means that hashes are
-/// repeated or not random ([`KeyHash::from_raw`]). The time to sort a bucket grows with the square
-/// of its size.
+/// Evenly spread hashes put at most about 9 into a bucket. A much larger bucket means that hashes
+/// are repeated or not random ([`KeyHash::from_raw`]). The time to sort a bucket may grow with the
+/// square of its size.
 const CROWD: u16 = 24;
 
 pub(crate) fn sort(hashes: &mut [KeyHash]) {

@@ -5,9 +5,9 @@
 //! filter follows from the number of *distinct* hashes. Sorting the hashes only to count them would
 //! take several times as long as setting the bits. Instead, the first pass looks at the bits: if a
 //! hash comes again, all its bits are set already. Of the hashes that come for the first time, only
-//! a share of about the FPR has all bits set already. The first pass notes every hash whose bits
-//! are all set as a suspect, and a second pass counts how often the suspects occur. If hashes are
-//! repeated, the bits are set once more, in a smaller filter (`fill.rs`).
+//! few have all bits set already: on average, their share is below the FPR. The first pass notes
+//! every hash whose bits are all set as a suspect, and a second pass counts how often the suspects
+//! occur. If hashes are repeated, the bits are set once more, in a smaller filter (`fill.rs`).
 
 use super::kind::FilterKind;
 use super::shape::Shape;

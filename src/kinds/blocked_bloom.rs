@@ -1,5 +1,5 @@
 //! Implements the blocked Bloom filter (Putze, Sanders, Singler 2007). All bits of a key lie in one
-//! 512-bit line, so a query has at most one cache miss.
+//! 512-bit line, so a query of an aligned payload has at most one cache miss.
 //!
 //! ```text
 //! hash ──reduce──▶ line               (high bits: sorted hashes fill the lines from front to back)

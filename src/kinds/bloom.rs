@@ -41,10 +41,10 @@ impl Kind for Bloom {
 
     fn rate_of_many(millibits: u32) -> f64 {
         let bits = MANY_KEYS / 1000 * u64::from(millibits);
-        // Only this kind adds the FPR of equal hashes here. For every other kind, equal hashes add
-        // less than the FPR that the kind has without them. The other kinds leave this addend out,
-        // so that ribbon and binary fuse filters report exact powers of two for whole columns and
-        // fingerprints.
+        // Only this kind adds the FPR of equal hashes here. For every other kind with a budget,
+        // equal hashes add less than the FPR that the kind has without them. The other kinds leave
+        // this addend out, so that ribbon and binary fuse filters report exact powers of two for
+        // whole columns and fingerprints.
         math::with_equal_hashes(math::bloom_rate(MANY_KEYS, bits, math::bloom_probes(millibits.into())), MANY_KEYS)
     }
 
@@ -161,7 +161,8 @@ impl SetBits for Bloom {
     }
 }
 
-/// Returns whether all bits of a key are set. All bits of a byte that is not sound count as set.
+/// Returns whether all bits of a key are set. All bits of a byte that is missing or not sound count
+/// as set.
 #[inline]
 fn may_contain(payload: &[u8], probes: u32, hash: KeyHash, guard: &impl Guard) -> bool {
     let bits = payload.len() as u64 * 8;

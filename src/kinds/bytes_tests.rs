@@ -103,14 +103,13 @@ fn bumped_ribbon_bytes_of_crowded_hashes_stay_the_same() {
         random_hashes(n, 5).into_iter().chain(crowd).collect::<Vec<_>>()
     };
     let sets = [
-        // The crowd lies at the end of the first of two shards, and that shard bumps it.
+        // The crowd lies around the end of the first of two shards.
         crowded(68_500, 1_500, 1 << 63, 1 << 46),
-        // The crowded keys have neighbouring hashes, so they need a layer of their own.
+        // All crowded keys have the same start, so most of them are bumped to another layer.
         crowded(4_500, 5_500, 1 << 62, 1 << 20),
         crowded(9_000, 1_000, u64::MAX, 1 << 40),
     ];
-    // The crowd lies at the end of the first of two shards (263 of 526 buckets) and does not fit
-    // there.
+    // The crowds lie near the border between the two shards.
     let end = ((263 * 128 + 24u128) << 64) / 67_241;
     let at_the_end = [50, 70, 90, 110, 125].map(|crowd| crowded(69_900, crowd, end as u64, 1 << 46));
     assert_written("bumped-ribbon:fpr=0.01", at_the_end.into_iter(), 0xb0d6_b32b);

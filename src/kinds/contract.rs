@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::hash::KeyHash;
 
 /// The valid budgets, in thousandths of a bit per key. Below 1 bit per key, a filter answers
-/// "maybe" for most absent keys. Above 100 bits per key, no kind has a measurably lower FPR.
+/// "maybe" for most absent keys. Above 100 bits per key, a lower FPR has no practical use.
 pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 
 /// The number of keys for which [`Kind::rate_of_many`] computes the FPR. At this number, rounding
@@ -106,13 +106,15 @@ pub(super) trait Kind {
     /// The budgets that the kind accepts.
     const BUDGETS: Budgets;
     /// The reason in the error for a requested FPR that is too low. It states the lowest FPR of the
-    /// kind, its cause and an alternative. A test compares this FPR with the formulas.
+    /// kind and what to use instead. A test compares this FPR with the formulas. For a kind without
+    /// a budget, the reason says so.
     const LOWEST_RATE: &'static str;
     /// Whether the kind has a slower build that takes less space.
     const HAS_COMPACT: bool;
 
     /// Returns the FPR of a filter of [`MANY_KEYS`] keys with `millibits` thousandths of a bit per
-    /// key. For the two ribbons, `millibits` is the space of the fingerprints alone.
+    /// key. For the two ribbons, `millibits` is the space of the fingerprints alone. For a range
+    /// filter, the result is the upper bound for scans.
     fn rate_of_many(millibits: u32) -> f64;
 
     /// Plans the filter that `budget` gives to `num_keys` keys. There is at least one key.
@@ -147,6 +149,6 @@ pub(super) trait Kind {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`](crate::Error::Corrupt) that names the invalid field. The offset
-    /// is 0 or, for the record of a ribbon, the offset in the record.
+    /// is 0, or an offset in the record of a ribbon.
     fn parse(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self::Geometry>;
 }

@@ -43,7 +43,7 @@ impl Geometry {
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`](crate::Error::Corrupt) that names the invalid field. The offset
-    /// is 0 or, for the record of a ribbon, the offset in the record.
+    /// is 0, or an offset in the record of a ribbon.
     pub(crate) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Ok(match shape.kind {
             FilterKind::Empty => {
@@ -144,8 +144,8 @@ impl Geometry {
         }
     }
 
-    /// Returns the most likely number of distinct keys that set `set_bits` of `bits` bits. Returns
-    /// `None` for kinds whose bits give no estimate.
+    /// Estimates the number of distinct keys from the `set_bits` of `bits` bits that they set.
+    /// Returns `None` for kinds whose bits give no estimate.
     pub(crate) fn estimated_keys(&self, set_bits: u64, bits: u64) -> Option<f64> {
         match *self {
             Self::Empty => Some(0.0),

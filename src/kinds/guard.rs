@@ -18,7 +18,8 @@ pub(super) fn or_maybe<G: Guard>(answer: bool, _: &G, is_sound: impl FnOnce() ->
     if G::ALL_SOUND { answer } else { answer || !is_sound() }
 }
 
-/// The guard of a payload that was verified as a whole.
+/// The guard that takes all bytes as sound, for example those of a payload that was verified as a
+/// whole.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checked;
 

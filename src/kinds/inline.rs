@@ -94,7 +94,7 @@ impl<'a> InlineGeometry<'a> {
             Self::Plain(geometry, kernel) => kernel.may_contain(geometry, padded, len, hash),
             Self::Ribbon(ribbon) => Ribbon::may_contain(Portable, ribbon, padded, len, hash),
             Self::BumpedRibbon(unread) => unread.may_contain(padded, hash),
-            // Hashes say nothing about ranges.
+            // A range filter needs the bytes of the key: see `may_contain_range`.
             Self::Range(_) => true,
         }
     }

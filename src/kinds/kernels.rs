@@ -19,9 +19,8 @@ kernels! {
     /// instruction set are chosen when the filter is opened, not again for each query. The call
     /// takes the payload and the geometry from which the kernel was chosen; see [`Query`].
     ///
-    /// Every filter and every partition keeps a copy of this table, in the same cache line as the
-    /// geometry. So the table has only one pointer, and the batch query is in another table:
-    /// [`BatchKernel`].
+    /// Every filter and every partition keeps a copy of this table beside the geometry. So the
+    /// table has only one pointer, and the batch query is in another table: [`BatchKernel`].
     pub(crate) struct Kernel[K: Asked];
     |simd|
 
@@ -78,7 +77,7 @@ macro_rules! of_geometry {
 }
 
 impl Kernel {
-    /// Returns the best kernel for this processor.
+    /// Returns the kernel for the instruction set that [`Isa::detect`] selects.
     pub(crate) fn of(geometry: &Geometry) -> Self {
         Self::on(Isa::detect(), geometry)
     }
@@ -90,7 +89,7 @@ impl Kernel {
 }
 
 impl BatchKernel {
-    /// Returns the best kernel for this processor.
+    /// Returns the kernel for the instruction set that [`Isa::detect`] selects.
     pub(super) fn of(geometry: &Geometry) -> Self {
         Self::on(Isa::detect(), geometry)
     }
@@ -103,7 +102,8 @@ impl BatchKernel {
 
 /// Queries that find their parameters in a geometry.
 trait Asked: Query {
-    /// Returns the parameters, or `None` for the geometry of another kind.
+    /// Returns the parameters, or `None` for the geometry of another kind. The queries of
+    /// split-block filters accept every geometry.
     fn asked(geometry: &Geometry) -> Option<Self::Asked<'_>>;
 }
 

@@ -1,4 +1,4 @@
-//! Computes the mean number of cache lines that a query reads.
+//! Computes how many cache lines a query reads.
 
 const LINE_LEN_BYTES: u64 = 64;
 

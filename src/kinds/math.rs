@@ -1,5 +1,5 @@
-//! Computes sizes, probe counts and expected false-positive rates (FPRs). Builders, plans and
-//! metadata use these functions; queries do not.
+//! Computes sizes, probe counts, expected false-positive rates (FPRs) and estimated numbers of
+//! keys. Builders, plans and metadata use these functions; queries do not.
 //!
 //! The textbook FPR of a Bloom filter, `(1 - (1 - 1/m)^(kn))^k`, treats the `k` bits of a query as
 //! independent. The result is too low by a relative `O(k²/m)` (Bose et al., "On the false-positive
@@ -11,17 +11,17 @@
 //!
 //! A line cannot distinguish two hashes whose 32-bit folds agree ([`equal_fold`]). No filter can
 //! distinguish two keys with the same 64-bit hash ([`equal_hash`]). Both effects are negligible at
-//! a usual budget, but they dominate the FPR at 100 bits per key.
+//! a usual budget, but they can dominate the FPR at 100 bits per key.
 //!
 //! Sizes and probe counts use integer arithmetic on thousandths of a bit, so that every platform
 //! builds the same bytes.
 
 /// The number of bits in a line of a blocked Bloom filter. A line fills one cache line.
 pub(crate) const LINE_BITS: u64 = 512;
-/// The maximum number of probes of a standard Bloom filter: an FPR of 2^-30 cannot be distinguished
-/// from zero in practice.
+/// The maximum number of probes of a standard Bloom filter. If half of the bits are set, 30 probes
+/// have an FPR of 2^-30, which cannot be distinguished from zero in practice.
 pub(crate) const MAX_BLOOM_PROBES: u32 = 30;
-/// The maximum number of probes within a line: two vectors of eight lanes.
+/// The maximum number of probes within a line: two AVX2 vectors of eight lanes.
 pub(crate) const MAX_LINE_PROBES: u32 = 16;
 
 /// The number of lanes of a split block, which is also the number of bits that a key sets.
@@ -47,13 +47,14 @@ const BLOOM_PROBE_STEPS: [u32; 29] = [
 const LINE_PROBE_STEPS: [u32; 15] =
     [2082, 3585, 5104, 6674, 8318, 10058, 11921, 13933, 16124, 18528, 21185, 24140, 27445, 31162, 35361];
 
-/// Returns the number of probes with the lowest FPR at `millibits` thousandths of a bit per key.
+/// Returns the number of probes with the lowest FPR at `millibits` thousandths of a bit per key,
+/// for many keys. The result is at most [`MAX_BLOOM_PROBES`].
 pub(crate) fn bloom_probes(millibits: u64) -> u32 {
     probes_by(&BLOOM_PROBE_STEPS, millibits)
 }
 
 /// Returns the number of probes in a line with the lowest FPR at `millibits` thousandths of a bit
-/// per key.
+/// per key, for many keys. The result is at most [`MAX_LINE_PROBES`].
 pub(crate) fn line_probes(millibits: u64) -> u32 {
     probes_by(&LINE_PROBE_STEPS, millibits)
 }
@@ -71,8 +72,8 @@ pub(crate) fn granules(num_keys: u64, millibits: u64, granule_bits: u64) -> Opti
     u64::try_from(millibits_wanted.div_ceil(u128::from(granule_bits) * 1000).max(1)).ok()
 }
 
-/// Returns the thousandths of a bit per key that `bits` bits give to `num_keys` keys, rounded down.
-/// Zero keys count as one key.
+/// Returns the thousandths of a bit per key that `bits` bits give to `num_keys` keys, rounded down
+/// and at most `u64::MAX`. Zero keys count as one key.
 pub(crate) fn millibits_per_key(bits: u64, num_keys: u64) -> u64 {
     u64::try_from(u128::from(bits) * 1000 / u128::from(num_keys.max(1))).unwrap_or(u64::MAX)
 }
@@ -120,7 +121,7 @@ pub(crate) fn with_equal_hashes(rate: f64, num_keys: u64) -> f64 {
 }
 
 /// Returns the probability that an absent key has the 64-bit hash of one of `num_keys` keys. No
-/// filter has a lower FPR.
+/// filter of 64-bit hashes has a lower FPR.
 pub(crate) fn equal_hash(num_keys: u64) -> f64 {
     at_least_one(num_keys, (-64f64).exp2())
 }
@@ -129,7 +130,7 @@ pub(crate) fn equal_hash(num_keys: u64) -> f64 {
 /// line. The filter has `lines` lines.
 ///
 /// The line number and the fold together use at most 64 bits of the hash. With `2^32` lines or
-/// more, equal folds in a line are equal hashes.
+/// more, a line has at most `2^32` different hashes, so the function counts only equal hashes.
 fn equal_fold(keys: u64, lines: u64) -> f64 {
     at_least_one(keys, (-32f64).exp2().max(lines as f64 * (-64f64).exp2()))
 }
@@ -153,7 +154,7 @@ pub(crate) fn split_block_rate(num_keys: u64, blocks: u64, lane_bits: u32) -> f6
     }
     let ln_other_bit = (-1.0 / f64::from(lane_bits)).ln_1p();
     average_over_lines(num_keys, blocks, |keys| {
-        // exp_m1 is negative here; the even power removes the sign.
+        // exp_m1 is negative or 0 here; the even power removes the sign.
         let covered = (keys as f64 * ln_other_bit).exp_m1().powi(LANES.cast_signed());
         either(covered, equal_fold(keys, blocks))
     })
@@ -174,8 +175,8 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
     let mut rate = |keys: f64| rate(keys as u64);
     let (n, odds) = (num_keys as f64, 1.0 / (lines as f64 - 1.0));
     let mean = n / lines as f64;
-    // The range reaches twelve standard deviations plus 24 keys on both sides of the mean. The rest
-    // has a weight below 1e-20.
+    // The range reaches at least twelve standard deviations plus 24 keys on both sides of the mean.
+    // The rest has a weight below 1e-20.
     let reach = 12.0 * mean.sqrt() + 24.0;
     let first = (mean - reach).max(0.0).floor();
     let last = (mean + reach).min(n).floor();
@@ -190,9 +191,9 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
     sum / total
 }
 
-/// Returns the most likely number of distinct keys that set `set_bits` of `bits` bits with `probes`
-/// probes each (Swamidass and Baldi, "Mathematical correction for fingerprint similarity measures",
-/// 2007). The result is 0 without bits or probes.
+/// Estimates the number of distinct keys that set `set_bits` of `bits` bits with `probes` probes
+/// each (Swamidass and Baldi, "Mathematical correction for fingerprint similarity measures", 2007).
+/// The result is 0 without bits or probes.
 pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     if bits == 0 || probes == 0 {
         return 0.0;
@@ -204,8 +205,8 @@ pub(crate) fn estimated_keys(set_bits: u64, bits: u64, probes: u32) -> f64 {
     -m / f64::from(probes) * (-fill).ln_1p()
 }
 
-/// Returns [`estimated_keys`] rounded up to a whole number. With at least one probe, the result is
-/// 0 only if no bit is set.
+/// Returns [`estimated_keys`] rounded up to a whole number. With at least one probe and two bits,
+/// the result is 0 only if no bit is set.
 #[cfg(feature = "variants")]
 pub(crate) fn whole_keys(set_bits: u64, bits: u64, probes: u32) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
@@ -274,7 +275,7 @@ pub(super) fn columns_of_rate(wanted: f64, most: u32) -> (u32, f64) {
 ///
 /// `covered[r]` is the probability that `r` given bits are all set after the throws so far. One
 /// more throw hits one of the `r` bits with probability `r / bits`, which leaves `r - 1` bits to
-/// cover. All terms are positive, so no digits are lost. The closed form has alternating signs and
+/// cover. No term is negative, so no digits are lost. The closed form has alternating signs and
 /// loses digits.
 struct Coverage {
     bits: f64,
@@ -385,7 +386,8 @@ mod tests {
 
     #[test]
     fn the_average_over_lines_omits_nothing_that_matters() {
-        // With three lines or more, no weight underflows when the series starts with zero keys.
+        // With these numbers of keys and lines, no weight underflows although the series starts
+        // with zero keys.
         for (keys, lines) in [(40, 3u32), (300, 3), (2_000, 6), (3_000, 60), (100, 9_000)] {
             let (n, p) = (keys as f64, 1.0 / f64::from(lines));
             for rate in [|keys: f64| keys, |keys: f64| keys * keys, |keys: f64| (-keys / 9.0).exp()] {

@@ -7,8 +7,8 @@
 //! over kinds or geometries has a wildcard, so the compiler reports every `match` that a new kind
 //! must extend. docs/ARCHITECTURE.md lists this code.
 //!
-//! A kind builds a payload and its [`Shape`] from distinct hashes. A [`FilterView`] answers queries
-//! from the payload and the parsed shape.
+//! A kind builds a payload and its [`Shape`] from hashes or, for range filters, from keys. A
+//! [`FilterView`] answers queries from the payload and the parsed shape.
 
 /// Lists the kinds. Each entry has the tag on disk, the name in the code, the name in a
 /// [`FilterSpec`](crate::FilterSpec), the type that implements [`Kind`](contract::Kind), and a
@@ -25,7 +25,8 @@ macro_rules! kinds {
             /// A standard Bloom filter. It has the lowest FPR of the Bloom filters of the same
             /// size, but a query has up to one cache miss per probe.
             3 Bloom "bloom" bloom::Bloom, "bits anywhere in the filter";
-            /// A Bloom filter of 512-bit lines, with one cache miss per query.
+            /// A Bloom filter of 512-bit lines. If the filter is aligned to 64 bytes, a query has
+            /// at most one cache miss.
             4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one 512-bit cache line";
             /// A Bloom filter of 256-bit blocks, with one bit of a key in each of eight lanes. It
             /// has the cheapest query, but needs more space than [`FilterKind::BlockedBloom`] for
@@ -34,13 +35,14 @@ macro_rules! kinds {
             /// A standard ribbon filter with rows of 128 bits. It is a baseline. From 5,000 to a
             /// million keys, it takes 2 to 5 % more space than the FPR lower bound.
             6 Ribbon "ribbon" ribbon::Ribbon, "one linear equation of 128 coefficients per key";
-            /// A bumped ribbon filter. From 4,096 keys on, it takes on average 0.4 to 2 % more
-            /// space than the FPR lower bound.
+            /// A bumped ribbon filter. With eight columns and 4,096 keys or more, its payload takes
+            /// on average less than 1 % more space than the FPR lower bound.
             7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
                 "one linear equation per key; bumped keys are in further layers";
-            /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query has up to three
-            /// cache misses. A filter of a million keys takes 13 % more bits than its fingerprints.
-            /// This overhead is at most 35 % from ten thousand keys on, and larger for fewer keys.
+            /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query reads three
+            /// slots, each of which may be a cache miss. A filter of a million keys takes 14 % more
+            /// bits than its fingerprints. From ten thousand keys on, this overhead is usually at
+            /// most 35 %, and it can be larger for fewer keys.
             8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
             /// A Bloom filter of 512-bit blocks with eight lanes. Compared with
             /// [`FilterKind::BlockedBloom`], its FPR is at most 3 % higher from 12 to 14 bits per

@@ -10,8 +10,8 @@ use crate::simd::{RESIDENT_LEN_BYTES, Simd};
 /// `padded` always begins with the payload of `len` bytes. With 64 bytes after the payload, every
 /// query takes the fast path. A query that needs bytes beyond `padded` answers "maybe".
 ///
-/// In every kind, the functions with a [`Simd`] are `#[inline(always)]`, so that they become part
-/// of a function that is compiled for the instruction set.
+/// In every kind, the functions with a [`Simd`] are `#[inline(always)]`, except on rare paths, so
+/// that they become part of a function that is compiled for the instruction set.
 pub(super) trait Query {
     /// The parameters that a query takes from the geometry.
     type Asked<'a>: Copy;

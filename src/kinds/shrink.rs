@@ -1,6 +1,5 @@
 //! Shrinks filters: drops columns, so that queries read fewer bytes. Only bumped ribbons have
-//! columns that can be dropped. Each dropped column that all blocks have
-//! doubles the FPR.
+//! columns that can be dropped. Each dropped column that all blocks have doubles the FPR.
 
 use super::bumped_ribbon;
 use super::geometry::Geometry;

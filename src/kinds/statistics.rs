@@ -9,7 +9,7 @@
 use crate::hash::{HashSeed, KeyHash};
 
 /// The largest deviation that the tests accept, in standard deviations. A thousand counts of random
-/// values exceed it once in two thousand runs.
+/// values exceed it about once in two thousand runs.
 pub(super) const MOST: f64 = 5.0;
 /// The largest result of [`ranks`] that the tests accept. Random values exceed it as rarely as they
 /// exceed 5 standard deviations: with probability exp(-28.7 / 2).
@@ -120,9 +120,9 @@ pub(super) fn ranks(values: impl Iterator<Item = u128>, size: usize) -> f64 {
     let matrices = values.chunks_exact(size);
     let count = matrices.len() as f64;
     matrices.for_each(|rows| found[(size - rank(rows.to_vec())).min(2)] += 1);
-    // Beside the fixed non-zero column, the rest is a random matrix with one column less. The rank
-    // of the whole matrix is full with probability (1 - 1/2)(1 - 1/4)..., and one less with twice
-    // that probability.
+    // Elimination of the fixed non-zero column leaves a random square matrix with one row and one
+    // column less. The rank of the whole matrix is full with probability (1 - 1/2)(1 - 1/4)..., and
+    // one less with twice that probability.
     let full: f64 = (1..size as i32).map(|i| 1.0 - 0.5f64.powi(i)).product();
     let expected = [full, 2.0 * full, 1.0 - 3.0 * full];
     let chi_square: f64 =

@@ -112,7 +112,9 @@ pub struct VariantPlan {
 }
 
 impl VariantPlan {
-    /// Plans the smallest filter of a variant with an FPR of at most `rate`.
+    /// Plans the smallest filter of a variant whose FPR is at most `rate` by the formula of the
+    /// variant. [`expected_fpr`](Self::expected_fpr) may be slightly higher, for example because
+    /// keys may have equal hashes.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if `rate` is

@@ -15,8 +15,9 @@
 //! Bloom filters", 2002.)
 //!
 //! Both formulas for `p` lead to an FPR that treats the bits of a query as independent. This FPR is
-//! too low by a relative `O(k²/m)` (Bose et al., 2008): negligible for a megabit, several per cent
-//! for a cache line. [`exact_fpr`] has its name from the textbooks, but is not exact.
+//! too low by a relative `O(k²/m)` (Bose et al., 2008). For a megabit, the error is negligible. For
+//! a cache line, it is 1 % at 10 bits per key, and more at higher budgets. [`exact_fpr`] has its
+//! name from the textbooks, but is not exact.
 //! [`Plan::expected_fpr`] is correct for built filters, including small filters and filters with
 //! one cache line per query.
 //!
@@ -87,14 +88,14 @@ pub fn ideal_probes(bits_per_key: f64) -> f64 {
 #[must_use]
 pub fn best_probes(num_keys: u64, num_bits: u64) -> u32 {
     let ideal = ideal_probes(num_bits as f64 / num_keys.max(1) as f64);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a few thousand")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1 to 10,000")]
     let below = ideal.floor().clamp(1.0, 10_000.0) as u32;
     let is_better = simplified_fpr(num_keys, num_bits, below + 1) < simplified_fpr(num_keys, num_bits, below);
     below + u32::from(is_better)
 }
 
 /// Returns `-kn / ln(1 - c^(1/k))`, the bits that `n` keys need for an FPR of `c` with `k` probes.
-/// Returns infinity if the denominator rounds to zero.
+/// Returns infinity if the denominator rounds to zero. `probes` must not be 0.
 #[must_use]
 pub fn bits_for(num_keys: u64, rate: f64, probes: u32) -> f64 {
     // A probe hits a set bit with probability c^(1/k).

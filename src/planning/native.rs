@@ -99,15 +99,16 @@ impl Plan {
     /// rare case that its first system of equations has no solution. The number of keys that a
     /// bumped ribbon bumps differs between sets of keys. So its size varies by 0.05 % for a million
     /// keys, and by up to 1 % for a few thousand. For a range filter, the plan omits the mapping,
-    /// which takes a few hundred bytes more.
+    /// which usually takes at most a few hundred bytes.
     #[must_use]
     pub fn payload_len_bytes(&self) -> u64 {
         self.planned.len_bytes
     }
 
     /// Returns the length in bytes of the kind's own record in the extension of the filter block.
-    /// Only ribbons and range filters have such a record; a bumped ribbon of few keys has none. The
-    /// number is as exact as [`payload_len_bytes`](Self::payload_len_bytes).
+    /// Only ribbons and range filters have such a record; a bumped ribbon of few keys has none.
+    /// Like [`payload_len_bytes`](Self::payload_len_bytes), the number may differ from the built
+    /// filter.
     #[must_use]
     pub fn record_len_bytes(&self) -> usize {
         self.planned.record_len_bytes
@@ -120,7 +121,8 @@ impl Plan {
     }
 
     /// Returns the expected FPR: the share of absent keys for which the filter answers "maybe", by
-    /// the exact formula of the kind.
+    /// the exact formula of the kind. For a range filter, it is an upper bound for ranges of the
+    /// length that the filter is planned for.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         self.planned.rate

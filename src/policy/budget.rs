@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::kinds::FilterKind;
 use crate::spec::FilterSpec;
 
-/// An estimate, on the high side, of the bytes of a filter block besides the filter's bits. The
-/// trailer and one page checksum take 64, rounding to a cache line takes 32 on average, and the
-/// extension takes up to 32.
+/// An estimate of the bytes of a filter block besides the filter's bits. The trailer and one page
+/// checksum take 64, rounding to a cache line takes 32 on average, and the extension usually takes
+/// at most 32.
 const TABLE_OVERHEAD_BYTES: f64 = 128.0;
 /// The share of the budget for filter bits. Page checksums take a thousandth, and a kind may take
 /// slightly more than its bits per key.
@@ -16,7 +16,7 @@ const SHARE_OF_BITS: f64 = 0.98;
 /// The share of the budget for the bits of binary fuse filters. Their bits per key are the width of
 /// a fingerprint. With ten thousand or more keys, a filter takes up to 1.346 times that width. The
 /// maximum is at 11,417 keys: their slots need slightly more than 14 segments, so the filter has
-/// 15. In the rare case that a build needs a third seed, the filter takes 2 % more.
+/// 15. In the rare case that a build needs a third seed, the filter takes about 2 % more.
 const SHARE_OF_FUSE_BITS: f64 = 0.72;
 /// The maximum mean number of bits per key. More bits do not save a noticeable number of reads, and
 /// they take memory that new SSTs need when the store grows.
@@ -30,14 +30,14 @@ const MAX_BITS_PER_KEY: f64 = 20.0;
 /// time. An SST keeps its filter until a compaction rewrites the SST. So the filter of an SST that
 /// was written into a smaller store takes more than its present share. The consequences are:
 ///
-/// - After a full compaction of the store, the filters take no more than the budget. For binary
-///   fuse filters, this holds if SSTs have ten thousand keys or more. With three thousand keys per
-///   SST, the filters take up to 5 % more.
+/// - After a full compaction of the store, the filters take no more than the budget. The budget
+///   must allow at least 128 bytes per SST. For binary fuse filters, this holds if SSTs have ten
+///   thousand keys or more. If SSTs have at least three thousand keys, these filters take up to 5 %
+///   more than the budget.
 /// - While the store grows, the filters may exceed the budget. With 80,000 keys, they exceed it by
 ///   6 % in random order, and by 32 % in key order (docs/DESIGN.md, "The memory budget is not
-///   strict"). They never exceed twice the budget, except for one SST that is being flushed. Bytes
-///   above the budget reduce the share of new SSTs. At twice the budget, a new SST gets an
-///   always-maybe filter.
+///   strict"). Bytes above the budget reduce the share of new SSTs. At twice the budget, a new SST
+///   gets an always-maybe filter. So the filters stay below about twice the budget.
 ///
 /// ```
 /// use filterblock::{FilterKind, FilterPolicy, LevelShape, MemoryBudget, TableShape};
@@ -58,7 +58,7 @@ pub struct MemoryBudget {
 
 impl MemoryBudget {
     /// Creates a policy for filters of one kind with `total_bytes` bytes in all. With 0 bytes,
-    /// every SST gets an always-maybe filter.
+    /// every SST with keys gets an always-maybe filter.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::Error::Invalid) if the kind takes no budget or is a range

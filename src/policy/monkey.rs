@@ -1,7 +1,8 @@
 //! Spreads filter memory over the levels of an LSM tree, so that a read of an absent key costs the
 //! fewest block reads.
 //!
-//! A read of an absent key asks one filter in each run, and reads a block for each false positive.
+//! A read of an absent key asks at most one filter in each run, and reads a block for each false
+//! positive.
 //! With false-positive rates (FPRs) `p_i` the expected number of block reads is `sum(p_i)`, and the
 //! filters take `sum(n_i * bits(p_i))`. For most kinds `bits(p)` is nearly linear in `ln(1/p)`.
 //! Then Lagrange's condition for the fewest reads at a given memory is `p_i = lambda * n_i`: the
@@ -23,7 +24,7 @@ use crate::spec::FilterSpec;
 /// thousandth of a bit per key.
 const BISECTIONS: u32 = 50;
 
-/// The kind of the deepest level that has keys, and the kind of all levels above it.
+/// The kind of the deepest level that has keys, and the kind of all other levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds {
     pub(super) upper: FilterKind,
@@ -55,7 +56,7 @@ impl Kinds {
 }
 
 /// Returns the specification of the largest filter with at most `bits` bits per key. Returns
-/// [`FilterSpec::ALWAYS_MAYBE`] if the smallest filter is larger.
+/// [`FilterSpec::ALWAYS_MAYBE`] if [`FilterSpec::at_most`] returns `None`.
 fn spec(kind: FilterKind, bits: f64) -> FilterSpec {
     // A specification keeps thousandths of a bit, so this rounds down to thousandths. The addition
     // of a billionth makes up for rounding errors.
@@ -107,7 +108,7 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
     let at = |ln_lambda: f64| -> Vec<f64> { runs.iter().map(|run| run.bits(ln_lambda)).collect() };
     let sizes = || runs.iter().map(|run| run.keys).filter(|&keys| keys > 0.0);
     let (least_keys, most_keys) = (sizes().fold(1.0, f64::min), sizes().fold(1.0, f64::max));
-    // At `low`, all levels have their largest filters. At `high`, no level has a filter.
+    // At `low`, each level has its lowest FPR. At `high`, no level with keys has a filter.
     let (mut low, mut high) = (LEAST_LN_RATE - most_keys.ln(), -least_keys.ln());
     if total(runs, &at(low)) <= budget_bits {
         return at(low);
@@ -129,8 +130,9 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
     if reads(runs, &uniform) < reads(runs, &proportional) { uniform } else { proportional }
 }
 
-/// A policy that makes the FPRs proportional to the sizes of the runs, with `bits_per_key` bits per
-/// key on average over the whole store.
+/// A policy that makes the FPRs proportional to the sizes of the runs, with at most `bits_per_key`
+/// bits per key on average over the whole store. If the same bits per key on all levels cause fewer
+/// block reads, it chooses these.
 ///
 /// Each SST gets the best FPR for the store at the time when the SST is written. The levels change
 /// later, but SSTs above the deepest level are rewritten long before the levels grow by much. The

@@ -207,7 +207,7 @@ fn wanted_of_64(factor: u32, multipliers: &[u32; 8]) -> [__m256i; 2] {
     [low, high]
 }
 
-/// Returns whether all wanted bits are set. One branch covers both halves, because the processor
+/// Returns whether all wanted bits are set. One test covers both halves, because the processor
 /// cannot predict which half misses a bit.
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -244,7 +244,8 @@ fn parities_of_64(a: &[u8; 64], b: &[u8; 64], low: u64, high: u64) -> u32 {
 }
 
 /// Takes the steps with the words in a register. Each step waits for the result of the step before
-/// it. Only three instructions of a step depend on that result.
+/// it. Four instructions of a step depend on that result. At most three of them wait for each
+/// other, because the addition runs beside the first two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vpopcntdq,bmi1,bmi2,popcnt")]
 fn substitute(state: &mut [u64; 8], steps: impl Iterator<Item = (u64, u8)>) {

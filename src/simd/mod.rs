@@ -36,9 +36,9 @@ use crate::codec::u64_from;
 /// processor has the instructions. Every implementation returns the results of [`Portable`]. All
 /// words in memory are little-endian.
 ///
-/// The methods are `#[inline(always)]`. A generic function that calls them must be
-/// `#[inline(always)]` too, so that the vector code is inlined into the function that [`kernels!`]
-/// compiles for the instruction set.
+/// The methods are `#[inline(always)]`. A generic function that calls them should be
+/// `#[inline(always)]` too. Then the vector code is inlined into the function that [`kernels!`]
+/// compiles for the instruction set. Functions on rare paths are exceptions.
 pub(crate) trait Simd: Copy {
     /// Returns whether all `count` bits (1 to 16) of a key are set in the line. The product of
     /// `factor` and one multiplier selects each bit: the top four bits select one of sixteen 32-bit

@@ -111,7 +111,8 @@ fn missing_of_eight(line: uint8x16x4_t, factor: u32, multipliers: &[u32], count:
     vmaxv_u8(missing)
 }
 
-/// Returns eight byte lanes. All bits are 1 in the first `count` lanes, and 0 in the others.
+/// Returns eight byte lanes. All bits are 1 in the first `count` lanes, and 0 in the others. A
+/// `count` of 0 counts as 1, and a `count` above 8 counts as 8.
 #[inline]
 #[target_feature(enable = "neon")]
 fn active(count: u32) -> uint8x8_t {

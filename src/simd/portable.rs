@@ -107,8 +107,8 @@ pub(crate) fn parity(word: u128) -> u32 {
 
 /// Returns the parities of eight words: bit `j` is the parity of word `j`.
 ///
-/// Each round folds every word to half its length and joins two words into one. So eight words cost
-/// little more than two.
+/// Each round folds every word to half its length and joins two words into one. After seven such
+/// joins, one word has a byte for each of the eight words.
 #[inline(always)]
 pub(crate) fn parities(words: &[u64; 8]) -> u32 {
     let [a, b, c, d, e, f, g, h] = *words;

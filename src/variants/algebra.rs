@@ -19,8 +19,8 @@
 //! algorithm", 1990). An intersection of `c` keys is computed from three estimates whose errors are
 //! correlated. With the covariances of the numbers of zeros, its variance is
 //! `(m/k^2) (e^xAB + 2 e^xc - e^xA - e^xB - 1 - xc)`. Here `xA`, `xB`, `xAB` and `xc` are `x` for
-//! A, B, the union and the intersection. The variance is small for similar sets. For disjoint sets
-//! it is `(m/k^2) (e^xA - 1) (e^xB - 1)`.
+//! A, B, the union and the intersection. For equal sets, it is the variance of one estimate. For
+//! disjoint sets, it is `(m/k^2) (e^xA - 1) (e^xB - 1)`.
 //!
 //! Bias: the formula gives `(e^x - 1 - x) / (2k)` keys too many on average. The estimates for A, B
 //! and the union are reduced by this number.
@@ -83,7 +83,7 @@ impl Comparison {
     }
 
     /// Estimates the Jaccard index of the sets: the number of common keys divided by the number of
-    /// keys in the union. Returns 1 if there are no keys.
+    /// keys in the union. Returns 1 if no bit is set in either filter.
     #[must_use]
     pub fn key_similarity(&self) -> f64 {
         let union = self.union.keys();
@@ -100,7 +100,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the most likely number of keys.
+    /// Returns the estimated number of keys, which is at least 0.
     #[must_use]
     pub fn keys(&self) -> f64 {
         self.raw.max(0.0)
@@ -125,12 +125,12 @@ impl Estimate {
     }
 }
 
-/// The independent blocks of a filter, and how a key sets bits in its block.
+/// The shape of the independent blocks of a filter, and how a key sets bits in its block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockShape {
     /// The number of bits of a block. A standard filter is one block.
     pub(super) bits: u64,
-    /// The number of bits that a key sets in its block.
+    /// The number of probes of a key in its block.
     pub(super) probes: u32,
     /// The number of bits among which a probe chooses: the whole block, or one lane of it.
     pub(super) choice: u64,
@@ -207,9 +207,9 @@ impl Bloom {
         Ok(())
     }
 
-    /// Keeps the keys that `other` holds too, and some other keys by chance. More absent keys get
-    /// "maybe" than in a filter built from the intersection, because different keys may set the
-    /// same bit in the two filters.
+    /// Keeps the keys that `other` holds too, and some other keys by chance. The FPR may be higher
+    /// than that of a filter built from the intersection, because different keys may set the same
+    /// bit in the two filters.
     ///
     /// # Errors
     /// Returns the errors of [`Bloom::union_with`].

@@ -2,10 +2,10 @@
 //!
 //! Two blocks match if [`differences`] finds no difference, for example in their kind, number of
 //! bits, number of probes or hash identity. A bit at one position then means the same in both.
-//! Whole filters match, for example, if they were built with the same specification, hasher and
-//! extractor for the same number of keys. Filters of different numbers of keys usually differ in
-//! the number of bits. They are refused with an error that names the difference. A merge also
-//! accepts blocks of the kind `empty`, which have no bits.
+//! Whole Bloom filters match, for example, if they were built with the same specification, hasher
+//! and extractor for the same number of distinct keys. Filters of different numbers of keys usually
+//! differ in the number of bits. Such filters are refused with an error that names the difference.
+//! A merge also accepts blocks of the kind `empty`, which have no bits.
 
 use std::fmt::Display;
 
@@ -47,7 +47,8 @@ fn refuse(difference: &Option<Difference>) -> Result<()> {
 /// * the kind of added keys, the prefix extractor and the partition number,
 /// * the filter kind, the number of bits, and for equal filter kinds the parameters.
 ///
-/// It ignores the bits, the number of keys and the table id.
+/// It ignores the bits, the number of keys, the table id and a range filter beside the filter of
+/// keys.
 ///
 /// [`compare_blocks`] refuses two blocks with any difference. [`merge_blocks`] does so too, except
 /// that it ignores the filter kind, the number of bits and the parameters of blocks of the kind
@@ -94,16 +95,16 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
 /// blocks of the kind `empty` merge with any shape and add nothing. The bits are the same as if all
 /// keys were added to one filter of this shape.
 ///
-/// The block's number of keys is the sum over all blocks. The sum is an upper bound, because a key
-/// may be in several blocks. If the block has bits, the sum is capped at their number, as the
-/// format requires. A reader computes the expected FPR from this number. The block has no table id,
-/// so it belongs to no SST.
+/// The block's number of keys is the sum over all blocks, so a key in several blocks counts several
+/// times. If the block has bits, the sum is capped at their number, as the format requires. A
+/// reader computes the expected FPR from this number. The block has no range filter. It has no
+/// table id, so it belongs to no SST.
 ///
 /// Partitions with the same number merge to a partition with that number. Partitions with different
 /// numbers, or a partition and a whole filter, do not merge.
 ///
 /// # Errors
-/// * [`Error::Unlike`]: the blocks differ; the error names the first difference.
+/// * [`Error::Unlike`]: the blocks do not match; the error names the first difference.
 /// * [`Error::Invalid`]: there are no blocks, or the blocks are partitioned filters, or their kind
 ///   is not `bloom`, `blocked-bloom`, `split-block`, `split-block-512`, `always-maybe` or `empty`.
 /// * [`Error::Filter`]: a block was opened without verifying its pages, and a page is damaged.

@@ -61,7 +61,7 @@ impl Bloom {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, seed)
     }
 
-    /// Creates a filter of `bits` bits, rounded up to whole bytes. Each key sets `probes` bits, 1
+    /// Creates a filter of `bits` bits, rounded up to whole bytes. Each key has `probes` probes, 1
     /// to 30.
     ///
     /// # Errors
@@ -75,7 +75,8 @@ impl Bloom {
         Ok(Self { words: bits::zeros(shape.cells.div_ceil(64), "a Bloom filter")?, shape, seed })
     }
 
-    /// Adds a key. Returns `true` if the key was certainly absent before.
+    /// Adds a key. Returns `true` if the key was certainly absent before. `false` means that it may
+    /// have been present.
     ///
     /// If several threads add the same key at once, more than one of them may get `true`.
     pub fn insert(&self, key: &[u8]) -> bool {
@@ -111,7 +112,7 @@ impl Bloom {
         self.shape.cells
     }
 
-    /// Returns the number of bits that a key sets.
+    /// Returns the number of probes of a key. Two probes may hit the same bit.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.shape.probes
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_frozen_filter_gives_the_same_answers() {
-        // The last filter ends within a word, and each of its bytes has at least one set bit.
+        // Each filter ends within a word. In the last filter, each byte has at least one set bit.
         for (keys, bits, probes) in [(0, 800, 7), (1, 8, 1), (3, 10_000, 7), (1_000, 10_000, 7), (400, 72, 30)] {
             let bloom = Bloom::with_shape(bits, probes, HashSeed(5)).unwrap();
             (0..keys).for_each(|i| _ = bloom.insert(&key(i)));

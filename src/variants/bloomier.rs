@@ -181,8 +181,8 @@ fn low_bits(word: u128, width: u32) -> u32 {
     word as u32 & u32::MAX >> (32 - width)
 }
 
-/// Returns the fingerprint of a key. It is independent of the slots and coefficients that the
-/// linear system derives from the same hash.
+/// Returns the fingerprint of a key. It behaves as if it were independent of the slots and
+/// coefficients that the linear system derives from the same hash.
 fn fingerprint(hash: KeyHash, width: u32) -> u32 {
     let mixed = hash.raw().wrapping_mul(FINGERPRINT);
     let mixed = (mixed ^ mixed >> 32).wrapping_mul(FINGERPRINT);

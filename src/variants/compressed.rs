@@ -18,8 +18,8 @@
 //!   ([`Bloom::for_transport`] chooses the shape).
 //! * When not: if all keys are known at once, a ribbon filter (`bumped-ribbon`) is smaller in
 //!   memory and on the wire: 7.03 bits per key at 0.78 %.
-//! * Numbers: the code exceeds the entropy by at most 0.1 % and a few bytes. The header and
-//!   checksum take 19 to 37 bytes.
+//! * Numbers: the header and checksum take 19 to 37 bytes. In the tests of this file, the code
+//!   exceeds the entropy by at most 0.1 % and a few bytes.
 //!
 //! [`Bloom::decompress`] accepts untrusted bytes. It verifies the checksum first. The caller limits
 //! the number of bits. The number of ones must match the header.
@@ -55,10 +55,11 @@ fn sent_bits_per_key(bits_per_key: f64, probes: u32) -> f64 {
 }
 
 impl Bloom {
-    /// Creates an empty filter. Its shape has the lowest FPR among the shapes that keep two limits
-    /// at `capacity` keys: `sent_bits_per_key` for the expected compressed bits, without header and
-    /// checksum, and `bits_per_key` for the memory. A shape has 1 to 30 probes, but no more than
-    /// `ln 2` times its bits per key, rounded up. The number of bits is rounded up to whole bytes.
+    /// Creates an empty filter. Its shape has the lowest FPR, by the formula of the module, among
+    /// the shapes that keep two limits at `capacity` keys: `sent_bits_per_key` for the expected
+    /// compressed bits, without header and checksum, and `bits_per_key` for the memory. A shape has
+    /// 1 to 30 probes, but no more than `ln 2` times its bits per key, rounded up. The number of
+    /// bits is rounded up to whole bytes.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and
@@ -78,12 +79,12 @@ impl Bloom {
         };
         // With more probes than this limit, most bits would be ones, and the entropy would fall
         // again. At 14 bits per key in memory and 8 sent, 28 probes would have a slightly lower FPR
-        // than 2 probes, at 14 times the cost of a query.
+        // than 2 probes, but a hit would test 14 times as many bits.
         let all = (1..=MAX_BLOOM_PROBES).map(of_probes).filter(|(_, bits, k)| f64::from(*k) <= (bits * LN_2).ceil());
         let best = all.min_by(|a, b| a.0.total_cmp(&b.0));
         let (_, bits, probes) = best.ok_or(Error::TooLarge { what: "a Bloom filter" })?;
         let bits = (bits * capacity as f64).floor().max(1.0);
-        // No machine has more than 2^60 bits.
+        // No machine has memory for 2^60 bits.
         if bits >= 60f64.exp2() {
             return Err(Error::TooLarge { what: "a Bloom filter" });
         }
@@ -94,7 +95,7 @@ impl Bloom {
 
     /// Returns the filter as compressed bytes with a checksum.
     ///
-    /// Aborts the process if there is no memory for a copy of the filter and for the result.
+    /// Aborts the process if there is no memory for a copy of the filter or for the result.
     #[must_use]
     pub fn compress(&self) -> Vec<u8> {
         // Copy the bits first: other threads may insert keys at the same time, and the number of
@@ -122,8 +123,8 @@ impl Bloom {
     /// number of bits, so the caller limits the filter to `most_bits`.
     ///
     /// # Errors
-    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`]: the bytes are damaged, or
-    ///   [`compress`](Self::compress) did not write them.
+    /// * [`Error::Corrupt`] or [`Error::ChecksumMismatch`]: the bytes are too few, or the checksum,
+    ///   the header or the number of ones is wrong.
     /// * [`Error::Unsupported`]: the bytes are from a newer version.
     /// * [`Error::TooLarge`]: the filter has more than `most_bits` bits, or does not fit in memory.
     pub fn decompress(bytes: &[u8], most_bits: u64) -> Result<Self> {

@@ -1,4 +1,5 @@
-//! Provides counters that replace the bits of a Bloom filter, for counting and spectral filters.
+//! Provides saturating counters for counting and spectral filters, and computes a Bloom filter and
+//! the FPR from counters.
 
 use super::bloom::Bloom;
 use super::shape::{Places, Shape};
@@ -44,7 +45,7 @@ impl Counters {
         if least == self.cells.max() { u64::MAX } else { least }
     }
 
-    /// Increments all counters of a key.
+    /// Increments all counters of a key, except saturated ones.
     pub(super) fn add(&mut self, places: &Places) {
         for &cell in places.iter() {
             let count = self.cells.get(cell);
@@ -52,7 +53,8 @@ impl Counters {
         }
     }
 
-    /// Increments only the least counters of a key. Its other counters are already high enough.
+    /// Increments only the least counters of a key, unless they are saturated. Its other counters
+    /// are already high enough.
     pub(super) fn add_to_least(&mut self, places: &Places) {
         let wanted = self.least(places).saturating_add(1).min(self.cells.max());
         for &cell in places.iter() {

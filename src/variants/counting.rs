@@ -56,7 +56,7 @@ pub struct Counting {
 
 impl Counting {
     /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
-    /// `capacity` keys.
+    /// `capacity` keys. Saturated counters that stay after removals may raise the FPR.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `capacity > 0` and the
@@ -72,8 +72,8 @@ impl Counting {
         Self::of_shape(Shape::for_rate(capacity, false_positive_rate)?, counter_bits, seed)
     }
 
-    /// Creates a filter of `counters` counters, rounded up to a multiple of 8. Each key uses
-    /// `probes` counters, 1 to 30.
+    /// Creates a filter of `counters` counters, rounded up to a multiple of 8. Each key has
+    /// `probes` probes, 1 to 30.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) for values out of range, and
@@ -108,7 +108,8 @@ impl Counting {
         self.counters.shape().cells
     }
 
-    /// Returns the number of counters that a key uses.
+    /// Returns the number of probes of a key. If two probes choose the same counter, the counter
+    /// counts the key once.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.counters.shape().probes

@@ -24,14 +24,15 @@
 //! * When: a set changes and its size is known.
 //! * When not: to send plain bits to others, or if the number of keys may exceed the capacity, use
 //!   `Counting`. For counts use `Spectral`.
-//! * Numbers: `(r + 2) * 4/3` bits per key and an FPR of `24 / 2^r` at the capacity, which uses
-//!   three quarters of the cells. At r = 11 this is 1.17 % in 17.3 bits per key. `Counting` takes
-//!   37 bits per key for this FPR.
-//! * A counter saturates at 3 and then keeps its value, so its cell is never freed. Three present
-//!   keys with the same `f` saturate a counter, and so does one key that is added three times. If
-//!   `n` distinct keys are present, fewer than `(n/M)^2 / 2` of the insertions saturate a counter.
-//!   After 220,000 insertions with 20,000 keys present, 734 cells could not be freed at 8 bits per
-//!   remainder, 51 at 10 bits, and none at 14 bits (tests/variants/counts.rs prints these numbers).
+//! * Numbers: at the capacity, at most three quarters of the cells are in use. The filter then
+//!   takes `(r + 2) * 4/3` bits per key, and its FPR is at most `24 / 2^r`. With r = 11, these are
+//!   17.3 bits per key and 1.17 %. `Counting` takes 37 bits per key for this FPR.
+//! * A counter saturates at 3 and then keeps its value, so only `clear` frees its cell. Three
+//!   present keys with the same `f` saturate a counter, and so does one key that is added three
+//!   times. If `n` keys are present, each added once, then on average less than a share of
+//!   `(n/M)^2 / 2` of the insertions saturate a counter. After 220,000 insertions with 20,000 keys
+//!   present, 734 cells could not be freed at 8 bits per remainder, 51 at 10 bits, and none at 14
+//!   bits (tests/variants/counts.rs prints these numbers).
 //! * If the four buckets of a new key are full, the insertion returns an error and changes nothing.
 //!   In the tests (tests/variants/literature.rs) this never happens up to the capacity. The filter
 //!   keeps no list of refused keys, because a list would hide that the filter is overfilled.
@@ -67,8 +68,8 @@ pub struct DLeft {
 }
 
 impl DLeft {
-    /// Creates a filter whose FPR is at most `false_positive_rate` while it holds at most
-    /// `capacity` keys.
+    /// Creates a filter whose FPR is at most `false_positive_rate` while at most `capacity` cells
+    /// are in use: see [`num_distinct`](Self::num_distinct).
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0`, `0 < false_positive_rate < 1` and

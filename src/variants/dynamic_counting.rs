@@ -14,8 +14,8 @@
 //!   widens the counters of all keys.
 //! * Numbers: `x + y` bits for each of the 9.6 counters per key at 1 %. `x` is `floor(log2(c))` for
 //!   a mean of `c` insertions per key, limited to 1 to 32. `y` is 0 until a counter overflows, and
-//!   then at least `floor(log2(largest overflow)) + 1`. A query makes up to two memory accesses for
-//!   each counter of the key.
+//!   then at least `floor(log2(largest overflow)) + 1`. A query reads up to two arrays for each
+//!   counter of the key.
 //! * A rebuild copies the overflow of all counters. The filter widens the overflow as soon as a
 //!   counter needs it. It narrows the overflow only if the number of removals since the last
 //!   rebuild is at least the number of counters. So if the largest count alternates between two
@@ -57,7 +57,7 @@ impl DynamicCounting {
     }
 
     /// Creates a filter of `counters` counters, rounded up to a multiple of 8. A counter starts
-    /// with `base_bits` bits, 1 to 32. Each key uses `probes` counters, 1 to 30.
+    /// with `base_bits` bits, 1 to 32. Each key has `probes` probes, 1 to 30.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
@@ -160,7 +160,8 @@ impl DynamicCounting {
         self.shape.cells
     }
 
-    /// Returns the number of counters that a key uses.
+    /// Returns the number of probes of a key. If two probes choose the same counter, the counter
+    /// counts the key once.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.shape.probes

@@ -1,5 +1,5 @@
-//! Defines the errors of the module `variants`. Each message says what is wrong, where, and what to
-//! do next.
+//! Defines the errors of the module `variants`. Each message says what is wrong and what to do
+//! next.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operation of the operating system failed.
+    /// An I/O error, for example because a file cannot be read or exists already.
     Io(std::io::Error),
     /// An error that occurred while working on `path`.
     InFile {
@@ -28,7 +28,8 @@ pub enum Error {
     Corrupt {
         /// The field that is not valid.
         field: Field,
-        /// The offset of the field in bytes, from the start of the file or of the received data.
+        /// The offset in bytes at which the error was detected, from the start of the file or of
+        /// the received data.
         offset: u64,
     },
     /// A stored checksum differs from the checksum computed over the bytes.
@@ -49,17 +50,18 @@ pub enum Error {
         /// The unknown value.
         found: u64,
     },
-    /// The caller passed an argument that the operation refuses. Nothing was changed.
+    /// The operation refuses an argument, or a setting of the filter. Nothing was changed.
     Invalid {
-        /// The name of the argument.
+        /// The name of the argument or setting.
         what: &'static str,
         /// The value as given, or a description of it.
         given: String,
-        /// The reason why the argument is refused, and what to do next.
+        /// The reason for the refusal, and what to do next.
         reason: Cow<'static, str>,
     },
     /// The requested object does not fit in this machine's memory, or it exceeds a limit of its
-    /// type or a limit that the caller set.
+    /// type or a limit that the caller set. In very unlikely cases, a Bloomier filter also fails
+    /// with this error, because no attempt to build it succeeded.
     TooLarge {
         /// The requested object. A text with a semicolon is the whole message.
         what: &'static str,
@@ -68,7 +70,7 @@ pub enum Error {
     KeyAbsent,
     /// A filter of fixed size has no space for the key. Nothing was changed.
     NoRoom {
-        /// The number of keys that the filter was created for.
+        /// The number of keys that the filter is designed for.
         capacity: u64,
     },
     /// Two filters differ in more than their keys. They can be neither merged nor compared bit by
@@ -83,10 +85,12 @@ pub enum Error {
     },
     /// A change was requested on a filter that was opened for reading only.
     ReadOnly,
-    /// Another process, or another handle in this process, has the file open for writing.
+    /// Another process, or another handle in this process, has or may have the file open for
+    /// writing.
     Locked,
-    /// The file of a filter that is open for writing was moved, removed, replaced, truncated or
-    /// overwritten. Keys inserted since the filter was opened may be in memory only.
+    /// The file of a filter that is open for writing was moved, removed or replaced, or other code
+    /// changed its length or content. Keys inserted since the filter was opened may be in memory
+    /// only.
     Displaced {
         /// The change to the file, in the words of the message.
         reason: &'static str,
@@ -107,7 +111,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns an [`Error::Invalid`]. `reason` must contain the next step, after a semicolon.
+    /// Returns an [`Error::Invalid`]. `reason` must end with a semicolon and the next step. In
+    /// tests, the function asserts that `reason` has a semicolon.
     pub(crate) fn invalid(what: &'static str, given: impl fmt::Display, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();
         #[cfg(test)]
@@ -185,7 +190,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Invalid { what, given, reason } => message::invalid(f, what, given, reason),
-            // A text with a next step after a semicolon is a whole message about another limit.
+            // A text with a semicolon is a whole message with its own next step.
             Self::TooLarge { what } if what.contains("; ") => f.write_str(what),
             Self::TooLarge { what } => message::too_large(f, what),
             Self::KeyAbsent => {
@@ -193,7 +198,7 @@ impl fmt::Display for Error {
             }
             Self::NoRoom { capacity } => write!(
                 f,
-                "the filter, created for {capacity} keys, has no space for this key, and nothing was changed; create \
+                "the filter, designed for {capacity} keys, has no space for this key, and nothing was changed; create \
                  a larger filter"
             ),
             Self::Unlike { what, left, right } => write!(
@@ -252,7 +257,7 @@ impl From<codec::Corrupt<Field>> for Error {
 }
 
 impl From<crate::Error> for Error {
-    /// Keeps the variants that both types have: `Io`, `InFile`, `Invalid` and `TooLarge`. Wraps
+    /// Converts `Io`, `InFile`, `Invalid` and `TooLarge` to the variants with these names. Wraps
     /// every other error in [`Error::Filter`], because it concerns a filter block.
     fn from(error: crate::Error) -> Self {
         match error {

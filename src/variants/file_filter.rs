@@ -5,18 +5,19 @@
 //! insert ─▶ bits in memory ── sync ─▶ | header | state | page | page | ...   512 bytes each, each with a checksum
 //!                                       once     last    pages with new bits
 //! ```
-//! No crash, damage or failure makes the filter deny a key that was synced:
+//! A crash, a damaged page or a failed sync never makes the filter deny a key that was synced. The
+//! filter relies on a disk that loses no durable write without an error.
 //!
 //! * A page is a disk sector with its own checksum. A write that is torn between sectors leaves old
-//!   and new pages, and all of them are valid. A sync only adds bits, so an old page has all keys
+//!   and new pages, and all of them are valid. A sync only adds bits, so an old page has all bits
 //!   that were synced before.
-//! * If a page of bits fails its checksum (torn, corrupted or lost), all of its 4,032 bits are set
-//!   when the file is opened. This adds false positives and no false negatives.
+//! * If a page of bits fails its checksum, all of its bits (at most 4,032) are set when the file is
+//!   opened. This adds false positives and no false negatives.
 //!   [`FileFilter::damaged_pages`] returns the number of damaged pages.
 //! * Operations that clear bits ([`clear`](FileFilter::clear),
 //!   [`intersect_with`](FileFilter::intersect_with)) write a new file beside the old one, sync it
 //!   and rename it. After a crash, the file is the old filter or the new one, never a mix. The new
-//!   file has a random name, `.filterblock-*.tmp`, and is removed if a step before the rename
+//!   file has a random name, `.filterblock-*.tmp`, and is removed if the rename or a step before it
 //!   fails. A crash may leave it behind. Remove it while no process writes to a filter in that
 //!   directory.
 //! * A sync that fails loses no key. The next sync writes the same pages again, together with newly
@@ -25,11 +26,11 @@
 //!   on the disk. A writer that opens the file may read such bits. Therefore the first key that is
 //!   added to a page after the open makes the next sync write the page, even if the key sets no new
 //!   bit.
-//! * Two writers would lose each other's bits. A writer locks `PATH.lock`, a permanent file, and on
-//!   Unix also the filter's file. The two locks keep a second writer out even if one of the two
-//!   files is renamed or removed. A replacement file is locked before it gets the filter's name.
-//!   `PATH` is the path without symbolic links. If the file has a hard link, `clear` and
-//!   `intersect_with` leave the old filter under the other name.
+//! * Two writers would lose each other's bits, so a writer locks `PATH.lock`, a permanent file.
+//!   `PATH` is the path without symbolic links. On Unix, a writer also locks the filter's file, and
+//!   a replacement file before it gets the filter's name. There, the two locks keep a second writer
+//!   out even if one of the two files is renamed or removed. If the file has a hard link, `clear`
+//!   and `intersect_with` leave the old filter under the other name.
 //! * A sync checks that the path still leads to the writer's own file. It compares the length, the
 //!   header and the state with those that the writer last read or wrote. On Unix it also compares
 //!   the device and inode of the path with those of the open file. The state contains a random
@@ -114,8 +115,8 @@ pub struct FileFilter {
 const CLEAN: u8 = 0;
 /// The next sync must write the page, because the file may lack some of its bits.
 const CHANGED: u8 = 1;
-/// The page was read from the file and may have bits that the disk lacks. The next key with a bit
-/// in the page changes the mark to [`CHANGED`].
+/// The page was read from the file and may have bits that the disk lacks. The next key or union
+/// with a bit in the page changes the mark to [`CHANGED`].
 const FOUND: u8 = 2;
 
 const LENGTH_KNOWN: u8 = 0;
@@ -124,7 +125,8 @@ const LENGTH_DAMAGED: u8 = 2;
 
 impl FileFilter {
     /// Creates a file whose filter has an FPR of at most `false_positive_rate` while it holds at
-    /// most `capacity` keys. The filter also takes more keys, at a higher FPR.
+    /// most `capacity` keys. The filter also takes more keys, at a higher FPR. Returns the filter,
+    /// open for writing.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
@@ -142,7 +144,7 @@ impl FileFilter {
     /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// * [`Error::Locked`]: another handle or process has the file open for writing.
+    /// * [`Error::Locked`]: another handle or process has or may have the file open for writing.
     /// * [`Error::Corrupt`]: the header is damaged, the file has the wrong length, or it is not a
     ///   filter.
     /// * [`Error::Unsupported`]: the file is from a newer version.
@@ -200,8 +202,9 @@ impl FileFilter {
         })
     }
 
-    /// Adds a key. Returns `true` if the key was certainly absent before. The key is only in memory
-    /// until [`sync`](Self::sync) writes it to the file.
+    /// Adds a key. Returns `true` if the key was certainly absent before. `false` means that it may
+    /// have been present. The key is only in memory until [`sync`](Self::sync) writes it to the
+    /// file.
     ///
     /// # Errors
     /// Returns [`Error::ReadOnly`] if the filter was opened for reading only.
@@ -237,12 +240,12 @@ impl FileFilter {
         keys.into_iter().try_fold(0, |new, key| Ok(new + u64::from(self.insert(key.as_ref())?)))
     }
 
-    /// Makes every key durable whose insertion completed before this call.
+    /// Makes every key durable whose insertion or union completed before this call.
     ///
     /// # Errors
     /// * [`Error::ReadOnly`]: the filter was opened for reading only.
-    /// * [`Error::Displaced`]: the file was moved, removed, replaced, truncated or overwritten. The
-    ///   check runs even if there is nothing to write.
+    /// * [`Error::Displaced`]: the file was moved, removed or replaced, or other code changed its
+    ///   length or content. The check runs even if there is nothing to write.
     /// * An I/O error: some of the keys may be in the file. The next call writes all of them again.
     /// * [`Error::Poisoned`]: an earlier [`clear`](Self::clear) or
     ///   [`intersect_with`](Self::intersect_with) failed to rename the new file, or to make the
@@ -308,8 +311,8 @@ impl FileFilter {
         }
     }
 
-    /// Calls `copy` on the bits while no insertion runs. Returns its result and the length at that
-    /// moment.
+    /// Calls `copy` on the bits while no insertion or union changes them. Returns the result of
+    /// `copy`, and the length at that moment.
     fn snapshot<T>(&self, copy: impl FnOnce(&Bloom) -> T) -> (T, Length) {
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         (copy(&self.bloom), self.length())

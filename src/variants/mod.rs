@@ -16,8 +16,8 @@
 //! | [`Stable`] | duplicates in an endless stream; the only filter here that **may deny an added key** |
 //!
 //! Two [`Bloom`]s with the same shape and seed can be united, intersected and compared
-//! ([`Comparison`]). The same works for filter blocks ([`merge_blocks`], [`compare_blocks`]).
-//! [`Bloom::compress`] packs a filter for transport.
+//! ([`Comparison`]). Matching filter blocks can be united and compared ([`merge_blocks`],
+//! [`compare_blocks`]). [`Bloom::compress`] packs a filter for transport.
 //!
 //! Each filter stores the seed under which it hashes keys. Most methods that take a key have a
 //! counterpart with the suffix `_hash`, which takes the key's [`KeyHash`] under that seed. Each
@@ -79,7 +79,7 @@ pub trait Membership {
 ///
 /// Remove only keys that were added. An absent key that gets the answer "maybe" shares its cells
 /// with present keys. If it is removed, the filter may deny those keys. The filter cannot detect
-/// this mistake. It only refuses keys that are certainly absent.
+/// this mistake.
 pub trait Removable: Membership {
     /// Removes one occurrence of a key, given by its hash. A saturated counter keeps its value, so
     /// the key may stay present.

@@ -13,8 +13,8 @@
 //!
 //! * When: parties compare sets and trust each other step by step.
 //! * When not: to keep the set secret. A party that can guess keys can ask for all of them. All
-//!   filters together disclose as much as one Bloom filter with the combined FPR. If only space
-//!   matters, use one [`Bloom`].
+//!   filters together disclose about as much as one Bloom filter with the combined FPR. If only
+//!   space matters, use one [`Bloom`].
 //! * Numbers: five filters together have an FPR of 3.1 %.
 
 use super::{Bloom, Membership};
@@ -104,7 +104,7 @@ mod tests {
             assert!((0..50_000).all(with));
             let found = (50_000..50_000 + ASKED).filter(|&i| with(i)).count() as f64;
             let rate = 0.5f64.powi(shown.cast_signed());
-            // The fill ratio of each filter also deviates from one half, by about 0.1 %.
+            // The fill ratio of each filter also deviates from one half, by about 0.001.
             let slack = ASKED as f64 * rate * 0.003 * f64::from(shown);
             let deviation = (ASKED as f64 * rate * (1.0 - rate)).sqrt();
             assert!((found - ASKED as f64 * rate).abs() <= 5.0 * deviation + slack, "{shown}: {found}");

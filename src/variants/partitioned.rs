@@ -8,12 +8,13 @@
 //! ```
 //!
 //! * When: the FPR must be computed exactly from the number of keys. The stages of `Scalable` are
-//!   such filters, because its FPR bound is computed from slices in which half of the bits are 1.
+//!   such filters, because its FPR bound is computed from slices in which at most half of the bits
+//!   are 1.
 //! * When not: `Bloom` has a slightly lower FPR: two probes of a key may hit the same bit there, so
 //!   fewer bits are set. `Bloom` also takes keys from many threads at once, and can be frozen to a
 //!   block. For at most one cache miss per query, use a `blocked-bloom` block.
-//! * Numbers: the FPR is exactly `(1 - (1 - k/m)^n)^k`, because bits of different slices are
-//!   independent.
+//! * Numbers: for ideal hashes, the expected FPR is exactly `(1 - (1 - k/m)^n)^k`, because bits of
+//!   different slices are independent.
 
 use super::Membership;
 use super::shape::check_rate_of;
@@ -65,7 +66,8 @@ impl Partitioned {
         Ok(Self { bits: PackedArray::new(bits, 1)?, slice_bits, slices, ones: 0, seed })
     }
 
-    /// Adds a key. Returns `true` if the key was certainly absent before.
+    /// Adds a key. Returns `true` if the key was certainly absent before. `false` means that it may
+    /// have been present.
     pub fn insert(&mut self, key: &[u8]) -> bool {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -107,7 +109,7 @@ impl Partitioned {
 
     /// Returns an upper bound on the FPR at the current fill ratio. The FPR is the product of the
     /// slices' fill ratios. For a given number of ones, this product is largest if all fill ratios
-    /// are equal.
+    /// are equal. The bound includes absent keys with the same 64-bit hash as a present key.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {
         let by_chance = (self.ones as f64 / self.bits.len() as f64).powi(self.slices.cast_signed());

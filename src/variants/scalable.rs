@@ -15,10 +15,10 @@
 //! * When not: if the number of keys is known within a factor of two, `Bloom` is smaller and needs
 //!   one lookup. For an SST file, the number is known exactly; build a filter block.
 //! * Numbers: a lookup asks the stages one by one, newest first, until a stage answers "maybe". For
-//!   `n` keys, there are about `log_s(n / c)` stages. At 1 % with s = 2 and r = 0.85, a filter
-//!   whose last stage is full takes 1.4 to 1.7 times the bits of a `Bloom` for the same keys. It
-//!   takes 3.3 to 4.6 times the bits when its last stage has just been opened. A test in this file
-//!   checks these bounds.
+//!   `n` keys and s > 1, there are about `log_s(1 + n (s - 1) / c)` stages. At 1 % with s = 2 and
+//!   r = 0.85, a filter of one to six full stages takes 1.4 to 1.7 times the bits of a `Bloom` for
+//!   the same keys. It takes 3.3 to 4.6 times the bits when the next stage has just been opened. A
+//!   test in this file checks these bounds for c = 1,000.
 
 use super::shape::check_rate_of;
 use super::{Membership, Partitioned};
@@ -32,7 +32,7 @@ pub struct Growth {
     /// values are 2 and 4.
     pub factor: u32,
     /// `r`: the FPR of a stage divided by the FPR of the previous stage, above 0 and below 1.
-    /// Values from 0.8 to 0.9 need the least memory.
+    /// Values from 0.8 to 0.9 need the least memory in the paper.
     pub tightening: f64,
 }
 
@@ -55,9 +55,9 @@ pub struct Scalable {
 }
 
 impl Scalable {
-    /// Creates a filter whose FPR is at most `false_positive_rate` for any number of keys up to the
-    /// limit of 64-bit hashes: see [`fpr_bound`](Self::fpr_bound). Its first stage has space for
-    /// `initial_capacity` keys.
+    /// Creates a filter whose FPR is at most `false_positive_rate` for any number of keys far below
+    /// the limit of 64-bit hashes: see [`fpr_bound`](Self::fpr_bound). Its first stage has space
+    /// for about `initial_capacity` keys.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `initial_capacity > 0`, `0 < false_positive_rate < 1` and
@@ -76,12 +76,12 @@ impl Scalable {
         Ok(filter)
     }
 
-    /// Adds a key. Returns `true` if the key was certainly absent before. A key that may be present
-    /// is not added again.
+    /// Adds a key and returns `true` if the key is certainly absent. Otherwise changes nothing and
+    /// returns `false`, because the filter already answers "maybe" for the key.
     ///
     /// # Errors
-    /// Returns [`Error::TooLarge`] if the key needs another stage and there is no memory for it.
-    /// The filter is then unchanged.
+    /// Returns [`Error::TooLarge`] if the key needs another stage that does not fit in memory. The
+    /// filter is then unchanged.
     pub fn insert(&mut self, key: &[u8]) -> Result<bool> {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -148,8 +148,8 @@ impl Scalable {
     }
 
     /// Returns the requested FPR. [`expected_fpr`](Self::expected_fpr) does not exceed the
-    /// requested FPR up to about `fpr_bound * 2^64` keys. With more keys, no filter reaches the
-    /// requested FPR, because hashes have 64 bits.
+    /// requested FPR if the number of keys is far below `fpr_bound * 2^64`. With more keys than
+    /// this number, no filter reaches the requested FPR, because hashes have 64 bits.
     #[must_use]
     pub fn fpr_bound(&self) -> f64 {
         self.first_rate / (1.0 - self.growth.tightening)

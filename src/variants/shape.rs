@@ -1,17 +1,17 @@
-//! Chooses the number of cells and probes of a filter, and finds the cells of a key.
+//! Chooses and checks the shape of a filter, computes its FPR, and finds the cells of a key.
 
 use crate::hash::KeyHash;
 use crate::kinds::{bloom, math};
 use crate::planning;
 use crate::variants::error::{Error, Result};
 
-/// The number of cells of a filter, and the number of cells that a key uses. A cell is a bit or a
+/// The number of cells of a filter, and the number of probes of a key. A cell is a bit or a
 /// counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// A multiple of 8, so that the cells can become the bits of a filter block.
     pub(super) cells: u64,
-    /// The number of cells that a key uses, 1 to 30.
+    /// The number of probes of a key, 1 to 30. Two probes of a key may choose the same cell.
     pub(super) probes: u32,
 }
 
@@ -41,18 +41,18 @@ impl Shape {
     /// smallest such shape.
     ///
     /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`, with `c`
-    /// for `rate` and `n` for `capacity`. Small filters get more cells, because the formula gives
-    /// too low an FPR for them.
+    /// for `rate` and `n` for `capacity`. A filter gets more cells if this formula gives too few
+    /// for the rate, as it does for small filters.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < rate < 1`, and for a rate below
     /// about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::TooLarge`] for more
-    /// than 2^60 keys or bits.
+    /// than 2^60 keys, or if the formula gives 2^60 cells or more.
     pub(super) fn for_rate(capacity: u64, rate: f64) -> Result<Self> {
         check_rate_of(capacity, rate)?;
         let all = (1..=math::MAX_BLOOM_PROBES).map(|probes| (planning::bits_for(capacity, rate, probes), probes));
         let (least, probes) = all.min_by(|a, b| a.0.total_cmp(&b.0)).ok_or(TOO_LARGE)?;
-        // No machine has more than 2^60 bits.
+        // No machine has memory for 2^60 bits.
         if least.is_nan() || least >= 60f64.exp2() {
             return Err(TOO_LARGE);
         }
@@ -158,7 +158,8 @@ mod tests {
                 let shape = Shape::for_rate(capacity, rate).unwrap();
                 let reached = math::with_equal_hashes(math::bloom_rate(capacity, shape.cells, shape.probes), capacity);
                 assert!(reached <= rate, "{capacity} keys at {rate}: {shape:?} reaches {reached}");
-                // In a large filter, no number of probes reaches the rate with 4 % fewer cells.
+                // In a large filter, no number of probes reaches the rate with 4 % plus 8 cells
+                // fewer.
                 if capacity >= 1_000 {
                     let smaller = shape.cells - shape.cells / 25 - 8;
                     let best = (1..=30).map(|k| math::bloom_rate(capacity, smaller, k)).fold(1.0, f64::min);

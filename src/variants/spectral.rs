@@ -22,9 +22,9 @@
 //!   counts, they are 2.2 %, 0.8 % and 1.2 %.
 //! * Recurring minimum differs from the paper. The paper's second filter (of m/2 counters) also
 //!   answers for keys that were never added to it, and these answers may be too low. Here a hash
-//!   table counts the keys with a single least counter. At gamma 0.7 and uniform counts, it has a
-//!   fifth of all keys. The table takes 20 to 40 bytes for each of these keys, and its counts are
-//!   never too low.
+//!   table counts the keys with a single least counter. At gamma 0.7 and uniform counts, it has
+//!   about a fifth of all keys. The table takes 20 to 40 bytes for each of these keys, and its
+//!   counts are never too low.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ use crate::variants::error::{Error, Result};
 pub enum SpectralMode {
     /// Raises all counters of a key. Keys can be removed.
     MinimumSelection,
-    /// Raises only the least counters of a key. It makes about half the errors of
+    /// Raises only the least counters of a key. In the tests, it makes about half the errors of
     /// `MinimumSelection`, or fewer: see the numbers of the [module](self). Keys cannot be removed.
     MinimumIncrease,
     /// Raises all counters of a key, and also counts a key with a single least counter in a table.
@@ -63,8 +63,9 @@ pub struct Spectral {
     counters: Counters,
     mode: SpectralMode,
     /// The keys that had a single least counter when they were added, each with a count. The count
-    /// starts with the value of that counter. Later insertions and removals of the key change it.
-    /// Only [`SpectralMode::RecurringMinimum`] fills this table.
+    /// starts with the value of that counter, or with `u64::MAX` if the counter is saturated. Later
+    /// insertions and removals of the key change it. Only [`SpectralMode::RecurringMinimum`] fills
+    /// this table.
     apart: HashMap<KeyHash, u64>,
     seed: HashSeed,
 }
@@ -86,7 +87,7 @@ impl Spectral {
     }
 
     /// Creates a filter of `counters` counters, rounded up to a multiple of 8. A counter has
-    /// `counter_bits` bits, 1 to 64. Each key uses `probes` counters, 1 to 30.
+    /// `counter_bits` bits, 1 to 64. Each key has `probes` probes, 1 to 30.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
@@ -163,7 +164,8 @@ impl Spectral {
         self.counters.shape().cells
     }
 
-    /// Returns the number of counters that a key uses.
+    /// Returns the number of probes of a key. If two probes choose the same counter, the counter
+    /// counts the key once.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.counters.shape().probes
@@ -226,8 +228,8 @@ impl Removable for Spectral {
         self.counters.remove(&places)?;
         let is_gone = self.counters.least(&places) == 0;
         if let Some(count) = self.apart.get_mut(&hash) {
-            // `u64::MAX` means that a counter was saturated, so the count is unknown. It stays
-            // unknown after removals.
+            // `u64::MAX` means that the least counter was saturated, so the count is unknown. It
+            // stays unknown after removals.
             *count -= u64::from(*count < u64::MAX);
             if is_gone || *count == 0 {
                 self.apart.remove(&hash);

@@ -7,14 +7,14 @@
 //!
 //! ```text
 //! cells of d bits      0 0 3 1 0 2 0 0 3 0 1 ...
-//! insert               1. P cells in a row, from a random one on: -1 each
+//! insert               1. P cells in a row, from a random one on: -1 each, but not below 0
 //!                      2. the K cells of the key: set to Max = 2^d - 1
 //! ask                  "seen" if no cell of the key is 0
 //! ```
 //!
 //! In the long run, decrements clear on average as many cells as insertions set. So the share of
-//! zeros settles at `(1 / (1 + 1 / (P (1/K - 1/m))))^Max`. The FPR settles at `(1 - zeros)^K`, even
-//! if the stream never ends.
+//! zeros settles at about `(1 / (1 + 1 / (P (1/K - 1/m))))^Max`. The FPR settles at about
+//! `(1 - zeros)^K`, even if the stream never ends.
 //!
 //! * When: you detect recent duplicates in an endless stream (clicks, packets, crawled links) with
 //!   fixed memory, and a missed duplicate does no harm.
@@ -32,7 +32,8 @@ use crate::variants::error::{Error, Result};
 /// The number and width of the cells, and how keys use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StableShape {
-    /// `m`: the number of cells. [`Stable::with_shape`] rounds it up to a multiple of 8.
+    /// `m`: the number of cells, at least 1. [`Stable::with_shape`] rounds it up to a multiple of
+    /// 8. The bounds of the other fields apply to the rounded number.
     pub cells: u64,
     /// `d`: the width of a cell in bits, 1 to 16.
     pub cell_bits: u32,
@@ -53,11 +54,11 @@ pub struct Stable {
 }
 
 impl Stable {
-    /// Creates a filter of `cells` cells of `cell_bits` bits, 1 to 16, whose FPR settles at
-    /// `false_positive_rate` or below it.
+    /// Creates a filter of `cells` cells, rounded up to a multiple of 8. A cell has `cell_bits`
+    /// bits, 1 to 16. [`StableShape::stable_fpr`] is at most `false_positive_rate`.
     ///
-    /// A key uses 1 to 30 cells: half as many as the probes of a Bloom filter with the same FPR. If
-    /// a key used more cells, the filter would forget the key sooner.
+    /// A key uses 1 to 30 cells: about half as many as the probes of a Bloom filter with the same
+    /// FPR.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] for values out of range, or if there are too few cells for the
@@ -66,8 +67,7 @@ impl Stable {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
         let probes = (-false_positive_rate.log2() / 2.0).round().clamp(1.0, 30.0) as u32;
-        // Round the number of cells up first. The formula holds only if there are more cells than a
-        // key uses.
+        // The formula needs the rounded number of cells, and more cells than a key uses.
         let Shape { cells, .. } = Shape::new(cells, probes)?;
         if cells <= u64::from(probes) {
             let reason = format!("expected more cells than the {probes} that a key uses; try 1000000");
@@ -111,9 +111,9 @@ impl Stable {
         Ok(Self { cells: PackedArray::new(cells, cell_bits)?, shape, random: seed.0, seed })
     }
 
-    /// Adds a key. First decrements [`StableShape::decrements`] cells, so that the filter forgets
-    /// old keys. Returns `true` if the key was never added or was forgotten, and `false` if it may
-    /// be a duplicate.
+    /// Decrements [`StableShape::decrements`] cells, so that the filter forgets old keys, and adds
+    /// a key. Returns `true` if the filter denied the key before the call. The key was then never
+    /// added, or was forgotten. `false` means that the key may be a duplicate.
     pub fn insert(&mut self, key: &[u8]) -> bool {
         self.insert_hash(KeyHash::of(key, self.seed))
     }
@@ -150,8 +150,8 @@ impl Stable {
         self.shape
     }
 
-    /// Returns the current share of zero cells. As keys are added, it falls from 1 to about
-    /// [`StableShape::stable_zeros`].
+    /// Returns the current share of zero cells. It starts at 1. As keys are added, it settles at
+    /// about [`StableShape::stable_zeros`].
     #[must_use]
     pub fn zeros(&self) -> f64 {
         self.cells.iter().filter(|&cell| cell == 0).count() as f64 / self.cells.len() as f64
@@ -170,16 +170,15 @@ impl StableShape {
         1.0 / f64::from(self.probes) - 1.0 / self.cells as f64
     }
 
-    /// Returns the share of zero cells in the long run.
+    /// Returns the mean share of zero cells in the long run, by the formula of the paper.
     #[must_use]
     pub fn stable_zeros(&self) -> f64 {
         let max = f64::from(self.cell_bits).exp2() - 1.0;
         (1.0 / (1.0 + 1.0 / (self.decrements as f64 * self.spread()))).powf(max)
     }
 
-    /// Returns the FPR that the filter reaches in the long run, for keys that were never added. The
-    /// mean FPR of many filters never exceeds this value. The FPR of one filter may exceed it by
-    /// chance.
+    /// Returns about the FPR that the filter reaches in the long run, for keys that were never
+    /// added. The FPR of a filter varies with its share of zero cells, so it may exceed this value.
     #[must_use]
     pub fn stable_fpr(&self) -> f64 {
         (1.0 - self.stable_zeros()).powi(self.probes.cast_signed())
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn the_decrements_are_the_fewest_that_reach_the_rate() {
         let large = [(1, 0.01), (3, 0.01), (2, 0.1), (1, 1e-4), (8, 0.3)].map(|(bits, rate)| (1_000_000, bits, rate));
-        // With few cells, rounding matters.
+        // With few cells, the rounding of the number of cells matters.
         for (cells, bits, rate) in large.into_iter().chain([(65, 1, 0.01), (33, 1, 1e-4), (100, 2, 0.1)]) {
             let filter = Stable::with_fpr(cells, bits, rate, HashSeed(1)).unwrap();
             let shape = filter.shape();
@@ -253,7 +252,8 @@ mod tests {
             let filter = Stable::with_fpr(cells, bits, rate, HashSeed(1));
             let error = filter.map(drop).unwrap_err();
             assert!(matches!(error, Error::Invalid { .. }), "{cells} {bits} {rate}");
-            // The caller gave no number of decrements.
+            // The caller gave no number of decrements. Only the message about an invalid width,
+            // which is that of `with_shape`, names the number.
             assert_eq!(error.to_string().contains("decremented"), bits == 0, "{cells} {bits} {rate}: {error}");
         }
     }

@@ -1,6 +1,6 @@
-//! Tests damaged and hostile files of other engines. Each damaged table gives an error or denies no
-//! key. No damaged or hostile file, Parquet files included, causes a panic or an allocation of a
-//! false length.
+//! Tests damaged, hostile and unusual files of other engines. Each damaged table gives an error or
+//! denies no key. No damaged or hostile file, Parquet files included, causes a panic or an
+//! allocation of a false length.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::forge::{self, Forge, Handle, block, internal, varint};

@@ -1,6 +1,7 @@
 //! Compares the filters of other engines with their formulas. Filters of any bytes and any size
 //! give the formula's answers for random keys of eight bytes. Built filters hold their keys, and
 //! have the size and the false-positive rate of the formulas. Reading a filter allocates nothing.
+//! Also tests folding, and options that are not valid.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::block_support::SplitMix;
@@ -9,8 +10,8 @@ use filterblock::foreign::leveldb::{LevelDbBloom, LevelDbBloomBuilder};
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};
 use filterblock::foreign::rocksdb::{RocksDbFilter, RocksDbFilterBuilder, RocksDbFilterKind, RocksDbFilterOptions};
 
-/// Returns bytes in which one bit in 2, 4, 8 or 16 is set, or one bit in 2, 4, 8 or 16 is clear. A
-/// filter of these bytes gives both answers.
+/// Returns bytes in which one bit in 2, 4, 8 or 16 is set, or one bit in 2, 4, 8 or 16 is clear.
+/// Over many filters of such bytes, both answers occur.
 fn bytes(random: &mut SplitMix, len: usize) -> Vec<u8> {
     let (sparse, times) = (random.below(2) == 0, random.below(4));
     let byte = |random: &mut SplitMix| {

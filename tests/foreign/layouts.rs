@@ -1,5 +1,5 @@
-//! Tests tables of RocksDB with every layout of index and data blocks, and tables of databases with
-//! versions and tombstones.
+//! Tests RocksDB tables of many layouts: index types, compressions, partitions, key orders,
+//! versions, tombstones and ingested tables.
 
 use crate::support::file;
 use filterblock::foreign::rocksdb::{RocksDbFilterLayout, RocksDbIndexKind, RocksDbPrefixExtractor, RocksDbTable};
@@ -73,7 +73,7 @@ fn every_layout_of_index_and_data_blocks_is_read() {
 }
 
 #[test]
-fn a_filter_without_keys_answers_maybe() {
+fn a_table_without_filter_answers_maybe() {
     let table = open("fv6-prefix-only-none-in-domain.sst", 50);
     assert!(!table.properties().whole_key_filtering);
     assert_eq!(table.properties().extractor(), Some(RocksDbPrefixExtractor::Fixed(100)));

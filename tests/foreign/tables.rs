@@ -1,5 +1,5 @@
-//! Tests files of other engines: every answer equals the engine's own, and LevelDB's tables are
-//! written byte for byte.
+//! Tests files of other engines. Every answer equals the engine's own. LevelDB's tables are written
+//! byte for byte, and files are recognised by their magic.
 
 use crate::support::{self, Case, cases, cases_of_type, value};
 use filterblock::foreign::Result;

@@ -1,10 +1,10 @@
 //! Tests that no filter announces an FPR below the limit of its hashes. The tests use tiny filters,
 //! filters with 100 bits per key, and FPRs near 2^-32 and 2^-64.
 //!
-//! An FPR of one in a billion cannot be measured with random queries. So the tests choose hashes
+//! An FPR of one in a billion cannot be measured with random queries. So some tests choose hashes
 //! that have the same fold as a key. The fold is a 32-bit number, computed from the hash, that
 //! chooses the bits in a line (docs/FORMAT.md, section 7.2). One in 2^32 of all hashes has the fold
-//! of the key, and the tests count for how many of the chosen hashes the answer is "maybe".
+//! of the key, and these tests count for how many of the chosen hashes the answer is "maybe".
 
 use crate::support::{SplitMix, spec};
 use filterblock::planning::Plan;
@@ -44,9 +44,9 @@ fn line_len_bytes(kind: FilterKind) -> Option<u64> {
     }
 }
 
-/// Returns the lowest possible FPR of a filter of this kind and size. It follows from the 64 bits
-/// of a hash, the 32 bits of a fold in a line, and the maximum number of columns or fingerprint
-/// bits.
+/// Returns approximately the lowest possible FPR of a filter of this kind and size. It follows from
+/// the 64 bits of a hash, the 32 bits of a fold in a line, and the maximum number of columns or
+/// fingerprint bits.
 fn floor(kind: FilterKind, keys: u64, payload_len_bytes: u64) -> f64 {
     let of_hash = keys as f64 * 2f64.powi(-64);
     let of_fold =

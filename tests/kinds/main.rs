@@ -1,4 +1,5 @@
-//! Tests every filter kind: no false negatives, FPRs as announced, plans that follow the formulas.
+//! Tests the kinds that filter single keys: no false negatives, FPRs as announced, plans, sizes,
+//! and shrunk ribbons.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod extremes;

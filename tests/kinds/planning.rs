@@ -1,5 +1,6 @@
 //! Tests that plans agree with published numbers to the printed digits, with the filters that are
-//! then built, and with stored plans.
+//! then built, and with stored plans. Also tests the formulas, the searches for the best plan, and
+//! impossible sizes.
 
 use std::fmt::Write as _;
 
@@ -282,8 +283,8 @@ fn variant_plans_agree_with_their_papers() {
     let found = plan(Variant::Compressed, 4.54e-4);
     assert!((per_key(found.memory_bits) - 37.5).abs() < 0.05, "{found:?}");
     assert!((per_key(found.sent_bits.unwrap()) - 14.666).abs() < 0.01, "{found:?}");
-    // Scalable: the FPRs of the stages add up to at most the requested FPR. So a scalable filter
-    // takes more memory than a partitioned filter of a tenth of the FPR.
+    // Scalable: the FPRs of the stages add up to at most the requested FPR. In this case, it takes
+    // more memory than a partitioned filter of a tenth of the FPR.
     let found = plan(Variant::Scalable, 0.01);
     assert!(per_key(found.memory_bits) > per_key(plan(Variant::Partitioned, 0.001).memory_bits), "{found:?}");
     assert!(per_key(found.memory_bits) < 40.0, "{found:?}");

@@ -1,4 +1,5 @@
-//! Tests the main guarantee: a filter never answers "absent" for a key that was added.
+//! Tests the main guarantee: a filter never answers "absent" for a key that was added. Also tests
+//! batches, and that the bytes depend only on the set of keys.
 
 use std::num::NonZeroUsize;
 
@@ -45,8 +46,8 @@ const SPECS: [&str; 33] = [
     "always-maybe",
 ];
 
-/// The specs of [`SPECS`] that are tested at every size: at least one for each kind with a payload.
-/// Above 130 keys, each of the other specs is tested at every 23rd size.
+/// The specs of [`SPECS`] that are tested at every size: at least one for each kind that has a
+/// payload and takes hashes. Above 130 keys, each of the other specs is tested at every 23rd size.
 const USUAL: [&str; 10] = [
     "bloom:10",
     "blocked-bloom:10",
@@ -166,8 +167,9 @@ fn present_keys_are_found_at_every_size_up_to_4096() {
     }
 }
 
-/// Returns numbers of keys near which the form of a filter may change: powers of two, and the
-/// thresholds of the builders of bumped ribbons and binary fuse filters.
+/// Returns numbers of keys near which the form of a filter may change: powers of two, the
+/// thresholds of the builder of bumped ribbons, and the ends of a range where the construction of
+/// binary fuse filters often fails.
 fn steps() -> impl Iterator<Item = u64> {
     (6..=16).map(|log2| 1 << log2).chain([1_500, 2_560, 9_728, 20_480, 11_480, 11_521, 60_000])
 }
@@ -192,7 +194,7 @@ fn present_keys_are_found_around_every_step_of_size() {
         for step in steps().chain(borders) {
             let seeds = if has_borders || step < 30_000 { 20 } else { 5 };
             for seed in 0..(seeds / sparse()).max(1) {
-                // The sizes run from 64 keys below the step to 64 keys above it, without
+                // The sizes lie between 64 keys below the step and 64 keys above it, without
                 // repetition.
                 let n = (step + 64).saturating_sub(seed * 27 % 128 + seed % 2).max(1);
                 let hashes = hashes(n, step << 32 | seed);

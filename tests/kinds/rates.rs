@@ -1,4 +1,5 @@
-//! Tests that the measured FPR of a filter is the announced FPR, neither higher nor lower.
+//! Tests that the measured FPR of a filter is the announced FPR, neither higher nor lower. A few
+//! tests compare FPRs with fixed or requested FPRs.
 //!
 //! Most comparisons are two-sided, at five standard deviations, over at least twenty filters per
 //! setting with different seeds. The deviation is the larger of the binomial deviation and the

@@ -1,6 +1,6 @@
-//! Compares filters with simpler designs, and measures how often the simpler designs fail. These
+//! Compares filters with simpler designs, and measures how often each design fails. The simpler
 //! designs are a d-left filter without permutations and the recurring minimum exactly as in its
-//! paper.
+//! paper. One test measures d-left filters under a badly mixed hash.
 
 use crate::support::{Random, assert_agrees, hash, mean, seeds};
 use filterblock::variants::{DLeft, Frequency, Membership, Removable, Spectral, SpectralMode};
@@ -66,8 +66,8 @@ impl Naive {
 const KEYS: u64 = 20_000;
 const CHURN: u64 = 200_000;
 
-/// Repeatedly removes the oldest key and adds a new one. Returns the keys that are present at the
-/// end.
+/// Adds [`KEYS`] keys. Then it removes the oldest key and adds a new one, [`CHURN`] times. Returns
+/// the keys that are present at the end.
 fn churn(mut change: impl FnMut(Option<u64>, u64)) -> std::ops::Range<u64> {
     (0..KEYS).for_each(|i| change(None, i));
     (0..CHURN).for_each(|i| change(Some(i), KEYS + i));
@@ -101,8 +101,8 @@ fn independent_buckets_lose_keys_and_permutations_lose_none() {
         });
         assert_eq!((refused, left.clone().filter(|&key| !ours.may_contain_hash(hash(key, seed))).count()), (0, 0));
         // There are n keys, and M pairs of a bucket and a remainder. If three present keys have the
-        // same pair, their counter saturates, and their cell stays in use after their removal.
-        // Fewer than (n/M)^2 / 2 of all insertions cause this.
+        // same pair, their counter saturates, and their cell stays in use after their removal. On
+        // average, fewer than (n/M)^2 / 2 of all insertions cause this.
         left.for_each(|key| ours.remove_hash(hash(key, seed)).unwrap());
         let chance = (KEYS as f64 / (buckets << remainder_bits) as f64).powi(2) / 2.0;
         println!("{} cells are stuck, {:.1} at most expected", ours.num_distinct(), chance * (KEYS + CHURN) as f64);
@@ -262,7 +262,7 @@ fn spectral_filters_have_the_expected_error_rates() {
 
     for errors in [&uniform, &zipf] {
         // The paper's version estimates too low for some keys. This crate's version never does, and
-        // makes fewer errors.
+        // makes fewer errors on average.
         println!(
             "recurring {:.4}, paper's version too low {:.4}",
             mean(&errors.recurring),

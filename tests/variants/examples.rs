@@ -1,5 +1,4 @@
-//! Runs the examples of the module `variants` with small inputs. Their measurements must match
-//! their formulas.
+//! Runs the examples of the module `variants` with small inputs. All of their checks must pass.
 #![allow(dead_code, reason = "the main functions of the examples are unused")]
 #![allow(clippy::duplicate_mod, reason = "each example includes the shared module")]
 

@@ -80,7 +80,7 @@ fn a_second_writer_is_refused_and_a_reader_is_not() {
     assert!(FileFilter::open_read_only(&path).is_ok());
     drop(filter);
     assert!(FileFilter::open(&path).is_ok());
-    // An existing file is left unchanged.
+    // A file that exists cannot be created again.
     let error = FileFilter::create(&path, 100, 0.01, HashSeed(7)).unwrap_err();
     assert!(matches!(error.root(), Error::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists), "{error}");
     assert!(FileFilter::open(path.with_extension("none")).is_err());

@@ -1,5 +1,5 @@
 //! Tests that a filter in a file changes no other files. A failed creation or replacement must not
-//! leave a new file behind.
+//! leave a new file behind. A replacement keeps the mode and owner of the file.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -33,7 +33,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Tests files of every type under the names that a temporary file might have.
+/// Tests files, links and directories under the names that a temporary file might have.
 #[test]
 fn a_file_beside_a_filter_is_left_alone() {
     let things: [(&str, Put); 5] = [
@@ -148,7 +148,7 @@ fn run_without_space(wrapper: &[&str], dir: &Path) -> std::process::Output {
     command.output().unwrap()
 }
 
-/// A file may have at most 32 KiB here, so a longer write fails as on a full disk.
+/// A file may have at most 32 KiB here, so the write of a longer file fails.
 #[test]
 fn a_limit_on_files_leaves_no_part_of_a_new_file() {
     let (dir, _) = dir();
@@ -182,13 +182,13 @@ fn a_full_disk_leaves_no_part_of_a_new_file() {
 fn child_process_without_space() {
     let Some(dir) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let path = dir.join("filter");
-    // This filter has 120 KB.
+    // This filter has about 120 KiB.
     let big = |name: &str| FileFilter::create(dir.join(name), 100_000, 0.01, HashSeed(7));
     for _ in 0..3 {
         assert!(matches!(big("big").unwrap_err().root(), Error::Io(_)));
         assert!(names(&dir).is_empty(), "{:?}", names(&dir));
     }
-    // Each of these filters has 24 KB.
+    // This filter and its replacement have about 25 KiB each.
     let mut filter = FileFilter::create(&path, 20_000, 0.01, HashSeed(7)).unwrap();
     filter.insert(b"a").unwrap();
     filter.sync().unwrap();

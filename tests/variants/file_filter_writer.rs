@@ -1,5 +1,5 @@
-//! Tests that a filter in a file has one writer, even if its files are renamed. A writer that loses
-//! its file gets an error.
+//! Tests that a filter in a file has at most one writer, even if its files are renamed, removed or
+//! linked. A writer that loses its file gets an error. A dropped filter is unlocked.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -11,8 +11,8 @@ use filterblock::variants::Error;
 use filterblock::variants::{FileFilter, Membership};
 use tempfile::TempDir;
 
-/// Creates a file, link or directory at the first path. A copy or a link to a file uses the second
-/// path.
+/// Creates a file, a link, a directory or nothing at the first path. A copy or a link to a file
+/// uses the second path.
 type Put = fn(&Path, &Path);
 
 /// Changes the content of the file at the path.
@@ -130,8 +130,8 @@ fn a_hard_link_lets_no_second_writer_in() {
     assert!(has(&path, b"a"));
 }
 
-/// Moves the file away, puts another file, link or directory in its place, and later moves the file
-/// back.
+/// Moves the file away, puts a file, a link, a directory or nothing in its place, and later moves
+/// the file back.
 #[test]
 fn a_file_taken_from_its_writer_is_an_error_at_sync() {
     let taken: [(&str, Put); 6] = [
@@ -222,8 +222,8 @@ fn a_file_changed_under_its_writer_is_an_error_at_sync() {
     }
 }
 
-/// The writer detects the older copy by its random number. The number of keys cannot show the
-/// difference, because it is unknown after a union or an intersection.
+/// The writer detects the older copy by its random number. The number of keys does not always show
+/// the difference, because it is unknown after a union or an intersection.
 #[test]
 fn an_older_copy_over_the_file_is_an_error_at_sync() {
     type Combine = fn(&mut FileFilter, &FileFilter);

@@ -1,4 +1,5 @@
-//! Compares the filters with the numbers in their papers: FPRs, sizes, errors and overflows.
+//! Compares the filters with the numbers in their papers: FPRs, sizes, errors and overflows. Also
+//! compares their sizes with docs/VARIANTS.md and with the planned sizes.
 //!
 //! Most measured numbers are means over at least twenty filters with fixed seeds. They may differ
 //! from the expected number by five standard deviations of the mean, up or down.

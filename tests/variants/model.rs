@@ -1,5 +1,5 @@
-//! Compares the filters that accept keys one by one with a map of counts, under random operations.
-//! No present key is denied or counted too low, no certainly absent key can be removed, and a
+//! Compares filters that accept keys one by one with a map of counts, under random operations. No
+//! present key is denied or counted too low, no certainly absent key can be removed, and a
 //! refused operation changes nothing. `Stable` forgets keys, so it has its own test.
 //!
 //! The filters are small, so that keys share cells, counters saturate and buckets overflow.
@@ -16,7 +16,8 @@ use filterblock::{FilterBlock, HashSeed, KeyHash, Verify};
 use proptest::prelude::*;
 
 const SEED: HashSeed = HashSeed(0x5eed_0000_0000_0011);
-/// The number of keys that may be added. The tests also ask for the same number of absent keys.
+/// The number of keys that may be added. The first test also asks for the same number of other
+/// keys.
 const KEYS: u8 = 120;
 
 /// The operations of a filter under test. The optional ones return `None` if the filter does not

@@ -18,8 +18,8 @@ pub fn hash(i: u64, seed: HashSeed) -> KeyHash {
     KeyHash::of(&key(i), seed)
 }
 
-/// Returns seeds with 64 random bits. Do not use seeds that differ in few bits: they give 8-byte
-/// keys the same hashes in another order.
+/// Returns seeds with 64 random bits. Do not use seeds that differ in few bits: they may give a set
+/// of 8-byte keys the same hashes in another order.
 pub fn seeds(count: usize) -> impl Iterator<Item = HashSeed> {
     let mut random = Random(6);
     (0..count).map(move |_| HashSeed(random.next()))
@@ -41,8 +41,8 @@ pub fn deviation(samples: &[f64]) -> f64 {
     (samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (n - 1.0) / n).sqrt()
 }
 
-/// Asserts that the mean of the samples is `expected`. It may differ by five standard deviations of
-/// the mean, plus `rounded_by` for the rounding of `expected`.
+/// Prints the mean of at least 20 samples, and asserts that it is `expected`. It may differ by five
+/// standard deviations of the mean, plus `rounded_by` for the rounding of `expected`.
 pub fn assert_agrees(what: &str, samples: &[f64], expected: f64, rounded_by: f64) {
     assert!(samples.len() >= 20, "at least 20 samples are needed to estimate the deviation");
     let (mean, deviation) = (mean(samples), deviation(samples));

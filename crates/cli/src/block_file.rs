@@ -1,4 +1,5 @@
-//! Opens a filter block file or a file of another engine, and explains files that are neither.
+//! Opens a filter block file or a file of another engine, and explains files that are neither. Also
+//! unlocks a filter block, and checks that it can answer a query.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -26,7 +27,7 @@ pub enum BlockFile {
     Damaged(String),
 }
 
-/// A sound file that can be unlocked or queried.
+/// A file in which [`check`] found no damage.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a command holds one value")]
 pub enum FilterFile {
@@ -37,7 +38,8 @@ pub enum FilterFile {
 /// Determines the type of a file and checks it. A filter block is read and not mapped, because
 /// another process could truncate a mapped file and so kill the command.
 pub fn check(path: &Path, arguments: &FileArguments) -> Outcome<BlockFile> {
-    // Reading a directory or device fails with an unhelpful message, and reading a pipe may block.
+    // Reading a directory fails with an unhelpful message, and reading a device or a pipe may
+    // block.
     let found = path.metadata().map_err(|error| Failure::file(path, error))?;
     if !found.is_file() {
         return Err(Failure::Message(format!(
@@ -93,7 +95,7 @@ fn check_foreign(path: &Path, arguments: &FileArguments, len_bytes: u64) -> Outc
     }
 }
 
-/// Opens a sound file without unlocking it.
+/// Opens a file without unlocking it. Returns an error for a damaged file.
 pub fn open(path: &Path, arguments: &FileArguments) -> Outcome<FilterFile> {
     match check(path, arguments)? {
         BlockFile::Sound(filter) => Ok(FilterFile::Native(filter)),
@@ -102,7 +104,7 @@ pub fn open(path: &Path, arguments: &FileArguments) -> Outcome<FilterFile> {
     }
 }
 
-/// Unlocks the filter for queries.
+/// Reads the secret, if one is given, and unlocks the filter for queries.
 pub fn unlock(
     path: &Path,
     filter: LockedBlock<AlignedBytes>,

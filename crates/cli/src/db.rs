@@ -38,7 +38,7 @@ A command refuses any other directory that is not a store, such as a database of
 
 Exit status:
   0  done
-  1  get: a key is absent; verify: the store is damaged; repair: keys may be lost
+  1  get: a key is absent; verify: the store is damaged; repair: keys may be lost, or there are doubts
   2  an error, or a directory that is not a store";
 
 const PUT_EXAMPLES: &str = "\
@@ -164,7 +164,7 @@ pub struct WriteArguments {
 pub struct FilterArguments {
     /// The filters of SST files written from now on: by-level, a filter such as blocked-bloom:10,
     /// monkey:10 (a mean of 10 bits per key, spent where they save the most reads), or budget:64MiB
-    /// (for all filters together)
+    /// (an approximate limit for all filters together)
     #[arg(long, value_name = "SPEC", default_value_t)]
     filter: FilterChoice,
     /// The range filters of SST files written from now on: none, grafite:fpr=0.01 (for short

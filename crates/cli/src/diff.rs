@@ -48,8 +48,7 @@ struct Report {
     right: String,
     is_equal: bool,
     differences: Vec<DifferenceReport>,
-    /// `None` if the blocks differ in more than their bits, or if their kind has no bits to
-    /// compare.
+    /// `None` if the blocks differ in more than their bits, or if they are not Bloom filters.
     bits: Option<BitReport>,
     keys: Option<KeyReport>,
 }
@@ -92,8 +91,8 @@ struct EstimateReport {
 pub fn run(arguments: &Arguments) -> Outcome {
     let (left, right) = (open(&arguments.left)?, open(&arguments.right)?);
     let found = differences(&left, &right);
-    // An error means that the blocks differ in more than their bits, or that their kind has no bits
-    // to compare. Then the report has neither bits nor keys.
+    // An error means that the blocks differ in more than their bits, or that they are not Bloom
+    // filters. Then the report has neither bits nor keys.
     let compared = compare_blocks(&left, &right).ok();
     let report = Report {
         left: arguments.left.display().to_string(),
@@ -188,8 +187,6 @@ fn describe(report: &Report) -> String {
     out
 }
 
-/// Formats a number of keys. A number from 100 on is shown whole, because three significant digits
-/// would hide small differences.
 fn significant_keys(keys: f64) -> String {
     if keys.is_finite() && keys >= 100.0 { thousands(text::whole(keys)) } else { significant(keys) }
 }

@@ -127,7 +127,7 @@ fn export_foreign(arguments: &Arguments, file: &Foreign) -> Outcome {
 }
 
 /// Returns the filter with the given number. Without a number, returns the only filter of the file.
-/// Returns an error if there is no such filter, or several.
+/// Returns an error if there is no such filter, or if the number is missing and there are several.
 fn choose<'a>(path: &Path, filters: &'a [FilterReport], number: Option<usize>) -> Outcome<&'a FilterReport> {
     let path = path.display();
     let len = text::count(filters.len() as u64, "filter");

@@ -13,9 +13,9 @@ pub type Outcome<T = Exit> = Result<T, Failure>;
 /// An exit status that answers the question asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Exit status 0: done, found, sound, or equal.
+    /// Exit status 0, for example: done, found, sound, or equal.
     Success,
-    /// Exit status 1: not found, damaged, or different.
+    /// Exit status 1, for example: not found, damaged, or different.
     Negative,
 }
 
@@ -39,7 +39,7 @@ pub enum Failure {
     Foreign(foreign::Error),
     /// An error of the library while it merges or compares blocks.
     Variants(variants::Error),
-    /// An error while the filters of a Parquet file are added or checked.
+    /// An error of the library about Parquet files and their filters.
     Parquet(filterblock_parquet::Error),
     /// An error of the store.
     Store(filterblock_store::Error),
@@ -56,7 +56,7 @@ impl Failure {
     }
 
     /// Returns the error of the core library in a [`Failure::Library`], [`Failure::Foreign`] or
-    /// [`Failure::Store`], without file names. Returns `None` for all other failures.
+    /// [`Failure::Store`], without file names. Returns `None` if there is no such error.
     pub fn library_error(&self) -> Option<&Error> {
         match self {
             Self::Library(error) => Some(error.root()),

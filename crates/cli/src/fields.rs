@@ -20,7 +20,8 @@ pub struct FieldReport {
     pub meaning: String,
 }
 
-/// Returns every field of the trailer, in the order of the file.
+/// Returns every field of the trailer, in the order of the file. Returns an error if a field lies
+/// outside the block or is unknown.
 pub fn fields<D: AsRef<[u8]>>(block: &LockedBlock<D>, info: &Metadata<'_>) -> Result<Vec<FieldReport>, Error> {
     let bytes = block.as_bytes();
     let start = bytes.len().saturating_sub(TRAILER_LEN_BYTES);

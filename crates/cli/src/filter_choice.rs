@@ -1,5 +1,5 @@
 //! Parses the value of `--filter` of a store: one filter for all SST files, or a policy of the
-//! library.
+//! library. Also parses numbers of bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub enum FilterChoice {
     Fixed(FilterSpec),
     /// A mean number of bits per key over all SST files, distributed for the fewest block reads.
     Monkey(Kinds, f64, Monkey),
-    /// A number of bytes for all filters together, distributed in the same way.
+    /// An approximate limit in bytes for all filters together, distributed in the same way.
     Budget(Kinds, u64, MemoryBudget),
 }
 

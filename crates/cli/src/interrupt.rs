@@ -54,7 +54,7 @@ fn status() -> u8 {
 
 /// Runs `work`, which polls for signals by [`check`] and removes its own files. A second signal
 /// ends the command immediately. If a signal arrived and `work` succeeded anyway, returns
-/// [`Failure::Interrupted`].
+/// [`Failure::Interrupted`]. Returns another error if signals cannot be watched.
 pub fn gracefully<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     watch(&mut made()).map_err(|error| {
         Failure::Message(format!(
@@ -115,7 +115,7 @@ impl<T: AsRef<Path>> Temporary<T> {
     }
 
     /// Runs the final `step`, such as a rename. A signal that [`watch`] receives ends the process
-    /// only before or after the step. After the step, the path is not removed any more.
+    /// only before or after the step. After the step, no signal removes the path any more.
     pub fn finish<R>(self, step: impl FnOnce(T) -> R) -> R {
         let Self { made: it, noted } = self;
         let all = made();

@@ -37,7 +37,8 @@ mod unix {
     impl Kept {
         /// Reads the attributes of the file `target`, which the user gave as `path`. Returns an
         /// error for a file with several hard links: a rename would replace one name, and the other
-        /// names would keep the old content.
+        /// names would keep the old content. Also returns an error if the access list cannot be
+        /// read.
         pub fn of(path: &Path, target: &Path, found: &Metadata) -> Outcome<Self> {
             if found.nlink() > 1 {
                 let (path, names) = (path.display(), found.nlink());
@@ -78,7 +79,7 @@ mod unix {
 }
 
 /// Access lists (ACLs). In a file with an access list, the group bits of the mode are only an upper
-/// bound. Without the list, the same mode would give the group more rights.
+/// bound. Without the list, the same mode could give the group more rights.
 #[cfg(target_os = "linux")]
 mod access_list {
     use rustix::buffer::spare_capacity;

@@ -12,8 +12,9 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// Parses a range. The first `..` divides it, so a lower bound that contains `..` needs
-    /// hexadecimal notation. A range without a lower or upper bound is unbounded on that side.
+    /// Parses a range. The first `..` divides it, so a lower bound that contains `..` or ends with
+    /// a dot needs hexadecimal notation. So does an excluded upper bound that begins with `=`. A
+    /// range without a lower or upper bound is unbounded on that side.
     ///
     /// # Errors
     /// Returns a message if there are no two adjacent dots, or if `hex` is set and a bound is not

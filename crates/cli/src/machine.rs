@@ -19,7 +19,8 @@ pub struct Machine {
 
 impl Machine {
     /// Describes this machine. If the system does not report a property, a text is "unknown", the
-    /// number of cores is 0, and the memory size is `None`.
+    /// number of cores is 0, and the memory size is `None`. The name of the system is at least that
+    /// of its family, such as "macos".
     pub fn here() -> Self {
         Self {
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
@@ -65,7 +66,8 @@ impl Versions {
         Self { filterblock: env!("CARGO_PKG_VERSION").into(), optimised: !cfg!(debug_assertions) }
     }
 
-    /// Returns whether the build is optimised. Times of other builds are meaningless.
+    /// Returns whether the build has no debug assertions, which optimised builds usually lack.
+    /// Times of other builds are meaningless.
     pub fn is_optimised(&self) -> bool {
         self.optimised
     }
@@ -76,7 +78,7 @@ fn unknown() -> String {
 }
 
 /// Returns the first value of `name` in a file of `name : value` or `name=value` lines. Returns
-/// `None` if the file or the name does not exist.
+/// `None` if the file cannot be read or lacks the name.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let values = text.lines().filter_map(|line| line.split_once([':', '=']));

@@ -1,4 +1,4 @@
-//! `filterblock man`: writes the manual pages, one for the command and one for each subcommand.
+//! `filterblock man`: makes the manual pages, one for the command and one for each subcommand.
 //! Each page is made from the help of its subcommand.
 
 use std::path::{Path, PathBuf};

@@ -17,7 +17,8 @@ Examples:
   filterblock merge -o all.filter shard-0.filter shard-1.filter shard-2.filter
 
 Input:
-  The blocks must have the same kind, number of bits, number of probes, hash function, seed and secret.
+  The blocks must have the same kind, number of bits, number of probes, hash function, seed, secret, kind of added keys, \
+prefix extractor and partition number.
   `filterblock diff` prints the differences of two blocks.
   The kinds bloom, blocked-bloom, split-block and split-block-512 can be merged. An empty block can be merged with blocks \
 of any of these kinds and sizes.
@@ -107,8 +108,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Converts an error of the merge. If two blocks differ in shape or hasher, the result names two
-/// files that cannot be merged.
+/// Converts an error of the merge. If two blocks differ in a property, the result names two files
+/// that cannot be merged.
 fn explain<D: AsRef<[u8]>>(error: Error, arguments: &Arguments, blocks: &[LockedBlock<D>]) -> Failure {
     let Error::Unlike { what, left, right } = &error else { return error.into() };
     // The error does not say which two blocks differ, so the message names the first two files

@@ -61,9 +61,9 @@ struct Report {
 }
 
 impl BlockArguments {
-    /// Builds a filter block and writes it. `add_keys` adds the keys of the file `input` to the
-    /// builder and returns how many keys it read. The output file is checked before any key is
-    /// read.
+    /// Builds a filter block, writes it, and prints a summary. `add_keys` adds the keys of the file
+    /// `input` to the builder and returns how many keys it read. The output is checked before any
+    /// key is read.
     pub fn make(&self, input: &Path, add_keys: impl FnOnce(&mut FilterBuilder) -> Outcome<u64>) -> Outcome {
         let hasher = self.secret.hasher(&self.hash, HashSeed(self.seed))?;
         let file = self.new_file(input)?;
@@ -101,7 +101,7 @@ impl BlockArguments {
         Ok(Exit::Success)
     }
 
-    /// Returns the output file, or `None` for stdout.
+    /// Checks the output. Returns the output file, or `None` for stdout.
     fn new_file(&self, input: &Path) -> Outcome<Option<NewFile>> {
         if self.output.as_os_str() != "-" {
             if self.json {

@@ -15,8 +15,8 @@ use filterblock::Error;
 
 /// The maximum number of symbolic links in a chain that is followed, as on Linux.
 const LINKS_MAX: usize = 40;
-/// Temporary files have this prefix and random letters. A name derived from the target's name could
-/// exceed the length limit of the file system.
+/// Temporary files have this prefix and random characters. A name derived from the target's name
+/// could exceed the length limit of the file system.
 const PREFIX: &str = ".filterblock.";
 
 /// An output file. It appears complete or not at all. A command that ends early removes its
@@ -95,7 +95,7 @@ impl NewFile {
     }
 
     /// Returns the directory of the target without symbolic links, and the file name in it. Returns
-    /// `None` if the directory cannot be resolved.
+    /// `None` if the directory cannot be resolved or there is no file name.
     fn place(&self) -> Option<(PathBuf, &OsStr)> {
         parent(&self.target).canonicalize().ok().zip(self.target.file_name())
     }
@@ -156,8 +156,8 @@ impl NewFile {
     }
 
     /// Lets `write` fill the new file. Makes the file durable, asks `check` whether the result is
-    /// still wanted, and renames the file to its target. If a step fails before the rename, the new
-    /// file is removed. If only the sync of the directory fails, the file stays at its target.
+    /// still wanted, and renames the file to its target. If one of these steps fails, the new file
+    /// is removed. If only the sync of the directory fails, the file stays at its target.
     pub fn publish_with<T>(
         self,
         write: impl FnOnce(&File) -> Outcome<T>,
@@ -225,8 +225,8 @@ fn parent(path: &Path) -> &Path {
 }
 
 /// Opens the directory of a file, so that a new name in it can be made durable. Returns `None` on
-/// systems that cannot open directories. Returns an error for a directory that can be written but
-/// not read, so that the command fails before it writes.
+/// systems other than Unix. Returns an error if the directory cannot be opened, for example because
+/// it can be written but not read. So the command fails before it writes.
 fn open_dir_of(path: &Path) -> Outcome<Option<File>> {
     if !cfg!(unix) {
         return Ok(None);

@@ -11,7 +11,7 @@ use super::streams;
 /// The size of the buffer. It holds many lines, so that most lines need no system call.
 const BUFFER_LEN_BYTES: usize = 1 << 16;
 
-/// True once the reader of stdout has closed its end.
+/// True once a write has shown that the reader of stdout has closed its end.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
 /// Prints a message for the user on stderr.
@@ -60,8 +60,8 @@ pub fn stdout() -> Stdout {
     BufWriter::with_capacity(BUFFER_LEN_BYTES, Unbuffered::default())
 }
 
-/// Returns true once the reader of stdout has closed its end. Work that only produces output may
-/// then stop. Work that decides the exit status must continue.
+/// Returns `true` once a write has shown that the reader of stdout has closed its end. Work that
+/// only produces output may then stop. Work that decides the exit status must continue.
 pub fn reader_gone() -> bool {
     READER_GONE.load(Ordering::Relaxed)
 }

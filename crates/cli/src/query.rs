@@ -198,7 +198,7 @@ struct Query<'a, W> {
 
 /// The reason why a key got no answer.
 enum Refused {
-    /// The key is not a value of the column's type.
+    /// The key is not a value of the column's type, or not a range.
     Key(String),
     Other(Failure),
 }
@@ -264,9 +264,9 @@ impl<W: Write> Query<'_, W> {
         Ok(())
     }
 
-    /// Returns true if the remaining keys cannot change the exit status or the visible output. A
-    /// closed pipe does not end the search for the first `maybe`: otherwise the exit status could
-    /// wrongly say that all keys are absent.
+    /// Returns `true` if the remaining keys can change the exit status only by an error, and cannot
+    /// change the visible output. A closed pipe does not end the search for the first `maybe`:
+    /// otherwise the exit status could wrongly say that all keys are absent.
     fn answered(&self) -> bool {
         (self.arguments.quiet || output::reader_gone()) && self.maybe > 0
     }

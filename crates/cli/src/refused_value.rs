@@ -135,7 +135,7 @@ fn see_help(refused: &clap::Error) -> String {
     format!("run \"{command} --help\"")
 }
 
-/// Names the option, says what is wrong with its value, and gives a value that works.
+/// Names the option, and says that its value is missing or what is wrong with it.
 fn wrong_value(refused: &clap::Error) -> Option<String> {
     let argument = string(refused, ContextKind::InvalidArg)?;
     let option = argument.split(' ').next()?;

@@ -33,7 +33,8 @@ pub struct HashArguments {
 }
 
 impl SecretArguments {
-    /// Reads the secret. Returns `None` if --secret-file is not given.
+    /// Reads the secret. Returns `None` if --secret-file is not given. Returns an error if the file
+    /// cannot be read or has no secret.
     pub fn read(&self) -> Outcome<Option<Secret>> {
         let Some(path) = &self.secret_file else { return Ok(None) };
         let in_file = |error| Failure::file(path, error);
@@ -79,7 +80,8 @@ impl SecretArguments {
         }
     }
 
-    /// Returns the hasher for `--hash`, or the default for the given secret.
+    /// Reads the secret, and returns the hasher for `--hash`. The default is siphash-1-3 with a
+    /// secret, and xxh3 without.
     pub fn hasher(&self, hash: &HashArguments, seed: HashSeed) -> Outcome<KeyHasher> {
         let secret = self.read()?;
         let by_secret = if secret.is_some() { HashKind::SipHash13 } else { HashKind::Xxh3 };

@@ -15,7 +15,8 @@ pub fn thousands(value: u64) -> String {
     text
 }
 
-/// Rounds to the nearest integer. A negative number or NaN gives 0.
+/// Rounds to the nearest integer. A negative number or NaN gives 0, and a number that is too large
+/// gives [`u64::MAX`].
 pub fn whole(value: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let rounded = value.round() as u64;
@@ -35,7 +36,8 @@ pub fn percent(share: f64) -> String {
 
 /// Formats a number with three significant digits, or with two below 0.001. From 1,000 on, the
 /// number is rounded to an integer with thousands separators. Zero becomes `0`. A number that
-/// rounds to less than 0.0000001 becomes `<0.0000001`, and no number has an exponent.
+/// rounds to less than 0.0000001 becomes `<0.0000001`, and no number has an exponent. An infinite
+/// number or NaN is formatted as in Rust.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();

@@ -34,7 +34,7 @@ unsafe extern "C" {
 }
 
 /// Compiles and loads benches/loop.c, and returns its function `ask_each`. Returns `None` if `cc`
-/// is missing or fails, or if the path of the library is not UTF-8.
+/// is missing or fails, or if the path of the library is not UTF-8. Panics if loading fails.
 fn loop_in_c(folder: &Path) -> Option<AskEach> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/loop.c");
     let library = folder.join("loop.so");

@@ -48,15 +48,15 @@ typedef struct filterblock_filter filterblock_filter;
 
 /**
  * The flag of a caller that does not know the SST and accepts the filter of any SST. The library
- * does not read `table_id`. A filter of another SST then goes unnoticed and denies present keys.
+ * does not read `table_id`. A filter of another SST then goes unnoticed and can deny present keys.
  */
 #define FILTERBLOCK_EXPECT_ANY_TABLE 1
 
 /**
  * The flag that `num_entries` is the number of entries of the SST. A filter of an SST without
- * entries must have no key or prefix. For other SSTs, a filter must have at least one key, unless
- * it has only prefixes. A filter without prefixes must have at most as many keys as the SST has
- * entries.
+ * entries must have no key or prefix. For other SSTs, a filter of prefixes only may be empty, and
+ * any other filter must have at least one key or prefix. A filter without prefixes must have at
+ * most as many keys as the SST has entries.
  */
 #define FILTERBLOCK_EXPECT_NUM_ENTRIES 2
 
@@ -79,7 +79,8 @@ typedef struct filterblock_filter filterblock_filter;
 
 /**
  * Verify each page before a query first denies a key because of that page. If the page is damaged,
- * the query answers "maybe", and the page is counted.
+ * the query answers "maybe", and the page is counted. The index of a filter in partitions is
+ * always verified when the filter is opened.
  */
 #define FILTERBLOCK_VERIFY_ON_FIRST_TOUCH 1
 
@@ -121,8 +122,8 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_PANIC = 2,
     /**
-     * The function does not accept a value, or does not accept it at this time. Or a filter or its
-     * keys do not fit in memory.
+     * The function does not accept a value or a call, for example because the call comes too late.
+     * Or a filter or its keys do not fit in memory.
      */
     FILTERBLOCK_CODE_INVALID = 3,
     /**
@@ -130,8 +131,8 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_IO = 4,
     /**
-     * Damage: the bytes are cut short, or a field has a value that no writer writes. Or the bytes
-     * are a single partition of a filter.
+     * Damage: the bytes are too short or too long, or a field has a value that no writer writes.
+     * Or the bytes are a single partition of a filter.
      */
     FILTERBLOCK_CODE_CORRUPT = 5,
     /**
@@ -139,8 +140,8 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_CHECKSUM_MISMATCH = 6,
     /**
-     * The bytes are of a newer version, or use a feature that this library does not read. Do not
-     * repair or delete them.
+     * The bytes are of a newer version, or use a feature that this library does not read. An
+     * unknown version may also be damage. Do not repair or delete the bytes.
      */
     FILTERBLOCK_CODE_UNSUPPORTED = 7,
     /**
@@ -158,8 +159,8 @@ enum filterblock_code
      */
     FILTERBLOCK_CODE_TOO_LARGE = 10,
     /**
-     * The new filter denied one of its keys, because of broken memory or a bug. The function
-     * returned no filter.
+     * The new filter denied at least one of its keys, because of broken memory or a bug. The
+     * function returned no filter.
      */
     FILTERBLOCK_CODE_SELF_CHECK_FAILED = 11,
     /**
@@ -193,8 +194,8 @@ enum filterblock_answer
      */
     FILTERBLOCK_ANSWER_MAYBE = 1,
     /**
-     * No usable filter was asked, so the SST may have such a key. Count these answers: each costs
-     * a read that a usable filter might have saved.
+     * No usable filter was asked, so the SST may have such a key. Count these answers: each may
+     * cost a read that a usable filter would save.
      */
     FILTERBLOCK_ANSWER_UNFILTERED = 2,
 };
@@ -236,8 +237,8 @@ typedef struct filterblock_hasher filterblock_hasher;
 /**
  * Collects keys in ascending order, and encodes a filter that is split by key range. The functions
  * `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key, or
- * by key and hash: then a query reads one partition. A query by hash alone reads partitions one by
- * one until one answers "maybe".
+ * by key and hash: then a query asks at most one partition. A query by hash alone asks partitions
+ * one by one until one answers "maybe".
  *
  * Only one thread at a time may use a builder. If a key cannot be added, finishing fails.
  */
@@ -264,14 +265,15 @@ typedef struct filterblock_error {
      */
     filterblock_code code;
     /**
-     * 1 if the hasher of the caller differs from the hasher of the filter's keys by function, seed
-     * or secret, and 0 otherwise. The value 1 does not mean damage. For the compact form, which
-     * does not record the hasher, the value is always 0.
+     * 1 if the function failed because the hasher of the caller differs from the hasher of the
+     * filter's keys by function, seed or secret. 0 for any other error. The value 1 does not mean
+     * damage. For the compact form, which does not record the hasher, the value is always 0.
      */
     uint32_t is_hasher_mismatch;
     /**
-     * The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes from the start of
-     * the block. If the function takes `expected`, it adds `expected.offset`. 0 for other codes.
+     * The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes: the offset in the
+     * block plus the offset that the caller gave for the block, such as `expected.offset`. 0 for
+     * other codes.
      */
     uint64_t offset;
     /**
@@ -282,13 +284,13 @@ typedef struct filterblock_error {
 } filterblock_error;
 
 /**
- * What the caller expects of a filter. A sound filter denies present keys if it belongs to another
- * SST, to an earlier state of the SST, or to another hasher. Only the caller knows which filter is
- * the right one.
+ * What the caller expects of a filter. A sound filter can deny present keys if it belongs to
+ * another SST, to an earlier state of the SST, or to another hasher. Only the caller knows which
+ * filter is the right one.
  *
  * Initialise the struct with zeros. Set `hasher`, and either `table_id` or the flag
  * `FILTERBLOCK_EXPECT_ANY_TABLE`. For each further expectation, set its member and its flag.
- * Functions return `INVALID` for a flag that the library does not know.
+ * An unknown flag is an error: `INVALID`.
  */
 typedef struct filterblock_expected {
     /**
@@ -297,8 +299,8 @@ typedef struct filterblock_expected {
     const struct filterblock_hasher *hasher;
     /**
      * The id of the SST that was passed to `filterblock_builder_set_table_id`. The library does
-     * not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST: without the
-     * flag `FILTERBLOCK_EXPECT_CHECKSUM`, functions then return `INVALID`.
+     * not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST. Without the
+     * flag `FILTERBLOCK_EXPECT_CHECKSUM`, it is an error: `INVALID`.
      */
     uint8_t table_id[16];
     /**
@@ -344,7 +346,7 @@ typedef struct filterblock_plan_info {
     double bits_per_key;
     /**
      * The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-     * filter, it is the share of ranges without a key.
+     * filter, it is the share of ranges without a key for which the filter answers "maybe".
      */
     double expected_fpr;
     /**
@@ -379,9 +381,9 @@ typedef struct filterblock_metadata {
      */
     uint64_t block_len_bytes;
     /**
-     * The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-     * filter alone, it is the share of ranges without a key. For a filter of prefixes only, it is
-     * the share of absent prefixes.
+     * The expected share of absent keys for which the filter answers "maybe", from 0 to 1. A range
+     * filter alone counts ranges without a key in place of absent keys, and a filter of prefixes
+     * only counts absent prefixes.
      */
     double expected_fpr;
     /**
@@ -390,7 +392,7 @@ typedef struct filterblock_metadata {
     uint64_t hash_seed;
     /**
      * The number of bits that must match for "maybe". For a filter in partitions, it is the number
-     * of the first partition.
+     * of the first partition, or 0 if there is none.
      */
     uint32_t probes;
     /**
@@ -402,8 +404,8 @@ typedef struct filterblock_metadata {
      */
     uint8_t table_id[16];
     /**
-     * Whether the filter can deny a whole key by its hash. Otherwise the filter has only prefixes
-     * or is a range filter, and answers "maybe" for every hash of a key.
+     * Whether the filter has the hashes of whole keys. Otherwise the filter has only prefixes or
+     * is a range filter, and answers "maybe" for every hash of a key.
      */
     bool has_whole_keys;
     /**
@@ -439,7 +441,7 @@ typedef struct filterblock_slot {
 } filterblock_slot;
 
 /**
- * The numbers of filters by state, and the number of queries that no filter answered.
+ * What a set counts: filters by state, damaged pages, unfiltered answers, and bytes.
  */
 typedef struct filterblock_set_counts_info {
     /**
@@ -551,7 +553,7 @@ void filterblock_builder_set_threads(struct filterblock_builder *builder, size_t
 
 /**
  * Sets whether finishing asks the new filter for each key; the default is `true`. The check takes
- * a fraction of the build time, and detects broken memory and bugs.
+ * a fraction of the build time, and can detect broken memory and bugs.
  */
 void filterblock_builder_set_self_check(struct filterblock_builder *builder, bool is_on);
 
@@ -617,7 +619,7 @@ void filterblock_builder_add_prefix(struct filterblock_builder *builder,
 size_t filterblock_builder_len(const struct filterblock_builder *builder);
 
 /**
- * Removes all keys, and the record that a key could not be added. Keeps the settings. Call this
+ * Removes all keys, and every reason for which finishing would fail. Keeps the settings. Call this
  * function to build another filter with the same builder.
  */
 void filterblock_builder_clear(struct filterblock_builder *builder);
@@ -638,7 +640,7 @@ void filterblock_builder_clear(struct filterblock_builder *builder);
  * - `INVALID`: with a range filter, a key was added by its hash, or an added prefix is not a
  *   prefix of the key before it.
  * - `INVALID`: the builder was finished before and not cleared.
- * - `SELF_CHECK_FAILED`: the new filter denied one of its keys.
+ * - `SELF_CHECK_FAILED`: the new filter denied at least one of its keys.
  * - `PANIC`: the library panicked in this call or in an earlier call with this builder.
  */
 struct filterblock_bytes *filterblock_builder_finish(struct filterblock_builder *builder,
@@ -689,8 +691,8 @@ filterblock_filter *filterblock_filter_open_borrowed(const void *data,
                                                      struct filterblock_error *error);
 
 /**
- * Opens a copy of a filter. The address of the copy is a multiple of 64, so queries touch the
- * fewest cache lines. The caller may change or free `data` after the call.
+ * Opens a copy of a filter. The address of the copy is a multiple of 64, so queries touch few
+ * cache lines. The caller may change or free `data` after the call.
  *
  * Otherwise this function works like `filterblock_filter_open_borrowed`. `TOO_LARGE` can also mean
  * that the copy does not fit in memory.
@@ -765,7 +767,8 @@ bool filterblock_filter_may_contain_hashed_key(const filterblock_filter *filter,
  *
  * Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true`
  * if `filter` or `extractor` is NULL, or if `prefix` is NULL and `prefix_len` is not 0. Also
- * returns `true` if a page that the query needs is damaged.
+ * returns `true` if a page that the query needs is damaged, or if keys of several partitions may
+ * begin with the prefix.
  */
 bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
                                            const char *extractor,
@@ -777,9 +780,10 @@ bool filterblock_filter_may_contain_prefix(const filterblock_filter *filter,
  * `true` if it may have one. An `upper` of 0 bytes means that the range has no upper bound. To
  * include `upper`, append a zero byte to it.
  *
- * The filter needs a range filter: see `filterblock_builder_set_ranges`. Returns `true` if the
- * filter has no range filter, or if its range filter is damaged. Also returns `true` if `upper` is
- * not above `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
+ * The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. Otherwise
+ * the function returns `true`. It also returns `true` if the range filter could not be opened, or
+ * if a page that the query needs is damaged. It returns `true`, too, if `upper` is not above
+ * `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
  */
 bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
                                           const void *lower,
@@ -789,7 +793,7 @@ bool filterblock_filter_may_contain_range(const filterblock_filter *filter,
 
 /**
  * Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. If
- * the filter has no partitions, one call is faster than single queries, because it prefetches
+ * the filter has no partitions, one call can be faster than single queries, because it prefetches
  * cache lines.
  *
  * `answers` need not be initialised, and must not overlap `hashes`. Sets all answers to `true` if
@@ -828,10 +832,11 @@ void filterblock_filter_prefetch(const filterblock_filter *filter, uint64_t hash
 uint64_t filterblock_filter_damaged_pages(const filterblock_filter *filter);
 
 /**
- * Compares all pages with their checksums. Other threads may ask the filter at the same time.
+ * Compares the pages of the filter with their checksums. Skips the pages of a range filter that
+ * could not be opened. Other threads may ask the filter at the same time.
  *
- * Returns `CHECKSUM_MISMATCH` with the offset of the first damaged page, and `NULL_ARGUMENT` if
- * `filter` is NULL.
+ * Returns `CHECKSUM_MISMATCH` with the offset of a damaged page, and `NULL_ARGUMENT` if `filter`
+ * is NULL.
  */
 filterblock_code filterblock_filter_verify_pages(const filterblock_filter *filter,
                                                  struct filterblock_error *error);
@@ -845,8 +850,8 @@ struct filterblock_hasher *filterblock_hasher_new_xxh3(uint64_t seed);
 
 /**
  * Makes a hasher that uses XXH3-64 with a public seed and a secret of 16 or 32 random bytes. The
- * hasher is as fast as XXH3 without a secret, and harder to attack with chosen keys. It copies the
- * secret.
+ * hasher is harder to attack with chosen keys than XXH3 without a secret. It does not refer to
+ * `secret` after the call.
  *
  * Returns a handle for `filterblock_hasher_free`, or NULL and an error. `INVALID` means that the
  * secret has another length.
@@ -858,7 +863,7 @@ struct filterblock_hasher *filterblock_hasher_new_xxh3_secret(uint64_t seed,
 
 /**
  * Makes a hasher that uses SipHash-1-3 with a public seed and a secret of 16 or 32 random bytes.
- * Use it if attackers may choose keys. The hasher copies the secret.
+ * Use it if attackers may choose keys. The hasher does not refer to `secret` after the call.
  *
  * Returns a handle for `filterblock_hasher_free`, or NULL and an error. `INVALID` means that the
  * secret has another length.
@@ -907,16 +912,17 @@ const char *filterblock_version(void);
 uint32_t filterblock_abi_version(void);
 
 /**
- * Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are cut
- * short, overwritten, or not a filter. Bytes of a newer version are not damaged: see
- * `filterblock_code_is_unsupported`. For the compact form, `CHECKSUM_MISMATCH` can also mean
- * another hasher.
+ * Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are,
+ * for example, cut short, overwritten, not a filter, or a single partition of a filter. Bytes of a
+ * newer version are not damaged: see `filterblock_code_is_unsupported`. For the compact form,
+ * `CHECKSUM_MISMATCH` can also mean another hasher.
  */
 bool filterblock_code_is_damage(uint32_t code);
 
 /**
  * Returns whether a code means bytes that are of a newer version or use an unknown feature:
- * `UNSUPPORTED`. Do not repair or delete such bytes.
+ * `UNSUPPORTED`. Do not repair or delete these bytes, although an unknown version may also be
+ * damage.
  */
 bool filterblock_code_is_unsupported(uint32_t code);
 
@@ -927,8 +933,8 @@ bool filterblock_code_is_unsupported(uint32_t code);
  * hundred bytes larger.
  *
  * Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
- * filter of that many keys has the requested FPR. Returns `NULL_ARGUMENT` if `spec` is NULL or not
- * UTF-8, or if `plan` is NULL.
+ * filter of that many keys is possible with this specification. Returns `NULL_ARGUMENT` if `spec`
+ * is NULL or not UTF-8, or if `plan` is NULL.
  */
 filterblock_code filterblock_plan(const char *spec,
                                   uint64_t num_keys,
@@ -946,7 +952,7 @@ filterblock_code filterblock_plan(const char *spec,
 bool filterblock_block_checksum(const void *data, size_t data_len, uint32_t *checksum);
 
 /**
- * Sets `metadata` to the metadata of the filter. Takes constant time, and reads no page.
+ * Sets `metadata` to the metadata of the filter. Reads no page of the filter.
  *
  * Returns `NULL_ARGUMENT` if `filter` or `metadata` is NULL.
  */
@@ -1080,8 +1086,8 @@ filterblock_answer filterblock_set_ask_hashed_key(const struct filterblock_set *
 
 /**
  * Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
- * `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without prefixes of this extractor, and for NULL
- * pointers.
+ * `FILTERBLOCK_ANSWER_UNFILTERED` if the slot has no usable filter with prefixes of this
+ * extractor, and for NULL pointers.
  */
 filterblock_answer filterblock_set_ask_prefix(const struct filterblock_set *set,
                                               struct filterblock_slot slot,
@@ -1091,8 +1097,8 @@ filterblock_answer filterblock_set_ask_prefix(const struct filterblock_set *set,
 
 /**
  * Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
- * `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without a usable range filter, for NULL pointers,
- * and if `upper` is not above `lower`.
+ * `FILTERBLOCK_ANSWER_UNFILTERED` if the slot has no usable range filter, for NULL pointers, and
+ * if `upper` is not above `lower`.
  */
 filterblock_answer filterblock_set_ask_range(const struct filterblock_set *set,
                                              struct filterblock_slot slot,
@@ -1134,8 +1140,8 @@ bool filterblock_set_ask_batch(const struct filterblock_set *set,
 
 /**
  * Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
- * `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call is faster than single queries if
- * it can prefetch cache lines: see `filterblock_set_prefetch`.
+ * `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call can be faster than single
+ * queries if it can prefetch cache lines: see `filterblock_set_prefetch`.
  *
  * `answers` need not be initialised, and must not overlap `slots` or `hashes`. Does nothing if
  * `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
@@ -1162,8 +1168,9 @@ void filterblock_set_prefetch(const struct filterblock_set *set,
 size_t filterblock_set_len(const struct filterblock_set *set);
 
 /**
- * Sets `counts` to the numbers of filters and queries, or to zeros if `set` is NULL. Takes time
- * linear in the number of filters. Returns `false` if `set` or `counts` is NULL.
+ * Sets `counts` to the counts of the set, or to zeros if `set` is NULL. Takes time linear in the
+ * number of filters and partitions. Returns `false` if `set` or `counts` is NULL, and `true`
+ * otherwise.
  */
 bool filterblock_set_counts(const struct filterblock_set *set,
                             struct filterblock_set_counts_info *counts);
@@ -1177,9 +1184,10 @@ bool filterblock_set_counts(const struct filterblock_set *set,
  *
  * Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
  *
- * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the trailer is damaged, not as expected or of a newer
- * version. Returns the same answer for a filter in partitions, and for NULL pointers. Count these
- * answers. `filterblock_verified_check` returns the reason. Any number of threads may ask.
+ * Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the filter cannot be opened, for example because the
+ * trailer is damaged, not as expected or of a newer version. Returns the same answer for a filter
+ * in partitions, and for NULL pointers. Count these answers. `filterblock_verified_check` returns
+ * the reason. Any number of threads may ask.
  */
 filterblock_answer filterblock_verified_ask(const void *data,
                                             size_t data_len,

@@ -17,8 +17,8 @@ pub enum AnswerCode {
     No = 0,
     /// The SST may have such a key.
     Maybe = 1,
-    /// No usable filter was asked, so the SST may have such a key. Count these answers: each costs
-    /// a read that a usable filter might have saved.
+    /// No usable filter was asked, so the SST may have such a key. Count these answers: each may
+    /// cost a read that a usable filter would save.
     Unfiltered = 2,
 }
 

@@ -25,7 +25,7 @@ pub struct Builder {
     /// A builder with the same settings and without keys.
     empty: FilterBuilder,
     has_prefixes: bool,
-    /// The first reason why finishing must fail, or `None`.
+    /// A reason why finishing must fail. `builder` may know further reasons.
     lost: Option<Lost>,
 }
 
@@ -234,7 +234,7 @@ pub extern "C" fn filterblock_builder_set_threads(builder: Option<&mut Builder>,
 }
 
 /// Sets whether finishing asks the new filter for each key; the default is `true`. The check takes
-/// a fraction of the build time, and detects broken memory and bugs.
+/// a fraction of the build time, and can detect broken memory and bugs.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builder>, is_on: bool) {
     let self_check = if is_on { SelfCheck::On } else { SelfCheck::Off };
@@ -243,7 +243,7 @@ pub extern "C" fn filterblock_builder_set_self_check(builder: Option<&mut Builde
 
 fn set_quietly(builder: Option<&mut Builder>, set: impl Fn(FilterBuilder) -> FilterBuilder) {
     let Some(builder) = builder else { return };
-    // These settings never fail. After a panic, the builder has the reason, and finishing fails.
+    // These settings never fail. If a panic loses the keys, `Builder::lost` makes finishing fail.
     let _ = border::or(Err(Failure::Panic), || builder.set(|inner| Ok(set(inner))));
 }
 
@@ -352,7 +352,7 @@ pub extern "C" fn filterblock_builder_len(builder: Option<&Builder>) -> usize {
     builder.map_or(0, |builder| builder.builder.len())
 }
 
-/// Removes all keys, and the record that a key could not be added. Keeps the settings. Call this
+/// Removes all keys, and every reason for which finishing would fail. Keeps the settings. Call this
 /// function to build another filter with the same builder.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
@@ -379,7 +379,7 @@ pub extern "C" fn filterblock_builder_clear(builder: Option<&mut Builder>) {
 /// - `INVALID`: with a range filter, a key was added by its hash, or an added prefix is not a
 ///   prefix of the key before it.
 /// - `INVALID`: the builder was finished before and not cleared.
-/// - `SELF_CHECK_FAILED`: the new filter denied one of its keys.
+/// - `SELF_CHECK_FAILED`: the new filter denied at least one of its keys.
 /// - `PANIC`: the library panicked in this call or in an earlier call with this builder.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_builder_finish(

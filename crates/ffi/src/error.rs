@@ -23,18 +23,18 @@ pub enum Code {
     NullArgument = 1,
     /// The library panicked: a bug of the library. Nothing was built or opened.
     Panic = 2,
-    /// The function does not accept a value, or does not accept it at this time. Or a filter or its
-    /// keys do not fit in memory.
+    /// The function does not accept a value or a call, for example because the call comes too late.
+    /// Or a filter or its keys do not fit in memory.
     Invalid = 3,
     /// The operating system reported an error of a file or a memory map.
     Io = 4,
-    /// Damage: the bytes are cut short, or a field has a value that no writer writes. Or the bytes
-    /// are a single partition of a filter.
+    /// Damage: the bytes are too short or too long, or a field has a value that no writer writes.
+    /// Or the bytes are a single partition of a filter.
     Corrupt = 5,
     /// Damage: a stored checksum differs from the checksum of the bytes.
     ChecksumMismatch = 6,
-    /// The bytes are of a newer version, or use a feature that this library does not read. Do not
-    /// repair or delete them.
+    /// The bytes are of a newer version, or use a feature that this library does not read. An
+    /// unknown version may also be damage. Do not repair or delete the bytes.
     Unsupported = 7,
     /// The bytes are sound, but they are not the expected block. They belong to another SST, to
     /// another state of the SST, or to another hash function or seed. Or the kind, the keys or the
@@ -44,8 +44,8 @@ pub enum Code {
     Secret = 9,
     /// An object other than a new filter does not fit in memory, such as a copy of a filter.
     TooLarge = 10,
-    /// The new filter denied one of its keys, because of broken memory or a bug. The function
-    /// returned no filter.
+    /// The new filter denied at least one of its keys, because of broken memory or a bug. The
+    /// function returned no filter.
     SelfCheckFailed = 11,
     /// An error that has no code of its own.
     Other = 12,
@@ -58,12 +58,13 @@ pub enum Code {
 pub struct ErrorInfo {
     /// The cause of the error.
     pub code: Code,
-    /// 1 if the hasher of the caller differs from the hasher of the filter's keys by function, seed
-    /// or secret, and 0 otherwise. The value 1 does not mean damage. For the compact form, which
-    /// does not record the hasher, the value is always 0.
+    /// 1 if the function failed because the hasher of the caller differs from the hasher of the
+    /// filter's keys by function, seed or secret. 0 for any other error. The value 1 does not mean
+    /// damage. For the compact form, which does not record the hasher, the value is always 0.
     pub is_hasher_mismatch: u32,
-    /// The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes from the start of
-    /// the block. If the function takes `expected`, it adds `expected.offset`. 0 for other codes.
+    /// The offset of the damage for `CORRUPT` and `CHECKSUM_MISMATCH`, in bytes: the offset in the
+    /// block plus the offset that the caller gave for the block, such as `expected.offset`. 0 for
+    /// other codes.
     pub offset: u64,
     /// What is wrong and what to do next, in English and UTF-8. A zero byte ends the text. A text
     /// that is too long is cut between two characters. After a panic, the text may be empty.
@@ -75,7 +76,7 @@ pub struct ErrorInfo {
 pub(crate) enum Failure {
     /// The name of a handle, a struct or an output that is NULL.
     Null(&'static str),
-    /// The name of the member of a struct whose handle is NULL or not aligned.
+    /// The name of a struct member: a handle that is NULL or not aligned.
     Member(&'static str),
     /// The name of a text that is NULL or not UTF-8.
     Text(&'static str),
@@ -84,7 +85,7 @@ pub(crate) enum Failure {
     /// The message for a key, prefix, hash or array that could not be added.
     Added(&'static str),
     Panic,
-    /// The message for a value that the function does not accept.
+    /// The message for a value or a call that the function does not accept.
     Invalid(&'static str),
     Library(Error),
 }

@@ -10,12 +10,12 @@ use crate::hasher::Hasher;
 use crate::raw;
 
 /// The flag of a caller that does not know the SST and accepts the filter of any SST. The library
-/// does not read `table_id`. A filter of another SST then goes unnoticed and denies present keys.
+/// does not read `table_id`. A filter of another SST then goes unnoticed and can deny present keys.
 pub const FILTERBLOCK_EXPECT_ANY_TABLE: u32 = 1;
 /// The flag that `num_entries` is the number of entries of the SST. A filter of an SST without
-/// entries must have no key or prefix. For other SSTs, a filter must have at least one key, unless
-/// it has only prefixes. A filter without prefixes must have at most as many keys as the SST has
-/// entries.
+/// entries must have no key or prefix. For other SSTs, a filter of prefixes only may be empty, and
+/// any other filter must have at least one key or prefix. A filter without prefixes must have at
+/// most as many keys as the SST has entries.
 pub const FILTERBLOCK_EXPECT_NUM_ENTRIES: u32 = 2;
 /// The flag that the filter must have the checksum `checksum`, which `filterblock_block_checksum`
 /// gave when the filter was written. The checksum detects a stale filter of the same SST.
@@ -32,23 +32,24 @@ const ALL_FLAGS: u32 = FILTERBLOCK_EXPECT_ANY_TABLE
 /// Verify all pages when the filter is opened.
 pub const FILTERBLOCK_VERIFY_AT_OPEN: u32 = 0;
 /// Verify each page before a query first denies a key because of that page. If the page is damaged,
-/// the query answers "maybe", and the page is counted.
+/// the query answers "maybe", and the page is counted. The index of a filter in partitions is
+/// always verified when the filter is opened.
 pub const FILTERBLOCK_VERIFY_ON_FIRST_TOUCH: u32 = 1;
 
-/// What the caller expects of a filter. A sound filter denies present keys if it belongs to another
-/// SST, to an earlier state of the SST, or to another hasher. Only the caller knows which filter is
-/// the right one.
+/// What the caller expects of a filter. A sound filter can deny present keys if it belongs to
+/// another SST, to an earlier state of the SST, or to another hasher. Only the caller knows which
+/// filter is the right one.
 ///
 /// Initialise the struct with zeros. Set `hasher`, and either `table_id` or the flag
 /// `FILTERBLOCK_EXPECT_ANY_TABLE`. For each further expectation, set its member and its flag.
-/// Functions return `INVALID` for a flag that the library does not know.
+/// An unknown flag is an error: `INVALID`.
 #[repr(C)]
 pub struct ExpectedInfo {
     /// The hasher of the keys. It must not be NULL.
     pub hasher: *const Hasher,
     /// The id of the SST that was passed to `filterblock_builder_set_table_id`. The library does
-    /// not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST: without the
-    /// flag `FILTERBLOCK_EXPECT_CHECKSUM`, functions then return `INVALID`.
+    /// not read it with `FILTERBLOCK_EXPECT_ANY_TABLE`. An id of zeros names no SST. Without the
+    /// flag `FILTERBLOCK_EXPECT_CHECKSUM`, it is an error: `INVALID`.
     pub table_id: [u8; 16],
     /// The flags `FILTERBLOCK_EXPECT_...`, combined by OR.
     pub flags: u32,

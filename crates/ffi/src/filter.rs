@@ -58,8 +58,8 @@ pub unsafe extern "C" fn filterblock_filter_open_borrowed(
     }
 }
 
-/// Opens a copy of a filter. The address of the copy is a multiple of 64, so queries touch the
-/// fewest cache lines. The caller may change or free `data` after the call.
+/// Opens a copy of a filter. The address of the copy is a multiple of 64, so queries touch few
+/// cache lines. The caller may change or free `data` after the call.
 ///
 /// Otherwise this function works like `filterblock_filter_open_borrowed`. `TOO_LARGE` can also mean
 /// that the copy does not fit in memory.
@@ -189,7 +189,8 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_hashed_key(
 ///
 /// Returns `true` if the filter has no prefixes, or prefixes of another extractor. Returns `true`
 /// if `filter` or `extractor` is NULL, or if `prefix` is NULL and `prefix_len` is not 0. Also
-/// returns `true` if a page that the query needs is damaged.
+/// returns `true` if a page that the query needs is damaged, or if keys of several partitions may
+/// begin with the prefix.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
     filter: Option<&Filter>,
@@ -207,9 +208,10 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_prefix(
 /// `true` if it may have one. An `upper` of 0 bytes means that the range has no upper bound. To
 /// include `upper`, append a zero byte to it.
 ///
-/// The filter needs a range filter: see `filterblock_builder_set_ranges`. Returns `true` if the
-/// filter has no range filter, or if its range filter is damaged. Also returns `true` if `upper` is
-/// not above `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
+/// The filter must have a range filter (see `filterblock_builder_set_ranges`) or be one. Otherwise
+/// the function returns `true`. It also returns `true` if the range filter could not be opened, or
+/// if a page that the query needs is damaged. It returns `true`, too, if `upper` is not above
+/// `lower`, if `filter` is NULL, or if a bound is NULL and its length is not 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_may_contain_range(
     filter: Option<&Filter>,
@@ -225,7 +227,7 @@ pub unsafe extern "C" fn filterblock_filter_may_contain_range(
 }
 
 /// Sets `answers[i]` to the answer for `hashes[i]`: see `filterblock_filter_may_contain_hash`. If
-/// the filter has no partitions, one call is faster than single queries, because it prefetches
+/// the filter has no partitions, one call can be faster than single queries, because it prefetches
 /// cache lines.
 ///
 /// `answers` need not be initialised, and must not overlap `hashes`. Sets all answers to `true` if
@@ -312,10 +314,11 @@ pub extern "C" fn filterblock_filter_damaged_pages(filter: Option<&Filter>) -> u
     Filter::ready(filter).map_or(0, |block| border::or(0, || block.damaged_pages()))
 }
 
-/// Compares all pages with their checksums. Other threads may ask the filter at the same time.
+/// Compares the pages of the filter with their checksums. Skips the pages of a range filter that
+/// could not be opened. Other threads may ask the filter at the same time.
 ///
-/// Returns `CHECKSUM_MISMATCH` with the offset of the first damaged page, and `NULL_ARGUMENT` if
-/// `filter` is NULL.
+/// Returns `CHECKSUM_MISMATCH` with the offset of a damaged page, and `NULL_ARGUMENT` if `filter`
+/// is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_filter_verify_pages(filter: Option<&Filter>, error: *mut ErrorInfo) -> Code {
     // SAFETY: the header asks for valid pointers.

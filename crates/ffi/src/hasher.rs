@@ -38,8 +38,8 @@ pub extern "C" fn filterblock_hasher_new_xxh3(seed: u64) -> Option<Box<Hasher>> 
 }
 
 /// Makes a hasher that uses XXH3-64 with a public seed and a secret of 16 or 32 random bytes. The
-/// hasher is as fast as XXH3 without a secret, and harder to attack with chosen keys. It copies the
-/// secret.
+/// hasher is harder to attack with chosen keys than XXH3 without a secret. It does not refer to
+/// `secret` after the call.
 ///
 /// Returns a handle for `filterblock_hasher_free`, or NULL and an error. `INVALID` means that the
 /// secret has another length.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn filterblock_hasher_new_xxh3_secret(
 }
 
 /// Makes a hasher that uses SipHash-1-3 with a public seed and a secret of 16 or 32 random bytes.
-/// Use it if attackers may choose keys. The hasher copies the secret.
+/// Use it if attackers may choose keys. The hasher does not refer to `secret` after the call.
 ///
 /// Returns a handle for `filterblock_hasher_free`, or NULL and an error. `INVALID` means that the
 /// secret has another length.

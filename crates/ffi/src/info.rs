@@ -32,17 +32,18 @@ pub extern "C" fn filterblock_abi_version() -> u32 {
     FILTERBLOCK_ABI_VERSION
 }
 
-/// Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are cut
-/// short, overwritten, or not a filter. Bytes of a newer version are not damaged: see
-/// `filterblock_code_is_unsupported`. For the compact form, `CHECKSUM_MISMATCH` can also mean
-/// another hasher.
+/// Returns whether a code means damaged bytes: `CORRUPT` and `CHECKSUM_MISMATCH`. The bytes are,
+/// for example, cut short, overwritten, not a filter, or a single partition of a filter. Bytes of a
+/// newer version are not damaged: see `filterblock_code_is_unsupported`. For the compact form,
+/// `CHECKSUM_MISMATCH` can also mean another hasher.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_damage(code: u32) -> bool {
     code == Code::Corrupt as u32 || code == Code::ChecksumMismatch as u32
 }
 
 /// Returns whether a code means bytes that are of a newer version or use an unknown feature:
-/// `UNSUPPORTED`. Do not repair or delete such bytes.
+/// `UNSUPPORTED`. Do not repair or delete these bytes, although an unknown version may also be
+/// damage.
 #[unsafe(no_mangle)]
 pub extern "C" fn filterblock_code_is_unsupported(code: u32) -> bool {
     code == Code::Unsupported as u32
@@ -58,7 +59,7 @@ pub struct PlanInfo {
     /// The bits of the payload per key.
     pub bits_per_key: f64,
     /// The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-    /// filter, it is the share of ranges without a key.
+    /// filter, it is the share of ranges without a key for which the filter answers "maybe".
     pub expected_fpr: f64,
     /// The mean number of cache lines of 64 bytes that a query of an absent key reads.
     pub lines_if_absent: f64,
@@ -72,8 +73,8 @@ pub struct PlanInfo {
 /// hundred bytes larger.
 ///
 /// Returns `INVALID` if `spec` is not a specification, if `num_keys` is 0 or above 2^56, or if no
-/// filter of that many keys has the requested FPR. Returns `NULL_ARGUMENT` if `spec` is NULL or not
-/// UTF-8, or if `plan` is NULL.
+/// filter of that many keys is possible with this specification. Returns `NULL_ARGUMENT` if `spec`
+/// is NULL or not UTF-8, or if `plan` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_plan(
     spec: *const c_char,
@@ -133,21 +134,21 @@ pub struct MetadataInfo {
     pub payload_len_bytes: u64,
     /// The length of the whole block in bytes.
     pub block_len_bytes: u64,
-    /// The share of absent keys for which the filter answers "maybe", from 0 to 1. For a range
-    /// filter alone, it is the share of ranges without a key. For a filter of prefixes only, it is
-    /// the share of absent prefixes.
+    /// The expected share of absent keys for which the filter answers "maybe", from 0 to 1. A range
+    /// filter alone counts ranges without a key in place of absent keys, and a filter of prefixes
+    /// only counts absent prefixes.
     pub expected_fpr: f64,
     /// The seed of the hasher.
     pub hash_seed: u64,
     /// The number of bits that must match for "maybe". For a filter in partitions, it is the number
-    /// of the first partition.
+    /// of the first partition, or 0 if there is none.
     pub probes: u32,
     /// The hash function: 1 for XXH3, 2 for XXH3 with a secret, 3 for SipHash-1-3.
     pub hash_function: u32,
     /// The id of the SST. It is all zeros if the filter has no id.
     pub table_id: [u8; 16],
-    /// Whether the filter can deny a whole key by its hash. Otherwise the filter has only prefixes
-    /// or is a range filter, and answers "maybe" for every hash of a key.
+    /// Whether the filter has the hashes of whole keys. Otherwise the filter has only prefixes or
+    /// is a range filter, and answers "maybe" for every hash of a key.
     pub has_whole_keys: bool,
     /// Whether the filter has prefixes.
     pub has_prefixes: bool,
@@ -159,7 +160,7 @@ pub struct MetadataInfo {
     pub extractor: [c_char; 104],
 }
 
-/// Sets `metadata` to the metadata of the filter. Takes constant time, and reads no page.
+/// Sets `metadata` to the metadata of the filter. Reads no page of the filter.
 ///
 /// Returns `NULL_ARGUMENT` if `filter` or `metadata` is NULL.
 #[unsafe(no_mangle)]

@@ -13,14 +13,14 @@ use crate::raw;
 
 /// Collects keys in ascending order, and encodes a filter that is split by key range. The functions
 /// `filterblock_filter_open_...` open the filter like any other filter. Ask the filter by key, or
-/// by key and hash: then a query reads one partition. A query by hash alone reads partitions one by
-/// one until one answers "maybe".
+/// by key and hash: then a query asks at most one partition. A query by hash alone asks partitions
+/// one by one until one answers "maybe".
 ///
 /// Only one thread at a time may use a builder. If a key cannot be added, finishing fails.
 pub struct Partitioned {
     /// The builder. It is `None` after finishing and after a failure.
     builder: Option<PartitionedBuilder>,
-    /// The failure of an added key, until a call returns it.
+    /// The failure of an added key or prefix, until a call returns it.
     failure: Option<Failure>,
 }
 

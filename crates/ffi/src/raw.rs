@@ -8,7 +8,8 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Bound;
 
-/// The maximum number of hashes, keys or answers in a chunk. 128 hashes take 1 KiB of stack.
+/// The maximum number of hashes, keys or answers in a chunk. 128 numbers of 8 bytes take 1 KiB of
+/// stack.
 pub(crate) const CHUNK: usize = 128;
 
 /// Returns the `len` bytes at `data`. If `len` is 0, returns an empty slice, even if `data` is

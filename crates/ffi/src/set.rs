@@ -51,7 +51,7 @@ impl From<Slot> for FilterSlot {
 
 const NO_SLOT: Slot = Slot { set: 0, index: 0 };
 
-/// The numbers of filters by state, and the number of queries that no filter answered.
+/// What a set counts: filters by state, damaged pages, unfiltered answers, and bytes.
 #[repr(C)]
 #[derive(Default)]
 pub struct SetCounts {
@@ -166,8 +166,8 @@ pub unsafe extern "C" fn filterblock_set_ask_hashed_key(
 }
 
 /// Asks one filter for a prefix: see `filterblock_filter_may_contain_prefix`. Returns
-/// `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without prefixes of this extractor, and for NULL
-/// pointers.
+/// `FILTERBLOCK_ANSWER_UNFILTERED` if the slot has no usable filter with prefixes of this
+/// extractor, and for NULL pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_prefix(
     set: Option<&Set>,
@@ -185,8 +185,8 @@ pub unsafe extern "C" fn filterblock_set_ask_prefix(
 }
 
 /// Asks one filter for a range: see `filterblock_filter_may_contain_range`. Returns
-/// `FILTERBLOCK_ANSWER_UNFILTERED` for a filter without a usable range filter, for NULL pointers,
-/// and if `upper` is not above `lower`.
+/// `FILTERBLOCK_ANSWER_UNFILTERED` if the slot has no usable range filter, for NULL pointers, and
+/// if `upper` is not above `lower`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_ask_range(
     set: Option<&Set>,
@@ -278,8 +278,8 @@ pub unsafe extern "C" fn filterblock_set_ask_batch(
 }
 
 /// Asks many pairs of a filter and a key: sets `answers[i]` to the answer of the filter at
-/// `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call is faster than single queries if
-/// it can prefetch cache lines: see `filterblock_set_prefetch`.
+/// `slots[i]` for `hashes[i]`. See `filterblock_set_ask`. One call can be faster than single
+/// queries if it can prefetch cache lines: see `filterblock_set_prefetch`.
 ///
 /// `answers` need not be initialised, and must not overlap `slots` or `hashes`. Does nothing if
 /// `answers` is NULL. All answers are `FILTERBLOCK_ANSWER_UNFILTERED` if `set`, `slots` or `hashes`
@@ -334,8 +334,9 @@ pub extern "C" fn filterblock_set_len(set: Option<&Set>) -> usize {
     set.map_or(0, |Set(set)| set.len())
 }
 
-/// Sets `counts` to the numbers of filters and queries, or to zeros if `set` is NULL. Takes time
-/// linear in the number of filters. Returns `false` if `set` or `counts` is NULL.
+/// Sets `counts` to the counts of the set, or to zeros if `set` is NULL. Takes time linear in the
+/// number of filters and partitions. Returns `false` if `set` or `counts` is NULL, and `true`
+/// otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_set_counts(set: Option<&Set>, counts: *mut SetCounts) -> bool {
     let found = border::or(SetCounts::default(), || set.map(SetCounts::of).unwrap_or_default());

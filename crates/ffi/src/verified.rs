@@ -56,9 +56,10 @@ unsafe fn open<'a>(
 ///
 /// Pass `FILTERBLOCK_EXPECT_ANY_TABLE` if the caller does not know which SST the bytes belong to.
 ///
-/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the trailer is damaged, not as expected or of a newer
-/// version. Returns the same answer for a filter in partitions, and for NULL pointers. Count these
-/// answers. `filterblock_verified_check` returns the reason. Any number of threads may ask.
+/// Returns `FILTERBLOCK_ANSWER_UNFILTERED` if the filter cannot be opened, for example because the
+/// trailer is damaged, not as expected or of a newer version. Returns the same answer for a filter
+/// in partitions, and for NULL pointers. Count these answers. `filterblock_verified_check` returns
+/// the reason. Any number of threads may ask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filterblock_verified_ask(
     data: *const c_void,

@@ -1,5 +1,6 @@
 //! Checks that ABI 1 does not change: the prototypes, the exported symbols, and the soname of the
-//! shared library. Also checks that every exported function that can panic stops the panic.
+//! shared library. Also checks that the frozen calls call every function of the frozen header, and
+//! that every exported function that can panic stops the panic.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod common;

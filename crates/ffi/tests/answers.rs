@@ -1,5 +1,5 @@
-//! Tests that filters answer through the ABI as in Rust, and that no misuse or damage gives the
-//! answer "absent".
+//! Tests builders, filters, error messages and plans through the ABI. Filters must answer as in
+//! Rust, and no misuse or damage may give the answer "absent".
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 
@@ -123,7 +123,7 @@ fn builders_give_the_bytes_of_rust_for_every_way_to_add() {
     }
 }
 
-/// A call that loses a key, and the code of the error that reports the loss.
+/// A call that loses a key or prefix, and the code of the error that reports the loss.
 type Loss = (fn(&mut Builder), Code);
 
 #[test]

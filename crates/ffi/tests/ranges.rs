@@ -1,5 +1,5 @@
-//! Tests that range filters answer through the ABI as in Rust, and answer "maybe" for every misuse
-//! and damage.
+//! Tests builders with range filters, and queries for ranges, through the ABI. Filters must answer
+//! as in Rust, and never deny a range because of misuse or damage.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 #![allow(unsafe_code, reason = "the ABI takes pointers")]
 

@@ -35,8 +35,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns an error if a column is `FLOAT16`. DuckDB 2.0 hashes `FLOAT16` values as `FLOAT`, so
-    /// it would skip row groups that hold the searched value.
+    /// Returns an error if a requested column is `FLOAT16`. DuckDB 2.0 hashes `FLOAT16` values as
+    /// `FLOAT`, so it would skip row groups that hold the searched value.
     fn check(&self, footer: &Footer) -> Result<()> {
         let mut leaves = self.leaves.iter().filter_map(|&leaf| footer.leaves().get(leaf));
         match leaves.find(|leaf| leaf.is_float16()) {
@@ -69,7 +69,8 @@ pub struct Added {
     pub leaf: usize,
     /// The location of the filter. In an estimate, the offset is 0.
     pub range: FilterRange,
-    /// The number of distinct values.
+    /// The number of distinct hashes in the filter. A zero or a NaN of a floating-point column may
+    /// add several hashes.
     pub distinct: u64,
     /// Whether `distinct` is an estimate. After [`add`], it is an estimate only if the chunk has
     /// more hashes than a [`Collector`] keeps.
@@ -86,12 +87,11 @@ pub struct Added {
 /// again: see [`Collector`].
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] for a `FLOAT16` column, or if the new footer would exceed 2 GiB.
-/// Returns [`Error::Changed`] if `out` has another length than the file, and [`Error::Values`] if a
-/// chunk cannot be read. Returns [`Error::Filter`] if a filter cannot be built, and
-/// [`Error::Denied`] if a filter denies a value. Returns [`Error::Io`], [`Error::Filter`] or
-/// [`Error::Corrupt`] if `out` cannot be written, or does not give the written bytes back. After an
-/// error, discard `out`.
+/// Returns [`Error::Unsupported`] for a `FLOAT16` column, or if the new footer would have 2 GiB or
+/// more. Returns [`Error::Changed`] if `out` has another length than the file, and
+/// [`Error::Values`] if a chunk cannot be read. Returns [`Error::Filter`] if a filter cannot be
+/// built, and [`Error::Denied`] if a filter denies a value. Returns an error also if `out` cannot
+/// be read or written, or does not give the written bytes back. After an error, discard `out`.
 pub fn add<R: ChunkReader + 'static>(
     footer: &Footer,
     values: &ParquetValues<R>,
@@ -121,8 +121,9 @@ pub fn add<R: ChunkReader + 'static>(
     Ok(added)
 }
 
-/// Estimates the filters that [`add`] would add. Reads the values of one row group for each column,
-/// and assumes that the other row groups have the same share of distinct values.
+/// Estimates the lengths and FPRs of the filters that [`add`] would add. Reads the values of one
+/// row group for each column, and assumes that the other row groups have the same share of distinct
+/// values.
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a `FLOAT16` column, [`Error::Values`] if a chunk cannot be
@@ -161,9 +162,9 @@ pub fn estimate<R: ChunkReader + 'static>(
 ///
 /// # Errors
 /// Returns [`Error::Changed`] if `out` has another length than the file. Returns [`Error::Corrupt`]
-/// or [`Error::Filter`] if a filter is damaged, and [`Error::Io`] if `out` cannot be read or
-/// written. Returns [`Error::Corrupt`] also if `out` does not give the written bytes back. Returns
-/// [`Error::Unsupported`] if the new footer would exceed 2 GiB.
+/// or [`Error::Filter`] if a filter is damaged. Returns [`Error::Unsupported`] if the new footer
+/// would have 2 GiB or more. Returns an error also if `out` cannot be read or written, or does not
+/// give the written bytes back.
 pub fn fix_lengths(footer: &Footer, out: &mut (impl Read + Write + Seek)) -> Result<u64> {
     end_of_copy(footer, out)?;
     let mut ranges = Ranges::new();

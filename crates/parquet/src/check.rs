@@ -28,8 +28,8 @@ pub struct Request {
     pub sizing: Sizing,
     /// The maximum expected false-positive rate. A filter with a higher rate is undersized.
     pub max_fpr: f64,
-    /// Whether every value is read, counted, and looked up in its filter. Values of Boolean columns
-    /// are never read.
+    /// Whether values are read, counted, and looked up in their filter. A dictionary gives each of
+    /// its values once. Values of Boolean columns are never read.
     pub looks_up_values: bool,
 }
 
@@ -63,9 +63,9 @@ pub struct CheckedFilter {
     pub fpr: f64,
     /// The verdict on the size.
     pub size: Size,
-    /// The number of distinct values of the chunk that the filter denies, or `None` if they were
-    /// not looked up. A number of many millions is an estimate. A number above 0 means damage:
-    /// readers lose rows.
+    /// The number of distinct values of the chunk that the filter denies, or `None` if not all
+    /// values were looked up. A number of many millions is an estimate. A number above 0 means
+    /// damage: readers lose rows.
     pub false_negatives: Option<u64>,
 }
 
@@ -285,7 +285,7 @@ impl<R: ChunkReader + 'static> Place<'_, R> {
 
     /// Counts the distinct values, and looks up every value if there is a filter. Returns `None` if
     /// the request asks for no lookups or there is no reader of values. Returns `None` also for a
-    /// Boolean column, because no engine uses its filter.
+    /// Boolean column, because [`ParquetValues`] does not hash Boolean values.
     fn ask(&self, filter: Option<&ParquetBloom<'_>>, num_values: u64) -> Result<Option<Asked>> {
         let is_boolean =
             self.footer.leaves().get(self.leaf).is_some_and(|leaf| leaf.physical_type == PhysicalType::Boolean);

@@ -1,5 +1,5 @@
-//! Defines the errors of this crate, except those of an [`index`](crate::index). A message of this
-//! module says what is wrong, where, and what to do next.
+//! Defines [`Error`], the error of most calls of this crate. The module [`index`](crate::index) has
+//! an error type of its own.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The maximum number of characters of a name in a message.
 const SHOWN_CHARACTERS: usize = 100;
 
-/// An error of a Parquet file.
+/// An error of a Parquet file or of its filters, or an argument that is not valid.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -29,7 +29,8 @@ pub enum Error {
     Corrupt {
         /// The part that is not valid.
         part: &'static str,
-        /// The offset at which the part begins, in bytes from the start of the file.
+        /// The offset at which the fault was found, in bytes from the start of the file. It is 0 if
+        /// the offset is not known.
         offset: u64,
     },
     /// The file or a requested column has a property that this crate does not support.
@@ -74,7 +75,7 @@ pub enum Error {
         /// The reason why the value is rejected, and a value that works.
         reason: String,
     },
-    /// An error of a filter.
+    /// A filter is damaged or cannot be built.
     Filter(filterblock::foreign::Error),
 }
 
@@ -119,7 +120,7 @@ pub fn shortened(name: &str) -> Cow<'_, str> {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The core crate knows what to do next for each kind of I/O error.
+            // The message of the core crate also says what to do next.
             Self::Io(error) => {
                 write!(f, "{}", filterblock::Error::from(io::Error::new(error.kind(), error.to_string())))
             }

@@ -1,4 +1,4 @@
-//! Computes the sizes of filters, and builds the filter of a chunk in bounded memory.
+//! Computes the sizes and FPRs of filters, and builds the filter of a chunk in bounded memory.
 
 mod distinct;
 
@@ -12,7 +12,7 @@ const BLOCK_BITS: f64 = 256.0;
 const LANES: i32 = 8;
 /// The share of a lane's bits that stay 0 after one value.
 const CLEAR: f64 = 31.0 / 32.0;
-/// The maximum number of blocks, which fill 128 MiB. Arrow's readers reject longer filters.
+/// The maximum number of blocks, which fill 128 MiB. Arrow C++ rejects longer filters.
 const MAX_BLOCKS: usize = (128 << 20) / 32;
 /// The maximum number of hashes that a [`Collector`] keeps. They take 96 MiB.
 const MAX_HASHES: usize = 12 << 20;
@@ -117,10 +117,11 @@ pub fn estimated_distinct(bits: &[u8]) -> u64 {
 ///
 /// Up to 12 Mi hashes are kept and counted. If a chunk has more hashes, and more than about 9 Mi
 /// are distinct, all hashes go into a filter. The filter is sized for the maximum number of values
-/// that the chunk can have, and has at most 128 MiB. It is folded at the end, and its number of
-/// values is estimated from its bits. From 9 Mi to 1 Gi distinct values, the standard error of the
-/// estimate is below 0.1 %. A sketch such as `HyperLogLog` was rejected: its count is less
-/// accurate, and it cannot be turned into a filter.
+/// that the chunk can have, and has at most 128 MiB. The number of distinct values is then
+/// estimated from the bits of the filter, and [`Collector::finish`] folds it. For FPRs up to 0.5
+/// and 9 Mi to 1 Gi distinct values, the standard error of the estimate is below 0.1 %. A sketch
+/// such as `HyperLogLog` was rejected: its count is less accurate, and it cannot be turned into a
+/// filter.
 #[derive(Debug)]
 pub struct Collector {
     hashes: Vec<u64>,
@@ -188,9 +189,10 @@ impl Collector {
     fn enlarge(&mut self) -> Result<()> {
         let powers = Sizing { is_exact: false, ..self.sizing };
         let mut large = ParquetBloomBuilder::with_blocks(powers.num_blocks(self.most))?;
-        // The hashes are in the order of their blocks. The loop adds the last hashes first and then
-        // frees their memory, while it fills the filter from its end. So the peak of the memory is
-        // less than all hashes and the whole filter.
+        // The hashes are roughly in the order of their blocks. The loop adds the last hashes first
+        // and then frees their memory, while it fills the filter from its end. Where the system
+        // provides zeroed memory at the first write, the peak is less than all hashes and the whole
+        // filter.
         while !self.hashes.is_empty() {
             let keep = self.hashes.len().saturating_sub(self.max_hashes / 16 + 1);
             large.add_hashes(self.hashes.get(keep..).unwrap_or_default());

@@ -1,5 +1,5 @@
 //! Reads the footer of a Parquet file, and rewrites it with other locations of filters. Unknown
-//! fields survive a rewrite.
+//! fields survive a rewrite. The list below has only the fields that this module uses.
 //!
 //! ```text
 //! "PAR1"  pages, indexes, filters  FileMetaData  its length (u32)  "PAR1"
@@ -132,7 +132,7 @@ impl Footer {
         &self.leaves
     }
 
-    /// Returns the number of row groups.
+    /// Returns the number of row groups, or 0 if the schema has no leaf column.
     #[must_use]
     pub fn num_row_groups(&self) -> usize {
         self.chunks.len().checked_div(self.leaves.len()).unwrap_or(0)
@@ -157,7 +157,7 @@ impl Footer {
         self.metadata_offset + (self.metadata.len() + TAIL_LEN_BYTES) as u64
     }
 
-    /// Returns the offset of the metadata. Pages and filters end before it.
+    /// Returns the offset of the metadata. Pages and filters lie before it.
     #[must_use]
     pub fn metadata_offset(&self) -> u64 {
         self.metadata_offset
@@ -170,8 +170,8 @@ impl Footer {
     }
 
     /// Returns one list for each of `leaves`. A list holds the pair (min, max) of each row group in
-    /// PLAIN encoding, but a byte array has no length prefix. A row group whose statistics lack the
-    /// min or the max of the column has no pair. The metadata are parsed once for all columns.
+    /// PLAIN encoding, but a byte array has no length prefix. A row group whose statistics lack
+    /// `min_value` or `max_value` has no pair. The metadata are parsed once for all columns.
     #[must_use]
     pub fn ranges(&self, leaves: &[usize]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found = vec![Vec::new(); leaves.len()];
@@ -192,8 +192,8 @@ impl Footer {
     /// they are, byte for byte.
     ///
     /// # Errors
-    /// Returns [`Error::Unsupported`] if the metadata would exceed 2 GiB. Returns
-    /// [`Error::Corrupt`] if an offset or a length exceeds 63 bits.
+    /// Returns [`Error::Unsupported`] if the metadata would have 2 GiB or more. Returns
+    /// [`Error::Corrupt`] if an offset exceeds 63 bits, or a length 31 bits.
     pub fn rewrite(
         &self,
         mut filter: impl FnMut(usize, usize, Option<FilterRange>) -> Option<FilterRange>,
@@ -245,7 +245,7 @@ fn replace(parent: &mut Struct<'_>, id: i16, value: Vec<u8>) {
 }
 
 /// Returns the min and the max from the statistics of a column chunk. Returns `None` if one of them
-/// is missing.
+/// is missing or cannot be parsed.
 fn range(chunk: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let chunk = Struct::parse(chunk).ok()?.0;
     let column = Struct::parse(&chunk.get(3)?.value).ok()?.0;
@@ -272,7 +272,10 @@ impl Struct<'_> {
             let number = |number: u64| i64::try_from(number).map_err(|_| Error::corrupt("offset of the filter", 0));
             column.set_int(14, Kind::I64, number(range.offset)?);
             match range.len_bytes {
-                Some(len) => column.set_int(15, Kind::I32, number(len)?),
+                Some(len) => {
+                    let len = i32::try_from(len).map_err(|_| Error::corrupt("length of the filter", 0))?;
+                    column.set_int(15, Kind::I32, len.into());
+                }
                 None => column.fields.retain(|field| field.id != 15),
             }
             column.encode(&mut encoded);
@@ -301,8 +304,9 @@ impl Place<'_> {
         self.base + distance.filter(|&distance| distance <= self.metadata.len()).unwrap_or(0) as u64
     }
 
-    /// Parses all of `bytes` as one struct. Returns [`Error::NotCanonical`] if encoding the struct
-    /// again gives other bytes, or if two fields have the same number.
+    /// Parses `bytes` as one struct. Returns [`Error::Corrupt`] if `bytes` are not exactly one
+    /// struct. Returns [`Error::NotCanonical`] if encoding the struct again gives other bytes, or
+    /// if two fields have the same number.
     fn parse_struct<'a>(self, bytes: &'a [u8], part: &'static str) -> Result<Struct<'a>> {
         let offset = self.offset_of(bytes);
         let at = |Malformed { at }| Error::corrupt(part, offset + at as u64);

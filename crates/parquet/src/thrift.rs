@@ -9,8 +9,7 @@
 
 use std::borrow::Cow;
 
-/// The maximum nesting depth of structs, lists and maps. Parquet's own metadata have a depth of
-/// seven.
+/// The maximum nesting depth of values. Parquet's own metadata have a depth below ten.
 const MAX_DEPTH: u32 = 32;
 
 /// The maximum length of a varint: ten groups of seven bits hold 64 bits.
@@ -132,7 +131,7 @@ impl<'a> Struct<'a> {
         ids.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
     }
 
-    /// Returns the integer in this field, or `None` if there is no integer.
+    /// Returns the integer of 16, 32 or 64 bits in this field, or `None` if the field holds none.
     #[must_use]
     pub fn int(&self, id: i16) -> Option<i64> {
         let field = self.get(id).filter(|field| field.kind.is_int())?;

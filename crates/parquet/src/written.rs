@@ -114,7 +114,7 @@ impl ValueType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// The given bytes are the plain encoding. The number is their required length, or `None` if
-    /// values of the type have different lengths.
+    /// any length is accepted.
     Plain(Option<usize>),
     /// The given bytes are the plain encoding of a FLOAT or DOUBLE. The number is their required
     /// length: 4 or 8 bytes. Zero is looked up with both signs.
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     /// Returns all encodings that a query looks up for this value if the filter denies each of
-    /// them.
+    /// them. Asserts that the answer is false.
     fn asked(kind: ValueType, written: &str) -> Result<Vec<Vec<u8>>, String> {
         let seen = RefCell::new(Vec::new());
         let answer = Encoding::Typed(kind).ask(written.as_bytes(), |bytes| {

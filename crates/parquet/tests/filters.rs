@@ -1,4 +1,4 @@
-//! Tests of the sizes of filters and of building filters in bounded memory.
+//! Tests of the sizes and FPRs of filters, and of building filters in bounded memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use filterblock::foreign::parquet::{ParquetBloom, ParquetBloomBuilder};

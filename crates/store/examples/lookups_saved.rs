@@ -4,7 +4,8 @@
 //! ```text
 //! cargo run --release -p filterblock-store --example lookups_saved -- keys.txt
 //! ```
-//! Each line of the file is a key. The example stores every second key and reads all keys.
+//! Each line of the file is a key. Without a file the example makes the keys. It stores every
+//! second key and reads all keys.
 
 #[path = "../../../examples/support/mod.rs"]
 pub mod support;

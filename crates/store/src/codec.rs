@@ -1,5 +1,5 @@
-//! Encodes and decodes the integers of the file formats. Integers of a fixed length are
-//! little-endian on disk.
+//! Encodes and decodes the integers and byte strings of the file formats, and computes order
+//! prefixes of keys. Integers of a fixed length are little-endian on disk.
 
 use byteorder::{ByteOrder, LittleEndian};
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Field, Result};
 /// bits first.
 pub const MAX_VARINT_LEN_BYTES: usize = 10;
 
-/// Reads fields one after the other from bytes that are not verified yet.
+/// Reads fields one after the other from bytes that may be malformed.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     rest: &'a [u8],

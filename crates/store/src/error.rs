@@ -21,7 +21,7 @@ pub enum Error {
         /// The error.
         source: Box<Error>,
     },
-    /// The bytes are damaged: no writer of this crate produces them. A missing write-ahead log is
+    /// The bytes are damaged, or belong to another file or store. A missing write-ahead log is
     /// reported as damage, too, with [`Field::LogHeader`].
     Corrupt {
         /// The invalid field.
@@ -58,7 +58,7 @@ pub enum Error {
         /// The reason why the argument is refused, and what to do instead.
         reason: String,
     },
-    /// A key is longer than the store accepts.
+    /// A key is longer than the store or the SST writer accepts.
     KeyTooLong {
         /// The length of the key in bytes.
         len_bytes: usize,
@@ -79,7 +79,8 @@ pub enum Error {
     },
     /// Another process, or another handle in this one, has the store or the file open.
     Locked,
-    /// The store refuses writes after an earlier failure. Reopen the store to recover.
+    /// The store, or the file that is written, refuses writes after an earlier failure. Reopen the
+    /// store to recover.
     Poisoned {
         /// The earlier failure.
         reason: String,
@@ -155,10 +156,10 @@ impl Error {
         }
     }
 
-    /// Returns whether the bytes are damaged, or were not written by this crate.
+    /// Returns whether the bytes are damaged, or belong to another file or store.
     ///
     /// Returns `false` for bytes of a newer version ([`Error::is_unsupported`]). Such bytes may be
-    /// sound, so a repair must not replace them.
+    /// sound.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self.root() {
@@ -195,7 +196,8 @@ fn next_step(kind: std::io::ErrorKind) -> &'static str {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // An I/O error that this crate creates already contains "; " and the next step.
+            // The text of an I/O error that this crate creates usually contains "; " and the next
+            // step.
             Self::Io(error) if error.get_ref().is_some_and(|own| own.to_string().contains("; ")) => {
                 write!(f, "{error}")
             }

@@ -1,6 +1,7 @@
 //! Provides the atomics and locks of the code that loom tests. With `--cfg loom` they come from
-//! loom, which systematically tries the orders of memory accesses that the memory model allows.
-//! Otherwise they come from the standard library and from `arc_swap`.
+//! loom and from a stand-in for `arc_swap`. Loom systematically tries the orders of memory accesses
+//! that the memory model allows. Without `--cfg loom` they come from the standard library and from
+//! `arc_swap`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;
@@ -33,9 +34,9 @@ mod stand_in {
 
     use super::atomic::{AtomicUsize, Ordering};
 
-    /// Replaces `arc_swap::ArcSwap`, whose accesses loom cannot observe. It gives the same ordering
-    /// and no more: a swap happens before the loads that see its value. All values live as long as
-    /// the stand-in.
+    /// Replaces `arc_swap::ArcSwap`, whose accesses loom cannot observe. It gives one ordering
+    /// only: a swap happens before the loads that see its value. All values live as long as the
+    /// stand-in.
     #[derive(Debug)]
     pub(crate) struct ArcSwap<T> {
         all: std::sync::Mutex<Vec<Arc<T>>>,

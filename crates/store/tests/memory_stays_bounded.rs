@@ -1,5 +1,5 @@
-//! Tests that a store larger than its memory bound is loaded, compacted, scanned, recovered and
-//! repaired within the memory that docs/DESIGN.md states.
+//! Tests that a store larger than its memory bound is loaded, compacted, scanned, verified,
+//! recovered and repaired within the memory that docs/DESIGN.md states.
 //!
 //! The allocator counts the memory of all threads of the process, so this program has only one
 //! test.
@@ -60,14 +60,14 @@ fn len_of(dir: &Path, end: &str) -> usize {
 }
 
 /// Asserts that a pinned value keeps only one block in memory, with its index and a few counters.
-/// The cache keeps a few blocks of its own.
+/// The cache keeps a few blocks of its own. Also asserts that the values are not copies.
 fn pinned_values_hold_their_blocks(dir: &Path) {
     const CACHE: usize = 32 * KIB;
     const PINNED: usize = 1_000;
     let db = Db::open(dir, Options { block_cache_bytes: CACHE as u64, ..options() }).unwrap();
     // These gets read the index of each SST, which then stays in memory.
     (0..KEYS).step_by(97).for_each(|i| assert!(db.get(&key(i)).unwrap().is_some()));
-    // A block has 28 entries, whose index takes ten bytes each.
+    // A block has about 30 entries, and its index takes ten bytes per entry.
     let pinned = PINNED * (4096 + 512) + CACHE;
     let values = peak_of("pinned values", pinned, || {
         (0..PINNED as u64).map(|i| db.get_pinned(&key(i * 97)).unwrap().unwrap()).collect::<Vec<_>>()

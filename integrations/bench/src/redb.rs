@@ -13,10 +13,11 @@ use crate::workload::{absent_keys, present_keys};
 const DATA: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("data");
 const VALUE: &[u8] = &[7; 100];
 
-/// Loads `keys` keys into two databases, with and without filters, and measures gets of absent
-/// keys. Passes a row for each database to `sink`.
+/// Loads `keys` keys into two databases, with and without filters. Measures gets of absent keys,
+/// and counts the present keys that a get does not find. Passes a row for each database to `sink`.
 ///
-/// # Panics Panics if redb returns an error, or a value for an absent key.
+/// # Panics
+/// Panics if redb returns an error, or a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let mut present = present_keys(keys);

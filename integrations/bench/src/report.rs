@@ -1,4 +1,4 @@
-//! Writes the tables of docs/BENCHMARKS.md from rows.
+//! Merges rows, and turns them into the tables of docs/BENCHMARKS.md.
 
 use std::str::FromStr;
 
@@ -64,7 +64,7 @@ pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
 }
 
 /// Returns `page` with `table` in place of the lines between [`BEGIN`] and [`END`]. Returns `None`
-/// if the page lacks one of the two lines.
+/// unless the page has these two lines in this order.
 #[must_use]
 pub fn replace_table(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;

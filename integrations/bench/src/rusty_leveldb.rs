@@ -31,10 +31,12 @@ struct Contender {
     build_ns_per_key: f64,
 }
 
-/// Loads `keys` keys into one database for each filter, and measures gets of absent keys: first in
-/// several runs, then in one run. Passes a row for each filter and layout to `sink`.
+/// Loads `keys` keys into one database for each filter. Measures gets of absent keys, and counts
+/// the present keys that a get does not find: first in several runs, then in one run. Passes a row
+/// for each filter and layout to `sink`.
 ///
-/// # Panics Panics if rusty-leveldb returns an error, or a value for an absent key.
+/// # Panics
+/// Panics if rusty-leveldb returns an error, or a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let present = present_keys(keys);

@@ -44,13 +44,15 @@ struct Loaded {
     load: Duration,
 }
 
-/// Loads `keys` keys into one database for each filter, and measures gets of absent keys: first in
-/// five SSTs of level 0, then in one sorted run. Passes a row for each filter and layout to `sink`.
+/// Loads `keys` keys into one database for each filter. Measures gets of absent keys, and counts
+/// the present keys that a get does not find: first in five SSTs of level 0, then in one sorted
+/// run. Passes a row for each filter and layout to `sink`.
 ///
-/// Filters and indexes are in a cache, and data blocks are not. All databases are open at once, and
-/// each round measures every database once.
+/// During the measured gets, filters and indexes are in a cache, and data blocks are not. All
+/// databases are open at once, and each round measures every database once.
 ///
-/// # Panics Panics if SlateDB returns an error, or a value for an absent key.
+/// # Panics
+/// Panics if SlateDB returns an error, or a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let runtime = Runtime::new().expect("a runtime");
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -243,7 +245,7 @@ impl DbCache for Entries {
     }
 }
 
-/// A store of local files that counts the GETs of SSTs.
+/// A store of local files that counts the GETs of SSTs, except those of the WAL.
 #[derive(Debug)]
 struct Counted {
     store: LocalFileSystem,

@@ -15,8 +15,6 @@ pub struct Times {
 
 /// Measures `get` in two passes over `keys`. The first pass measures all calls together, and the
 /// second pass measures each call alone.
-///
-/// Both passes ask for all keys, so the caches are equally warm.
 pub fn times<K>(keys: &[K], mut get: impl FnMut(&K)) -> Times {
     let start = Instant::now();
     keys.iter().for_each(&mut get);

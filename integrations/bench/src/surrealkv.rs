@@ -36,10 +36,12 @@ struct Contender {
     build_ns_per_key: f64,
 }
 
-/// Loads `keys` keys into one store for each filter, and measures gets of absent keys: first in
-/// several runs, then in one run. Passes a row for each filter and layout to `sink`.
+/// Loads `keys` keys into one store for each filter. Measures gets of absent keys, and counts the
+/// present keys that a get does not find: first in several runs, then in one run. Passes a row for
+/// each filter and layout to `sink`.
 ///
-/// # Panics Panics if SurrealKV returns an error, or a value for an absent key.
+/// # Panics
+/// Panics if SurrealKV returns an error, or a value for an absent key.
 pub fn run(keys: usize, rounds: usize, sink: &mut dyn FnMut(Row)) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -203,8 +205,8 @@ fn measure(runtime: &Runtime, contenders: &[Contender], rounds: usize, absent: &
     measured.iter().map(|rounds| median(rounds)).collect()
 }
 
-/// A policy that denies every key at no cost. It loses all keys. It shows the part of a get's time
-/// that no filter can save.
+/// A policy that denies every key without reading the filter. It loses all keys. It shows the part
+/// of a get's time that no filter can save.
 struct DenyAll;
 
 impl FilterPolicy for DenyAll {

@@ -1,7 +1,7 @@
-//! Makes the keys for all engines: 16 bytes each, spread evenly over the key range.
+//! Makes the keys that are measured: 16 bytes each, spread evenly over the key range.
 
-/// Returns the present keys in a pseudo-random order. So consecutive keys of the list spread over
-/// the whole key range. Each part of the list is a run that overlaps all other runs.
+/// Returns the present keys in a pseudo-random order. Consecutive keys of the list spread over the
+/// whole key range, so large parts of the list become runs that overlap.
 #[must_use]
 pub fn present_keys(n: usize) -> Vec<Vec<u8>> {
     (0..n as u64).map(|i| key(2 * i)).collect()

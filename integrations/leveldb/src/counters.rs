@@ -36,9 +36,9 @@ pub struct Counts {
     /// many keys for the requested FPR, a failed self-check, or invalid offsets of keys. The
     /// always-maybe filter replaces each of them.
     pub failed_builds: u64,
-    /// The number of queries that were answered "maybe" because the checksum or the shape of the
-    /// filter is wrong. The bytes are damaged, or they are a filter of another policy, seed, hash
-    /// function or secret.
+    /// The number of queries that were answered "maybe" because the length, the checksum or the
+    /// shape of the filter is wrong. The bytes are damaged, or they are a filter of another policy,
+    /// seed, hash function or secret.
     pub damaged: u64,
     /// The number of queries that were answered "maybe" because a newer version of filterblock
     /// wrote the filter.

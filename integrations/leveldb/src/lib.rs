@@ -21,15 +21,16 @@
 //!
 //! # Who verifies what
 //!
-//! These engines build one filter for each 2 KiB of a file. With values of 100 bytes, a filter has
-//! about 35 keys. The engines read all filters of a file without verifying a checksum. So each
-//! filter has the compact form ([`filterblock::compact`]), and each query verifies its CRC-32. A
-//! damaged filter answers "maybe", and [`Counters`] counts the query. The engines' own filters may
-//! deny present keys after damage.
+//! These engines build one filter for each 2 KiB of a file. It has the keys of the data blocks that
+//! begin there: about 35 keys with blocks of 4 KiB and values of 100 bytes. The engines read all
+//! filters of a file without verifying a checksum. So each filter has the compact form
+//! ([`filterblock::compact`]), and each query verifies its CRC-32. A damaged filter answers
+//! "maybe", and [`Counters`] counts the query. The engines' own filters may deny present keys after
+//! damage.
 //!
 //! The engines do not tell the policy which file and block a filter belongs to. So a sound filter
-//! of another block goes unnoticed and denies present keys. The engines find a filter by a list of
-//! offsets after the filters. They verify no checksum of this list either: see the README.
+//! of another block goes unnoticed and can deny present keys. The engines find a filter by a list
+//! of offsets after the filters. They verify no checksum of this list either: see the README.
 
 mod counters;
 #[cfg(feature = "rusty-leveldb")]
@@ -50,7 +51,7 @@ pub use counters::{Counters, Counts};
 /// keys.
 pub const NAME: &str = "filterblock.compact.v1";
 
-/// A filter policy for engines with a filter for every 2 KiB of data.
+/// A filter policy for engines that build a filter for each 2 KiB of a file.
 #[derive(Debug, Clone)]
 pub struct Policy {
     spec: FilterSpec,
@@ -68,7 +69,8 @@ impl Policy {
     ///
     /// # Errors
     /// Returns [`Error::Invalid`](filterblock::Error::Invalid) if the kind has no compact form.
-    /// Only the kinds `bloom`, `blocked-bloom` and `always-maybe` have one.
+    /// Only the kinds `bloom`, `blocked-bloom` and `always-maybe` have one. Also returns the other
+    /// errors of [`FilterBuilder::finish_compact`], for a filter of one key.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let build_one = |spec| {

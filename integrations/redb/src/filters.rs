@@ -111,8 +111,8 @@ impl Filters {
     ) -> filterblock::Result<TableFilter<SharedBytes, filterblock::Error>> {
         let block = FilterBuilder::new(self.spec, &self.hasher).with_table_id(table_id).finish_with(hashes)?;
         let checksum = filterblock::layout::checksum_of(&block).unwrap_or_default();
-        // Before the first commit, the generation and so the table id is all zeros. Opening such a
-        // block needs its checksum.
+        // Before the first `Writer::commit`, the generation and so the table id is all zeros.
+        // Opening such a block needs its checksum.
         let expected = Expected::of_table(table_id, &self.hasher).with_checksum(checksum);
         FilterBlock::open(SharedBytes::from(block), &expected, Verify::AtOpen).map(TableFilter::Ready)
     }

@@ -28,8 +28,8 @@
 //! * [`FilteredDb::open`] reads all keys and uses no saved filter, which could be stale.
 //! * [`FilteredDb::open_saved`] uses the filter that [`FilteredDb::save`] wrote, but only if the
 //!   database has the same generation and number of keys. A generation is 16 random bytes that each
-//!   commit draws anew. The documentation of the function states the one rule that the caller must
-//!   follow.
+//!   [`Writer::commit`] draws anew. The documentation of the function states the one rule that the
+//!   caller must follow.
 //! * A filter that cannot be built answers "maybe". A saved filter that cannot be opened is built
 //!   again.
 
@@ -73,9 +73,10 @@ impl FilteredDb {
         Ok(this)
     }
 
-    /// Opens a database with the filter that [`FilteredDb::save`] wrote. If the filter is missing
-    /// or damaged, or has another generation or number of keys, the function builds a new one from
-    /// all keys. [`FilteredDb::opened`] returns which filter is in use, and why.
+    /// Opens or creates a database, with the filter that [`FilteredDb::save`] wrote. If this filter
+    /// cannot be used, the function builds a new one from all keys. For example, the filter is
+    /// missing or damaged, or has another generation or number of keys. [`FilteredDb::opened`]
+    /// returns which filter is in use, and why.
     ///
     /// **Every write to the file must have gone through [`FilteredDb`].** A program that writes the
     /// file with redb alone does not change the generation. If such a program exists, use
@@ -177,7 +178,7 @@ impl FilteredDb {
     }
 }
 
-/// Returns the generation of a snapshot, or `None` before the first commit.
+/// Returns the generation of a snapshot, or `None` before the first [`Writer::commit`].
 fn generation_of(snapshot: &redb::ReadTransaction) -> Result<Option<[u8; 16]>, Error> {
     Ok(snapshot.open_table(GENERATION)?.get(())?.map(|row| row.value()))
 }

@@ -1,5 +1,5 @@
-//! Tests [`FilteredDb`]: which saved filters it uses, its snapshots, reads during writes, and its
-//! agreement with a map in memory.
+//! Tests [`FilteredDb`]: saved filters, filters of new keys, snapshots, dropped writers, reads
+//! during writes, and its agreement with a map in memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;

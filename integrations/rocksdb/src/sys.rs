@@ -12,8 +12,9 @@ use librocksdb_sys::rocksdb_block_based_table_options_t;
 /// The maximum length of an error message in bytes, with the zero byte at its end.
 const MESSAGE_LEN: usize = 1024;
 
-/// The filters of SSTs by level, and the hash function of keys. A spec is text such as
-/// `blocked-bloom:10` (bits per key) or `bumped-ribbon:fpr=0.01`. The spec `none` makes no filter.
+/// The settings of a policy: the filters of SSTs by level, the hash function of keys, and the
+/// self-check. A spec is text such as `blocked-bloom:10` (bits per key) or
+/// `bumped-ribbon:fpr=0.01`. The spec `none` makes no filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The spec for flushed SSTs, and for SSTs of the levels 0 to `lower_from_level - 1`.
@@ -98,7 +99,8 @@ impl Counters {
         counts
     }
 
-    /// Returns the reason why the last filter could not be built or opened, or an empty text.
+    /// Returns the reason for the last failure to build or open a filter. Returns an empty text if
+    /// there was none.
     #[must_use]
     pub fn last_error(&self) -> String {
         let mut message = [0; MESSAGE_LEN];

@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(dir)?;
     let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(dir)?);
     let filters = filters()?;
-    // A process with other filters stops here, before it writes an SST.
+    // A process whose policies differ from the record stops here, before it writes an SST.
     filters.record_or_compare(ROOT, &store).await?;
 
     let is = |part: &str| role == part || role == "all";

@@ -36,10 +36,10 @@ impl FilterPolicy for ReadOnlyBloom {
         Box::new(NoBloom)
     }
 
-    /// Decodes a Bloom filter with SlateDB's own policy. That policy panics if there are fewer than
-    /// two bytes, and denies every key if there are exactly two. So filters of fewer than three
-    /// bytes answer "maybe" here. Longer filters may be damaged without notice: Bloom filters of
-    /// SlateDB have no checksum of their own.
+    /// Decodes a Bloom filter with SlateDB's own policy, and counts it. That policy panics if there
+    /// are fewer than two bytes, and denies every key if there are exactly two. So filters of fewer
+    /// than three bytes answer "maybe" here. Longer filters may be damaged without notice: Bloom
+    /// filters of SlateDB have no checksum of their own. [`ALWAYS_MAYBE`] is not counted.
     fn decode(&self, data: &[u8]) -> Arc<dyn Filter> {
         if data == ALWAYS_MAYBE {
             return Arc::new(NoBloom);

@@ -94,8 +94,8 @@ impl slatedb::FilterBuilder for Builder {
         }
     }
 
-    /// Builds the filter. If the build fails, returns an always-maybe filter. The hashes stay, so a
-    /// second call returns the same filter.
+    /// Builds the filter, and counts the build. If the build fails, reports the error and returns
+    /// an always-maybe filter. The hashes stay, so a second call returns the same filter.
     fn build(&mut self) -> Arc<dyn Filter> {
         let built = self.encode();
         self.config.counters.count_build(built.is_ok());

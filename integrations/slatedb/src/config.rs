@@ -103,8 +103,9 @@ impl Prefixes {
     /// Returns the prefix of a key or of the prefix of a scan. Returns `None` if the extractor
     /// takes no prefix.
     ///
-    /// # Errors Returns [`filterblock::Error::Invalid`] if the extractor returns a length above
-    /// that of `bytes`.
+    /// # Errors
+    /// Returns [`filterblock::Error::Invalid`] if the extractor returns a length above that of
+    /// `bytes`.
     pub(crate) fn of<'k>(
         &self,
         bytes: &'k Bytes,

@@ -93,7 +93,7 @@ impl Counters {
             Err(filterblock::Error::TooLarge { .. }) => &self.out_of_memory,
             Err(error) if error.is_unsupported() => &self.unsupported,
             Err(error) if error.is_unexpected() || error.is_secret_mismatch() => &self.unexpected,
-            // Bytes that fail for any other reason were not written by this crate.
+            // All other errors mean damage, or bytes that are not a filter block.
             Err(_) => &self.damaged,
         });
     }

@@ -47,8 +47,8 @@ impl Filters {
     }
 
     /// Chooses the filter of each SST by its number of keys. If the filter has prefixes, they
-    /// count, too. If `choice` returns `None`, the SST gets an always-maybe filter of about 70
-    /// bytes.
+    /// count, too. If `choice` returns `None`, the SST gets an always-maybe filter. It takes 60
+    /// bytes, or more with prefixes.
     ///
     /// SlateDB builds no filter for an SST with fewer rows than its setting `min_filter_keys`.
     ///
@@ -99,10 +99,10 @@ impl Filters {
     /// key in the range. The range filter is separate from the filter of keys, and gets do not use
     /// it. A scan reads every SST that has no range filter.
     ///
-    /// `spec` states the length of the ranges and the FPR. With a million keys,
-    /// `grafite:L=16:fpr=0.01` takes 12.7 bits per key, and `grafite:L=1024:fpr=0.01` takes 18.7
-    /// (docs/BENCHMARKS.md). The FPR of longer ranges is higher, in proportion to their length.
-    /// `grafite:fpr=0.01` adapts to keys that are not integers.
+    /// `spec` states the length of the ranges and the FPR. `grafite:L=16:fpr=0.01` takes about 12.7
+    /// bits per key, and `grafite:L=1024:fpr=0.01` takes about 18.7. The FPR of longer ranges is
+    /// higher, in proportion to their length. `grafite:fpr=0.01` adapts to keys that are not
+    /// integers.
     ///
     /// ```
     /// use filterblock_slatedb::Filters;
@@ -138,8 +138,8 @@ impl Filters {
         self
     }
 
-    /// Calls `handler` with the reason for each filter that cannot be built or used, for example to
-    /// log it. The read, flush or compaction waits for the handler.
+    /// Calls `handler` with the reason for each filter of this crate that cannot be built or
+    /// decoded, for example to log it. The read, flush or compaction waits for the handler.
     #[must_use]
     pub fn on_unusable(mut self, handler: impl Fn(&filterblock::Error) + Send + Sync + 'static) -> Self {
         self.config.handler = Some(Arc::new(handler));

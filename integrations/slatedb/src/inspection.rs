@@ -64,8 +64,9 @@ impl Filters {
     /// function sets the options, the mode, the cache and the policies of `reader`. It does not
     /// change [`counts`](Self::counts).
     ///
-    /// # Errors Returns [`Error::Engine`] if the database cannot be opened or closed. An SST that
-    /// cannot be read is not an error: see [`SstFilter::Unreadable`].
+    /// # Errors
+    /// Returns [`Error::Engine`] if the database cannot be opened or closed. An SST that cannot be
+    /// read is not an error: see [`SstFilter::Unreadable`].
     pub async fn inspect<P: Into<Path>>(&self, reader: DbReaderBuilder<P>, ssts: &SstReader) -> Result<Inspection> {
         let mut looking = self.clone();
         looking.config.counters = Arc::new(Counters::default());

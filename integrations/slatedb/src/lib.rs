@@ -22,12 +22,12 @@
 //! ```
 //!
 //! **No damage becomes "absent".** A filter answers "maybe" for every key if its bytes are damaged,
-//! of a newer version or under another hasher. [`Counts`] counts such filters. The exception are
+//! of a newer version or under another hasher. [`Counts`] counts such filters. The exceptions are
 //! the Bloom filters of [`Filters::reading_bloom`], which have no checksum of their own.
 //!
-//! **A sound filter of another SST goes unnoticed and denies present keys.** SlateDB does not tell
-//! a policy which SST a filter belongs to. SlateDB's manifest and checksums must keep each filter
-//! with its SST.
+//! **A sound filter of another SST goes unnoticed and can deny present keys.** SlateDB does not
+//! tell a policy which SST a filter belongs to. SlateDB's manifest and checksums must keep each
+//! filter with its SST.
 //!
 //! | To | Use |
 //! |---|---|

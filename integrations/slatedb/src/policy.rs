@@ -26,7 +26,8 @@ impl Policy {
         Self { name: config.name(), config: Arc::new(config), planned }
     }
 
-    /// Plans the filter block of `num_keys` keys. Returns its length in bytes.
+    /// Plans the filter block of `num_keys` keys. Returns its length in bytes. If no such filter
+    /// can be planned, returns the length of an always-maybe filter.
     fn plan(&self, num_keys: u64) -> u64 {
         let spec = (self.config.choice)(num_keys).unwrap_or(FilterSpec::ALWAYS_MAYBE);
         let (payload, record) =
@@ -41,7 +42,7 @@ const STEPS_PER_OCTAVE: u32 = 16;
 const STEPS: usize = (u64::BITS * STEPS_PER_OCTAVE) as usize;
 
 /// Returns the index of the step that contains `num_keys`, and the smallest number of keys in that
-/// step.
+/// step. 0 keys count as 1.
 fn step(num_keys: u64) -> (usize, u64) {
     let octave = num_keys.max(1).ilog2();
     let low_bits = octave.saturating_sub(STEPS_PER_OCTAVE.ilog2());

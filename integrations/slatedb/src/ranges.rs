@@ -44,8 +44,9 @@ impl slatedb::FilterBuilder for RangeBuilder {
         }
     }
 
-    /// Builds the filter. If the build fails, returns an always-maybe filter. A second call returns
-    /// the same filter, unless a key was added in between.
+    /// Builds the filter, and counts the build. If the build fails, reports the error and returns
+    /// an always-maybe filter. A second call returns the same filter, unless a key was added in
+    /// between.
     fn build(&mut self) -> Arc<dyn Filter> {
         if let Some(keys) = self.keys.take() {
             let built = self.encode(keys);

@@ -15,8 +15,8 @@ const HEAD: &str = "filterblock-slatedb policies 1";
 const MAX_LEN_BYTES: u64 = 4096;
 
 impl Filters {
-    /// Records the policy and its hasher in the object `<root>/filterblock/policies`, if there is
-    /// no such object. Otherwise compares them with the record.
+    /// Records the policies and their hasher in the object `<root>/filterblock/policies`, if there
+    /// is no such object. Otherwise compares them with the record.
     ///
     /// Call this function before you open the database, in every writer, reader, compactor and
     /// worker. The check detects a process with another hasher, other prefixes, another format

@@ -25,19 +25,18 @@ pub struct SstReport {
 pub enum SstFilter {
     /// The SST has a usable filter of the policy.
     Usable,
-    /// The SST has a filter of the policy, but the filter answers "maybe" for every key. It is
-    /// damaged, of a newer version, under another hasher, without the expected prefixes, or did not
-    /// fit in memory.
+    /// The SST has a filter of the policy, but the filter cannot be used and answers "maybe" for
+    /// every key. [`Counts`](crate::Counts) lists the possible reasons.
     Unusable,
     /// The SST has no filter of the policy, but a Bloom filter that
     /// [`Filters::reading_bloom`](crate::Filters::reading_bloom) uses.
     Bloom,
-    /// The SST has only filters of other policies, which SlateDB ignores.
+    /// The SST has only filters of other policies.
     Other,
     /// The SST has no filter block.
     NoBlock,
-    /// SlateDB cannot read the filter block, for this reason. A get of a key in the SST's range
-    /// fails with the same error.
+    /// SlateDB cannot read the filter block, for this reason. A get that needs the filter fails
+    /// with the same error.
     Unreadable(String),
 }
 

@@ -21,8 +21,7 @@ struct Counting;
 // allocate nothing and have no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // On some platforms, a thread that ends frees memory after its thread-local values are
-        // gone.
+        // A thread that ends may allocate memory after its thread-local values are gone.
         let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
         let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size()));
         // SAFETY: the caller upholds the contract, which is that of the system's allocator.

@@ -7,8 +7,7 @@ use filterblock::Error;
 
 /// A handle to the counters of a policy. Clones of the handle and of the policy share the counters.
 ///
-/// A query that a usable filter answers is not counted, because counting would take as long as the
-/// query.
+/// A query that a usable filter answers is not counted, because counting would slow down queries.
 #[derive(Debug, Clone, Default)]
 pub struct Counters(Arc<Cells>);
 
@@ -39,7 +38,8 @@ pub struct Counts {
     /// each of them.
     pub failed_builds: u64,
     /// The number of queries that were answered "maybe" because the bytes are damaged, are not a
-    /// filter block, have no keys, or are not a filter of whole keys in one piece.
+    /// filter block, have no keys, or are not a filter of whole keys in one piece. Filters that
+    /// could not be opened for another reason also count here.
     pub damaged: u64,
     /// The number of queries that were answered "maybe" because a newer version of filterblock
     /// wrote the filter.

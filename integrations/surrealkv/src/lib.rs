@@ -27,7 +27,7 @@
 //! hasher. Damage of the payload after SurrealKV's check goes unnoticed and can deny present keys.
 //!
 //! SurrealKV does not tell the policy which SST file a filter belongs to. So a sound filter of
-//! another SST file goes unnoticed and denies present keys.
+//! another SST file goes unnoticed and can deny present keys.
 
 mod counters;
 mod memo;
@@ -43,7 +43,8 @@ pub use counters::{Counters, Counts};
 /// The name of the policy in SST files. It contains the version of the block format.
 ///
 /// The name does not contain the kind of filter and the hasher, because each block states both. So
-/// a policy with another [`FilterSpec`] reads the filters of all existing SST files.
+/// a policy with another [`FilterSpec`] and the same hasher reads the filters of existing SST
+/// files.
 pub const NAME: &str = "filterblock.v1";
 
 /// The number of keys for which a policy plans the length of a filter.
@@ -71,8 +72,10 @@ impl Policy {
     /// filters of existing SST files answer "maybe" until a compaction rewrites them.
     ///
     /// # Errors
-    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys, and [`Error::Invalid`] if
-    /// the kind cannot be built from hashes.
+    /// Returns the errors of [`Plan::new`] for a filter of 16,384 keys, and the errors of
+    /// [`FilterBuilder::finish_with`] for a filter of one hash. For example, returns
+    /// [`Error::Invalid`] for a range filter. Returns [`Error::TooLarge`] if the planned length
+    /// does not fit in 64 bits.
     pub fn new(spec: FilterSpec, hasher: impl Into<KeyHasher>) -> Result<Self> {
         let hasher = hasher.into();
         let plan = Plan::new(spec, USUAL_KEYS)?;

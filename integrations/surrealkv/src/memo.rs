@@ -10,7 +10,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use filterblock::{Error, Expected, KeyHash, Result, VerifiedFilter, VerifiedTrailer, layout};
 
 /// The maximum number of trailers that a thread keeps. At 7 bits per key, a filter partition of 16
-/// KiB has about 18,000 keys. So 1,024 trailers cover partitions with more than 18 million keys.
+/// KiB has more than 18,000 keys. So 1,024 trailers cover partitions with more than 18 million
+/// keys.
 const MOST: usize = 1024;
 
 /// A map from the checksum of a trailer to the trailer and the number of the policy that accepted
@@ -43,7 +44,9 @@ impl Hasher for Spread {
 /// Asks the filter in `bytes` for a key with this hash. `policy` is the number of the policy that
 /// has the expectations.
 ///
-/// # Errors Returns the errors of [`VerifiedTrailer::read`].
+/// # Errors
+/// Returns an error if the filter cannot be opened: see [`VerifiedTrailer::read`] and
+/// [`VerifiedFilter::open`].
 #[inline]
 pub(crate) fn ask(bytes: &[u8], policy: u64, expected: &Expected<'_>, hash: KeyHash) -> Result<bool> {
     let Some(checksum) = layout::checksum_of(bytes) else {

@@ -1,4 +1,5 @@
-//! Tests the policy alone: the contract of the trait, damaged filters, and arbitrary bytes.
+//! Tests the policy alone: the contract of the trait, the sizes of filters, specifications that it
+//! does not accept, damaged and unexpected filters, arbitrary bytes, and many threads.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tests that need the private parts of the builder.
+//! Tests the self-check of the builder with payloads that were spoilt on purpose.
 
 use super::*;
 use crate::hash::HashSeed;

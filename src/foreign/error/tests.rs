@@ -1,4 +1,5 @@
-//! Tests that each message says what is wrong, where, and what to do next.
+//! Tests that each message says what to do next, and that an error of a filter block keeps its kind
+//! and file.
 
 use std::io::ErrorKind;
 use std::path::Path;

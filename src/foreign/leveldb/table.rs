@@ -82,8 +82,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     ///
     /// # Errors
     /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, index or filter block are
-    /// damaged. Returns `Unsupported` if one of them has an unknown compression, or if the table is
-    /// of RocksDB's `format_version` 0.
+    /// damaged. Returns `Unsupported` if the filter block is compressed, or if metaindex or index
+    /// have an unknown compression. Returns `Unsupported` also if the table is of RocksDB's
+    /// `format_version` 0.
     pub fn open(bytes: D) -> Result<Self> {
         Self::open_with(bytes, None, &KeyHasher::xxh3(HashSeed(0)))
     }
@@ -315,9 +316,9 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         self.filter.is_some() && matches!(self.policy, Policy::Native(_))
     }
 
-    /// Returns the number of filters that hold keys, and the number of unusable filters among them.
-    /// An unusable filter is damaged, or its keys were hashed by another hasher; the bytes do not
-    /// show which of the two. The method reads all filters.
+    /// Returns the number of filters that are not empty, and the number of unusable filters among
+    /// them. An unusable filter is damaged, or its keys were hashed by another hasher; the bytes do
+    /// not show which of the two. The method may read all filters.
     #[must_use]
     pub fn count_unusable_filters(&self) -> (u64, u64) {
         let Some(block) = self.known_filter_block() else { return (0, 0) };
@@ -386,8 +387,8 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// once.
     ///
     /// # Errors
-    /// Returns an error if a data block is damaged, `Invalid` if [`Self::key_form`] returns `None`,
-    /// and any error that `each` returns.
+    /// Returns an error if a data block is damaged or has an unknown compression, `Invalid` if
+    /// [`Self::key_form`] returns `None`, and any error that `each` returns.
     pub fn for_each_key(&self, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.readings.len() > 1 {
             // In the wrong form, every key differs from the user's key, so a filter of these keys
@@ -417,14 +418,14 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
         Ok(blocks)
     }
 
-    /// Reads every block, and asks the table for every key of the data blocks. If both forms of
-    /// keys are possible, the method treats the keys as internal keys.
+    /// Reads every data block, and asks the table for each of its keys. If both forms of keys are
+    /// possible, the method treats the keys as internal keys.
     ///
     /// # Errors
-    /// Returns the error of the first damaged block, and `Invalid` if [`Self::key_forms`] returns
-    /// none. Returns `Corrupt` if queries can use some but not all filters in the compact form. If
-    /// queries can use none of them, the hasher may be wrong, and the method returns no error: see
-    /// [`Self::count_unusable_filters`].
+    /// Returns the error of the first data block that is damaged or has an unknown compression.
+    /// Returns `Invalid` if [`Self::key_forms`] returns none. Returns `Corrupt` if queries can use
+    /// some but not all filters in the compact form. If queries can use none of them, the hasher
+    /// may be wrong, and the method returns no error: see [`Self::count_unusable_filters`].
     pub fn verify(&self) -> Result<Verified> {
         if let (all, unusable @ 1..) = self.count_unusable_filters()
             && unusable < all

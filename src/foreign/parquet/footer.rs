@@ -7,7 +7,7 @@
 //!
 //! This module has its own metadata parser. The parser needs only three lists: row groups, column
 //! chunks and the names of a path. It checks these lists against this crate's own limits. Even with
-//! all features off, the crate `parquet` would add 26 packages (docs/DESIGN.md).
+//! all features off, the crate `parquet` has 26 packages (docs/DESIGN.md).
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ const MIN_CHUNK_LEN_BYTES: u64 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PhysicalType {
-    /// One bit. No engine uses a filter of a Boolean column.
+    /// One bit.
     Boolean,
     /// Four bytes, little endian.
     Int32,
@@ -86,7 +86,7 @@ impl PhysicalType {
 pub struct ParquetColumnChunk {
     /// The number of the row group, from 0.
     pub row_group: usize,
-    /// The names from the schema's root to the column, joined by dots.
+    /// The names of the groups below the schema's root and of the column, joined by dots.
     pub path: String,
     /// The physical type of the column, or `None` if the type is unknown.
     pub physical_type: Option<PhysicalType>,
@@ -272,7 +272,7 @@ impl<D: AsRef<[u8]>> ParquetFile<D> {
     }
 }
 
-/// Returns whether a file begins and ends with a magic of Parquet.
+/// Returns whether a file begins and ends with the same magic of Parquet.
 pub(in crate::foreign) fn has_magic(file: &[u8]) -> bool {
     [MAGIC, MAGIC_ENCRYPTED].iter().any(|magic| file.starts_with(*magic) && file.ends_with(*magic))
 }

@@ -31,9 +31,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(&[u8], usize)> {
 /// header.
 ///
 /// # Errors
-/// Returns `Corrupt` if the header is truncated or lacks a part, or if a union has several members.
-/// Returns `Corrupt` also if the bits are not one or more whole blocks, or have 2 GiB or more.
-/// Returns `Unsupported` for another algorithm, hash or compression.
+/// Returns `Corrupt` if the header is truncated, is malformed or lacks a part, or if a union has
+/// several members. Returns `Corrupt` also if the bits are not one or more whole blocks, or have 2
+/// GiB or more. Returns `Unsupported` for another algorithm, hash or compression.
 pub(super) fn lengths(bytes: &[u8]) -> Result<(usize, usize)> {
     let mut reader = Reader::new(bytes, 0, Field::FilterHeader);
     let (mut last, mut len) = (0, None);

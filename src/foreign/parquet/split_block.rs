@@ -1,9 +1,9 @@
 //! Reads and builds the Bloom filter of a Parquet column chunk. A block has eight lanes of 32 bits,
 //! and a value sets one bit in each lane of one block.
 //!
-//! The layout is that of [`FilterKind::SplitBlock`](crate::FilterKind). Only the multipliers and
-//! the hash differ. The hash is XXH64 of the value's plain encoding, and its high half chooses the
-//! block.
+//! The layout of a block is that of [`FilterKind::SplitBlock`](crate::FilterKind) with 256 bits.
+//! The hash, the choice of the block and the multipliers differ. The hash is XXH64 of the value's
+//! plain encoding. Its high half chooses the block, and its low half chooses the bits.
 
 use xxhash_rust::xxh64::xxh64;
 
@@ -194,8 +194,8 @@ impl<'a> ParquetBloom<'a> {
 /// Builds a split-block Bloom filter, bit for bit as the crate `parquet` and Arrow do.
 #[derive(Debug, Clone)]
 pub struct ParquetBloomBuilder {
-    /// Whole blocks, stored as bytes. For bytes, the allocator gives zero pages, which take no
-    /// memory before they are used. A vector of blocks would be filled with zeros.
+    /// Whole blocks, stored as bytes. For many bytes, the allocator can give zero pages, which take
+    /// no memory before they are used. A vector of blocks would be filled with zeros.
     bits: Vec<u8>,
 }
 
@@ -277,7 +277,7 @@ impl ParquetBloomBuilder {
     }
 
     /// Folds the filter to `num_blocks` blocks. The result is the filter that a builder of
-    /// `num_blocks` blocks would have made. Folding needs no further memory.
+    /// `num_blocks` blocks would have made. Blocks are joined in place.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] if the current number of blocks is not a multiple of

@@ -7,7 +7,7 @@
 use crate::codec::Cursor;
 use crate::foreign::error::{Error, Field, Result};
 
-/// The maximum nesting depth of structs and lists. Parquet's own metadata have a depth of seven.
+/// The maximum nesting depth of values. Parquet's own metadata have a depth below ten.
 const MAX_DEPTH: u32 = 32;
 
 /// The type of a value.
@@ -74,8 +74,8 @@ impl<'a> Reader<'a> {
     /// field.
     ///
     /// # Errors
-    /// Returns `Corrupt` at the end of the bytes, for an unknown type, and for field numbers beyond
-    /// 16 bits.
+    /// Returns `Corrupt` at the end of the bytes, for an unknown type, and for an invalid field
+    /// number, for example one beyond 16 bits.
     pub(super) fn field(&mut self, last: &mut i16) -> Result<Option<(i16, Type)>> {
         let byte = self.cursor.take_u8(self.part)?;
         if byte == 0 {
@@ -112,7 +112,8 @@ impl<'a> Reader<'a> {
     /// check that this number of elements fits in the remaining bytes.
     ///
     /// # Errors
-    /// Returns `Corrupt` at the end of the bytes, and for an unknown type.
+    /// Returns `Corrupt` at the end of the bytes, for an unknown type, and for an invalid number of
+    /// elements.
     pub(super) fn list(&mut self) -> Result<(Type, usize)> {
         let byte = self.cursor.take_u8(self.part)?;
         if byte == 0 {

@@ -23,8 +23,8 @@ pub struct RocksDbFilterOptions {
     /// filter, and this builder returns an always-maybe filter.
     ///
     /// `FastLocalBloom` rounds the value to a thousandth, and `LegacyBloom` to a whole number. A
-    /// ribbon filter has the false-positive rate of a `FastLocalBloom` filter with this many bits
-    /// per key, and uses fewer bits.
+    /// ribbon filter has about the false-positive rate of a `FastLocalBloom` filter with this many
+    /// bits per key, and usually needs fewer bits.
     pub bits_per_key: f64,
     /// RocksDB's option `optimize_filters_for_memory`, which is on by default from RocksDB 9.2 on.
     /// If it is on, the number of probes of a `FastLocalBloom` filter follows from its length after

@@ -6,8 +6,9 @@
 //!      ──high half──▶ x: its top 9 bits select a bit of the line;
 //!                        for the next probe, x is multiplied by GOLDEN_RATIO
 //! ```
-//! The layout is that of [`FilterKind::BlockedBloom`](crate::FilterKind). Only the multipliers
-//! differ: they are the powers of one number.
+//! The layout of a line is that of [`FilterKind::BlockedBloom`](crate::FilterKind). The hash
+//! function, the choice of the line and the multipliers differ. The multipliers are the powers of
+//! one number.
 
 use super::kind::{NEW_BLOOM, RocksDbFilterKind};
 use crate::foreign::ForeignFilterInfo;

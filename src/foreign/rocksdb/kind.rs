@@ -1,4 +1,4 @@
-//! Names the layouts of a full filter, and the first bytes of their trailers.
+//! Names the layouts of a full filter, and defines the length of the trailer and its first byte.
 
 /// The length of a filter's trailer.
 pub(super) const TRAILER_LEN_BYTES: usize = 5;

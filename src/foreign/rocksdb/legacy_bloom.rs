@@ -15,7 +15,8 @@ use crate::simd::prefetch;
 /// The length of a line in written filters: the cache line of nearly all machines.
 const LINE_LEN_BYTES: usize = 64;
 const LINE_BITS: u64 = LINE_LEN_BYTES as u64 * 8;
-/// The number of bits of the longest filter that RocksDB builds.
+/// The maximum number of bits that RocksDB computes for a filter, before it rounds up to whole
+/// lines.
 const MAX_BITS: u64 = 0xffff_0000;
 const MAX_PROBES: u8 = 30;
 /// The number of probes per bit per key: ln 2, as RocksDB rounds it.

@@ -87,8 +87,8 @@ impl RocksDbProperties {
     }
 
     /// Reads the properties of a table that got a sequence number after it was written. Returns
-    /// `None` if the block has no such number, or if the checksum is wrong even with zeros in place
-    /// of the number.
+    /// `None` if the block has no such number or is compressed, or if the checksum is wrong even
+    /// with zeros in place of the number.
     fn read_ingested(blocks: &Blocks<'_>, handle: BlockHandle) -> Option<Result<Self>> {
         let (stored, covered, checksum) = blocks.split(handle).ok()?;
         let mut place = None;

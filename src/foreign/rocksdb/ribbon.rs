@@ -117,8 +117,8 @@ impl<'a> Ribbon<'a> {
         let (offset, _) = self.layout.block(self.rows.start(hash) / BLOCK_SLOTS);
         prefetch(self.payload, offset);
         // A query of two blocks with seven columns each reads four or five cache lines. The method
-        // prefetches the first and the third line, because the processor itself fetches the line
-        // after each of them.
+        // prefetches the first and the third line, because many processors also fetch the next
+        // line.
         prefetch(self.payload, offset + 2 * 64);
     }
 
@@ -126,7 +126,7 @@ impl<'a> Ribbon<'a> {
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let row = self.rows.of(hash);
         // A block without columns answers "maybe" to every key. Only damaged filters and filters of
-        // 1 bit per key have blocks without columns.
+        // less than 1.5 bits per key can have blocks without columns.
         if self.columns < 2 && self.layout.block(row.start / BLOCK_SLOTS).1 == 0 {
             return true;
         }

@@ -102,10 +102,10 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
     /// Opens a table.
     ///
     /// # Errors
-    /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, properties or a filter are
-    /// damaged. Returns `Unsupported` for an unknown version, checksum type, index type or block
-    /// feature, and if one of these parts is compressed. Returns `Filter` if a filter block of this
-    /// crate is damaged or of a newer version.
+    /// Returns `Corrupt` or `ChecksumMismatch` if footer, metaindex, properties, a filter or the
+    /// partition index are damaged. Returns `Unsupported` for an unknown version, checksum type,
+    /// index type or block feature, and if one of these parts is compressed. Returns `Filter` if a
+    /// filter block of this crate is damaged or of a newer version.
     pub fn open(bytes: D) -> Result<Self> {
         let file = bytes.as_ref();
         let footer = Footer::read(file)?;
@@ -333,8 +333,8 @@ impl<D: AsRef<[u8]>> RocksDbTable<D> {
         Ok(Verified { blocks: self.verify_named_blocks()? + walked + partitions, keys, denied_keys })
     }
 
-    /// Verifies the checksums of the metaindex, of all blocks that it names, and of the index.
-    /// Returns the number of these blocks.
+    /// Verifies the checksums of the metaindex, of the index, and of all blocks that the metaindex
+    /// names, except the properties. Returns the number of blocks, properties included.
     fn verify_named_blocks(&self) -> Result<u64> {
         let blocks = self.blocks();
         let mut handles = vec![self.footer.metaindex];

@@ -18,9 +18,9 @@ use crate::hash::KeyHash;
 use crate::kinds::shape::zeros;
 use crate::simd;
 
-/// The number of seeds to try in total. For random hashes, one or two seeds are usually enough: see
-/// [`slots_per_1024_keys`]. Hashes that crowd in a few segments fail with any seed and any size, so
-/// more tries would not help.
+/// The maximum number of seeds that a build tries. For random hashes, one or two seeds are usually
+/// enough: see [`slots_per_1024_keys`]. If a few segments get more keys than they have slots, more
+/// tries would not help, because no seed changes the first slot of a key.
 const MAX_SEEDS: u8 = 32;
 /// The number of seeds to try before the number of slots grows.
 const SEEDS_PER_SIZE: u8 = 2;
@@ -107,8 +107,8 @@ pub(super) fn build(width: Width, hashes: &[KeyHash]) -> Result<Option<(Geometry
 }
 
 /// The maximum number of keys that a slot may have. It is one less than a power of two, so that one
-/// bit of a count shows an excess. Only crowded hashes exceed it, and for them another seed fails
-/// too.
+/// bit of a count shows an excess. In practice, only crowded hashes exceed it, and for them another
+/// seed rarely helps.
 const MAX_COUNT: u8 = 63;
 /// The number of spare elements at the end of [`Peeling::order`]. One step writes at most two slots
 /// beyond the slots found so far.
@@ -125,10 +125,10 @@ const HASHES_IN_A_LINE: usize = 8;
 /// each lookup of a hash is then a second cache miss.
 #[derive(Debug, Default)]
 struct Peeling {
-    /// For each slot, the XOR of the hashes that use it. If a key was removed through this slot,
-    /// its hash stays here.
+    /// For each slot, the XOR of the hashes that use it and were not removed. If a key was removed
+    /// through this slot, its hash stays here.
     hashes: Vec<u64>,
-    /// For each slot, the number of hashes that use it.
+    /// For each slot, the number of hashes that use it and were not removed.
     counts: Vec<u8>,
     /// Begins with the slots through which keys were removed, in the order of removal. The slots
     /// that were found with a single key follow, in the order in which they were found. The number
@@ -180,8 +180,9 @@ impl Peeling {
         seen <= MAX_COUNT
     }
 
-    /// Appends slots without keys until there are `slots` slots. `count` appends a segment just
-    /// before the first key uses it, so that the segment is in the cache at that time.
+    /// Appends slots without keys until there are `slots` slots. `count` appends segments just
+    /// before a key uses them, so that they are in the cache at that time. At the end, it appends
+    /// the remaining segments.
     #[cold]
     fn extend(&mut self, slots: usize) {
         self.hashes.resize(slots, 0);
@@ -273,21 +274,21 @@ fn others([first, second, third]: [u64; 3], own: u32) -> [u64; 2] {
     [if own == first { second } else { first }, if own == third { second } else { third }]
 }
 
-/// Converts a slot to an index into an array. Every caller has arrays with one element per slot.
+/// Converts a slot, or a number of slots, to a `usize`.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "peel has shown that the number of slots is a usize")]
+#[expect(clippy::cast_possible_truncation, reason = "build has shown that the number of slots is a u32")]
 fn index(slot: u64) -> usize {
     slot as usize
 }
 
 /// Converts a slot to the type of [`Peeling::order`].
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "peel has shown that the number of slots is a u32")]
+#[expect(clippy::cast_possible_truncation, reason = "build has shown that the number of slots is a u32")]
 fn short(slot: usize) -> u32 {
     slot as u32
 }
 
-/// Writes a fingerprint to a slot. The slot must be zero.
+/// Writes a fingerprint of at most `BITS` bits to a slot. The slot must be zero.
 #[inline]
 #[expect(
     clippy::indexing_slicing,

@@ -3,15 +3,15 @@
 //! slots is the key's fingerprint.
 //!
 //! ```text
-//! hash ──reduce──▶ slot a         in hash order: a build from sorted keys needs no sort
-//!      ──mix─────▶ slot b = (a + segment) ^ 18 bits, slot c = (a + 2 segments) ^ 18 bits, fingerprint: 16 bits
+//! hash ──reduce──▶ slot a         in hash order: a build from sorted hashes needs no sort
+//!      ──mix─────▶ slot b = (a + segment) ^ log2 bits, slot c = (a + 2 segments) ^ log2 bits, fingerprint
 //!
 //! | segment 0 | segment 1 | segment 2 | ...          each 2^log2 slots of 8, 12 or 16 bits
 //!       a           b           c                     "maybe" if a ^ b ^ c = fingerprint
 //! ```
 //! Every query reads exactly three slots. The filter answers "maybe" for one absent key in 2^bits.
-//! For a million keys, the filter takes 13 % more space than its fingerprints, and for fewer keys
-//! the share is larger. Construction ([`build`]) may fail for a set of keys under one seed. The
+//! For a million keys, the filter takes 14 % more space than its fingerprints. For fewer keys, this
+//! share is usually larger. Construction ([`build`]) may fail for a set of keys under one seed. The
 //! build then tries another seed, then more slots, and at last the fallback. So a build never fails
 //! because of its keys.
 
@@ -43,8 +43,8 @@ const FUSE_SEED: u64 = 0xb29e_ce7f_ab4b_c66b;
 const WIDTHS: [u32; 3] = [8, 12, 16];
 /// The number of slots that a query reads.
 const SLOTS_OF_A_KEY: f64 = 3.0;
-/// The binary logarithm of the maximum number of slots in a segment. Eighteen bits of the mixed
-/// hash select a slot in a segment.
+/// The binary logarithm of the maximum number of slots in a segment. At most 18 bits of the mixed
+/// hash select the slot in the second and in the third segment.
 const MAX_SEGMENT_LOG2: u32 = 18;
 /// The number of keys in one prefetching pass. Each key needs about three cache lines.
 const BATCH: usize = 16;

@@ -1,17 +1,18 @@
-//! Implements banding: Gaussian elimination on the fly, which places each key's equation in the row
-//! of a slot or bumps the key.
+//! Implements banding: Gaussian elimination on the fly. Each key's equation takes the row of a
+//! slot, or is redundant, or the key is bumped.
 //!
 //! The equation of a key goes to the row of its start. If that row is taken, the row is subtracted
-//! and the equation moves on to its next coefficient. An equation takes some twenty such steps.
-//! Each step waits for a load, a subtraction and a count of zeros, so a single chain leaves the
-//! processor idle most of the time. Therefore several equations move at once. They belong to one
-//! class of a bucket, which is bumped whole or not at all, so their order does not matter.
+//! and the equation moves on to its next coefficient. An equation takes about 20 such steps. Each
+//! step waits for a load, a subtraction and a count of zeros, so a single chain leaves the
+//! processor idle most of the time. Therefore several equations move at once. In a layer, they
+//! belong to one class of a bucket, which is bumped whole or not at all. So their order does not
+//! matter.
 //!
-//! The slots are cut into shards, so that threads can band several shards at once. The *tail* of a
-//! shard is its last [`TAIL_BUCKETS`] buckets, and the *head* is the rest. The heads of shards do
-//! not touch each other's rows: an equation of a head that would move beyond its shard is bumped
-//! with its class. A tail may use rows of the next shard, and is banded after the head of the next
-//! shard. Therefore the rows do not depend on the number of threads.
+//! The slots of a layer are cut into shards, so that threads can band several shards at once. The
+//! *tail* of a shard is its last [`TAIL_BUCKETS`] buckets, and the *head* is the rest. The heads of
+//! shards do not touch each other's rows: an equation of a head that would move beyond its shard is
+//! bumped with its class. A tail may use rows of the next shard, and is banded after the head of
+//! the next shard. Therefore the rows do not depend on the number of threads.
 
 use super::hashes::{coefficients, fingerprint};
 use super::layer::Starts;
@@ -29,8 +30,8 @@ const IN_FLIGHT: usize = 4;
 const STEPS: usize = 8;
 /// The number of buckets in the tail of a shard. A tail is banded after the head of the next shard.
 const TAIL_BUCKETS: usize = 4;
-/// The number of slots by which equations of the tail may move into the next shard. The next
-/// shard's own tail begins after these slots.
+/// The maximum number of slots by which equations of the tail may move into the next shard. The
+/// next shard's own tail begins after these slots.
 pub(super) const WINDOW: usize = 1_024;
 // If a layer has several shards, each has at least half of `SHARD_SLOTS` slots, rounded down to
 // whole buckets.
@@ -74,7 +75,7 @@ impl Rows {
 
     /// Inserts equations below row `limit`, [`IN_FLIGHT`] of them at a time. Redundant equations
     /// take no row. Calls `placed` with each row that was taken. Returns `false` at the first
-    /// contradiction.
+    /// contradiction. The rows that were taken stay taken.
     ///
     /// The order of insertion differs from the order of `equations`, but the result does not depend
     /// on it. Only the set of equations decides which rows are taken, whether there is a
@@ -277,7 +278,7 @@ impl Section {
         self.buckets.start
     }
 
-    /// Places or bumps all keys of the section.
+    /// Bands the section: inserts the equations of its keys, or bumps the keys.
     pub(super) fn run(&mut self, keys: Keys<'_>, rows: &mut Rows) -> Result<(), NoMemory> {
         Band::new(Isa::detect()).run(self, keys, rows)
     }

@@ -1,11 +1,12 @@
-//! Queries up to 32 keys at once. Vector instructions compute each step for several keys together.
+//! Queries up to 32 keys at once. Vector instructions compute the first step for several keys
+//! together. Batches of fewer than eight keys are queried one by one.
 //!
 //! ```text
 //! starts, coefficients, sums of all keys  ->  bumped or not  ->  cache lines of each key  ->  bumped keys, one by one
 //! ```
-//! The first step is plain arithmetic on arrays, which compilers turn into vector code. Two steps
-//! branch on a key. One is for bumped keys, about one key in 25. The other, in filters with more
-//! than eight columns, is for keys whose first eight columns match.
+//! This step is plain arithmetic on arrays, which compilers turn into vector code. Two steps branch
+//! on a key. One is for bumped keys, about one key in 25. The other, in filters with more than
+//! eight columns, is for keys whose first eight columns match.
 
 use super::BLOCK_SLOTS;
 use super::flat::holds_in_words;
@@ -94,8 +95,7 @@ impl Geometry {
     }
 
     /// Returns whether a batch of `keys` keys is faster than single queries, and `bytes` has at
-    /// least 64 bytes after the payload. With fewer bytes, loads of the last blocks would fail, and
-    /// the answer would be "maybe" for keys that single queries can deny.
+    /// least 64 bytes after the payload. With these bytes, every load of a block succeeds.
     #[inline(always)]
     fn is_worth_it(&self, keys: usize, bytes: &[u8]) -> bool {
         keys >= KEYS / 4 && bytes.len() >= self.payload_len + BLOCK_SLOTS

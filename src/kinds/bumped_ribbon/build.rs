@@ -1,5 +1,6 @@
-//! Builds a bumped ribbon: chooses columns and slots, and then builds a single system, or one layer
-//! after the other, shard by shard.
+//! Builds a bumped ribbon: chooses the columns, and then builds a single system, or one layer after
+//! the other, shard by shard. For some numbers of keys, the builder makes several filters and keeps
+//! the smallest.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -62,8 +63,8 @@ pub(super) const KEYS_A_SPARE_SLOT: usize = 160;
 const MORE_KEYS_A_SPARE_SLOT: usize = 128;
 /// The number of keys per spare slot at which the builder gives up. With [`NEAR_BORDER_KEYS`] keys
 /// or more, the tries end if a try has more than one spare slot per this number of keys. Tries with
-/// random hashes stay far below this limit. Hashes that exceed it do so with every number of
-/// blocks.
+/// random hashes stay far below this limit. Hashes that exceed it usually do so with every number
+/// of blocks.
 const HOPELESS_KEYS_A_SPARE_SLOT: usize = 16;
 /// The number of keys up to which the builder tries layers only once. A single system of so few
 /// keys has 1 % more slots than keys, so other numbers of blocks could save little.
@@ -81,11 +82,11 @@ const MANY_KEYS: usize = 60_000;
 /// (docs/DESIGN.md, "little memory while building").
 const COMPACT: Density = Density { slots_per_mille: 930, is_one_shard: true };
 /// The maximum number of keys of the system after the last layer. A filter of more keys is a single
-/// system only if no number of blocks gives layers. The share of spare slots grows with the size of
-/// a system.
+/// system only if no number of blocks gives layers. The share of spare slots that a system needs
+/// grows with its size.
 pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
 /// The maximum amount, in thousandths, by which a budget in bits is rounded up to whole groups of
-/// columns. Without this rounding, `bumped-ribbon:8` would get 7.95 columns with 10,000 keys, and
+/// columns. Without this rounding, `bumped-ribbon:8` would get 7.94 columns with 10,000 keys, and
 /// its blocks would not be cache lines. docs/DESIGN.md, "four words beside the payload", compares
 /// the queries of whole and of other numbers of columns.
 const NEARLY_WHOLE_PER_MILLE: u32 = 15;
@@ -95,7 +96,7 @@ const SEEDS: u8 = 8;
 const MAX_SPARE: usize = 255;
 
 /// Builds the filter over distinct, sorted hashes. The function may reorder the hashes. It returns
-/// `None` if a single system has no solution, or if there would be too many layers. In practice,
+/// `None` if it finds no solution, for example because there would be too many layers. In practice,
 /// this happens only with chosen hashes or with numbers that are not hashes.
 pub(super) fn build(
     budget: Budget,
@@ -135,8 +136,8 @@ pub(super) fn choose_columns(budget: Budget, keys: u64) -> Columns {
         let fewer_share = ((wanted / rate - 1.0) * 65_536.0) as u16;
         return Columns { all, fewer_share };
     }
-    // Columns do not get all bits: each 128 slots have two bump bits, and the layers have a record.
-    // One slot in 500 stays empty.
+    // Columns do not get all bits. In layers, each 128 slots have two bump bits, and the layers
+    // have a record. One slot in 500 stays empty.
     let few = usize::try_from(keys).ok().filter(|&keys| keys <= ONE_TRY_KEYS);
     let keys = u128::from(keys);
     let bits = keys * u128::from(budget.millibits) / 1000;
@@ -199,8 +200,9 @@ impl Built {
     }
 }
 
-/// Builds a few filters of layers and, if it may be smaller, one of a single system. Returns the
-/// smallest of them.
+/// Builds one or more filters of layers. Also builds a filter of a single system if it may be
+/// smaller, or if no filter of layers was built. Returns the smallest filter, or `None` if there is
+/// none.
 fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Built> {
     let keys = hashes.len();
     let least_single = Small::new(keys + first_spare(keys), 0, columns);
@@ -249,12 +251,13 @@ fn single(columns: Columns, hashes: &[KeyHash]) -> Tried<Built> {
     Ok(Some(Built { shape, payload, slots: small.slots }))
 }
 
-/// Builds a filter of layers. The function reorders the hashes.
+/// Builds a filter of layers. The function reorders the hashes. Returns `None` if it finds no such
+/// filter: see [`build_layers`].
 fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: NonZeroUsize) -> Tried<Built> {
     let mut bumped = Vec::new();
     let built = build_layers((columns, density), hashes, threads, &mut bumped);
-    // The bumped keys of each layer are among the bumped keys of the layer before. So the last
-    // layer's hashes are restored first.
+    // Each layer remixed the hashes of all keys that it bumped. So a hash is restored once for each
+    // layer that bumped its key.
     for from in bumped.into_iter().rev() {
         for hash in hashes.get_mut(from..).unwrap_or_default() {
             *hash = KeyHash::from_raw(unremix(hash.raw()));
@@ -263,8 +266,11 @@ fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: 
     built
 }
 
-/// Builds the layers. Adds to `bumped` the position of the first key that each layer bumped. From
-/// this position on, every hash is replaced by the hash for the next layer.
+/// Builds the layers and the single system for the keys that the last layer bumps, and assembles
+/// the payload. Returns `None` if there would be too many layers, if the single system has no
+/// solution, or if the parts do not fit together. Adds to `bumped` the position of the first key
+/// that each layer bumped. From this position on, every hash is replaced by the hash for the next
+/// layer.
 fn build_layers(
     (columns, density): (Columns, Density),
     hashes: &mut [KeyHash],
@@ -371,7 +377,7 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     let len = len_of(layer.blocks);
     let mut capacity = len;
     if is_first {
-        // All layers together have as many slots as keys, and a few more.
+        // All layers and the single system together have as many slots as keys, and a few more.
         let all = Blocks::new((keys + keys / 256).div_ceil(BLOCK_SLOTS) + 2, columns);
         capacity = len.max(len_of(all) + bumps_len_bytes(keys / BUCKET_STARTS) + 64);
         capacity += room_behind(capacity);
@@ -382,8 +388,9 @@ fn room_for_groups(columns: Columns, layer: &Layer, keys: usize, is_first: bool)
     Ok(groups)
 }
 
-/// Builds one layer. It moves the bumped keys to the end of `hashes`, replaces their hashes by the
-/// hashes for the next layer, and sorts them. Returns the position of the first bumped key.
+/// Builds one layer and appends it to `layers` and `built`. The function moves the bumped keys to
+/// the end of `hashes`, replaces their hashes by the hashes for the next layer, and sorts them.
+/// Returns the position of the first bumped key.
 #[expect(clippy::indexing_slicing, reason = "the vector has two bits for every bucket")]
 fn build_layer(
     (columns, density): (Columns, Density),
@@ -462,7 +469,8 @@ impl<'a> Shard<'a> {
         tail_of(&self.buckets)
     }
 
-    /// Bands all buckets except the tail, which needs rows of the next shard.
+    /// Resets the rows, and bands all buckets except the tail. The tail may need rows of the next
+    /// shard.
     fn band_head(&self, rows: &mut Rows) -> Result<Section, NoMemory> {
         rows.reset(self.to - self.from + self.window())?;
         let limit = self.to.min(self.buckets.end * BUCKET_STARTS);
@@ -472,7 +480,7 @@ impl<'a> Shard<'a> {
         Ok(head)
     }
 
-    /// Bands the tail. The rows of the next shard must be in place.
+    /// Bands the tail. The first rows of the next shard, if there is one, must be in place.
     fn band_tail(&self, rows: &mut Rows) -> Result<Section, NoMemory> {
         let mut tail = Section::new(self.tail()..self.buckets.end, self.from, self.to + self.window());
         tail.run(self.keys, rows)?;
@@ -527,15 +535,15 @@ impl Back {
         Ok(Self { columns, layer: layer.clone(), groups, states, window })
     }
 
-    /// Bands the tail of the shard and solves the rows that no earlier shard can change. Returns
-    /// the banded tail.
+    /// Bands the tail of the shard, solves the rows that no earlier shard can change, and writes
+    /// their slots. Keeps the other rows as the window. Returns the banded tail.
     #[expect(
         clippy::indexing_slicing,
         reason = "the rows contain the shard and the window, and the words contain the group"
     )]
     fn finish(&mut self, shard: &Shard<'_>, rows: &mut Rows) -> Result<Section, NoMemory> {
         let own = shard.to - shard.from;
-        // There are no rows after the last shard.
+        // For the last shard, both slices are empty.
         rows.0[own..].copy_from_slice(&self.window);
         let tail = shard.band_tail(rows)?;
         let open = if shard.from == 0 { 0 } else { WINDOW };

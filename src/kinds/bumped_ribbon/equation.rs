@@ -6,8 +6,8 @@ use super::{GROUP_COLUMNS, MAX_COLUMNS};
 /// The maximum number of column groups.
 pub(super) const MAX_GROUPS: usize = (MAX_COLUMNS / GROUP_COLUMNS) as usize;
 
-/// The equation of a key within a layer: the XOR of the slots that the coefficients select must be
-/// `sum`.
+/// The equation of a key within a layer or a single system: the XOR of the slots that the
+/// coefficients select must be `sum`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Equation {
     pub(super) start: usize,
@@ -24,9 +24,9 @@ impl Equation {
     /// Returns the coefficients of the slots in the block of the start, and in the next block.
     #[inline(always)]
     pub(super) fn split(&self) -> (u64, u64) {
-        // The shift and the rotation count modulo 64, so the start needs no remainder. The shift
-        // drops the bits that cross into the next block, and the rotation moves them to the low
-        // end. The XOR of both leaves only these bits.
+        // The shift and the rotation count modulo 64. The shift drops the bits that cross into the
+        // next block, and the rotation moves them to the low end. The XOR of both leaves only these
+        // bits.
         #[expect(clippy::cast_possible_truncation, reason = "only the start modulo 64 counts")]
         let shift = self.start as u32;
         let low = self.coefficients.wrapping_shl(shift);

@@ -1,5 +1,5 @@
-//! Describes the first layer of a filter in 16 bytes. Nearly every query needs nothing else, so it
-//! follows no pointer except the one to the payload.
+//! Describes the first layer of a filter in 16 bytes. Most queries need nothing else, so they
+//! follow no pointer except the one to the payload.
 //!
 //! The loads of a query do not depend on each other: the start of a key gives the addresses of its
 //! bump bits and of its two blocks. The processor can wait for all of them together, and for the
@@ -129,7 +129,8 @@ impl Flat {
     }
 }
 
-/// Returns whether an equation holds in two blocks of eight columns, which are cache lines.
+/// Returns whether an equation holds in two blocks of eight columns, which are cache lines. Returns
+/// `true` if bytes are missing.
 #[inline(always)]
 fn holds_in_lines(simd: impl Simd, bytes: &[u8], equation: Equation) -> bool {
     let (low, high) = equation.split();

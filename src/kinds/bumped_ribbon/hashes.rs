@@ -1,7 +1,7 @@
 //! Derives values from a key's hash: coefficients, a fingerprint, and another hash for the next
 //! layer.
 
-/// Odd multipliers: outputs 19 to 23 of the generator that [`super::super::bloom`] names.
+/// Multipliers: outputs 19 to 23 of the generator that [`super::super::bloom`] names, made odd.
 pub(super) const COEFFICIENTS: u64 = 0xac1d_5cfa_b383_b27d;
 pub(super) const FINGERPRINT: u64 = 0x617b_687c_63d8_2f4f;
 pub(super) const REMIX: [u64; 2] = [0xd8cc_2380_229f_6d29, 0x775a_8a56_00d9_67e1];

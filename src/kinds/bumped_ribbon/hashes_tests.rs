@@ -1,5 +1,5 @@
 //! Tests the constants in [`super::hashes`]: start, coefficients and fingerprint must look random,
-//! each alone and together.
+//! each alone and together. Also tests that remixing can be undone.
 //!
 //! The first layer takes the start and the equation from the key's hash itself. Only one
 //! multiplication lies between them. So the tests require that equations of *neighbouring* hashes,

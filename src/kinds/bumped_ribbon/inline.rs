@@ -9,7 +9,7 @@ use crate::simd::Portable;
 
 /// The number of layers for which most queries reserve room. [`Unread::may_contain`] overestimates
 /// the number of layers by up to two, so three layers and a system still fit. Because a layer bumps
-/// one key in 25, three layers and a system hold 64 million keys.
+/// one key in 25, three layers and a system hold about 60 million keys.
 const USUAL_LAYERS: usize = 5;
 
 /// Up to `N` layers inside the geometry. This storage is for a geometry that lives as long as one
@@ -43,8 +43,7 @@ impl<const N: usize> DerefMut for Inline<N> {
 
 impl<const N: usize> Layers for Inline<N> {
     fn push(&mut self, layer: Layer) {
-        // A layer without room is dropped. The payload is then longer than the geometry, so
-        // `Geometry::parse` rejects the geometry.
+        // `Unread::may_contain` chooses `N` so that every layer has room.
         if let Some(free) = self.all.get_mut(self.len) {
             *free = layer;
             self.len += 1;

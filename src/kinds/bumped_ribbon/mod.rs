@@ -1,6 +1,6 @@
-//! Implements the bumped ribbon filter. From 4,096 keys on, it takes on average 0.4 to 2 % more
-//! space than the FPR lower bound (docs/DESIGN.md). With eight columns, a query usually reads one
-//! byte of bump bits and two adjacent cache lines.
+//! Implements the bumped ribbon filter. With eight columns and 4,096 keys or more, the payload
+//! takes on average less than 1 % more space than the FPR lower bound. With eight columns, a query
+//! usually reads one byte of bump bits and two adjacent cache lines.
 //!
 //! ```text
 //! hash ──reduce, clamp──▶ start s          sorted hashes give sorted starts, so a build reads its keys in order
@@ -11,13 +11,13 @@
 //! slots, a build solves one linear equation per key over GF(2) (Dillinger, Walzer, "Ribbon filter:
 //! practically smaller than Bloom and Xor", 2021).
 //!
-//! A layer has fewer slots than keys, so hardly any slot stays unused. If a key's equation
-//! contradicts the others, the key is *bumped* to the next layer, which is smaller and has the same
-//! form. A bucket of 128 starts bumps whole classes of keys: the class of the key, and the classes
-//! with smaller starts. Two bits per bucket tell the reader which classes were bumped (Dillinger,
+//! A layer has fewer slots than keys, so hardly any slot stays unused. If a key's equation does not
+//! fit, the key is *bumped* to the next layer, which is smaller and has the same form. A bucket of
+//! 128 starts bumps whole classes of keys: the class of the key, and the classes with smaller
+//! starts. Two bits per bucket tell the reader which classes were bumped (Dillinger,
 //! Hübschle-Schneider, Sanders, Walzer, "Fast succinct retrieval and approximate membership using
-//! ribbon", 2022). The keys that the last layer bumps go into a single system with one spare slot
-//! in a hundred ([`small`]). A filter of few keys has only a single system.
+//! ribbon", 2022). The keys that the last layer bumps go into a single system with about one spare
+//! slot in a hundred ([`small`]). A filter of few keys has only a single system.
 //!
 //! ```text
 //! payload  | columns 0..8 of layer 0 | of layer 1 | .. | of the last | bumps of layer 0 | 1 | .. | columns 8..16 of layer 0 | ..
@@ -68,7 +68,7 @@ impl Kind for BumpedRibbon {
         "the lowest FPR of bumped-ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = true;
 
-    /// Returns `2^-columns`, with one column per bit of the budget and at most 32 columns.
+    /// Returns `2^-b` for `b` bits per key, of which at most 32 count.
     fn rate_of_many(millibits: u32) -> f64 {
         (-f64::from(millibits.min(MAX_COLUMNS * 1000)) / 1000.0).exp2()
     }

@@ -1,6 +1,6 @@
-//! Plans the size of a bumped ribbon. The plan assumes that the first try succeeds, and estimates
-//! the number of bumped keys. All sizes have 64 bits, so that a 32-bit machine can plan filters for
-//! 64-bit machines.
+//! Plans the size, the FPR and the cache lines of a bumped ribbon. The plan assumes a typical
+//! build, and estimates the number of bumped keys. All sizes have 64 bits, so that a 32-bit machine
+//! can plan filters for 64-bit machines.
 
 use super::build::{
     KEYS_A_SPARE_SLOT, MAX_SINGLE_KEYS, NEAR_BORDER_KEYS, ONE_TRY_KEYS, SURELY_SINGLE_KEYS, choose_columns, density,

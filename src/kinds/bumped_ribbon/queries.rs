@@ -13,7 +13,7 @@ kernels! {
     struct FirstKernel[];
     |simd|
 
-    /// Returns whether the equation of the key holds in the first group of columns.
+    /// Answers like [`Geometry::ask`] for the first group of columns.
     fn may_contain(ribbon: &Geometry, padded: &[u8], hash: KeyHash) -> bool {
         ribbon.ask(simd, padded, hash, 1)
     }

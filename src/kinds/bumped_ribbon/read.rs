@@ -1,4 +1,4 @@
-//! Defines the geometry of a payload, and queries its layers.
+//! Defines the geometry of a payload, and queries its layers and its single system.
 
 use std::fmt;
 use std::ops::DerefMut;
@@ -33,7 +33,7 @@ const MAX_BLOCKS: usize = usize::MAX / 128;
 pub(crate) struct Geometry<L = Vec<Layer>> {
     pub(super) columns: Columns,
     pub(super) layers: L,
-    /// The single system after the layers, or `None` if the last layer bumped no key.
+    /// The single system. It is `None` if the last layer bumped no key.
     pub(super) last: Option<Small>,
     pub(super) payload_len: usize,
 }
@@ -366,7 +366,8 @@ impl Layer {
         (from, 8 * used * blocks)
     }
 
-    /// Returns whether the equation holds in the groups after the first.
+    /// Returns whether the equation holds in the groups after the first. Returns `true` if bytes
+    /// are missing.
     #[inline]
     fn others_hold(&self, simd: impl Simd, columns: Columns, bytes: &[u8], equation: Equation, groups: usize) -> bool {
         let (low, high) = equation.split();

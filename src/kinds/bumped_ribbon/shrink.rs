@@ -50,7 +50,7 @@ impl Geometry {
     ///
     /// # Errors
     /// Returns [`Error::TooLarge`] if there is no memory. Returns [`Error::Corrupt`] if the payload
-    /// is shorter than its geometry: a copy with zeros in it would deny present keys.
+    /// lacks a byte of the copy: a copy with zeros in it would deny present keys.
     pub(in crate::kinds) fn copy_columns(&self, payload: &[u8], to: &Self) -> Result<Vec<u8>> {
         let mut copy = zeros(to.payload_len).map_err(NoMemory::of("a shrunk filter"))?;
         self.copy_to(payload, to, &mut copy).ok_or(Error::Corrupt { field: Field::PayloadLen, offset: 0 })?;

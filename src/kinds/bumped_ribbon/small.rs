@@ -66,7 +66,7 @@ impl Small {
     }
 
     /// Returns whether the equation holds in the first `groups` groups of columns, even if it
-    /// reaches the short block.
+    /// reaches the short block. A group with missing bytes counts as a match.
     #[inline(never)]
     fn ask_slowly(&self, columns: Columns, bytes: &[u8], equation: Equation, groups: usize) -> bool {
         let (low, high) = equation.split();

@@ -40,7 +40,7 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// Solves `rows` with the best kernel of this processor: see [`Solve::solve`].
+/// Solves `rows` with the kernel that [`Isa::detect`] selects: see [`Solve::solve`].
 pub(super) fn solve(rows: &[Row], group: usize, state: &mut State) {
     Solve::new(Isa::detect()).solve(rows, group, state);
 }

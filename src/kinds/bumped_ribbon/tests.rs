@@ -1,5 +1,5 @@
-//! Tests the whole filter: no false negatives, sizes, kernels, invalid shapes, and the same bytes
-//! from any number of threads.
+//! Tests the whole filter: no false negatives, sizes, FPRs, kernels, guards, invalid shapes, and
+//! short payloads. Also tests the fallback, and that any number of threads gives the same bytes.
 #![allow(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
@@ -96,9 +96,9 @@ fn present_keys_are_found_at_any_size_and_width() {
 }
 
 #[test]
-fn sizes_from_4096_keys_on_are_near_the_fpr_lower_bound() {
+fn sizes_are_near_the_fpr_lower_bound() {
     for (n, most) in [
-        // With 64 keys, the page checksum is 6 % of the payload, and spare slots take about 3 %.
+        // With 64 keys, the page checksum is 6 % of the payload.
         (64, 0.1),
         (100, 0.08),
         (300, 0.03),
@@ -252,8 +252,7 @@ fn first_columns_alone_find_present_keys_and_read_nothing_else() {
 
 #[test]
 fn hashes_with_one_common_start_are_built_and_found() {
-    // Two different hashes cannot have the same equation in every layer. These hashes come close:
-    // they have the same start in the first layer.
+    // All these hashes have the same start in the first layer.
     let few: Vec<_> = (0..3_000).map(KeyHash::from_raw).collect();
     let built = Built::new("bumped-ribbon:8", &few, 1);
     assert!(few.iter().all(|&hash| built.may_contain(hash)));
@@ -341,15 +340,15 @@ fn invalid_layer_records_are_rejected() {
     };
     assert!(open(&[2, 0], &[]).is_ok());
     for (record, more, wanted) in [
-        // The last system has no slots, more slots than the payload has bits for (twice), or the
-        // most slots that the record may name. In the last case, only the length of the payload is
+        // The last system has no slots, more blocks than the payload has bits (twice), or the most
+        // slots that the record may name. In the last case, only the length of the payload is
         // wrong.
         (&[2, 0, 0][..], &[7][..], Field::Extension),
         (&[2, 0, 1 << 40], &[7], Field::Extension),
         (&[2, 0, (129 * 8 + 1) * 64], &[7], Field::Extension),
         (&[2, 0, 129 * 8 * 64], &[7], Field::PayloadLen),
         // There are bytes after the last system, there is no layer (twice), the layer has more
-        // blocks than the payload has bits for, or it has the most blocks that the record may name.
+        // blocks than the payload has bits, or it has the most blocks that the record may name.
         (&[2, 0], &[5, 7, 7], Field::Extension),
         (&[0], &[], Field::Extension),
         (&[0, 9], &[7], Field::Extension),

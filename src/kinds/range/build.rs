@@ -116,10 +116,10 @@ impl Spread {
         Ok((Self { first: first.unwrap_or_default(), last, differing_bits }, integers))
     }
 
-    /// Returns the number of low bits to drop. The cells must distinguish 99.5 % of the
-    /// neighbouring keys whose integers differ. If such cells fit into the universe, the smallest
-    /// cells that fit are the best: one stretch holds them all, so false positives come only from
-    /// keys in the same cell. Otherwise the largest cells are the best.
+    /// Returns the number of low bits to drop, or 0 if all integers are equal. The cells must
+    /// distinguish 99.5 % of the neighbouring keys whose integers differ. If such cells fit into
+    /// the universe, the smallest cells that fit are the best: one stretch holds them all, so false
+    /// positives come only from keys in the same cell. Otherwise the largest cells are the best.
     fn droppable_bits(&self, universe: u64) -> u32 {
         let enough = enough(self.differing_bits.iter().skip(1).sum());
         if enough == 0 {
@@ -155,8 +155,8 @@ pub(super) fn range_len(budget: Budget) -> u64 {
     if budget.range_len == 0 { SCAN_CELLS } else { budget.range_len }
 }
 
-/// Returns the largest universe whose codes take at most `max_len_bits` bits, or 1 if no universe
-/// does.
+/// Returns the largest universe, up to [`MAX_CODES`], whose codes take at most `max_len_bits` bits.
+/// Returns 1 if no universe does.
 pub(super) fn largest_universe(num_codes: u64, max_len_bits: u128) -> u64 {
     let len = |universe| len_bits(num_codes, universe, EliasFano::best_low_bits(num_codes, universe));
     let (mut low, mut high) = (1, MAX_CODES);

@@ -1,5 +1,5 @@
-//! Gives checked access to the bytes of a payload. A query of a payload that contradicts itself
-//! gets `None` instead of bytes, and never panics.
+//! Gives checked access to the bytes of a payload. If the bytes are missing or not sound, the
+//! caller gets `None`, and never a panic.
 
 use crate::codec::{u32_at, u64_from};
 use crate::kinds::guard::Guard;

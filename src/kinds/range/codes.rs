@@ -1,4 +1,5 @@
-//! Computes codes: hashes of integers that keep the order of the integers within a stretch.
+//! Computes codes: hashes of integers. Within a stretch, they keep the order of the integers until
+//! they wrap around.
 //!
 //! ```text
 //! stretch(x) = x >> stretch_bits
@@ -85,10 +86,10 @@ impl Codes {
     /// Chooses the stretches for `num_codes` codes of integers from 0 to `last`.
     ///
     /// If all integers fit into the universe, one stretch holds them all and the universe shrinks
-    /// to it. Then different integers have different codes, so answers about integers are exact.
-    /// Otherwise a stretch has at least `universe / num_codes` integers, or is the largest that
-    /// fits into the universe. Such a filter answers "maybe" for every range over more than two
-    /// stretches, because the upper bound on the FPR would be near 1 or above.
+    /// to their number. Then different integers have different codes, so answers about integers are
+    /// exact. Otherwise a stretch has at least `universe / num_codes` integers, or is the largest
+    /// that fits into the universe. Such a filter answers "maybe" for every range over more than
+    /// two stretches, because the upper bound on the FPR would be near 1 or above.
     pub(super) fn new(universe: u64, num_codes: u64, last: u128) -> Self {
         if let Some(span) = u64::try_from(last).ok().and_then(|last| last.checked_add(1))
             && span <= universe

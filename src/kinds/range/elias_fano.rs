@@ -231,7 +231,7 @@ pub(super) fn needs_wide_ranks(codes: impl Iterator<Item = u64>, low_bits: u32) 
     })
 }
 
-/// Returns the length in bits of all parts with narrow ranks.
+/// Returns the length in bits of all parts with narrow ranks, before the parts are rounded up.
 pub(super) fn len_bits(num_codes: u64, universe: u64, low_bits: u32) -> u128 {
     let buckets = u128::from(universe.saturating_sub(1) >> low_bits) + 1;
     let steps = buckets / u128::from(STEP) + 1;

@@ -27,7 +27,7 @@ pub(crate) struct RangeKeys {
     pub(super) last: Vec<u8>,
     num_keys: u64,
     is_sorted: bool,
-    /// The number of leading bytes that all keys share.
+    /// The number of leading bytes that all keys share, at most [`MAX_PREFIX_LEN_BYTES`].
     pub(super) shared_len: usize,
     pub(super) max_len: usize,
     statistics: Option<Statistics>,

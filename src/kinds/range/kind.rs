@@ -27,7 +27,7 @@ const RECORD_LEN_BYTES: usize = 52;
 const LINES: f64 = 6.0;
 
 /// Returns the upper bound on the FPR for ranges of `range_len` integers in a filter of many keys:
-/// `range_len * n / universe`.
+/// `range_len * n / universe`, or 1 if that is less.
 pub(crate) fn range_rate(range_len: u64, millibits: u32) -> f64 {
     let bits = f64::from(millibits.min(MAX_MILLIBITS)) / 1000.0;
     // A key takes its low bits, a 1, and its share of the buckets. A bucket takes a 0, and 256
@@ -78,8 +78,8 @@ impl Kind for Grafite {
         })
     }
 
-    /// Returns the always-maybe filter: hashes do not tell where keys lie. [`super::build_range`]
-    /// builds the filter from keys.
+    /// Returns the always-maybe filter, because a range filter needs the bytes of the keys.
+    /// [`super::build_range`] builds the filter from keys.
     fn build(_: Budget, _: &mut [KeyHash], _: Effort) -> std::result::Result<Option<Built>, NoMemory> {
         Ok(Some((Shape::ALWAYS_MAYBE, Vec::new())))
     }
@@ -93,7 +93,7 @@ impl Kind for Grafite {
     }
 }
 
-/// Answers "maybe" to every query of a hash, because hashes say nothing about ranges.
+/// Answers "maybe" to every query of a hash, because a range filter needs the bytes of the key.
 impl Query for Grafite {
     type Asked<'a> = ();
 

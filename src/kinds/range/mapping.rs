@@ -4,7 +4,7 @@
 //! key = prefix of all keys | a byte for each position | bytes of the plain positions | rest, cut off
 //! x   = the mixed-radix number of the symbols of all positions
 //! ```
-//! A position has the symbols that occur there: an interval of bytes or a set of bytes, and below
+//! A position has symbols for the bytes that occur there: an interval or a set of bytes, and below
 //! them the symbol "end" if a key ends there. After the symbol "end" all symbols are 0. So `x`
 //! spends few bits on bytes that no key of the SST has. A plain position has all 256 bytes and no
 //! end.
@@ -88,8 +88,8 @@ impl Mapping {
     /// [`Mapping::between`]. If `from` is above `to`, no key lies between the bounds.
     ///
     /// The function works for keys that are integers, with or without a common prefix: the mapping
-    /// has only plain positions, and its integers have 64 bits. Returns `None` if the mapping or a
-    /// bound has another form, or if bytes are missing or not sound.
+    /// has only plain positions, and its integers have at most 64 bits. Returns `None` if the
+    /// mapping or a bound has another form, or if bytes are missing or not sound.
     #[inline(always)]
     pub(super) fn short_between<G: Guard>(
         &self,

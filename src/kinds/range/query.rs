@@ -14,8 +14,8 @@ kernels! {
     |simd|
 
     /// Returns `false` if no added key lies between the bounds, and `true` if one may. The payload
-    /// must be verified. If bytes are missing or contradict each other, the answer is `true`,
-    /// unless the bounds alone exclude every key.
+    /// must be verified. If bytes that the answer needs are missing or contradict each other, the
+    /// answer is `true`, unless the bounds alone exclude every key.
     fn may_contain(
         geometry: &Geometry, hash: &RangeHash, padded: &[u8], len: usize, lower: Bound<&[u8]>, upper: Bound<&[u8]>
     ) -> bool {
@@ -24,7 +24,7 @@ kernels! {
 }
 
 impl RangeKernel {
-    /// Returns the best kernel for this processor.
+    /// Returns the kernel for the instruction set that [`Isa::detect`] selects.
     pub(crate) fn detect() -> Self {
         Self::on(Isa::detect())
     }
@@ -99,7 +99,7 @@ impl Geometry {
             None => self.may_contain_parts(hash, bytes, offsets)?,
         };
         // Bounds between which no key can lie may still have a common cell. The check comes last,
-        // because few queries get here.
+        // because only the answer "maybe" needs it.
         Some(answer && !is_empty(lower, upper))
     }
 
@@ -122,8 +122,9 @@ impl Geometry {
     }
 }
 
-/// Returns whether the bounds alone exclude every key, for example because the lower bound is above
-/// the upper bound.
+/// Returns `true` if a comparison of the bounds excludes every key, for example because the lower
+/// bound is above the upper bound. Returns `false` for other bounds, even if no key fits between
+/// them.
 #[inline(always)]
 pub(crate) fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     match (lower, upper) {

@@ -24,7 +24,7 @@ pub(crate) struct Geometry {
     pub(super) last: u128,
     pub(super) codes: Codes,
     pub(super) parts: EliasFano,
-    /// Whether all cells fit in 64 bits.
+    /// Whether all cells fit in 64 bits, and fewer than 64 bits are dropped.
     pub(super) is_short: bool,
 }
 

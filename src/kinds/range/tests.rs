@@ -1,6 +1,6 @@
 //! Compares range filters with a sorted set of keys: no false negative for any bounds, and exact
-//! answers where the filter promises them. Also tests the collected keys, the Elias-Fano code, and
-//! damaged payloads.
+//! answers where the filter promises them. Also tests the announced FPR of scans, the collected
+//! keys, the Elias-Fano code, invalid mappings, and damaged payloads.
 #![allow(clippy::cast_possible_truncation, reason = "the tests use the low bits of random numbers")]
 #![allow(
     clippy::type_complexity,

@@ -62,7 +62,8 @@ fn of_size(geometry: Geometry, millibits: u128) -> Geometry {
 }
 
 /// Returns the geometry with the fewest columns whose FPR is at most `rate`, and with as many
-/// narrow blocks as `rate` allows. `rate` must be at least 2^-32.
+/// narrow blocks as `rate` allows. With one column, no block is narrow. `rate` must be at least
+/// 2^-32.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the values are clamped")]
 fn of_rate(geometry: Geometry, rate: f64) -> Geometry {
     let (columns, least) = math::columns_of_rate(rate, MAX_COLUMNS);

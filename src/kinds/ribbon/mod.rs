@@ -3,20 +3,20 @@
 //! keys.
 //!
 //! ```text
-//! hash ──reduce──▶ start s         in hash order: sorted keys are banded front to back
+//! hash ──reduce──▶ start s         in hash order: sorted hashes are banded front to back
 //!      ──mix─────▶ 128 coefficients, the first of them 1; a fingerprint with one bit per column
 //!
 //! the system:  for each key and column, the coefficients select bits of slots s .. s + 127; their XOR is the fingerprint's bit
 //! the payload: blocks of 128 slots, one 128-bit word per column; a query reads one or two adjacent blocks
 //! ```
 //! Up to 16 thousand keys, the filter takes 2.4 % more space than the fingerprints if the first
-//! seed succeeds, and rounds up to whole blocks. Each further doubling adds 0.4 percentage points.
+//! seed succeeds, and rounds up to whole blocks. Each further doubling adds 0.38 percentage points.
 //! One system needs spare slots everywhere, because keys may crowd anywhere. This kind is a
 //! baseline, in the form that RocksDB gave it. [`super::bumped_ribbon`] needs fewer spare slots.
 //!
 //! Budgets may lie between whole columns: the first `narrow` blocks have one column less, so that
-//! the whole budget is used. A key is tested in the columns of the block in which it starts, and no
-//! block has fewer columns than the one before.
+//! nearly the whole budget is used. A key is tested in the columns of the block in which it starts,
+//! and no block has fewer columns than the one before.
 
 mod banding;
 #[cfg(feature = "variants")]
@@ -74,8 +74,8 @@ impl Kind for Ribbon {
         "the lowest FPR of ribbon is 2.4e-10, with 32 columns; use bloom (2.8e-11 at the lowest)";
     const HAS_COMPACT: bool = false;
 
-    /// Returns `2^-columns`, with one column per bit of the budget. The spare slots do not count,
-    /// because their share depends on the number of keys.
+    /// Returns `2^-b` for `b` bits per key, of which at most 32 count. The spare slots do not
+    /// count, because their share depends on the number of keys.
     fn rate_of_many(millibits: u32) -> f64 {
         (-f64::from(millibits.min(MAX_COLUMNS * 1000)) / 1000.0).exp2()
     }
@@ -121,7 +121,8 @@ impl Kind for Ribbon {
 impl Query for Ribbon {
     type Asked<'a> = &'a Geometry;
 
-    /// Returns whether a key's row gives its fingerprint.
+    /// Returns whether a key's row gives its fingerprint. Returns `true` if the payload is too
+    /// short.
     #[inline(always)]
     fn may_contain(simd: impl Simd, ribbon: &Geometry, padded: &[u8], len: usize, hash: KeyHash) -> bool {
         ribbon.holds(simd, payload_of(padded, len), &ribbon.row(hash))
@@ -180,8 +181,8 @@ impl Geometry {
     /// record.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] that names the invalid field. The offset is 0 or, for
-    /// [`Field::Extension`], the offset in the record.
+    /// Returns [`Error::Corrupt`] that names the invalid field. The offset is 0, or an offset in
+    /// the record.
     pub(super) fn new(shape: &Shape, num_keys: u64, len_bytes: u64) -> Result<Self> {
         Self::parse(shape.params, &shape.layers, num_keys, len_bytes)
     }

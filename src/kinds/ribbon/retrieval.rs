@@ -26,8 +26,8 @@ pub(crate) struct Retrieval {
 }
 
 impl Retrieval {
-    /// Stores values of `columns` bits for distinct hashes. `columns` must be 1 to 32. The build is
-    /// fastest if the hashes ascend. Returns `None` if there is no solution, for example if two
+    /// Stores values of `columns` bits for hashes. `columns` must be 1 to 32. The build is fastest
+    /// if the hashes ascend. Returns `None` if no try gives a solution, for example because two
     /// keys have the same hash and different values.
     pub(crate) fn new(
         columns: u32,

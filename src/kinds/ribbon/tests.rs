@@ -1,4 +1,5 @@
-//! Tests the ribbon's space, its tries, its fallback, and invalid shapes.
+//! Tests the ribbon's space, its tries, its fallback, invalid shapes, short payloads, and keys with
+//! the same start.
 #![allow(clippy::cast_possible_truncation)]
 
 use std::num::NonZeroUsize;
@@ -92,8 +93,8 @@ fn every_try_has_a_new_seed_and_every_second_more_slots() {
         let tries: Vec<_> = banding::geometries(Budget::of_millibits(8_000), n).collect();
         assert_eq!(tries.len(), 64);
         for (i, geometry) in (0..).zip(&tries) {
-            // The first try has 2.4 % spare slots, and 0.38 % more for each doubling from 16,384
-            // on. Every second try adds 5/1024.
+            // The first try has 2.4 % spare slots, and 0.38 percentage points more for each
+            // doubling from 16,384 on. Every second try adds 5/1024.
             let spare = n * (240 + 38 * u64::from(n.ilog2()).saturating_sub(13)) / 10_000;
             let wanted = n + spare + n * (i / 2 * 5) / 1024;
             assert_eq!((u64::from(geometry.seed), geometry.blocks), (i, wanted.div_ceil(128)), "{n} keys");

@@ -1,5 +1,5 @@
-//! Tests that unions are exact, that unlike filters are refused, and that estimates are as precise
-//! as documented.
+//! Tests unions, intersections, comparisons and estimates of filters. Filters that do not match are
+//! refused.
 
 use super::*;
 use crate::codec::u64_bytes;
@@ -102,7 +102,8 @@ fn equal_disjoint_and_empty_sets_compare_correctly() {
 }
 
 /// About 95 % of the 400 intervals of each estimate contain the true number. The share may differ
-/// from 95 % by five standard deviations. For an empty intersection, it may also be higher.
+/// from 95 % by five standard deviations. For an empty intersection, it may also be higher. The
+/// mean error is zero within five standard deviations.
 #[test]
 fn confidence_intervals_contain_the_truth_in_95_percent() {
     const TRIALS: u64 = 400;

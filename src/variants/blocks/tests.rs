@@ -1,5 +1,5 @@
-//! Tests merging and comparing blocks: which blocks match, which are refused, and how good the
-//! estimates are.
+//! Tests merging and comparing blocks: the merged blocks, the refusals, and the precision of the
+//! estimates.
 
 use super::*;
 use crate::block::{FilterBlock, FilterBuilder, PartitionedBuilder, Verify};
@@ -160,9 +160,9 @@ fn unverified_blocks_are_verified_before_a_merge() {
     assert!(compare_blocks(&unchecked, &unchecked).unwrap_err().is_damage());
 }
 
-/// Each estimate is within 5 deviations of the truth, and the deviation is small. For a blocked
-/// filter, an estimate from the fill ratio of the whole filter would be off by more than 5
-/// deviations.
+/// Each estimate is within 5 deviations of the truth, and the deviation is small. The estimated
+/// similarity of the key sets is within 0.01 of the truth. For a blocked filter, an estimate from
+/// the fill ratio of the whole filter would be off by more than 5 deviations.
 #[test]
 fn estimates_of_every_kind_are_within_their_deviations() {
     for spec in KINDS {
@@ -185,7 +185,7 @@ fn estimates_of_every_kind_are_within_their_deviations() {
 }
 
 /// The mean of the logarithm of a small number of zeros is too low. Without the correction of this
-/// bias, the mean error would be 0.4 deviations here.
+/// bias, the mean error of the estimate for the left filter would be 0.4 deviations here.
 #[test]
 fn estimates_of_many_small_blocks_have_no_bias() {
     const TRIALS: u32 = 400;

@@ -12,7 +12,7 @@
 //! earlier write.
 //!
 //! * When: values change and keys do not.
-//! * When not: if the values never change, [`Bloomier`](super::Bloomier) is a sixth smaller.
+//! * When not: if the values never change, [`Bloomier`](super::Bloomier) is about a sixth smaller.
 //! * Numbers: each table has about 1.23 cells per key, plus 32 cells. With masks of `q` bits, a
 //!   cell of the first table has `q` bits. An absent key is denied with probability `1 - 3 / 2^q`.
 
@@ -107,7 +107,8 @@ impl MutableBloomier {
         self.own_cell(hash).map(|cell| self.values.get(cell))
     }
 
-    /// Sets the value of a present key. Returns `false` if the key is certainly absent.
+    /// Sets the value of a present key and returns `true`. Returns `false` and changes nothing if
+    /// the key is certainly absent.
     ///
     /// Set only values of present keys. For an absent key, the call writes to an arbitrary cell
     /// with probability `3 / 2^mask_bits`. It then returns `true`, and may have changed the value

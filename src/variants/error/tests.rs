@@ -1,4 +1,4 @@
-//! Tests that each error message says what is wrong, where, and what to do next.
+//! Tests the text of each error message, and the conversion of the errors of filter blocks.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::error::check_messages;
 
 type Told = (Error, &'static str);
 
-/// Returns errors about files, bytes and arguments, with their messages.
+/// Returns errors about files, bytes, arguments and sizes, with their messages.
 fn of_bytes() -> Vec<Told> {
     let mismatch = Error::ChecksumMismatch { field: Field::CompressedBits, offset: 0, stored: 1, computed: 2 };
     vec![
@@ -53,7 +53,7 @@ fn of_filters() -> Vec<Told> {
         (Error::KeyAbsent, "the key is certainly absent, and nothing was changed; remove only keys that were added"),
         (
             Error::NoRoom { capacity: 72 },
-            "the filter, created for 72 keys, has no space for this key, and nothing was changed; create a larger \
+            "the filter, designed for 72 keys, has no space for this key, and nothing was changed; create a larger \
              filter",
         ),
         (

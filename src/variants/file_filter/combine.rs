@@ -32,7 +32,7 @@ impl FileFilter {
 
     /// Returns the whole filter as base64 text, which is a third longer than the file.
     ///
-    /// Aborts the process if there is no memory for a copy of the filter, its bytes and the text.
+    /// Aborts the process if there is no memory for a copy of the filter, its bytes or the text.
     #[must_use]
     pub fn to_base64(&self) -> String {
         let (bloom, length) = self.snapshot(Bloom::clone);
@@ -46,10 +46,11 @@ impl FileFilter {
     /// filter, open for writing.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] for any other text, even if only one page is damaged, and
-    /// [`Error::Unsupported`] for a text of a newer version. Returns the errors of
-    /// [`FileFilter::create`] too. If the text is not valid base64, the error's offset is a
-    /// position in the text. Every other offset is a position in the decoded bytes.
+    /// Returns [`Error::Corrupt`] if the text is not valid base64, or if the filter in it is
+    /// damaged, even if only one page is damaged. Returns [`Error::Unsupported`] for a text of a
+    /// newer version. Returns the errors of [`FileFilter::create`] too. If the text is not valid
+    /// base64, the error's offset is a position in the text. Every other offset is a position in
+    /// the decoded bytes.
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
         let Image { header, length, bloom, first_damage, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;
@@ -101,7 +102,7 @@ impl FileFilter {
     /// [`intersect_with`](Self::intersect_with).
     ///
     /// # Errors
-    /// Returns the errors of [`FileFilter::intersect_with`].
+    /// Returns the errors of [`FileFilter::intersect_with`], except [`Error::Unlike`].
     pub fn clear(&mut self) -> Result<()> {
         let bloom = Bloom::of_shape(self.header.shape, self.header.seed)?;
         self.replace(bloom, Length::Known(0))

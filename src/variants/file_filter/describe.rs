@@ -9,7 +9,7 @@ use crate::variants::error::{Error, Result};
 
 impl FileFilter {
     /// Returns the number of added keys that were certainly absent when they were added. After a
-    /// crash, keys that were added since the last complete sync are not counted.
+    /// crash, keys that were added since the last complete sync may be missing in this number.
     ///
     /// # Errors
     /// Returns [`Error::LengthUnknown`] after a union or an intersection, and if a page was
@@ -53,7 +53,7 @@ impl FileFilter {
         self.bloom.num_bits()
     }
 
-    /// Returns the number of bits that a key sets.
+    /// Returns the number of probes of a key. Two probes may hit the same bit.
     #[must_use]
     pub fn num_probes(&self) -> u32 {
         self.bloom.num_probes()
@@ -71,12 +71,12 @@ impl FileFilter {
         &self.path
     }
 
-    /// Returns the number of pages that failed their checksum when the file was opened. These may
-    /// be pages of bits and the state page.
+    /// Returns the number of damaged pages that were found when the file was opened. These may be
+    /// pages of bits and the state page, which holds the number of keys.
     ///
-    /// All 4,032 bits of a damaged page of bits count as set. After a key with a bit in that page
-    /// was added, the next sync writes the page with all bits set. [`len`](Self::len) stays
-    /// unknown. [`clear`](Self::clear) removes the damage and all keys.
+    /// All bits of a damaged page of bits count as set. After a key with a bit in that page was
+    /// added, the next sync writes the page with all bits set. [`len`](Self::len) stays unknown.
+    /// [`clear`](Self::clear) removes the damage and all keys.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         self.damaged_pages

@@ -226,9 +226,9 @@ pub(super) fn write(out: &mut impl Write, header: &Header, state: &State, bloom:
 /// filter.
 ///
 /// # Errors
-/// Returns [`Error::Corrupt`] if the header is damaged or does not match the length,
-/// [`Error::Unsupported`] for a newer version, and [`Error::TooLarge`] if the bits do not fit in
-/// memory. Errors of the reader pass through.
+/// Returns [`Error::Corrupt`] if the length is below that of header and state, or if the header is
+/// damaged or does not match the length. Returns [`Error::Unsupported`] for a newer version, and
+/// [`Error::TooLarge`] if the bits do not fit in memory. Errors of the reader pass through.
 pub(super) fn read(mut file: impl Read, len_bytes: u64) -> Result<Image> {
     let corrupt_length = Error::Corrupt { field: Field::Length, offset: len_bytes };
     let mut page = [0; PAGE_LEN_BYTES];

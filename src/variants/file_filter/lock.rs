@@ -1,9 +1,9 @@
 //! Provides locks that protect a filter's file from a second writer, and a check that a path still
 //! leads to an open file.
 //!
-//! A writer locks `PATH.lock` and, on Unix, the file itself. Either file can be renamed or removed,
-//! so one lock alone does not keep a second writer out. No lock call waits, so the order of the
-//! locks cannot cause a deadlock.
+//! A writer locks `PATH.lock` and, on Unix, the file itself. On Unix, either file can be renamed or
+//! removed, so one lock alone does not keep a second writer out. No lock call waits, so the order
+//! of the locks cannot cause a deadlock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -26,12 +26,13 @@ impl Locked {
     ///
     /// # Errors
     /// Returns [`Error::Locked`] if another writer holds the lock, or if `path` no longer leads to
-    /// this file.
+    /// this file. I/O errors pass through.
     pub(super) fn of_filter(file: File, path: &Path) -> Result<Self> {
         try_lock_filter(&file, path)?;
         let file = Self(file);
         // `false` means that the file was moved, removed or replaced after this process opened it
-        // and before it locked it. A writer that replaced the file holds the lock of the new file.
+        // and before it locked it. A writer that replaced the file may hold the lock of the new
+        // file.
         match is_at(&file.0, path) {
             Ok(true) => Ok(file),
             Ok(false) => Err(Error::Locked.in_file(path)),

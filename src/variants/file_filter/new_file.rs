@@ -46,7 +46,7 @@ impl NewFile {
     }
 
     /// Renames the file to `path`, and makes the rename durable on Unix. Returns an error if a file
-    /// has this name already. After an error, the new file is removed.
+    /// has this name already. After an error, it tries to remove the new file.
     pub(super) fn publish(self, path: &Path) -> Result<Locked> {
         let in_file = |error: io::Error| Error::from(error).in_file(path);
         let file = self.0.persist_noclobber(path).map(Locked::already).map_err(|refused| in_file(refused.error))?;

@@ -1,4 +1,4 @@
-//! Opens, creates, writes and replaces the files of filters.
+//! Opens, creates, reads, writes and replaces the files of filters.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};

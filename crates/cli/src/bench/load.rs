@@ -31,13 +31,13 @@ The report:
   puts per second       from the first put to the return of the last one
   put, get              percentiles and maximum of the latency in us of wall time. The latency of a put includes the time \
 to make its key and value
-  stalls                puts that had to wait for a flush or a compaction, and the total time of these waits
+  stalls                times that a put or the last flush had to wait for a flush or a compaction, and the total time of these waits
   delays                puts that were slowed down to avoid a stall, each by at most 32 ms, and the total time of these waits
   settling              time from the last put until no flush and no compaction is due
   write amplification   bytes of all SST files that flushes and compactions wrote, until the store has settled, per byte of keys \
 and values. The write-ahead log is not counted; with the default value size it adds about 1.2
   space amplification   bytes of the SST files of the settled store per byte of keys and values. The second number is the \
-largest size of the directory until the store has settled, with logs and replaced files, per byte of keys and values. The size is sampled ten times a second
+largest size of the directory until the store has settled, with logs and replaced files, per byte of keys and values. The size is sampled at most ten times a second
   runs                  sorted runs of the settled store
   reopen                median time of five opens of the closed store
   memory                largest resident memory of the process. The benchmark itself takes about 10 MB of it
@@ -94,7 +94,7 @@ pub struct Arguments {
 
 /// Runs `filterblock bench load`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // A benchmark takes minutes, so the output files are checked first.
+    // A benchmark may take minutes, so the output files are checked first.
     output::check_stdout()?;
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let json = arguments.json.as_deref().filter(|_| !to_stdout);

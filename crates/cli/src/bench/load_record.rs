@@ -1,5 +1,5 @@
-//! Reads the record of `bench load`, which has the reports of one or more loads. Makes the tables
-//! of `bench report` from the record.
+//! Holds the record of `bench load`: a list with the report of each load. Formats the record as
+//! text, and as the tables of `bench report`.
 
 use std::path::Path;
 

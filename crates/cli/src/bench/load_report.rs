@@ -35,7 +35,7 @@ pub struct Latencies {
     pub max_us: f64,
 }
 
-/// The measurements of a load. The help text of the command defines those that the report shows.
+/// The measurements of a load. The help text of `bench load` explains the report.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Loaded {
     pub load_seconds: f64,

@@ -15,9 +15,9 @@ use super::store::runs;
 use crate::filter_choice::FilterChoice;
 use filterblock_store::lsm::{Db, Options};
 
-/// The interval at which the size of the directory is sampled.
+/// The shortest interval between two samples of the size of the directory.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
-/// The number of times that the store is opened again. The reported time is the median.
+/// The number of opens of the closed store that are measured. The reported time is the median.
 const REOPENS: u32 = 5;
 
 /// The settings of a load.
@@ -62,7 +62,7 @@ impl<'a> Load<'a> {
         Ok(Self { plan, dir: dir.to_path_buf(), db })
     }
 
-    /// Loads, settles, reopens and checks the store.
+    /// Loads, settles, reopens and checks the store. Returns the measurements.
     pub fn run(self) -> Outcome<Loaded> {
         let shared = Shared::default();
         let (written, seen) = std::thread::scope(|scope| {
@@ -86,7 +86,8 @@ impl<'a> Load<'a> {
         Ok(loaded)
     }
 
-    /// Puts all keys, flushes the store, and waits until it has settled.
+    /// Puts all keys, flushes the store, and waits until it has settled. Returns the measurements
+    /// of these steps; the caller adds all others.
     fn write(&self, shared: &Shared) -> Outcome<Loaded> {
         let Plan { source, value_len_bytes, .. } = self.plan;
         let bar = progress::bar(Some(source.len()), "loading");
@@ -150,7 +151,8 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Makes gets until the store has settled, and samples the size of the directory meanwhile.
+    /// Makes gets until the writing thread ends, checks their answers, and samples the size of the
+    /// directory.
     /// Gets are spread evenly over time; a late get starts immediately. If the plan has 0 gets per
     /// second, only samples the size.
     fn read(&self, shared: &Shared) -> Outcome<Seen> {
@@ -236,8 +238,8 @@ fn reopen_ms(plan: &Plan<'_>, dir: &Path) -> Outcome<f64> {
     Ok(median(times))
 }
 
-/// Looks up `plan.checks` loaded keys: all of them, or random ones. Returns the number of keys
-/// whose value is missing or wrong.
+/// Looks up `plan.checks` loaded keys: all of them, or random ones, which may repeat. Returns the
+/// number of lookups whose value is missing or wrong.
 fn wrong_answers(plan: &Plan<'_>, dir: &Path) -> Outcome<u64> {
     let db = Db::open(dir, options(plan))?;
     let bar = progress::bar(Some(plan.checks), "looking up keys");

@@ -1,5 +1,7 @@
-//! Measures a store in two passes. The first pass gives mean times, on the CPU clock of the thread
-//! and on the wall clock. The second pass gives the latency distribution on the wall clock.
+//! Draws the keys of lookups, and measures a store in two passes. The first pass gives mean times,
+//! on the CPU clock of the thread and on the wall clock. The second pass gives the latency
+//! distribution on the wall clock. Other functions look up every loaded key, and measure the cost
+//! of reading the clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -74,7 +76,8 @@ impl Lookups {
     }
 
     /// Returns how many of the first `len` keys were loaded but not found, if the store found
-    /// `found` of them. Returns an error if it found more keys than were loaded.
+    /// `found` of them. The number is too small if the store also found a key that was not loaded.
+    /// Returns an error if the store found more keys than were loaded.
     fn lost(&self, len: u64, found: u64) -> Outcome<u64> {
         let first = self.loaded.iter().take(usize::try_from(len).unwrap_or(usize::MAX));
         let loaded = first.filter(|&&loaded| loaded).count() as u64;
@@ -112,7 +115,7 @@ fn interleave(present: &Strings, absent: &Strings, random: &mut Random) -> (Stri
 pub struct Mean {
     pub cpu_ns: f64,
     pub wall_ns: f64,
-    /// The number of lookups of loaded keys that found nothing.
+    /// The number of lookups of loaded keys that found nothing. Only [`mean`] counts them.
     pub lost: u64,
 }
 
@@ -150,7 +153,8 @@ impl Clocks {
     }
 }
 
-/// Runs the first `len` lookups in a plain loop and returns the mean time of one.
+/// Runs the first `len` lookups in a plain loop. Returns the mean time of one lookup, and the
+/// number of lost keys.
 pub fn mean(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Mean> {
     let len = len.min(lookups.len());
     let mut found = 0;
@@ -195,7 +199,7 @@ pub struct Distribution {
 }
 
 /// Resets the counters of the store and times each of the first `len` lookups. Returns the
-/// latencies and the counters.
+/// latencies, the counters and the bytes read from devices.
 pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distribution> {
     distribution_of(db, lookups.first(len), |key| {
         black_box(db.get(key)?);
@@ -203,7 +207,8 @@ pub fn distribution(db: &Db, lookups: &Lookups, len: u64) -> Outcome<Distributio
     })
 }
 
-/// Resets the counters of the store and times each query. Returns the latencies and the counters.
+/// Resets the counters of the store and times each query. Returns the latencies, the counters and
+/// the bytes read from devices.
 pub fn distribution_of<Q>(
     db: &Db,
     queries: impl Iterator<Item = Q>,

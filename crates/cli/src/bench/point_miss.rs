@@ -62,7 +62,7 @@ second), or the system does not report the value (memory, device bytes).
 See `filterblock build --help` for --force, which applies to --json, --svg and --html. --html writes one page with plots and \
 sortable tables. The page loads nothing from elsewhere.
 
-Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
+Exit status: 0 done; 1 a loaded key was missing or had a wrong value; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
 /// The maximum number of keys of a benchmark. With the default value size, such a store takes about
 /// 13 GB.
@@ -103,8 +103,8 @@ pub struct Arguments {
     ///
     /// KIND:BITS and KIND:fpr=RATE give all SST files the same filter, see `filterblock build
     /// --help`. by-level is the store's default policy. monkey:BITS spends a mean of BITS bits per
-    /// key where they save the most reads. budget:BYTES, such as budget:64MiB, limits all filters
-    /// together. always-maybe is a filter that answers "maybe" to every key.
+    /// key where they save the most reads. budget:BYTES, such as budget:64MiB, is an approximate
+    /// limit for all filters together. always-maybe is a filter that answers "maybe" to every key.
     #[arg(long, value_name = "SPEC", default_values = ["by-level", "blocked-bloom:10", "bloom:10"])]
     filter: Vec<FilterChoice>,
     /// The layout of the SST files; may be repeated

@@ -1,4 +1,5 @@
-//! `filterblock bench range-miss`: scans ranges and rows without a key, with and without filters.
+//! `filterblock bench range-miss`: scans ranges without a key, scans absent rows, and gets keys of
+//! absent rows, with filters and without.
 
 use std::path::PathBuf;
 
@@ -42,7 +43,7 @@ The table:
 The mean is the median over the rounds (--rounds). Each round measures with filters and without. The benchmark also looks up every \
 loaded key: false negatives must be 0. The defaults take about a minute.
 
-Exit status: 0 done; 1 a loaded key was not found; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
+Exit status: 0 done; 1 a loaded key was missing or had a wrong value; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
 const COUNT_MAX: u64 = 100_000_000;
 const QUERIES_MAX: u64 = 10_000_000;

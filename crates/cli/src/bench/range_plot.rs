@@ -8,7 +8,8 @@ use super::super::text::{count, significant, thousands, whole};
 use super::plot::{AXIS_FROM_NS, times_less};
 use super::range_report::{RangeReport, RangeRow};
 
-/// Draws the means of all queries as an SVG document: a group of bars for each kind of query.
+/// Draws the means as an SVG document: a group of bars for each kind of query and length of the
+/// ranges. Of the means without filters, a group shows only that of the first store.
 pub fn draw(report: &RangeReport) -> String {
     let groups = groups(report);
     let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(AXIS_FROM_NS, f64::max);

@@ -100,8 +100,8 @@ pub fn rows(count: u64, seed: u64) -> Strings {
     keys
 }
 
-/// Returns the prefixes of `count` rows that are absent if [`rows`] made `loaded` keys with this
-/// seed. They are spread over the same key space as the loaded rows.
+/// Returns the prefixes of `count` rows that are absent from the keys of `rows(loaded, seed)`. They
+/// are spread over the same key space as the loaded rows.
 pub fn absent_rows(count: u64, loaded: u64, seed: u64) -> Vec<Vec<u8>> {
     let first = loaded / COLUMNS;
     (first..first + count).map(|number| row(number, seed)).collect()

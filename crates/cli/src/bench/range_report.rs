@@ -12,7 +12,7 @@ use super::report::{StoreReport, markdown, time};
 pub struct RangeReport {
     /// Two rows for each store and kind of query: one with filters and one without.
     pub rows: Vec<RangeRow>,
-    /// One store for each range filter, and one with prefixes.
+    /// One store for each range filter, and one store of rows.
     pub stores: Vec<StoreReport>,
     /// The number of loaded keys whose value is missing or wrong in a read with filters, summed
     /// over all stores.

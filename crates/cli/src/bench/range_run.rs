@@ -1,4 +1,4 @@
-//! Runs `bench range-miss`: one store for each range filter, and one with prefixes.
+//! Runs `bench range-miss`: one store for each range filter, and one store of rows.
 
 use std::hint::black_box;
 use std::path::PathBuf;

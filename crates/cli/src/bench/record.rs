@@ -1,5 +1,6 @@
 //! `filterblock bench report`: prints the record of `bench point-miss --json`, `bench range-miss
-//! --json` or `bench load --json`, draws it, and inserts its tables into a Markdown page.
+//! --json` or `bench load --json`, draws it, writes it as an HTML page, and inserts its tables into
+//! a Markdown page.
 
 use std::path::{Path, PathBuf};
 
@@ -19,12 +20,12 @@ Examples:
   filterblock bench report benches/record/point-miss.json --markdown docs/BENCHMARKS.md
 
 --markdown replaces the lines between `<!-- bench report: NAME -->` and `<!-- end -->`. NAME is one of:
-  machine   the machine and the settings
+  machine   the machine, the settings and the false negatives
   absent    times of gets of absent keys
   present   times of gets of present keys
   stores    how the stores were loaded, and their sizes
 and of a record of range-miss:
-  range-settings  the machine and the settings
+  range-settings  the machine, the settings and the false negatives
   ranges          times of scans of ranges without a key
   rows            times of gets and scans in absent rows
 and of a record of load:

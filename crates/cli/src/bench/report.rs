@@ -8,8 +8,7 @@ use super::super::text::{count, significant, thousands, whole};
 
 /// Filter sizes that differ by at most this fraction count as equal.
 const SAME_MEMORY: f64 = 0.03;
-/// The smallest ratio of block reads that the conclusions mention. Smaller ratios are visible in
-/// the table only.
+/// The smallest ratio of block reads for which the conclusions compare two filters.
 const WORTH_A_SENTENCE: f64 = 1.5;
 
 /// The whole report; the JSON is this structure, field for field.
@@ -102,13 +101,13 @@ pub struct Row {
     pub false_positive_rate: Option<f64>,
     pub expected_false_positive_rate: Option<f64>,
     /// With filters, the number of all loaded keys whose value is missing or wrong. Without
-    /// filters, the number of loaded keys of the workload that were not found.
+    /// filters, the number of lookups of loaded keys that found nothing, in the worst round.
     pub false_negatives: u64,
 }
 
 impl Report {
-    /// Returns the number of loaded keys that were not found, summed over all stores. Several rows
-    /// of a store may count the same key, so each store counts with the largest number of its rows.
+    /// Returns the number of false negatives, summed over all stores. Several rows of a store may
+    /// count the same key, so each store counts with the largest number of its rows.
     pub fn false_negatives(&self) -> u64 {
         self.stores.iter().map(|store| self.lost_in(store)).sum()
     }
@@ -248,7 +247,7 @@ impl Report {
     }
 
     /// Compares filters of equal size in the same layout by the blocks that a get of an absent key
-    /// reads. Leaves out pairs whose ratio is below [`WORTH_A_SENTENCE`] or infinite.
+    /// reads. Leaves out pairs whose ratio is below [`WORTH_A_SENTENCE`] or not finite.
     fn comparisons(&self) -> Vec<String> {
         let of_store = |store: &StoreReport| {
             let mut rows = self.rows.iter().filter(|row| row.workload == "absent" && row.filters_consulted);
@@ -394,7 +393,7 @@ pub fn markdown(header: &[String], rows: impl Iterator<Item = Vec<String>>, numb
 }
 
 /// Formats nanoseconds in thousands (k) or millions (M) from 100,000 ns on, to keep the table
-/// narrow. A time below ten seconds has at most six characters.
+/// narrow. A time of at most nine seconds has at most six characters.
 pub fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 999_500.0 => format!("{}M", significant(ns / 1e6)),

@@ -66,7 +66,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns the number of lookups in a measurement of a store with `runs` sorted runs. Slow
-    /// measurements make fewer lookups than --lookups.
+    /// measurements make fewer lookups than --lookups, but at least the smaller of --lookups and
+    /// 100.
     fn len_of(&self, workload: Workload, consulted: bool, runs: u64) -> u64 {
         let reads_blocks = !consulted || workload != Workload::Absent;
         let divisor = match () {

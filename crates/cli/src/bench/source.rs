@@ -1,4 +1,5 @@
-//! Makes the keys of a benchmark: the loaded keys in loading order, and absent keys.
+//! Makes the keys and values of a benchmark: the loaded keys in loading order, and the present and
+//! absent keys of lookups.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,17 +12,17 @@ use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 /// The minimum number of keys of `bench point-miss` and `bench load`. With fewer keys, absent keys
 /// between the smallest and the largest key may be hard to find.
 pub const KEYS_MIN: u64 = 16;
-/// The seed of the values. It differs from the default seed of the filters, so that values and
-/// filters share no hashes.
+/// The seed of the values. It differs from the usual values of --seed, which is also the seed of
+/// the filters. So values and filters share no hashes.
 const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
-/// The seed of the hashes in the set of loaded keys. It differs from the default seed of the
-/// filters, so that the set and the filters share no hashes.
+/// The seed of the hashes in the set of loaded keys. It differs from the usual values of --seed,
+/// like [`VALUE_SEED`].
 const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
-/// The maximum number of attempts to turn a loaded key into an absent one.
+/// The maximum number of attempts to find one absent key.
 const TRIES_MAX: u32 = 10_000;
 
-/// Mixes the bits of a 64-bit integer. The function is a bijection: the finaliser of SplitMix64
-/// (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+/// Mixes the bits of a 64-bit integer. The function is a bijection: one step of SplitMix64 (Steele,
+/// Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
 pub fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -107,7 +108,8 @@ impl Source {
     }
 
     /// Reads the distinct lines of a file: the first `count`, or all if there are fewer or `count`
-    /// is `None`. Returns an error for fewer than [`KEYS_MIN`] lines.
+    /// is `None`. Puts them in random order. Returns an error for fewer than [`KEYS_MIN`] lines,
+    /// for a line that is too long, and if the file cannot be read.
     pub fn lines(path: &Path, count: Option<u64>, seed: u64) -> Outcome<Self> {
         let mut read = Strings::default();
         let mut loaded = HashSet::new();
@@ -265,7 +267,7 @@ fn mixed_key(index: u64, seed: u64) -> [u8; 16] {
     key
 }
 
-/// Fills `value` with pseudo-random bytes that depend on `key` alone.
+/// Fills `value` with pseudo-random bytes that depend only on `key`.
 pub fn fill_value(key: &[u8], value: &mut [u8]) {
     let mut random = Random(KeyHash::of(key, VALUE_SEED).raw());
     for chunk in value.chunks_mut(8) {

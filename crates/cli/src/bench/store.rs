@@ -63,8 +63,9 @@ impl Layout {
         }
     }
 
-    /// Returns the number of equal parts into which explicit flushes divide the loaded keys, or
-    /// `None` if the store decides when to flush. The first [`Loading::bulk`] keys are not divided.
+    /// Returns the number of parts into which explicit flushes divide the loaded keys, or `None` if
+    /// the store decides when to flush. Few keys may give fewer parts, and the last part may be
+    /// smaller. The first [`Loading::bulk`] keys are not divided.
     fn flushes(self) -> Option<u64> {
         match self {
             Self::AsFallen | Self::Compacted => None,
@@ -108,11 +109,12 @@ struct Loading {
     bulk: u64,
     rest: Options,
     /// The store is flushed at each multiple of this number of keys above `bulk`. With `None`, the
-    /// store itself decides when to flush. In both cases a flush follows the last put.
+    /// store itself decides when to flush. A flush also follows the first `bulk` keys and the last
+    /// put.
     keys_per_flush: Option<u64>,
 }
 
-/// A closed store in a directory.
+/// A directory for a store, and the options of the store.
 #[derive(Debug)]
 pub struct Store<'a> {
     pub setup: Setup<'a>,

@@ -29,7 +29,7 @@ Input:
 Durability:
   When the command reports pairs as stored, they are on the device. With --sync every batch is synced. Otherwise only each \
 flush of a memtable is synced, and the last flush comes at the end.
-  Without --sync, a killed process may lose the pairs of the last 0.1 s. If the machine crashes or the device fails, all \
+  Without --sync, a killed process may lose the pairs of about the last 0.1 s. If the machine crashes or the device fails, all \
 pairs that were not flushed may be lost.
   Loading a file again is safe: storing a pair twice changes nothing.
 
@@ -59,8 +59,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let lines = KeyReader::open_lines(&arguments.file, max)?;
     let db = arguments.store.open_to_write(&arguments.write, IfMissing::Create)?;
     let mut load = Load { lines, hex, batch: WriteBatch::new(), accepted: 0 };
-    // The pairs before a bad line are stored too, so the message below tells the user where to
-    // continue.
+    // The pairs before a bad line are stored too. The message below counts them.
     let read = load.read_all(&db);
     let written = load.write(&db);
     let flushed = db.flush();

@@ -28,8 +28,8 @@ Examples:
 
 A missing SST file or manifest is damage too.
 
-The report names the file and offset of an incomplete log record at the end of a log:
-  If bytes are missing or are zeros that were never written, a crash has torn the tail of an unacknowledged write. The store is sound.
+The report names the file and offset of a bad record at the end of a log:
+  If bytes are missing or are zeros that were never written, a crash has torn a write that was not synced. This is no damage.
   If the record has its full length but a wrong checksum, the cause is damage or a crash. The store counts as damaged.
   This command opens the store, which drops that record. A second run does not find it.
 
@@ -66,7 +66,7 @@ pub struct VerifyArguments {
 struct Report {
     levels: Vec<Level>,
     total: Level,
-    /// The extractor of the prefixes in filters. `None` if the filters hold no prefixes.
+    /// The name of the store's prefix extractor. `None` if the store has none.
     prefix_extractor: Option<String>,
     reports: Vec<String>,
 }
@@ -82,7 +82,8 @@ struct Level {
     bytes: u64,
     filter_bytes: u64,
     bits_per_key: f64,
-    /// The number of SST files whose filter lacks the prefixes of the store's extractor.
+    /// The number of SST files whose filter lacks the prefixes of the store's extractor. It is 0 if
+    /// the store has no extractor.
     tables_without_prefixes: u64,
     /// The number of SST files with a usable range filter.
     tables_with_ranges: u64,
@@ -124,7 +125,8 @@ impl Level {
     }
 }
 
-/// Returns the lines about prefixes and ranges. Returns an empty text if the filters hold neither.
+/// Returns the lines about prefixes and ranges. Returns an empty text if the store has no prefix
+/// extractor and no range filter.
 fn scan_lines(report: &Report) -> String {
     let ranges = match report.total.tables_with_ranges {
         0 => String::new(),

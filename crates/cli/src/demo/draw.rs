@@ -5,8 +5,8 @@ use super::super::picture::{WIDTH, escaped};
 use super::super::text::count;
 use super::step::{Ran, Step};
 
-/// The maximum number of characters in a line. The widest common monospaced font takes 7.25 SVG
-/// units per character.
+/// The maximum number of characters in a line of a command or of its output. The widest common
+/// monospaced font takes 7.25 SVG units per character.
 const COLUMNS: usize = 94;
 /// The distance between two lines in SVG units.
 const LINE_STEP: f64 = 16.0;
@@ -68,9 +68,9 @@ pub fn draw(all: &[(Step, Ran)]) -> String {
     svg + "</svg>\n"
 }
 
-/// Adds a line of output, broken into lines of at most [`COLUMNS`] characters. Breaks at the last
-/// space that fits if it is in the second half of the line, or else after the last character that
-/// fits.
+/// Adds a command or a line of output, broken into lines of at most [`COLUMNS`] characters. Breaks
+/// at the last space that fits if it is in the second half of the line, or else after the last
+/// character that fits.
 fn add(lines: &mut Vec<Line>, class: &'static str, text: &str) {
     let text = without_controls(text);
     let mut rest = text.as_str();
@@ -87,7 +87,7 @@ fn add(lines: &mut Vec<Line>, class: &'static str, text: &str) {
 }
 
 /// Replaces tabs by spaces up to the next multiple of 8 columns, as a terminal does. Removes other
-/// control characters, which XML does not allow.
+/// control characters, most of which XML does not allow.
 fn without_controls(text: &str) -> String {
     let mut shown = String::new();
     let mut column = 0;

@@ -1,5 +1,5 @@
 //! `filterblock demo`: shows a filter and a store at work, damages both, and repairs the store. A
-//! step runs this executable in a folder, or changes a file there as the shown shell command would.
+//! step runs this executable in a folder, or writes a file there as the shown shell command would.
 //! The demo fails if a step does not behave as its explanation says.
 
 mod draw;
@@ -29,7 +29,7 @@ needs no network and less than 1 MB of disk. Each line that begins with $ is a c
 
 Exit status: 0 each step behaved as explained; 2 an error, or a step that did not behave as explained.";
 
-/// The pause after each step on a terminal. The pauses together take about a minute.
+/// The pause after each step on a terminal. The pauses of all steps take a little over a minute.
 const PAUSE: Duration = Duration::from_secs(4);
 
 /// The words of this project's documentation (docs/ and README.md) when the list was made, in
@@ -92,7 +92,8 @@ fn make_empty(dir: &Path) -> Outcome<()> {
     }
 }
 
-/// Runs all steps in a folder and prints them. Returns the steps with their outputs.
+/// Writes the lists of words into a folder, runs and checks all steps there, and prints them.
+/// Returns the steps with their outputs.
 fn run_in(dir: &Path, arguments: &Arguments) -> Outcome<Vec<(Step, Ran)>> {
     for (name, content) in [("words.tsv", WORDS), ("other-words.txt", OTHER_WORDS)] {
         let path = dir.join(name);

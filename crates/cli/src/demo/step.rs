@@ -49,7 +49,7 @@ enum Shown {
 #[derive(Debug, Default)]
 struct Expected {
     status: i32,
-    /// Texts that the output must contain.
+    /// Texts that the shown output must contain.
     parts: Vec<String>,
     /// For each line of the output to check: its first words, and the range of the number at its
     /// end.
@@ -60,7 +60,7 @@ struct Expected {
 #[derive(Debug)]
 pub struct Ran {
     pub status: i32,
-    /// The output and the messages.
+    /// The part of the output and messages that the step shows.
     pub text: String,
 }
 
@@ -75,7 +75,8 @@ impl Step {
         Self::new(explanation, format!("filterblock {line}"), Work::Filterblock { arguments, shown: Shown::All })
     }
 
-    /// Makes a step that writes the first column of a file to another file.
+    /// Makes a step that writes the first column of a file to another file, and shows the first
+    /// `lines` lines of it.
     pub fn first_column(explanation: &str, from: &'static str, to: &'static str, lines: usize) -> Self {
         let command = format!("cut -f 1 {from} > {to}; head -n {lines} {to}");
         Self::new(explanation, command, Work::FirstColumn { from, to, lines })

@@ -23,8 +23,8 @@ pub enum Asked<'a> {
     },
     LevelDbFilter(leveldb::LevelDbBloom<'a>),
     RocksDbFilter(rocksdb::RocksDbFilter<'a>),
-    /// The filters of one column, one per column chunk. `None` is a chunk without a filter, which
-    /// answers "maybe" to every value.
+    /// The filters of the selected chunks of one column, or one bare filter. `None` is a chunk
+    /// without a filter, which answers "maybe" to every value.
     Values {
         filters: Vec<Option<ParquetBloom<'a>>>,
         encoding: Encoding,
@@ -47,9 +47,9 @@ impl<'a> Asked<'a> {
     /// Selects the filters of `file` that answer the question.
     ///
     /// # Errors
-    /// Returns an error if the question does not fit the file: a wrong or missing type, a missing
-    /// column, or prefixes for a filter without prefixes. Also returns an error if a filter is
-    /// damaged or the file cannot be read.
+    /// Returns an error if the question does not fit the file. Examples are a wrong or missing
+    /// type, a missing column, and prefixes for a filter without prefixes. Also returns an error if
+    /// a filter is damaged or the file cannot be read.
     pub fn new(path: &Path, file: &'a Foreign, arguments: &FileArguments, question: Question) -> Outcome<Self> {
         let name = path.display();
         let is_parquet = matches!(file, Foreign::Parquet(_) | Foreign::Raw(RawFormat::ParquetSbbf, _));
@@ -132,7 +132,8 @@ impl<'a> Asked<'a> {
     /// Returns whether a key or value may be present.
     ///
     /// # Errors
-    /// Returns a message if `key` is not a value of the column.
+    /// Returns a message if the column cannot answer for `key`, for example because `key` is not a
+    /// value of its type.
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> Result<bool, String> {
         Ok(match self {
@@ -150,8 +151,8 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// Returns a remark for the user if the file gives all keys the same answer, for example
-    /// because it has no filter. Returns `None` otherwise.
+    /// Returns a remark for the user if the filters are missing, of an unknown kind or extractor,
+    /// or too short. Then all keys get the same answer. Returns `None` otherwise.
     pub fn remark(&self) -> Option<&'static str> {
         const HOLDS_NONE: &str = "the filter is too short to hold keys, or truncated; its engine answers \"absent\" to \
                                   every key, so check the file";

@@ -1,6 +1,6 @@
-//! Reads or maps another engine's file. Files up to 256 MiB are read: another process could
-//! truncate a mapped file, and access to the missing pages would kill the command. Longer files are
-//! mapped, to save memory.
+//! Determines the type of another engine's file, and reads or maps the file. Files up to 256 MiB
+//! are read: another process could truncate a mapped file, and access to the missing pages would
+//! kill the command. Longer files are mapped, to save memory.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -20,7 +20,8 @@ const END_LEN_BYTES: u64 = 8;
 #[derive(Debug)]
 pub enum Content {
     Read(AlignedBytes),
-    /// A mapped file. Truncating it kills the command, but engines never change a finished file.
+    /// A mapped file. If it is truncated, the next access may kill the command. But engines never
+    /// change a finished file.
     Mapped(Mapped),
 }
 

@@ -113,10 +113,14 @@ impl Foreign {
         open().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Gives the secret to filterblock's own filters in a table. Returns an error if a secret is
-    /// given and the file has no filters that need one. Also returns an error if the filters of a
-    /// RocksDB table need a secret that is missing or wrong. `file` has seed and hash function for
-    /// the filters of a LevelDB table, which do not record whether they need a secret.
+    /// Gives the secret to filterblock's own filters in a table. `file` has seed and hash function
+    /// for the filters of a LevelDB table, which do not record whether they need a secret.
+    ///
+    /// # Errors
+    /// Returns an error if a secret is given and the file has no filters that need one, or if the
+    /// secret cannot be read. For a RocksDB table, returns an error if the filters need a secret
+    /// that is missing or wrong. For a LevelDB table, returns an error if the secret does not fit
+    /// the hash function.
     pub fn unlock(&mut self, path: &Path, file: &FileArguments, arguments: &SecretArguments) -> Outcome<()> {
         if let Self::LevelDb(table) = self
             && table.has_native_filters()

@@ -20,7 +20,7 @@ pub struct FileReport {
     /// The properties that the file records; they depend on the engine.
     #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<(&'static str, Value)>,
-    /// The number of keys in the table, or `None` if it is unknown.
+    /// The number of keys in the table, for RocksDB of entries. `None` if the number is unknown.
     pub keys: Option<u64>,
     /// The sums and means over all filters, or `None` without filters.
     pub summary: Option<Summary>,
@@ -44,7 +44,7 @@ pub struct Summary {
     pub bits_per_key: Option<f64>,
     pub fill: Option<f64>,
     /// The mean FPR of the filters, weighted by their estimated keys. Filters without an estimate
-    /// are weighted by their length.
+    /// are weighted by their length. If all weights are 0, all filters count the same.
     pub expected_false_positive_rate: f64,
 }
 
@@ -121,7 +121,7 @@ impl FileReport {
         true
     }
 
-    /// Adds the filters of a LevelDB table.
+    /// Adds the properties, the number of keys and the filters of a LevelDB table, with notes.
     pub fn add_leveldb<D: AsRef<[u8]>>(&mut self, table: &leveldb::LevelDbTable<D>) {
         self.properties = vec![
             ("filter_policy", json!(table.policy())),
@@ -165,7 +165,7 @@ impl FileReport {
         }
     }
 
-    /// Adds the filters of a RocksDB table.
+    /// Adds the properties, the number of entries and the filters of a RocksDB table, with notes.
     pub fn add_rocksdb<D: AsRef<[u8]>>(&mut self, table: &rocksdb::RocksDbTable<D>) {
         let properties = table.properties();
         let layout = match table.filter_layout() {
@@ -229,7 +229,8 @@ impl FileReport {
         self.add(place.offset, filter.bits().len() as u64, || filter.info(), holds)
     }
 
-    /// Sets the properties of a Parquet file, after all its chunks were added.
+    /// Sets the properties of a Parquet file after its chunks were added. Adds a note if there is
+    /// no filter.
     pub fn end_parquet(&mut self, row_groups: usize, column_chunks: usize) {
         self.properties = vec![
             ("row_groups", json!(row_groups)),

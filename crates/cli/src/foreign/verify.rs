@@ -24,7 +24,7 @@ pub enum Walked {
 }
 
 impl Walked {
-    /// Returns the number of keys of the file that its own filters deny.
+    /// Returns the number of keys of a table that its own filters deny. Returns 0 for other files.
     pub fn denied_keys(&self) -> u64 {
         if let Self::Table { denied_keys, .. } = self { *denied_keys } else { 0 }
     }

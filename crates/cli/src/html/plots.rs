@@ -8,7 +8,7 @@ use super::{Bars, Scale};
 const WITH_FILTERS: usize = 0;
 /// The number of the colour of measurements without filters.
 const WITHOUT_FILTERS: usize = 3;
-/// The number of the colour of a filter that the file has, and of classical variants.
+/// The number of the colour of the present filter of --what-if, and of classical variants.
 const PRESENT: usize = 1;
 
 /// Returns the values of the list at `pointer` in the report. Returns nothing if there is no such
@@ -44,7 +44,8 @@ pub fn point_miss(report: &Value) -> Vec<Bars> {
     ]
 }
 
-/// Returns the plots of `inspect`: the filters of the file, and the filters of --what-if.
+/// Returns the plots of `inspect`: the sizes of --what-if, the fill ratio, and the expected FPR of
+/// each filter.
 pub fn inspect(report: &Value) -> Vec<Bars> {
     let mut what_if = Bars::new("Size of each filter for the same keys", "bytes", Scale::FromZero);
     for row in rows(report, "/what_if/filters") {

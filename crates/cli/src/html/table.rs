@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{flat, label, shown, text};
 
 /// Adds a section for each object and each list of objects in `value`. The other fields of an
-/// object are in the section of the object.
+/// object are in the section of the object. The objects in a list of objects have no sections.
 pub fn add_sections(page: &mut String, name: &str, value: &Value) {
     match value {
         Value::Object(fields) => {
@@ -21,7 +21,7 @@ pub fn add_sections(page: &mut String, name: &str, value: &Value) {
     }
 }
 
-/// Returns whether `value` is an object or a list of objects.
+/// Returns whether `value` is an object or a list that begins with an object.
 fn is_section(value: &Value) -> bool {
     match value {
         Value::Object(_) => true,

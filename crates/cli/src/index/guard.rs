@@ -1,4 +1,4 @@
-//! Prevents two commands from replacing the same index at the same time. Otherwise the work of one
+//! Guards an index against two commands that replace it at the same time. Otherwise the work of one
 //! of them would be lost.
 
 use std::fs::{File, Metadata, TryLockError};
@@ -17,13 +17,15 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Locks an existing index.
+    /// Locks an existing index. Returns an error if another command holds the lock or has just
+    /// replaced the file.
     pub fn of_index(path: &Path) -> Outcome<Self> {
         let file = File::open(path).map_err(|error| Failure::file(path, error))?;
         Self::lock(path, file)
     }
 
-    /// Locks the output of a build, if it exists.
+    /// Locks the output of a build, if it exists. Returns an error in the same cases as
+    /// [`Self::of_index`].
     pub fn of_output(path: &Path) -> Outcome<Self> {
         match File::open(path) {
             Ok(file) => Self::lock(path, file),

@@ -1,5 +1,5 @@
 //! Reads the keys of files for an index: Parquet files, SST files, tables of other engines and key
-//! lists.
+//! lists. Can read the filters of Parquet files instead of their values.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -44,11 +44,11 @@ pub struct FileList {
     format: KeyFormat,
 }
 
-/// A builder that keeps its hashes in an unnamed temporary file.
+/// A builder that keeps its hashes in a temporary file.
 pub type Builder = IndexBuilder<File>;
 
-/// Makes the temporary file for the hashes, in the directory of the index. The file has no name, so
-/// it vanishes with the process.
+/// Makes the temporary file for the hashes, in the directory of the index. The file vanishes with
+/// the process.
 pub fn spill(index: &Path) -> Outcome<File> {
     let dir = index.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     tempfile::tempfile_in(dir).map_err(|error| Failure::file(dir, error))
@@ -95,7 +95,7 @@ impl FileList {
     }
 
     /// Opens the files one by one, and gives each to `add`. `column` is the column of Parquet
-    /// files, if one is chosen. Returns an error for the key file `-`.
+    /// files, if one is chosen. Stops at the first error, for example the key file `-`.
     pub fn for_each(&self, column: Option<&str>, mut add: impl FnMut(Input<'_>) -> Outcome<()>) -> Outcome<()> {
         let bar = progress::bar(Some((self.files.len() + self.key_files.len()) as u64), "indexing files");
         for path in &self.files {
@@ -183,8 +183,9 @@ impl Input<'_> {
         }
     }
 
-    /// Reads the keys, and adds the file to the builder. The index will be written to `index`.
-    /// Returns an error if the file changes while it is read.
+    /// Reads the keys or the filters, and adds the file to the builder. The index will be written
+    /// to `index`. Returns an error if the file cannot be read or added, or if it changes
+    /// meanwhile.
     pub fn add_to(self, builder: &mut Builder, index: &Path) -> Outcome<()> {
         let path = self.path.as_path();
         let mut hashes = DistinctHashes::new();
@@ -300,8 +301,9 @@ fn null_groups(file: &ParquetValues<File>, leaf: usize) -> Vec<bool> {
 
 /// Returns the number of values of a column, and the bits of its filters. `is_null` says for each
 /// row group whether it has only nulls. The result leaves out a row group of nulls if no bit of its
-/// filter is set. In a row group with other values, a filter without a set bit is damaged, which is
-/// an error.
+/// filter is set, and a row group without values if it has no filter. Any other row group without a
+/// filter is an error. In a row group with other values, a filter without a set bit is damaged,
+/// which is an error too.
 fn read_filters(path: &Path, column: &str, num_values: u64, is_null: &[bool]) -> Outcome<(u64, Vec<Vec<u8>>)> {
     let bytes = super::super::foreign::content::Content::open(path).map_err(|error| error.in_file(path))?;
     let file = ParquetFile::open(bytes).map_err(|error| error.in_file(path))?;

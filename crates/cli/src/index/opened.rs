@@ -11,7 +11,7 @@ use super::super::text;
 use super::failure;
 use filterblock_parquet::index::{Difference, Error, IndexReader};
 
-/// The maximum number of changed files that are named. All others are only counted.
+/// The maximum number of changed files that one check names. All others are only counted.
 const NAMED_MAX: usize = 10;
 
 /// The method that checks the files of an index for changes.

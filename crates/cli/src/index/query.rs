@@ -18,8 +18,8 @@ use super::opened::{self, CheckArguments};
 use filterblock::foreign::parquet::PhysicalType;
 use filterblock_parquet::index::{IndexReader, KeyType, Settings, hash};
 
-/// The maximum number of keys in a batch from a file. The keys of a batch that need the same row
-/// share one read.
+/// The maximum number of keys in a batch from a file or the command line. The keys of a batch that
+/// need the same row share one read.
 const BATCH_LEN: usize = 16 << 10;
 /// The maximum number of keys in a batch from a pipe or a terminal, whose writer may wait for
 /// answers.
@@ -227,8 +227,9 @@ impl<W: Write> Query<'_, W> {
         differences.iter().for_each(|(file, _)| self.index.distrust(*file));
     }
 
-    /// Asks the index for the batch, counts the answers, and prints them. The files are checked for
-    /// each batch: they may change while the command waits for keys.
+    /// Asks the index for the batch, and counts the answers. Prints the answers unless --quiet or
+    /// --count is given. The files are checked for each batch: they may change while the command
+    /// waits for keys.
     fn answer(&mut self) -> Outcome<()> {
         let batch = std::mem::take(&mut self.batch);
         if batch.ends.is_empty() {

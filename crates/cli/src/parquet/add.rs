@@ -185,8 +185,8 @@ impl Arguments {
         Ok(targets.into_iter().map(Some).collect())
     }
 
-    /// Adds the filters of one file, or estimates the work for a dry run. If it fails, removes the
-    /// folders that it made for the output.
+    /// Adds the filters or lengths of one file, or estimates the work for a dry run. If the output
+    /// cannot be written, removes the empty folders that it made for the output.
     fn one(&self, work: &Work<'_>, input: &Input, target: Option<&Path>, bar: &ProgressBar) -> Outcome<FileReport> {
         let source = Source::open(&input.path)?;
         let request = source.request(work)?;

@@ -138,7 +138,8 @@ impl Arguments {
         Ok(FileReport::new(path, footer, &request.leaves, &checked, !self.columns.is_empty()))
     }
 
-    /// Prints the report of a file, and the values that cannot be read.
+    /// Prints messages about values that cannot be read. Also prints the report of the file, unless
+    /// --json or --quiet is given.
     fn tell(&self, found: &FileReport) -> Outcome<()> {
         found.unread().for_each(message);
         if self.json || self.quiet {

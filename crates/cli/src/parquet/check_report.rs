@@ -45,8 +45,8 @@ struct ColumnReport {
     undersized: u64,
     damaged: u64,
     missing_lengths: u64,
-    /// The number of values that their own sound filters deny. Null without --values or without a
-    /// sound filter.
+    /// The number of values that their own sound filters deny. Null without --values, without a
+    /// sound filter, or if the values cannot be read.
     false_negatives: Option<u64>,
     /// The sum of the numbers of distinct values in the row groups, or null if one of these numbers
     /// is unknown.
@@ -55,7 +55,8 @@ struct ColumnReport {
     len_bytes: u64,
     /// The highest expected false-positive rate, or null without sound filters.
     fpr: Option<f64>,
-    /// The number of reads that fetch all filters: 1 if they lie side by side.
+    /// The number of reads that fetch all sound filters: 1 if they lie side by side, 0 if there are
+    /// none.
     reads: usize,
     /// The reason why a filter would not help, or null if it may help.
     helps_little: Option<String>,
@@ -117,7 +118,8 @@ impl FileReport {
         chunks.filter_map(|chunk| Some(format!("{}: {}", printable(&self.file), chunk.unread.as_ref()?)))
     }
 
-    /// Returns the table and the remarks.
+    /// Returns the table, the findings and the remarks. Names the columns for which filters may
+    /// help.
     pub fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);

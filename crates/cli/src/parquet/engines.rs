@@ -52,8 +52,8 @@ const ENGINES: [(Kind, &[&str]); 12] = [
     (Kind::Boolean, &[]),
 ];
 
-/// Returns the engines that skip row groups by a filter of this column, or `None` if columns of
-/// this type were not tried.
+/// Returns the engines that skip row groups by a filter of this column, or `None` if such columns
+/// were not tried.
 pub fn of(column: &Leaf) -> Option<Vec<&'static str>> {
     let kind = kind(column)?;
     let (_, engines) = ENGINES.iter().find(|(found, _)| *found == kind)?;

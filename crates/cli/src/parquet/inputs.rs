@@ -30,6 +30,7 @@ pub struct Inputs {
 
 /// Finds the files, in the order of the arguments. A folder stands for the Parquet files in it at
 /// any depth. In folders, skips names that begin with a dot or an underscore, and links to folders.
+/// Returns an error for a folder without such files, and for a pattern that matches no file.
 pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
     let mut files = Vec::new();
     for argument in arguments {
@@ -50,7 +51,7 @@ pub fn find(arguments: &[PathBuf]) -> Outcome<Inputs> {
     Ok(Inputs { files, folders, is_one_file })
 }
 
-/// Returns an error for a file that only repeats the footers of other files.
+/// Returns an error for a file with a name in [`COMPANIONS`].
 pub fn refuse_companion(path: &Path) -> Outcome<()> {
     match path.file_name().is_some_and(|name| COMPANIONS.iter().any(|companion| name == *companion)) {
         true => Err(Failure::Message(format!(

@@ -1,4 +1,4 @@
-//! Makes tips for columns whose filters help little.
+//! Makes tips for columns whose filters help little or do not reach the requested FPR.
 
 use filterblock_parquet::Footer;
 use filterblock_parquet::append::Added;

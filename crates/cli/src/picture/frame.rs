@@ -1,4 +1,4 @@
-//! Draws two axes, and computes the positions of values between them.
+//! Draws two axes with lines and labels between them.
 
 use super::{Anchor, Colour, Picture, Stroke, TEXT_SIZE};
 
@@ -79,7 +79,7 @@ impl Frame {
     }
 
     /// Returns the parts of a line that lie within the frame, cut where the line crosses the lower
-    /// and the upper edge.
+    /// and the upper edge. Leaves out a segment whose ends both lie outside.
     fn visible(&self, values: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
         // Rounding may put the last point of a curve beyond the end of the axis.
         let on_axis = -1e-9..=1.0 + 1e-9;

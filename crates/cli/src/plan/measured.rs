@@ -49,9 +49,9 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the measurement of this kind whose number of keys is nearest to `keys`. Among several
-    /// such measurements, returns the one with the nearest bits per key. Measurements that differ by
-    /// more than [`KEYS_APART`] or [`BITS_APART`] do not count. Returns `None` if no
+    /// Returns the measurement of this kind whose number of keys is nearest to `keys`. Among
+    /// several such measurements, returns the one with the nearest bits per key. Measurements that
+    /// differ by more than [`KEYS_APART`] or [`BITS_APART`] do not count. Returns `None` if no
     /// measurement counts.
     pub fn nearest(kind: FilterKind, bits_per_key: f64, keys: u64) -> Option<Self> {
         let rows = sections().filter_map(|(name, text)| {
@@ -80,7 +80,8 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Parses a line of a table, and returns the bits per key and the measurement. Returns `None` for
-/// other kinds, for lines that are not rows, and for compact filters, which plans do not offer.
+/// lines that are no rows of filterblock's filters, for other kinds, and for compact filters, which
+/// plans do not offer.
 fn row(kind: FilterKind, keys: u64, line: &'static str) -> Option<(f64, Measured)> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
     let filter = cells.first()?.strip_prefix("**`")?.strip_suffix("`**")?;

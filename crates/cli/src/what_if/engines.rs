@@ -141,7 +141,7 @@ impl Share {
     /// Builds a filter for the values. For twice [`BUILT_KEYS_MAX`] values or more, builds a
     /// smaller filter with the same number of values per block instead. Returns its expected FPR,
     /// and the total length of all filters at their full size. The numbers of blocks are powers of
-    /// two, so the length is exact.
+    /// two, so the length of the bits is exact.
     fn parquet(self, fpp: f64) -> Outcome<Deployable> {
         let num_blocks = ParquetBloomBuilder::for_values(self.keys, fpp)?.num_blocks() as u64;
         let shrunk = (self.keys / BUILT_KEYS_MAX.max(1)).max(1).next_power_of_two().min(num_blocks);

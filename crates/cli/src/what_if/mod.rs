@@ -27,8 +27,9 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::BinaryFuse,
 ];
 
-/// The maximum number of keys in a block that is built. For more keys, a block of this number of
-/// keys is built, and its size is scaled up: the bits per key hardly change from here on.
+/// The maximum number of keys in a filter that is built, except for Parquet. For more keys, a
+/// filter of this number of keys is built, and its size is scaled up: the bits per key hardly
+/// change from here on.
 const BUILT_KEYS_MAX: u64 = 1 << 18;
 
 /// The FPR for files without a filter.
@@ -75,9 +76,9 @@ struct Choice {
 
 impl WhatIf {
     /// Compares the present filters with other filters of the engine and with filter blocks of each
-    /// kind that can reach their FPR. Builds each block from integers: as many as there are keys, up
-    /// to [`BUILT_KEYS_MAX`]. The size is nearly that of a block of the real keys, because it
-    /// depends mostly on their number. Returns `None` if there are no keys, or if the FPR is not
+    /// kind that can reach their FPR. Builds each block from integers: as many as the block has
+    /// keys, up to [`BUILT_KEYS_MAX`]. The size is nearly that of a block of the real keys, because
+    /// it depends mostly on their number. Returns `None` if there are no keys, or if the FPR is not
     /// between 0 and 1.
     ///
     /// # Errors
@@ -113,7 +114,7 @@ impl WhatIf {
         // The requested FPR is rounded down, so that most filter blocks do not exceed the present
         // FPR.
         for kind in KINDS {
-            // A kind that cannot reach the FPR with 100 bits per key has no row.
+            // A kind that cannot reach the FPR has no row.
             let Ok(spec) = FilterSpec::false_positive_rate(kind, rounded_down(rate)) else { continue };
             let (len_bytes, expected_fpr) = size(spec, present.keys, present.blocks.max(1))?;
             filters.push(Choice {

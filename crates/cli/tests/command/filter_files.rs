@@ -1,5 +1,5 @@
 //! Tests of the command on filter block files: its output, its exit status, and the files it leaves
-//! on disk.
+//! on disk. Also tests the help.
 
 use std::fs;
 use std::io::Read;
@@ -32,7 +32,7 @@ fn a_filter_answers_maybe_for_its_keys_and_absent_for_others() {
 }
 
 #[test]
-fn every_kind_of_filter_answers_maybe_for_its_keys() {
+fn filters_of_three_kinds_answer_maybe_for_their_keys() {
     let shell = Shell::new();
     let keys: String = (0..50_000).map(|i| format!("key-{i}\n")).collect();
     shell.write("keys", &keys);

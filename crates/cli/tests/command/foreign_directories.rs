@@ -1,6 +1,6 @@
 //! Tests with directories and files of other programs (databases of other engines, repositories,
-//! home directories). Every `db` command refuses such directories. No command changes files of
-//! other programs.
+//! home directories), and with empty directories. Every `db` command refuses a directory of another
+//! program. No command changes files of other programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -175,8 +175,8 @@ fn an_empty_directory_has_nothing_to_repair() {
     assert!(!run.stderr.contains("not empty"), "{run:?}");
     run.fails_with(&["empty: ", "no store"]);
     assert!(tree(&shell.path("empty")).is_empty());
-    // A crash during the creation of a store leaves these files. They are not a store, but a store
-    // can be created there.
+    // A crash during the creation of a store may leave these files. They are not a store, but a
+    // store can be created there.
     shell.write("empty/LOCK", "");
     shell.write("empty/MANIFEST-000001", "");
     shell.write("empty/CURRENT.tmp", "MANIFEST-0");
@@ -293,7 +293,8 @@ fn a_foreign_current_file_in_a_store_is_refused() {
     assert_eq!(tree(&dir), before);
 }
 
-/// A process that holds a file lock by `fcntl`, as other engines do. The store locks by `flock`.
+/// A process that holds a file lock by `fcntl`, as other engines do. The store locks by `flock`,
+/// but also looks for such locks.
 struct Holder(Child);
 
 impl Holder {

@@ -1,5 +1,5 @@
-//! Tests of the command on files and filters of other engines: answers, reports, exported and
-//! converted filters.
+//! Tests of the command on files and filters of other engines: answers, reports, damage, exported
+//! and converted filters.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -523,7 +523,7 @@ fn rocksdb_table(keys: &[&String], per_partition: Option<usize>) -> Vec<u8> {
 
 #[test]
 #[ignore = "a measurement; run it with --nocapture"]
-fn a_million_keys_take_about_a_second() {
+fn lookups_of_a_million_keys_are_timed() {
     use filterblock::foreign::{KeyForm, leveldb};
 
     let keys: Vec<String> = (0..1_000_000).map(|i| format!("key-{:016x}", i * 0x9e37_79b9_u64)).collect();

@@ -1,4 +1,5 @@
-//! Tests of `filterblock db get --keys`: values, counts, and reads without filters.
+//! Tests of `filterblock db get --keys`: values, counts, reads without filters, and refused
+//! options.
 
 use crate::shell::Shell;
 
@@ -38,7 +39,8 @@ fn counts_show_what_filters_save() {
     assert_eq!(absent["filter_queries"], 999);
     let (no, passed) = (absent["filters_said_no"].as_u64().unwrap(), absent["false_positives"].as_u64().unwrap());
     assert_eq!(no + passed, 999);
-    // Keys of one batch share the read of a block.
+    // Keys of one batch that the filter does not deny share the read of a block. Without filters,
+    // each key reads its block.
     let read = absent["data_blocks_read"].as_u64().unwrap();
     assert!((1..=passed).contains(&read) && passed < 30, "{absent}");
     let without = count(&["--keys", "odd", "--ignore-filters"], 1);

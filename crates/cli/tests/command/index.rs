@@ -40,7 +40,8 @@ fn shell_with_index() -> Shell {
     shell
 }
 
-/// Returns the candidate files for a key, from the output of `--json`.
+/// Returns the candidate files for a key, from the output of `--json`. Asserts that answer and exit
+/// status agree with them.
 fn candidates(shell: &Shell, key: &str) -> Vec<String> {
     let run = shell.run(&["index", "query", "index", "--json", key]);
     assert!(run.status < 2, "{run:?}");
@@ -282,7 +283,8 @@ fn hex_lines(values: &[Vec<u8>]) -> String {
     values.iter().map(hex).collect()
 }
 
-/// Asserts that an index has all values of the case, and denies most of the absent ones.
+/// Asserts that an index has all values of the case, and denies all but `candidates_max` of the
+/// absent ones.
 fn agrees(shell: &Shell, case: &Case, candidates_max: u64) {
     shell.write("present", hex_lines(&case.plain_values()));
     shell.write("absent", hex_lines(&case.absent_plain_values()));

@@ -81,7 +81,7 @@ fn a_signal_while_a_file_is_published_leaves_no_temporary() {
     }
     let mut ended = 0;
     for arguments in WRITERS {
-        // One signal arrives during the write, another during the sync, a third during the rename.
+        // Write, sync and rename are delayed in turn, each with another signal.
         for (call, (signal, number)) in ["write", "fsync", "rename,renameat,renameat2,linkat"].iter().zip(SIGNALS) {
             let shell = shell();
             let before = fs::metadata(shell.path("a.filter")).unwrap().len();

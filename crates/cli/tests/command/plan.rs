@@ -35,14 +35,15 @@ fn sizes_for_a_rate_match_the_formulas() {
     let bloom = shortest.fold(f64::INFINITY, f64::min);
     let of_block = |bits: f64| bits * (1.0 + 4.0 / 4096.0) + 60.0 * 8.0 / 1e6;
     assert!((bits("bloom") - of_block(bloom)).abs() < 0.001, "{}", bits("bloom"));
-    // Blocked Bloom filters are up to 4 % larger than Bloom filters. Split-block filters are larger
-    // still, those with blocks of 256 bits most of all.
+    // At this FPR, blocked Bloom filters are up to 4 % larger than Bloom filters. Split-block
+    // filters are larger still, those with blocks of 256 bits most of all.
     assert!(bits("blocked-bloom") > bits("bloom") && bits("blocked-bloom") < 1.04 * bits("bloom"));
     assert!(bits("split-block") > bits("split-block-512") && bits("split-block-512") > bits("blocked-bloom"));
     let least = 100f64.log2();
     assert!((1.005..1.03).contains(&(bits("bumped-ribbon") / least)), "{}", bits("bumped-ribbon"));
     assert!((1.02..1.07).contains(&(bits("ribbon") / least)), "{}", bits("ribbon"));
-    // A binary fuse filter has about 1.125 slots per key, of eight bits each.
+    // The formula of binary fuse filters gives 1.125 slots of eight bits per key. Rounding adds
+    // less than 2 %.
     assert!((bits("binary-fuse") / of_block(9.0) - 1.0).abs() < 0.02, "{}", bits("binary-fuse"));
     // With a million keys, equal hashes add only 1e6 / 2^64 to the rate.
     let fuse_rate = number(row(&plan, "binary-fuse"), "expected_false_positive_rate");

@@ -1,9 +1,9 @@
-//! Tests of wrong command lines: the error is one line that names the option, says what is wrong,
-//! and gives a value that works.
+//! Tests of wrong command lines: the error is one line that says what is wrong and what to do.
 
 use super::shell::{Run, Shell, command};
 
-/// Returns the error of a refused command line, without the name of the command.
+/// Runs a wrong command line, and returns its error without the name of the command. Asserts that
+/// the exit status is 2, that stdout is empty, and that the error is one line.
 #[track_caller]
 fn refused(shell: &Shell, arguments: &[&str]) -> String {
     let run = shell.run(arguments);
@@ -184,7 +184,7 @@ fn wrong_digits_of_secrets_and_keys_are_explained() {
     );
 }
 
-/// The argument is not UTF-8, so no option can parse it.
+/// The value of --filter is not UTF-8.
 #[cfg(unix)]
 #[test]
 fn an_argument_that_is_not_utf8_is_refused_in_one_line() {

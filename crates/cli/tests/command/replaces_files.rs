@@ -1,4 +1,5 @@
-//! Tests of `--force`: the attributes that it keeps, and the files that it refuses to replace.
+//! Tests of output files: their attributes and names, and the files that `--force` replaces or
+//! refuses to replace.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
@@ -187,8 +188,8 @@ fn a_merge_without_keys_replaces_nothing_by_default() {
     shell.run(&["query", "a.filter", "apple"]).exits(1);
 }
 
-/// Runs the command as another user. That user cannot run the executable of root, so the function
-/// runs a copy. Returns `None` if `setpriv` is not installed.
+/// Runs the command as another user. That user may be unable to reach the executable, so the
+/// function runs a copy. Returns `None` if `setpriv` is not installed.
 fn run_as_other(shell: &Shell, arguments: &[&str]) -> Option<Run> {
     let exe = shell.path("filterblock");
     fs::copy(env!("CARGO_BIN_EXE_filterblock"), &exe).unwrap();

@@ -1,4 +1,4 @@
-//! Runs the command in a temporary directory. All tests of the command share this module.
+//! Runs the command in a temporary directory. Nearly all tests of the command share this module.
 
 use std::fs;
 use std::io::Write;
@@ -61,7 +61,7 @@ impl Shell {
         Run::new(output)
     }
 
-    /// Returns the sorted names of the files in the directory.
+    /// Returns the sorted names of the files and folders in the directory.
     pub fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

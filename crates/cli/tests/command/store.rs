@@ -236,7 +236,8 @@ fn a_damaged_manifest_is_an_error_without_the_advice_to_salvage() {
     }
 }
 
-/// The test copies an open store and changes the end of its log.
+/// The test copies an open store and changes the end of its log. Missing bytes and zeros are a torn
+/// tail, other changes are damage.
 #[test]
 fn an_incomplete_log_record_is_damage_unless_bytes_are_missing() {
     use filterblock_store::lsm::{Db, Durability, Options};

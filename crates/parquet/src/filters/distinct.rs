@@ -1,6 +1,6 @@
-//! Removes duplicate hashes. Hashes are uniform, so one pass spreads them over small buckets. A
-//! table in the first-level cache then finds the duplicates of each bucket. The two steps together
-//! are faster than `sort_unstable`.
+//! Removes duplicate hashes. For medium numbers of hashes, one pass spreads the hashes over small
+//! buckets. A table in the first-level cache then finds the duplicates of each bucket. The two
+//! steps together are faster than `sort_unstable`.
 
 /// The minimum number of hashes for which buckets are used. Fewer hashes are sorted.
 const FEW: usize = 1 << 13;
@@ -12,8 +12,8 @@ const PER_BUCKET: usize = 256;
 /// The number of slots of the table. A bucket with more hashes than half of this number is sorted.
 const SLOTS: usize = 2048;
 
-/// Keeps each distinct hash once. Orders the hashes by their filter block, but the hashes of one
-/// bucket may be in any order. For [`FEW`] to [`MANY`] hashes, it needs memory for a copy.
+/// Keeps each distinct hash once, in ascending order. For [`FEW`] to [`MANY`] hashes, only the
+/// buckets are in ascending order, and the function needs memory for a copy.
 pub(super) fn retain(hashes: &mut Vec<u64>) {
     if !(FEW..=MANY).contains(&hashes.len()) {
         hashes.sort_unstable();

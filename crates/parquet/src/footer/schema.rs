@@ -12,7 +12,7 @@ const INTEGER: i16 = 10;
 /// A leaf column: a column that has values, unlike a group of columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
-    /// The names from the schema's root to the column, joined by dots.
+    /// The names of the groups below the schema's root and of the column, joined by dots.
     pub path: String,
     /// The physical type.
     pub physical_type: PhysicalType,

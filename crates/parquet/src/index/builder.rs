@@ -13,7 +13,7 @@ use super::reader::IndexReader;
 use super::shape::{self, Size};
 use super::table::{FileIdentity, FileTable, IndexedFile, Settings, check_path};
 
-/// Collects the keys of files, and builds an index of the files.
+/// Collects key hashes and existing filters of files, and builds an index of the files.
 ///
 /// `S` stores the hashes until the index is built: 8 bytes per distinct key of each file. For
 /// example, use an unnamed temporary file. The builder needs memory for the finished index, for
@@ -69,8 +69,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// Returns a builder without files. `spill` is the empty storage for hashes.
     ///
     /// # Errors
-    /// Returns an error if the FPR is not above 0 and below 1, or if columns of the key type have
-    /// no filters.
+    /// Returns an error if the FPR is not above 0 and below 1, or if an index cannot have this key
+    /// type.
     pub fn new(settings: Settings, spill: S) -> Result<Self> {
         if !(settings.fpr > 0.0 && settings.fpr < 1.0) {
             return Err(Error::invalid("FPR", format!("{} is not above 0 and below 1; try 0.01", settings.fpr)));
@@ -82,8 +82,8 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// Adds a file by the distinct hashes of its keys.
     ///
     /// # Errors
-    /// Returns an error if the path was already added, is empty or is too long, or if the hashes
-    /// cannot be stored.
+    /// Returns an error if the path was already added or cannot be stored in an index, or if the
+    /// hashes cannot be stored.
     pub fn add_hashes(&mut self, identity: FileIdentity, hashes: DistinctHashes) -> Result<()> {
         self.note(&identity)?;
         let hashes = hashes.into_sorted();
@@ -105,11 +105,11 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// part. A filter with a higher FPR is stored unchanged.
     ///
     /// # Errors
-    /// Returns an error if the path was already added, is empty or is too long. Returns an error if
-    /// a filter is not one or more whole blocks of 32 bytes, or if the column has values but no
-    /// filter.
-    /// Returns an error for filters that are certainly damaged: no bit is set in any of them
-    /// although the column has values, or some lanes of a block are empty and others are not.
+    /// Returns an error if the path was already added or cannot be stored in an index. Returns an
+    /// error if a filter is not one or more whole blocks of 32 bytes, or if the column has values
+    /// but no filter. Returns an error for filters that are certainly damaged: no bit is set in any
+    /// of them although the column has values, or some lanes of a block are empty and others are
+    /// not.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
         self.note(&identity)?;
         if filters.is_empty() && num_values > 0 {

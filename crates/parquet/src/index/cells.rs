@@ -1,4 +1,5 @@
-//! Computes the cells of a row, which are blocks of Parquet's split-block Bloom filters.
+//! Sets and tests the bits of cells, which are blocks of Parquet's split-block Bloom filters.
+//! Computes FPRs and numbers of blocks.
 
 use filterblock::foreign::parquet::ParquetBloom;
 
@@ -46,8 +47,7 @@ pub(super) fn has_all(cell: &Cell, mask: &Cell) -> bool {
 
 /// Calls `each` with the number of every cell that has all bits of `mask`.
 ///
-/// The cells are tested 64 at a time without a branch for each cell, because these branches would
-/// often be mispredicted.
+/// The cells are tested 64 at a time, without a branch for each cell.
 #[inline]
 pub(super) fn for_each_with_all(row: &[Cell], mask: &Cell, mut each: impl FnMut(usize)) {
     for (group, cells) in row.chunks(64).enumerate() {

@@ -11,8 +11,9 @@ const CHUNK: usize = 1 << 16;
 
 /// The distinct hashes of all files, in temporary storage.
 ///
-/// The number of rows depends on all files, so no filter can be built before all keys are counted.
-/// We do not read the values twice, because decoding takes longer than writing 8 bytes per key.
+/// The number of rows of a new index depends on all files, so no filter can be built before all
+/// keys are counted. We do not read the values twice, because decoding takes longer than writing 8
+/// bytes per key.
 #[derive(Debug)]
 pub(super) struct Spill<S> {
     storage: S,
@@ -52,7 +53,7 @@ impl<S: Read + Write + Seek> Spill<S> {
     ///
     /// # Errors
     /// Returns an error if the storage fails or returns too few hashes, or if the sum of the hashes
-    /// is wrong. `each` may then have received wrong hashes, or too few. An index of them would
+    /// is wrong. `each` may then have received wrong hashes, or too few. An index of them might
     /// deny keys.
     pub fn for_each(&mut self, run: Run, mut each: impl FnMut(u64)) -> io::Result<()> {
         self.storage.flush()?;
@@ -87,7 +88,8 @@ pub(super) struct Blocks(Vec<Cell>);
 
 impl Blocks {
     /// Copies the bits of a filter, and halves the copy while its number of blocks is even and the
-    /// half has an FPR of at most `fpr`. Returns the copy and its FPR.
+    /// half has an FPR of at most `fpr`. Returns the copy and its FPR. Returns an error if the bits
+    /// are not one or more whole blocks, or if [`check_damage`] finds damage.
     pub fn shrunk(bits: &[u8], fpr: f64) -> Result<(Self, f64)> {
         let (blocks, rest) = bits.as_chunks();
         if blocks.is_empty() || !rest.is_empty() {

@@ -39,11 +39,11 @@ impl fmt::Display for Part {
 pub enum Error {
     /// A read or a write failed, or the storage of the builder returned wrong hashes.
     Io(io::Error),
-    /// A part has bytes that no writer of version 1 writes.
+    /// A part has bytes or a length that no writer of version 1 gives it.
     Corrupt {
         /// The part.
         part: Part,
-        /// The offset of the wrong bytes from the start of the index.
+        /// The offset at which the fault was found, from the start of the index.
         offset: u64,
         /// What is wrong.
         why: Cow<'static, str>,
@@ -104,7 +104,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The core crate knows what to do next for each kind of I/O error.
+            // The message of the core crate also says what to do next.
             Self::Io(error) => {
                 write!(f, "{}", filterblock::Error::from(io::Error::new(error.kind(), error.to_string())))
             }

@@ -1,5 +1,5 @@
-//! Encodes and decodes the header of an index (its first 64 bytes), and computes the lengths and
-//! offsets that follow from the header.
+//! Encodes and decodes the header of an index (its first 64 bytes). Computes the lengths and
+//! offsets that follow from the header, and the checksums of rows.
 
 use filterblock::foreign::parquet::PhysicalType;
 
@@ -109,8 +109,8 @@ pub(super) struct Header {
     pub cells: u32,
     pub files: u32,
     pub table_len_bytes: u64,
-    /// The maximum FPR of a filter that the builder makes from keys. It determines the size of the
-    /// filter.
+    /// The FPR of the latest build. It determines the size of each filter that this build made from
+    /// keys.
     pub fpr: f64,
     /// 1 for a new index; each update adds 1.
     pub generation: u64,
@@ -211,8 +211,8 @@ impl Header {
         self.row_len_bytes().checked_mul(self.rows.into())?.checked_add(self.rows_offset()?)
     }
 
-    /// Returns the checksum of a row. It covers the header's checksum and the row's number, so that
-    /// a row of another index, or a row at another position, is detected.
+    /// Returns the checksum of a row. Besides the cells, it covers the header's checksum and the
+    /// row's number. So it detects a row of another index, and a row at another position.
     pub fn row_checksum(&self, row: u32, cells: &[u8]) -> u32 {
         let mut checksum = crc32fast::Hasher::new();
         checksum.update(&self.checksum.to_le_bytes());

@@ -5,8 +5,8 @@ use parquet::schema::types::ColumnDescriptor;
 
 /// Returns the canonical text of a column's logical type. An older converted type has the text of
 /// the logical type that replaces it. `INTERVAL` has no such logical type and keeps its own text.
-/// The text is empty for a column without a logical type. It is empty for a signed integer too,
-/// because the logical type does not change how its bytes are read.
+/// The text is empty for a column with neither type. It is empty for a signed integer too, because
+/// the logical type does not change how its bytes are read.
 pub(super) fn canonical(column: &ColumnDescriptor) -> String {
     match column.logical_type_ref() {
         Some(logical) => of_logical(logical),

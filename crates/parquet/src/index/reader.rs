@@ -118,7 +118,7 @@ impl<R: ReadAt> IndexReader<R> {
         })
     }
 
-    /// Returns the settings of all files: column, logical type, key type and FPR.
+    /// Returns the column, logical type and key type of all files, and the FPR of the latest build.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -195,9 +195,9 @@ impl<R: ReadAt> IndexReader<R> {
         row
     }
 
-    /// Finds the files that may hold the key with this hash (see [`hash`](super::hash)). Writes
-    /// their numbers to `files`, in ascending order. Reads one row. If the index is not in memory,
-    /// the row is read into `buffer`.
+    /// Finds the files that may hold the key with this hash (see [`hash`](super::hash)). Replaces
+    /// the content of `files` by their numbers, in ascending order. Reads one row. If the index is
+    /// not in memory, the row is read into `buffer`.
     pub fn candidates(&self, hash: u64, buffer: &mut Vec<u8>, files: &mut Vec<usize>) -> Answer {
         files.clear();
         let row = self.read_row(self.row_of(hash), buffer);

@@ -11,8 +11,8 @@ use super::layout::MAX_ROWS;
 
 /// The maximum number of filter sizes from which candidates for the number of rows are computed.
 const SIZES_MAX: usize = 64;
-/// The maximum mean number of cells per filter in each row, for an index with filters from Parquet
-/// files. With more cells, a row would be too long for one read.
+/// The maximum mean number of cells per filter in each row, for an index with existing filters.
+/// Each query reads a whole row, so rows must not be too long.
 const MEAN_CELLS_MAX: u64 = 64;
 
 /// The size of a filter in blocks.
@@ -47,7 +47,7 @@ impl Size {
 /// Returns the number of rows for these filters.
 ///
 /// # Errors
-/// Returns an error if no number of rows fits existing filters.
+/// Returns an error if no candidate for the number of rows fits the existing filters.
 pub(super) fn rows_for(sizes: &[Size]) -> Result<u32> {
     let mut all: Vec<u64> = sizes.iter().map(|size| size.blocks()).collect();
     all.sort_unstable();

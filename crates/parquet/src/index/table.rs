@@ -26,14 +26,15 @@ pub struct Settings {
     pub logical_type: String,
     /// The type of the keys.
     pub key_type: KeyType,
-    /// The maximum FPR, above 0 and below 1, of a file that is added by the hashes of its keys.
-    /// A file that is added by its existing filters may have a higher FPR.
+    /// The maximum FPR, above 0 and below 1, of a file that is added by the hashes of its keys. A
+    /// file that is added by its existing filters may have a higher FPR. An open index has the FPR
+    /// of the latest build.
     pub fpr: f64,
 }
 
 impl Settings {
-    /// Returns a description of the keys for messages. All files of an index have the same
-    /// description.
+    /// Returns a description of the keys, for messages and for comparisons. All files of an index
+    /// have the same description.
     pub(super) fn keys(&self) -> String {
         let Self { column, logical_type, key_type, .. } = self;
         format!("keys of column {column:?}, type {key_type} and logical type {}", logical_name(logical_type))

@@ -21,15 +21,16 @@ pub struct ParquetColumn {
     pub key_type: KeyType,
     /// The logical type as a canonical text, such as `string`, `uuid`, `decimal(9,2)`,
     /// `timestamp(ms,utc)` or `uint32`. The text is empty if the column has no logical type or is a
-    /// signed integer. Two columns with equal texts and key types store equal values as equal
-    /// bytes. docs/INDEX_FORMAT.md lists the texts.
+    /// signed integer. All columns of one index must have the same text and key type.
+    /// docs/INDEX_FORMAT.md lists the texts.
     pub logical_type: String,
     /// The number of values that the footer gives, nulls included.
     pub num_values: u64,
 }
 
 impl ParquetColumn {
-    /// Finds the column with this path: the names from the schema's root, joined by dots.
+    /// Finds the column with this path: the names of its groups below the schema's root and its own
+    /// name, joined by dots.
     ///
     /// # Errors
     /// Returns an error if no column or several columns have this path. Returns an error if columns

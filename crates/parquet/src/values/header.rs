@@ -2,14 +2,14 @@
 //!
 //! The crate `parquet` tells the encoding of a page only after it has decompressed the page. This
 //! module reads the header first. So the caller can skip pages of dictionary indices, and a false
-//! length causes no large allocation.
+//! length causes no allocation above 256 MiB.
 
 use parquet::column::page::Page;
 use parquet::file::reader::ChunkReader;
 
 use crate::thrift::{Kind, Struct};
 
-/// The maximum length of a page, both compressed and uncompressed. Known writers stop at 100 MB.
+/// The maximum length of a page, both compressed and uncompressed.
 pub(super) const MAX_PAGE_LEN_BYTES: u64 = 256 << 20;
 
 /// The number of bytes that are read first to find a header. Most headers have less than 100 bytes.
@@ -182,8 +182,9 @@ fn int(of: &Struct<'_>, id: i16) -> Option<i64> {
     of.int(id).filter(|&value| i32::try_from(value).is_ok())
 }
 
-/// Returns whether all readers decode the struct in the same way: no field comes twice in the
-/// struct or in a struct nested in it, and each known field has its type.
+/// Returns whether no field comes twice in the struct or in its nested structs, each known field has
+/// its type, and each known integer fits in 32 bits. Readers decode other structs in different ways.
+/// Structs in lists and maps are not checked.
 fn is_strict(found: &Struct<'_>, known: &[(i16, Kind)]) -> bool {
     is_unique(found)
         && known.iter().all(|&(id, kind)| match found.get(id) {

@@ -1,7 +1,7 @@
 //! Reads the values of a column chunk, and passes their hashes to the caller.
 //!
-//! Every value of the chunk is hashed, or is in a dictionary that is hashed. The reader does not
-//! trust the statistics of the footer: it reads the header of every page.
+//! Every value of the chunk is hashed, or is in a dictionary that is hashed. To find the values,
+//! the reader does not trust the statistics of the footer: it reads the header of every page.
 
 mod decode;
 mod guard;
@@ -34,8 +34,8 @@ const MAGIC_LEN_BYTES: i64 = 4;
 pub struct ChunkPages {
     /// The number of values, nulls included.
     pub num_values: u64,
-    /// The number of values that were hashed. If all pages are dictionary-encoded, these are the
-    /// values of the dictionary.
+    /// The number of values that were hashed. If all data pages are dictionary-encoded, these are
+    /// the values of the dictionary.
     pub num_hashed: u64,
     /// Whether every data page is dictionary-encoded.
     pub is_all_dictionary: bool,
@@ -81,9 +81,9 @@ impl<R: ChunkReader + 'static> ParquetValues<R> {
     /// occurs, `sink` receives its hash and the hashes of the two default NaNs.
     ///
     /// # Errors
-    /// Returns [`Error::Values`] if the chunk does not exist, cannot be read, is damaged, is
-    /// Boolean, or has a page above 256 MiB. `sink` has then received an unknown part of the
-    /// hashes.
+    /// Returns [`Error::Values`] if the values cannot be hashed, for example because the chunk does
+    /// not exist, is damaged, is Boolean, or has a page above 256 MiB. `sink` has then received an
+    /// unknown part of the hashes.
     ///
     /// # Examples
     /// ```no_run

@@ -31,8 +31,7 @@ pub(super) enum Companions {
 pub(super) struct Hashes<'a> {
     form: Form,
     batch: Vec<u64>,
-    /// The previous hash. Equal neighbouring values are all hashed, but their hash is passed on
-    /// once.
+    /// The previous hash. Of equal neighbouring hashes, only the first is passed on.
     last: Option<u64>,
     num_values: u64,
     sink: &'a mut dyn FnMut(&[u64]),
@@ -42,7 +41,7 @@ impl<'a> Hashes<'a> {
     /// Returns an empty collection for the values of `column`.
     ///
     /// # Errors
-    /// Returns the reason if a column of this type can have no filter.
+    /// Returns the reason if the column is Boolean, or if its fixed length is not valid.
     pub(super) fn new(
         column: &ColumnDescriptor,
         companions: Companions,
@@ -110,7 +109,7 @@ impl<'a> Hashes<'a> {
     /// Adds a value in its plain encoding. A byte array comes without its length.
     ///
     /// With [`Companions::Added`], a floating-point zero adds the zeros of both signs. A NaN also
-    /// adds the two default NaNs, which engines make for a literal.
+    /// adds the two default NaNs, because a query for NaN usually looks up one of them.
     pub(super) fn add(&mut self, value: &[u8]) {
         self.add_bytes(value);
         match self.form {

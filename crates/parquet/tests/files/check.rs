@@ -1,5 +1,5 @@
-//! Tests `check::check`. Compares the reported sizes, locations, damage and false negatives with
-//! the values that were written.
+//! Tests the module `check`, and the annotations of leaf columns. Compares the reported sizes,
+//! locations, damage and false negatives with the values that were written.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;

@@ -1,4 +1,5 @@
-//! Tests of footers: typed fields, unknown fields, and files that are rejected.
+//! Tests of footers and of Thrift structs: typed fields, unknown fields, messages, and files that
+//! are rejected.
 
 use std::io::Cursor;
 

@@ -1,4 +1,5 @@
-//! Tests that all values of a chunk are hashed, and no others.
+//! Tests that the values of a chunk are hashed, with the further hashes for zeros and NaNs, and
+//! nothing else. Also tests chunks that cannot be read.
 
 use std::collections::BTreeSet;
 

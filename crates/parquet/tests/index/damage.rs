@@ -1,4 +1,5 @@
-//! Tests that damaged, torn and mixed indexes never deny a key that they hold.
+//! Tests that damaged, unreadable, torn and mixed indexes never deny a key that they hold, and that
+//! a damaged index is not updated.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! Compares the index with a model of sets, after random builds and updates.
+//! Compares the index with a model of sets, after random builds and updates. Also tests large
+//! files, distrusted files and refused input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;

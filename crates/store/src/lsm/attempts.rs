@@ -1,4 +1,4 @@
-//! Schedules retries of background work that failed for a temporary reason.
+//! Schedules retries of background work that failed for a reason that may be temporary.
 //!
 //! If an SST file cannot be written (no space, no file descriptors, a failed sync of the file), no
 //! data is in doubt. Its entries are still in the log, or in the input SSTs of the compaction. The
@@ -24,7 +24,7 @@ pub(super) struct Attempts {
     trouble: Option<Trouble>,
 }
 
-/// The failures since the last success.
+/// The failures since the last call of [`Attempts::succeed`].
 #[derive(Debug)]
 struct Trouble {
     reason: String,
@@ -44,6 +44,7 @@ impl Attempts {
         self.trouble = Some(Trouble { reason: error.to_string(), num_failed: before + 1, since, due: now + delay });
     }
 
+    /// Ends the retries, after a success or because the task is not due any more.
     pub(super) fn succeed(&mut self) {
         self.trouble = None;
     }
@@ -57,20 +58,20 @@ impl Attempts {
         self.num_failed
     }
 
-    /// Returns whether the last attempt failed.
+    /// Returns whether a failed attempt is to be retried.
     pub(super) fn is_failing(&self) -> bool {
         self.trouble.is_some()
     }
 
-    /// Returns the error of the last attempt if it failed and the number of failed attempts is
-    /// above `seen`. Otherwise returns `None`.
+    /// Returns [`Error::BackgroundFails`] with the reason of the last failure. Returns `None` if no
+    /// failed attempt is to be retried, or if the number of failed attempts is at most `seen`.
     pub(super) fn failure_since(&self, seen: u64) -> Option<Error> {
         let trouble = self.trouble.as_ref().filter(|_| self.num_failed > seen)?;
         Some(Error::BackgroundFails { reason: trouble.reason.clone() })
     }
 
-    /// Returns the time until the next attempt. Returns zero if the attempt is due, or if the last
-    /// attempt did not fail.
+    /// Returns the time until the next attempt. Returns zero if the attempt is due, or if no failed
+    /// attempt is to be retried.
     pub(super) fn delay(&self) -> Duration {
         self.trouble.as_ref().map_or(Duration::ZERO, |trouble| trouble.due.saturating_duration_since(Instant::now()))
     }
@@ -96,7 +97,8 @@ mod tests {
                 let trouble = attempts.trouble.as_ref().unwrap();
                 (trouble.due - trouble.since).as_millis()
             };
-            // `since` is the time of the first failure. All failures lie within microseconds of it.
+            // `since` is the time of the first failure. The other failures follow at once: less
+            // than 90 ms later.
             (0..12).map(delay).collect()
         };
         let first = delays(&mut attempts);

@@ -1,4 +1,5 @@
-//! Records the attempts of the background threads, and removes unneeded files.
+//! Supports background work: records the results of attempts, fails the store if necessary, lets
+//! callers wait, and removes unneeded files.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -25,9 +26,10 @@ impl Shared {
     /// Records the result of an attempt at a background task, and frees the memory of dropped
     /// filters.
     ///
-    /// After a success, it removes files that could not be removed before, and reopens SSTs whose
-    /// filter could not be loaded. After a failure, it schedules a retry, unless the store has
-    /// failed. A failed sync of the store's directory fails the store: see [`Self::judge`].
+    /// After a success, it tries again to remove files that could not be removed before, and to
+    /// load filters that could not be loaded. After a failure, it schedules a retry, unless the
+    /// store has failed. A failed sync of the store's directory fails the store: see
+    /// [`Self::judge`].
     pub(super) fn note_attempt(&self, task: Task, result: &Result<()>) {
         self.files.reclaimer.reclaim();
         let Err(error) = result else {
@@ -85,7 +87,7 @@ impl Background {
         num_failed
     }
 
-    /// Waits until the shared state changes, or until `timeout` has passed.
+    /// Waits for a change of the shared state, at most for `timeout`.
     pub(super) fn wait_at_most<'w>(&self, work: MutexGuard<'w, Work>, timeout: Duration) -> MutexGuard<'w, Work> {
         self.changed.wait_timeout(work, timeout).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -106,7 +108,7 @@ impl Shared {
     ///
     /// The caller must keep the store open: after a close, the files may belong to another store.
     /// The lock of `Files::closed` is not held while a file is deleted: the deletion may take long,
-    /// and a reader that releases an SST needs the lock.
+    /// and a thread that drops a replaced SST needs the lock.
     pub(super) fn discard(&self, paths: impl IntoIterator<Item = PathBuf>) {
         let storage = self.options.storage.as_ref();
         let stays = |path: &PathBuf| {

@@ -14,8 +14,9 @@ pub const MAX_VALUE_LEN_BYTES: usize = 1 << 30;
 /// long.
 pub(super) const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
 
-/// The maximum number of writes in a batch. A memtable has 2^32 words, of which at least 3 * 2^30
-/// are free before a batch. A write takes five words on average, so 640 million writes fit.
+/// The maximum number of writes in a batch. A memtable has almost 2^32 words. Almost 3 * 2^30 of
+/// them are free before a batch. A write takes five words on average, so about 640 million writes
+/// fit.
 pub(super) const MAX_BATCH_WRITES: usize = 1 << 29;
 
 const OP_PUT: u8 = 1;
@@ -108,8 +109,8 @@ impl WriteBatch {
     }
 }
 
-/// Checks the length of the key of a write, and that the write fits into a batch of `num_writes`
-/// writes and `len_bytes` encoded bytes. `value_len` is `None` for a deletion.
+/// Checks the length of the key of a write, and that the write fits into a batch. The batch already
+/// has `num_writes` writes and `len_bytes` encoded bytes. `value_len` is `None` for a deletion.
 fn check(len_bytes: usize, num_writes: usize, key: &[u8], value_len: Option<usize>) -> Result<()> {
     if key.len() > MAX_KEY_LEN_BYTES {
         return Err(Error::KeyTooLong { len_bytes: key.len(), max_bytes: MAX_KEY_LEN_BYTES });
@@ -175,7 +176,7 @@ impl<'a> BatchOps<'a> {
         Self { cursor: Cursor::new(bytes, offset) }
     }
 
-    /// Returns the offset of the next write in the file.
+    /// Returns the offset of the next write in the file, or the end offset after the last write.
     pub(super) fn offset(&self) -> u64 {
         self.cursor.offset()
     }
@@ -257,7 +258,7 @@ mod tests {
         for error in [batch.put(&key, b"").unwrap_err(), batch.delete(&key).unwrap_err()] {
             assert!(matches!(error, Error::KeyTooLong { len_bytes: 65_537, max_bytes: 65_536 }), "{error}");
         }
-        // The test never reads or writes this value, so the system allocates no memory for it.
+        // The test never reads or writes this value, so it usually takes no physical memory.
         let value = vec![0; MAX_VALUE_LEN_BYTES + 1];
         assert!(matches!(batch.put(b"", &value).unwrap_err(), Error::InvalidArgument { what: "value", .. }));
         assert_eq!(batch, before);

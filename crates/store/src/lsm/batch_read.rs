@@ -1,5 +1,5 @@
-//! Prepares the keys of a read for the SSTs: computes the hash and the order prefix of one key, or
-//! of each key of a batch.
+//! Prepares the keys of a read: computes the hash and the order prefix of one key, or of each key
+//! of a batch. Selects the keys of a batch that one SST may hold.
 
 use crate::codec::order_prefix;
 use filterblock::{KeyHash, KeyHasher};
@@ -29,8 +29,8 @@ pub(super) struct Batch<'a> {
     keys: [&'a [u8]; BATCH],
     prefixes: [u64; BATCH],
     hashes: [KeyHash; BATCH],
-    /// The minimum and the maximum order prefix of the keys. Most SSTs of level 0 cover all keys of
-    /// a batch or none, and these two prefixes decide both cases.
+    /// The minimum and the maximum order prefix of the keys. If an SST covers all keys of a batch
+    /// or none, these two prefixes usually decide that.
     min_prefix: u64,
     max_prefix: u64,
     /// The bits of the keys that have no result so far.
@@ -62,7 +62,8 @@ impl Group<'_> {
         }
     }
 
-    /// Returns the position of the group's `i`-th key in the batch.
+    /// Returns the position of the group's `i`-th key in the batch. `i` must be below the number of
+    /// keys in the group.
     #[inline]
     pub(super) fn place(&self, i: usize) -> Option<u32> {
         match &self.gathered {
@@ -135,7 +136,7 @@ impl<'a> Batch<'a> {
         }
         let mut gathered = Gathered { len: 0, hashes: [KeyHash::from_raw(0); BATCH], places: [0; BATCH] };
         // Write every key, but advance `len` only for a key in `mask`: the next key overwrites an
-        // unwanted one. This needs no branch. `mask` is random, so a branch would often be
+        // unwanted one. This needs no branch. A branch on the bits of `mask` would often be
         // mispredicted.
         for (i, &hash) in (0u8..).zip(&self.hashes) {
             if let (Some(to), Some(place)) =

@@ -1,5 +1,5 @@
-//! Runs leveled compactions. Except for rewrites in place, they merge SSTs into deeper levels. Each
-//! level except level 0 stays one sorted run, so that reads query few SSTs.
+//! Runs leveled compactions: merges of SSTs into the next level, trivial moves, and rewrites in
+//! place. Each level except level 0 stays one sorted run, so that reads query few SSTs.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -29,7 +29,8 @@ pub(super) struct Compaction {
     to: usize,
     /// The SSTs of `level`: newest first in level 0, in key order in a deeper level.
     upper: Vec<Arc<StoredTable>>,
-    /// The SSTs of `to` that overlap `upper`, in key order.
+    /// The SSTs of the next level that overlap `upper`, in key order. Empty if an SST is rewritten
+    /// in place.
     lower: Vec<Arc<StoredTable>>,
     bottommost: bool,
 }
@@ -71,11 +72,12 @@ impl Compaction {
         self.upper.iter().chain(&self.lower)
     }
 
-    /// Returns whether the compaction is a trivial move: its only SST changes its level without a
-    /// rewrite.
+    /// Returns whether the compaction can be a trivial move: its only SST changes its level without
+    /// a rewrite.
     ///
-    /// The SST must not be in level 0, and must overlap no SST of the next level. If the compaction
-    /// is bottommost, the SST must not hold tombstones, because a rewrite can drop them.
+    /// The SST must not be in level 0, must go to the next level, and must overlap no SST of the
+    /// next level. If the compaction is bottommost, the SST must not hold tombstones, because a
+    /// rewrite can drop them.
     fn is_move(&self) -> bool {
         let is_free = !self.bottommost || self.upper.iter().all(|table| table.meta.num_tombstones == 0);
         self.level > 0 && self.to != self.level && self.lower.is_empty() && self.upper.len() == 1 && is_free
@@ -94,8 +96,8 @@ impl Compaction {
     }
 }
 
-/// The right to compact, which one thread has at a time. Dropping this guard releases the right,
-/// even after a panic.
+/// The right to compact, which at most one thread has at a time. Dropping this guard releases the
+/// right, even after a panic.
 struct Turn<'a>(&'a Background);
 
 impl Drop for Turn<'_> {
@@ -120,8 +122,8 @@ pub(super) fn run_compactions(shared: &Shared) {
         lock(&shared.background.picker).note_end(compaction.level, compacted.is_err());
         let result = compacted.map(drop);
         match &result {
-            // The compaction changed nothing, and sound SSTs are still usable. A retry would find
-            // the same damage.
+            // The compaction changed nothing, and sound SSTs are still usable. A retry would fail
+            // the same way.
             Err(error) if error.is_damage() || error.is_unsupported() => shared.leave_out(&compaction, error),
             result => shared.note_attempt(Task::Compaction, result),
         }
@@ -131,9 +133,9 @@ pub(super) fn run_compactions(shared: &Shared) {
     }
 }
 
-/// Waits for the next due compaction, takes the right to compact and returns the compaction. The
-/// caller must create a [`Turn`], which releases the right. Returns `None` when the store closes or
-/// has failed.
+/// Waits for the next due compaction, takes the right to compact and returns the compaction. If no
+/// compaction is due, it ends the retries. The caller must create a [`Turn`], which releases the
+/// right. Returns `None` when the store closes or has failed.
 fn next_compaction(shared: &Shared) -> Option<Compaction> {
     let mut work = lock(&shared.background.work);
     loop {
@@ -152,7 +154,7 @@ fn next_compaction(shared: &Shared) -> Option<Compaction> {
                 work.compacting = true;
                 return Some(compaction);
             }
-            // If the last compaction failed, it is not needed any more: end its retries.
+            // If the last compaction failed, it is not due any more: end its retries.
             work.compactions.succeed();
             if let Some(delay) = shared.level_0_delay(spare_bytes) {
                 work = shared.background.wait_at_most(work, delay);
@@ -172,8 +174,8 @@ impl Shared {
 
     /// Returns the remaining time for which level 0 delays its compaction. Returns `None` if level
     /// 0 needs no compaction, if its compaction is due now, and without
-    /// [`Options::auto_compaction`]. A due compaction may still be impossible, because a damaged
-    /// SST is left out.
+    /// [`Options::auto_compaction`]. A due compaction may still be impossible, because one of its
+    /// SSTs is left out.
     fn level_0_delay(&self, spare_bytes: u64) -> Option<Duration> {
         if !self.options.auto_compaction {
             return None;
@@ -188,8 +190,8 @@ impl Shared {
     fn leave_out(&self, compaction: &Compaction, error: &Error) {
         let is_named = |table: &Arc<StoredTable>| matches!(error, Error::InFile { path, .. } if *path == table.path);
         let is_any_named = compaction.inputs().any(is_named);
-        // If the error names no input, the output is damaged. The next attempt would fail the same
-        // way.
+        // If the error names no input, an output may be damaged. The next attempt with the same
+        // inputs would probably fail the same way.
         let numbers =
             compaction.inputs().filter(|table| !is_any_named || is_named(table)).map(|table| table.meta.number);
         lock(&self.background.picker).leave_out(numbers);
@@ -199,9 +201,9 @@ impl Shared {
     }
 
     /// Returns whether a background thread compacts level 0 when it is full. Returns `false`
-    /// without automatic compaction, while compactions fail, and if a damaged SST blocks level 0.
-    /// In these cases writers must not wait for level 0: the compaction may never come, and
-    /// deletions may be the only way to release the space that it needs.
+    /// without automatic compaction, while compactions fail, and if an SST that is left out blocks
+    /// level 0. In these cases writers must not wait for level 0: the compaction may never come,
+    /// and deletions may be the only way to release the space that it needs.
     pub(super) fn compacts_level_0(&self, version: &Version, work: &Work) -> bool {
         if !self.options.auto_compaction || work.compactions.is_failing() {
             return false;
@@ -210,9 +212,9 @@ impl Shared {
         picker.leaves_nothing_out() || picker.pick_level_0(&levels_of(version)).is_some()
     }
 
-    /// Returns the most urgent compaction, or `None` if no compaction is due or automatic
-    /// compaction is off. A compaction of level 0 that writes at most `spare_bytes` does not wait
-    /// to become cheaper.
+    /// Returns the most urgent compaction, or `None` if none can be picked or automatic compaction
+    /// is off. A compaction of level 0 that writes at most `spare_bytes` does not wait to become
+    /// cheaper.
     fn pick_compaction(&self, spare_bytes: u64) -> Option<Compaction> {
         if !self.options.auto_compaction {
             return None;
@@ -248,8 +250,9 @@ impl Shared {
     /// Before each level, the call waits for a running compaction.
     ///
     /// # Errors
-    /// Returns errors for damaged SSTs, I/O errors, [`Error::NoSpace`] if the result would leave no
-    /// space for the log, and [`Error::Poisoned`] after an earlier failure. Returns the errors of
+    /// Returns the errors of reading the inputs, of writing the new SSTs, and of the manifest.
+    /// Returns [`Error::NoSpace`] if the result would leave no space for the log, and
+    /// [`Error::Poisoned`] after an earlier failure. Returns the errors of
     /// [`Options::choose_filters`].
     pub(super) fn compact_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
         for level in 0..NUM_LEVELS {
@@ -278,8 +281,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Runs a compaction and installs its result. Returns the number of bytes written: 0 for a
-    /// trivial move.
+    /// Runs a compaction, installs its result and counts it. Returns the number of bytes written,
+    /// which is 0 for a trivial move.
     fn compact(&self, compaction: &Compaction) -> Result<u64> {
         let to = compaction.to;
         let level_tag = |level: usize| u8::try_from(level).unwrap_or(u8::MAX);
@@ -303,7 +306,8 @@ impl Shared {
         Ok(written)
     }
 
-    /// Returns the shape of the SSTs that a compaction writes, for the filter policy.
+    /// Returns the shape that the filter policy gets for each SST that a compaction writes. Its
+    /// number of keys is the sum over all inputs, an upper bound.
     fn result_shape(&self, version: &Version, compaction: &Compaction) -> TableShape {
         let sum =
             |of: fn(&StoredTable) -> u64| compaction.inputs().fold(0u64, |sum, table| sum.saturating_add(of(table)));
@@ -314,9 +318,9 @@ impl Shared {
             level.num_keys = level.num_keys.saturating_add(num_keys);
             level.num_tables = level.num_tables.saturating_add(num_tables);
             if compaction.to == compaction.level {
-                // The SSTs of the level are rewritten one after the other, and each gets a new
-                // filter. Filters that are not replaced yet must not reduce the memory for the new
-                // filter.
+                // A range compaction may rewrite the SSTs of the level one after the other, and
+                // each gets a new filter. Filters that are not replaced yet must not reduce the
+                // memory for the new filter.
                 level.filter_bytes = 0;
             }
         }
@@ -328,13 +332,14 @@ impl Shared {
     /// filter is outdated if it is missing, or if the policies would now choose one
     ///
     /// * of another kind;
-    /// * more than 25 % larger or more than 1 % smaller;
+    /// * with over 25 % more bits per key, or with so few that the present filter has over 1 %
+    ///   more;
     /// * with the prefixes of the store's extractor, if the filter lacks them;
     /// * with another range filter or without one, if [`Options::range_filter`] is set;
     /// * with another range filter as the only filter.
     ///
     /// The limit for smaller filters is strict, because the policy may have a memory budget.
-    /// Returns `false` if the policy now chooses no filter.
+    /// Returns `false` if the policies now choose no filter or an invalid one.
     fn has_outdated_filter(&self, version: &Version, compaction: &Compaction) -> bool {
         // If the choice is invalid, no SST can be rewritten.
         let Ok(specs) = self.options.choose_filters(&self.result_shape(version, compaction)) else { return false };
@@ -357,8 +362,8 @@ impl Shared {
         })
     }
 
-    /// Writes the merged entries to new SSTs in the target level. Removes all of them after an
-    /// error.
+    /// Writes the merged entries to new SSTs for the target level. After an error, gives up these
+    /// SSTs, and fails the store if [`Self::judge`] requires that.
     fn merge(&self, compaction: &Compaction) -> Result<Vec<Arc<StoredTable>>> {
         let mut written: Vec<Arc<StoredTable>> = Vec::new();
         let result = self.merge_into(compaction, &mut written);

@@ -65,10 +65,10 @@ impl std::fmt::Debug for StoreLock {
 impl Db {
     /// Opens the store in a directory, or creates it there.
     ///
-    /// An open flushes acknowledged writes that are only in logs to SST files, and removes the
-    /// leftovers of a crash. The store keeps working in this directory until it is closed, even if
-    /// the directory is renamed. If opening an existing store fails, the store keeps all writes,
-    /// and the next open removes files that the failed one left.
+    /// An open flushes writes that are only in logs to SST files, and removes the leftovers of a
+    /// crash. The store keeps working in this directory until it is closed, even if the directory
+    /// is renamed. If opening an existing store fails, the store keeps all writes, and the next
+    /// open removes files that the failed one left.
     ///
     /// # Errors
     /// Errors that concern the directory:
@@ -78,16 +78,17 @@ impl Db {
     ///   it, or its content does not show who wrote it.
     /// * [`Error::Locked`]: the store is open elsewhere, or another engine has locked the
     ///   directory.
-    /// * [`Error::Unsupported`]: the store has a newer format.
+    /// * [`Error::Unsupported`]: a file has a newer format.
     /// * An I/O error of kind `NotFound`: the manifest or an SST is missing, or there is no store
     ///   and [`Options::create_if_missing`] is not set.
-    /// * Damage of the manifest, a log or an SST: the error names the file, the field and the
-    ///   offset.
+    /// * Damage of `CURRENT`, the manifest, a log or an SST: the error names the file, the field
+    ///   and the offset. A missing log counts as damage. [`Options::recovery`] may accept damage of
+    ///   a log.
     ///
     /// A damaged filter is an error only if [`Options::strict_filters`] is set. I/O errors pass
     /// through.
     ///
-    /// Errors that concern the options. They are reported before any SST or log is read:
+    /// Errors that concern the options. Most are reported before any SST or log is read:
     ///
     /// * [`filterblock::Error::Secret`]: [`Options::secret`] is missing or wrong.
     /// * [`filterblock::Error::Unexpected`]: [`Options::hash`] is not the store's hash kind.
@@ -136,17 +137,18 @@ impl Db {
         self.write(batch)
     }
 
-    /// Writes a batch. Readers see all of the batch or nothing, even after a crash. If free disk
-    /// space is short, the call may first flush the memtable.
+    /// Writes a batch. Readers see all of the batch or nothing, even after a crash. An empty batch
+    /// has no effect. The call may wait for flushes and compactions. If free disk space is short,
+    /// it may first flush the memtable.
     ///
     /// # Errors
     /// Returns I/O errors of the log. The store then refuses writes with [`Error::Poisoned`] until
-    /// it is reopened. It does the same after a failed change of the manifest or of `CURRENT`, and
-    /// after a failed sync of the directory. After reopening, reads show whether the failed write
-    /// was kept. Returns [`Error::OutOfNumbers`] if the last sequence number or file number is 2^62
-    /// (about 4.6 * 10^18) or more.
+    /// it is reopened. It does the same after other failures that make writes unsafe: for example,
+    /// a failed change of the manifest or a failed sync of the directory. After reopening, reads
+    /// show whether the failed write was kept. Returns [`Error::OutOfNumbers`] if the last sequence
+    /// number or file number is 2^62 (about 4.6 * 10^18) or more.
     ///
-    /// These errors are temporary, and nothing was written:
+    /// These errors may be temporary, and nothing was written:
     ///
     /// * [`Error::NoSpace`]: the batch contains a put, and the free disk space is below
     ///   [`Options::reserve_bytes`] plus the space that the batch and the writes in memory need.
@@ -167,8 +169,9 @@ impl Db {
     /// Returns the value of `key`, or `None` if `key` does not exist.
     ///
     /// # Errors
-    /// Returns an error if a data or index block that must be read is damaged, and, with
-    /// [`Options::strict_filters`], if a filter is damaged. I/O errors pass through.
+    /// Returns an error if a data or index block that must be read is damaged. With
+    /// [`Options::strict_filters`], returns an error if the filter of an SST that must be searched
+    /// is damaged. I/O errors pass through.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.shared.reading.state.moment();
         self.shared.get(&state, key, sequence)
@@ -218,7 +221,9 @@ impl Db {
 
     /// Returns an iterator over the current entries of a range in key order. [`Iterator::rev`]
     /// reverses the order. The scan reads no SST whose range filter ([`Options::range_filter`])
-    /// denies the range, unless [`Options::filter_use`] says to ignore filters.
+    /// denies the range. The same holds for a filter that denies a prefix of all keys of the range:
+    /// see [`Db::scan_prefix`]. Filters are not asked if [`Options::filter_use`] says to ignore
+    /// them.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -235,9 +240,9 @@ impl Db {
     }
 
     /// Returns an iterator over the current entries whose keys begin with `prefix`, in key order.
-    /// If the extractor in [`Options::prefix_extractor`] takes this prefix from keys, the scan
-    /// reads no SST whose filter denies the prefix. Filters are not asked if
-    /// [`Options::filter_use`] says to ignore them.
+    /// If the extractor in [`Options::prefix_extractor`] is known to take a common prefix from
+    /// these keys, the scan reads no SST whose filter denies that prefix. Range filters are asked
+    /// as in [`Db::scan`]. Filters are not asked if [`Options::filter_use`] says to ignore them.
     ///
     /// ```
     /// # use filterblock_store::{Db, Options};
@@ -262,8 +267,8 @@ impl Db {
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Returns [`Error::BackgroundFails`] if
-    /// the SST file cannot be written: the writes then stay in memory and in the log, and a
-    /// background thread retries. I/O errors pass through.
+    /// a flush fails: the writes then stay in memory and in the log, and a background thread
+    /// retries. I/O errors pass through.
     pub fn flush(&self) -> Result<()> {
         self.shared.wait_for_level_0()?;
         self.shared.flush()
@@ -274,16 +279,19 @@ impl Db {
     /// the merged SSTs.
     ///
     /// If the policies choose a filter, the call also rebuilds SSTs of the range that have no
-    /// filter or an outdated one. A filter is outdated if the policies would now choose one
+    /// filter or an outdated one. It leaves an SST as it is if a deeper level overlaps the SST
+    /// outside the range. A filter is outdated if the policies would now choose one
     ///
-    /// * that is more than 1 % smaller or more than 25 % larger;
-    /// * of another kind, or with the prefixes of another extractor;
-    /// * with another range filter.
+    /// * with over 25 % more bits per key, or with so few that the present filter has over 1 %
+    ///   more;
+    /// * of another kind, or with prefixes that the present filter lacks;
+    /// * with another range filter or without one, if [`Options::range_filter`] is set.
     ///
     /// # Errors
-    /// Returns the errors of [`Db::flush`], and errors for damaged SSTs. Returns [`Error::NoSpace`]
-    /// if the result would leave no space for the log. Returns [`filterblock::Error::Invalid`] if
-    /// the policy in [`Options::range_filter`] chooses a kind that is no range filter.
+    /// Returns the errors of [`Db::flush`], of reading and writing SSTs, and of the manifest.
+    /// Returns [`Error::NoSpace`] if the result would leave no space for the log. Returns
+    /// [`filterblock::Error::Invalid`] if the policy in [`Options::range_filter`] chooses a kind
+    /// that is no range filter.
     pub fn compact_range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
         let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
         match self.flush() {
@@ -298,8 +306,8 @@ impl Db {
     }
 
     /// Waits until no immutable memtable waits for its flush, and no compaction is due or running.
-    /// It does not flush the current memtable. During this call, automatic compaction
-    /// ([`Options::auto_compaction`]) merges level 0 as soon as level 0 has
+    /// It does not flush the current memtable. Retries that wait begin at once. During this call,
+    /// automatic compaction ([`Options::auto_compaction`]) merges level 0 as soon as level 0 has
     /// [`Options::l0_compaction_trigger`] SSTs. Outside this call, the store may delay this merge
     /// to write fewer bytes.
     ///
@@ -330,11 +338,11 @@ impl Db {
     }
 
     /// Creates a second store with the current content in a missing or empty directory. The call
-    /// first flushes the memtables. Then it links the SSTs, or copies them if the file system does
-    /// not support hard links.
+    /// first flushes the memtables. Then it links the SSTs, or copies them if hard links are not
+    /// possible.
     ///
-    /// The copy keeps the store's id, its hash seed and the numbers of its SSTs, because every SST
-    /// file contains them. For its new files, the copy adds a random offset below 2^40 to the
+    /// The copy keeps the store's id, its hash seed and the numbers of its SSTs, because the SST
+    /// files depend on them. For its new files, the copy adds a random offset below 2^40 to the
     /// store's next file number. So a new file of one store is almost never taken for a file of the
     /// other.
     ///
@@ -443,11 +451,11 @@ impl Db {
     }
 
     /// Divides [`Options::filter_memory_budget`] anew among the filters, according to the number of
-    /// queries of each filter so far. Filters that are asked often get dropped columns back.
-    /// Without a budget, the call has no effect.
+    /// queries of each filter so far. Older queries count less. Filters that are asked often get
+    /// dropped columns back. Without a budget, the call has no effect.
     ///
     /// Flushes and compactions only drop columns. Call this function from time to time if reads
-    /// move to other SSTs. The call copies filters of up to the budget's bytes in total. The old
+    /// move to other SSTs. The call may copy filters of about the budget's bytes in total. The old
     /// copies stay in memory until no read uses them.
     pub fn rebalance_filters(&self) {
         self.shared.rebalance_filters();

@@ -10,7 +10,7 @@ const HEADER_LEN_BYTES: usize = 12;
 const IS_VALUE: u32 = 1 << 31;
 
 const CACHE_LINE_LEN_BYTES: usize = 64;
-/// The maximum number of cache lines that [`Entry::touch`] reads one by one. The processor
+/// The maximum number of cache lines that [`Entry::touch`] reads one by one. The processor usually
 /// prefetches the following lines by itself.
 const TOUCHED_LINES: usize = 4;
 

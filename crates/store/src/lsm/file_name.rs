@@ -56,8 +56,8 @@ pub fn set_aside_name(name: &str) -> Option<&str> {
 }
 
 /// Returns the number in the name of an SST, log or manifest. Also accepts such a name with `.tmp`
-/// at its end, as an unfinished SST has. Also accepts the name of an SST that was set aside: see
-/// [`set_aside_name`]. Returns `None` for every other name.
+/// at its end, as an unfinished SST has. Also accepts `unnamed-` before such a name, as an SST that
+/// was set aside has: see [`set_aside_name`]. Returns `None` for every other name.
 #[must_use]
 pub fn number_in(name: &str) -> Option<u64> {
     let name = set_aside_name(name).unwrap_or(name);

@@ -12,7 +12,7 @@ pub(super) struct Earlier {
     /// The filters and their numbers of queries, by file number. Empty if the store has no budget.
     filters: HashMap<u64, (Option<Arc<TableFilter>>, u64)>,
     /// The mean number of queries per SST. A new SST starts with this number. With 0 queries, the
-    /// output of a compaction of hot SSTs would lose more columns than a cold SST.
+    /// output of a compaction of hot SSTs could lose more columns than a cold SST.
     mean_queries: u64,
 }
 
@@ -26,7 +26,7 @@ impl Earlier {
         let mut filters = HashMap::new();
         let mut sum = 0u64;
         for (number, filter, queries) in found {
-            // Older queries count less: each new version takes off an eighth.
+            // Older queries count less: each new version takes off up to an eighth.
             let queries = queries - queries / 8;
             sum = sum.saturating_add(queries);
             // Take over only a usable filter. The SST itself may have been reopened with a usable

@@ -20,7 +20,7 @@ use crate::sync::lock;
 use filterblock::SelfCheck;
 use filterblock::TableShape;
 
-/// The interval at which the log's buffer goes to the operating system.
+/// The interval at which a background thread passes the log's buffer to the operating system.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Writes immutable memtables to SST files until the store closes.
@@ -62,7 +62,7 @@ pub(super) fn run_log_flushes(shared: &Shared) {
     let mut flushed = Instant::now();
     let mut work = lock(&shared.background.work);
     while !work.closing {
-        // Measure by the clock: with frequent changes, the wait never times out.
+        // Measure by the clock: with frequent changes, the wait may never time out.
         let rest = LOG_FLUSH_INTERVAL.saturating_sub(flushed.elapsed());
         if !rest.is_zero() {
             work = shared.background.wait_at_most(work, rest);
@@ -87,7 +87,7 @@ impl Shared {
         if lock(&self.background.work).flushes.is_failing()
             && self.reading.state.load().immutable.len() >= max_immutable
         {
-            // A flush must not exceed the limit on immutable memtables either.
+            // While flushes fail, repeated calls must not pile up immutable memtables.
             self.wait_for_flushes(|state| state.immutable.len() < max_immutable)?;
         }
         let log_number = {
@@ -172,8 +172,8 @@ impl Shared {
     /// `with_filter`, the new SST gets no filter.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::table_options`] and [`Self::make_table`]. After an error of
-    /// the writer, of `add_all` or of opening the file, the file is removed.
+    /// Returns the errors of [`Self::table_options`], of [`Self::make_table`], of the writer, of
+    /// `add_all` and of opening the file.
     pub(super) fn write_level_0(
         &self,
         num_keys: u64,
@@ -208,8 +208,9 @@ impl Shared {
     /// that a task that fails repeatedly does not fill the disk.
     ///
     /// # Errors
-    /// Returns the error of `make`. Returns an I/O error of kind `AlreadyExists` if a file already
-    /// has the SST's name; that file stays.
+    /// Returns the error of `make`, and errors of the storage. Returns an I/O error of kind
+    /// `AlreadyExists` if a file already has the SST's name. After an error of this kind, no file
+    /// is removed.
     pub(super) fn make_table<T>(&self, number: u64, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let name = table_name(number);
         let path = self.identity.dir.join(&name);

@@ -93,7 +93,7 @@ pub struct LogWriter {
     synced_len_bytes: u64,
     /// The lowest sequence number that the next record may have.
     next_sequence: u64,
-    /// The reason for the first failure. After a failure, the end of the file is unknown.
+    /// The reason why the log refuses all calls. After a failure, the end of the file is unknown.
     failure: Option<Cow<'static, str>>,
 }
 
@@ -187,7 +187,7 @@ impl LogWriter {
     }
 
     /// Passes the buffer to the operating system. The records then survive a crash of the process,
-    /// but not of the machine.
+    /// but perhaps not one of the machine.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after an earlier failure. Errors of the storage pass through.
@@ -228,9 +228,9 @@ impl LogWriter {
         }
     }
 
-    /// Runs an operation. If the operation fails, the log refuses every later one. After a failed
-    /// write, the last record may or may not be in the file, so no record may follow. After a
-    /// failed sync, a later successful sync proves nothing.
+    /// Runs an operation. If the operation fails or panics, the log refuses every later one. After
+    /// a failed write, the last record may or may not be in the file, so no record may follow.
+    /// After a failed sync, a later successful sync proves nothing.
     fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.check_usable()?;
         // If the storage panics, this reason stays.

@@ -1,12 +1,14 @@
 //! Reads a log back, and distinguishes a crash from damage.
 //!
-//! After the first unsound record, the reader searches the rest of the file for a sound one:
+//! After the first unsound header or record, the reader searches the rest of the file for a sound
+//! record:
 //!
 //! * There is none: a crash tore the tail. The tail is cut off and reported. The one exception is a
 //!   damaged header of the file that is complete and not all zeros: it is an error.
-//! * There is one, but a sector before it is all zeros. Neither this record nor a later one says
-//!   that the file was synced beyond the start of the damage. This is a crash, too: a crash may
-//!   keep later sectors and lose earlier ones. The tail is cut off and reported.
+//! * There is one, but a sector between the start of the damage and this record is all zeros.
+//!   Neither this record nor a later one says that the file was synced beyond the start of the
+//!   damage. This is a crash, too: a crash may keep later sectors and lose earlier ones. The tail
+//!   is cut off and reported.
 //! * In every other case, durable bytes may be lost. This is an error.
 //!
 //! A sound record with an unexpected sequence number is an error, too: records are missing or
@@ -27,7 +29,7 @@ use crate::storage::Storage;
 
 use super::log_file::{HEADER_LEN_BYTES, LOG_VERSION, LogId, RECORD_HEADER_LEN_BYTES};
 
-/// The length of a sector, the unit that devices write atomically.
+/// The length of a sector, the smallest unit that devices write atomically.
 const SECTOR_LEN_BYTES: usize = 512;
 
 /// The search for sound records accepts a sequence number that exceeds the expected one by at most
@@ -36,8 +38,8 @@ const SECTOR_LEN_BYTES: usize = 512;
 const MAX_SEQUENCE_STEP: u64 = 1 << 32;
 
 /// The search for sound records may checksum four times the file's length plus this many bytes.
-/// Only a hostile file needs more. Without a limit, the cost would grow with the square of the
-/// file's length.
+/// Only a hostile file should need more. Without a limit, the cost would grow with the square of
+/// the file's length.
 const SEARCH_BUDGET_BYTES: u64 = 16 << 20;
 
 /// The behaviour of recovery if the middle of a log is damaged.
@@ -114,8 +116,8 @@ pub struct LogTail {
     /// written.
     ///
     /// `true` means that a crash probably interrupted a write that was not synced. `false` means
-    /// that the last record seems to have its full length, but it fails its checksum. Then either a
-    /// crash interrupted the device in a write, or a synced write is damaged. The file does not
+    /// that no bytes seem to be missing, but the tail is not a sound record. Then either a crash
+    /// interrupted the device in a write, or a synced write is damaged. The file does not
     /// distinguish these two cases, because only the next record would say what was synced. The
     /// file also does not show whether a crash removed whole records.
     pub is_cut: bool,
@@ -131,21 +133,19 @@ impl fmt::Display for LogTail {
         )?;
         f.write_str(match is_cut {
             true => "a crash probably cut this write short",
-            false => {
-                "no byte is missing, so these bytes are damaged, or a crash interrupted the device during the write"
-            }
+            false => "no byte seems to be missing: the bytes are damaged, or a crash interrupted the device in a write",
         })
     }
 }
 
-/// Reads the log at `path` from its start and passes each record to `visit`. `visit` returns the
-/// sequence number that the next record must have.
+/// Reads the log at `path` from its start and passes each sound record to `visit`. `visit` returns
+/// the sequence number that the next record must have.
 ///
 /// # Errors
 /// Under [`LogRecovery::Strict`], damage that no crash explains returns [`Error::ChecksumMismatch`]
-/// or [`Error::Corrupt`] with the file and the offset. A sound log with an identity other than `id`
-/// returns [`Error::Corrupt`] with `FileNumber`, `StoreId` or `Magic`. A newer format returns
-/// [`Error::Unsupported`]. Errors of `visit` and of the storage pass through.
+/// or [`Error::Corrupt`] with the file and the offset. A sound header with an identity other than
+/// `id` returns [`Error::Corrupt`] with `FileNumber`, `StoreId` or `Magic`. Another format version
+/// returns [`Error::Unsupported`]. Errors of `visit` and of the storage pass through.
 pub fn read_log(
     storage: &dyn Storage,
     path: &Path,
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
                         continue;
                     }
                     // The header's checksum is right, so the header belongs to another log, or has
-                    // a newer format.
+                    // another format version.
                     Err(error) if !is_unsound(&error) => return Err(error),
                     Err(error) => error,
                 }
@@ -252,7 +252,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the record at `offset` if it is sound and in sequence. A salvage also accepts a
-    /// record after a gap in the sequence, and notes the gap in `end.skipped`.
+    /// record after a gap in the sequence. If no bytes were skipped there, it notes the gap in
+    /// `end.skipped`. If no number is expected, every sound record is in sequence.
     fn expected_record_at(&self, offset: usize, end: &mut LogEnd) -> Result<LogRecord<'a>> {
         let record = self.record_at(offset)?;
         let Some(expected) = end.next_sequence else { return Ok(record) };
@@ -302,7 +303,8 @@ impl<'a> Reader<'a> {
     /// if the torn tail begins at `offset`.
     ///
     /// # Errors
-    /// Returns `failed` if the unsound bytes are damage and the recovery is strict.
+    /// If the recovery is strict, returns `failed` for damage and for a sound record out of
+    /// sequence.
     fn resume_after(&mut self, offset: usize, expected: Option<u64>, failed: Error) -> Result<Option<usize>> {
         let strict = self.recovery == LogRecovery::Strict;
         // The record itself is sound: records before it are missing, or the record is a duplicate.
@@ -310,7 +312,8 @@ impl<'a> Reader<'a> {
             return Err(failed);
         }
         match self.next_sound_record(offset + 1, expected) {
-            // A header is written whole or not at all. A wrong header is damage, not a torn write.
+            // A header lies in one sector, so it is written whole or not at all. A wrong header is
+            // damage, not a torn write.
             Ok(None) if strict && offset == 0 && self.has_other_header() => Err(failed),
             Ok(None) => Ok(None),
             Ok(Some(next)) if !strict => Ok(Some(next)),
@@ -380,9 +383,9 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Returns whether the file ends before the end of the record at `offset`, or, at offset 0,
-    /// before the end of the file's header. Returns an error if the file ends within the record's
-    /// header.
+    /// Returns whether the record at `offset` seems to continue after the end of the file. If
+    /// `offset` is 0, returns whether the file's header is incomplete. Returns an error if the file
+    /// ends within the record's header.
     fn is_short(tail: &[u8], offset: u64, expected: Option<u64>) -> Result<bool> {
         let mut cursor = Cursor::new(tail, offset);
         if offset == 0 {
@@ -420,7 +423,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Returns whether an error of the header means damage. All other errors mean a sound header of
-/// another log, or of a newer format.
+/// another log, or of another format version.
 fn is_unsound(error: &Error) -> bool {
     matches!(error, Error::ChecksumMismatch { .. } | Error::Corrupt { field: Field::Length, .. })
 }

@@ -232,8 +232,8 @@ fn a_complete_tail_is_distinguished_from_a_cut_one() {
     for len in (1..sound.len()).filter(|len| *len != HEADER_LEN_BYTES && ranges.iter().all(|range| range.end != *len)) {
         assert!(is_cut(&sound[..len]), "{len}");
     }
-    // Flip each bit of the last record. A bit that enlarges the payload length makes the tail look
-    // cut.
+    // Flip each bit of the last record. A bit that enlarges the payload length may make the tail
+    // look cut.
     let last = ranges[2].clone();
     for bit in last.start * 8..last.end * 8 {
         let mut bytes = sound.clone();

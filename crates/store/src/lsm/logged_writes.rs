@@ -41,8 +41,8 @@ impl<'a> LoggedWrites<'a> {
         Self { log, ranges: Vec::new(), first: 0, len_bytes: 0, num_writes: 0, sequences: None }
     }
 
-    /// Adds the writes of the next record, except the first `num_known`. Returns the number of all
-    /// writes in the record.
+    /// Adds the writes of the next record, except the first `num_known`. After a record whose
+    /// writes were added, `num_known` must be 0. Returns the number of all writes in the record.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] for a payload that is not a batch. None of its writes is added
@@ -139,7 +139,7 @@ impl<'a> LoggedWrites<'a> {
         }
     }
 
-    /// Visits the writes in the order of the log.
+    /// Visits the added writes in the order of the log.
     fn for_each(&self, mut visit: impl FnMut(Place, &'a [u8])) -> Result<()> {
         for range in &self.ranges {
             let mut start = range.start;
@@ -210,7 +210,8 @@ mod tests {
         for nth in 0..num_batches {
             let (mut batch, first) = (WriteBatch::new(), 5 + writes.len() as u64);
             for _ in 0..=below(nth % 7 + 1) {
-                // Keys that differ in their prefix, keys with equal prefixes, and the empty key.
+                // Short keys that differ in their prefix, long keys with equal prefixes, and keys
+                // of up to 11 zero bytes.
                 let number = below(num_keys);
                 let key = match number % 3 {
                     0 => format!("{number}").into_bytes(),
@@ -232,6 +233,7 @@ mod tests {
 
     /// Collects the writes from sequence number `known` on, without the records for which
     /// `is_sound` returns `false`. Its argument is the position of the record, counted from 1.
+    /// Checks the results of [`LoggedWrites::add`].
     fn collected<'a>(log: &'a [u8], known: u64, is_sound: impl Fn(u64) -> bool) -> LoggedWrites<'a> {
         let mut writes = LoggedWrites::of(log);
         let mut nth = 0;

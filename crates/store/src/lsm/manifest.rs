@@ -19,7 +19,7 @@ use super::version_edit::{NUM_LEVELS, Step, StoreState, TableRef, VersionEdit};
 /// A manifest open for appending.
 #[derive(Debug)]
 pub struct Manifest {
-    /// `None` until the file is created.
+    /// `None` as long as there is no file.
     log: Option<LogWriter>,
     number: u64,
     next_sequence: u64,
@@ -53,10 +53,10 @@ impl Manifest {
     /// durable on return.
     ///
     /// # Errors
-    /// Returns an I/O error, for example if a manifest with this number exists. After an error,
-    /// either the previous manifest or this one is in force: the next open reads `CURRENT` to find
-    /// out. If the new manifest is certainly not in force, its file is removed if the storage
-    /// allows it.
+    /// Returns errors of the storage, for example if a manifest with this number exists. After an
+    /// error, either the previous manifest, if any, or this one is in force: the next open reads
+    /// `CURRENT` to find out. If the new manifest is certainly not in force, its file is removed if
+    /// the storage allows it.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let mut manifest = Self::planned(number);
         manifest.begin(storage, dir, snapshot)?;
@@ -81,9 +81,9 @@ impl Manifest {
     /// become `CURRENT`. Both are durable on return.
     ///
     /// # Errors
-    /// Returns an I/O error, for example if a manifest with this number exists. After an error, the
-    /// previous manifest is in force. The files that this call created are removed if the storage
-    /// allows it.
+    /// Returns errors of the storage, for example if a manifest with this number exists. After an
+    /// error, the previous manifest stays in force. The files that this call created are removed if
+    /// the storage allows it.
     pub(super) fn prepare(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         let name = manifest_name(self.number);
         let path = dir.join(&name);
@@ -102,7 +102,8 @@ impl Manifest {
     ///
     /// # Errors
     /// Returns errors of the storage. After an error, either the previous manifest or this one is
-    /// in force.
+    /// in force. If nothing was renamed, the files of this one are removed if the storage allows
+    /// it.
     pub(super) fn put_in_force(&mut self, storage: &dyn Storage, dir: &Path) -> Result<()> {
         let temporary = dir.join(CURRENT_TEMPORARY);
         self.may_be_in_force = true;
@@ -131,12 +132,13 @@ impl Manifest {
     /// Reads the manifest in force. `files` may hold the numbers of all existing SST files. The
     /// reader then keeps only the number of an SST whose file is missing, not its metadata. This
     /// bounds the memory: later edits remove most of these SSTs, and a hostile manifest can name an
-    /// SST in a dozen bytes.
+    /// SST in about ten bytes.
     ///
     /// # Errors
     /// Returns an I/O error of kind `NotFound` with the path if `CURRENT` or the manifest is
     /// missing. Damage of either file is an error with file, field and offset; a torn tail after
-    /// the first edit is not an error. Returns [`Error::Unsupported`] for edits of a newer version.
+    /// the first edit is not an error. Returns [`Error::Unsupported`] for a newer format. Other
+    /// errors of the storage pass through.
     pub fn recover(storage: &dyn Storage, dir: &Path, files: Option<&BTreeSet<u64>>) -> Result<RecoveredManifest> {
         Self::read(storage, dir, read_current(storage, dir)?, files)
     }
@@ -173,7 +175,7 @@ impl Manifest {
     /// # Errors
     /// Returns [`Error::InvalidArgument`] for an edit without changes. Errors of the storage pass
     /// through: the edit may then be in the file or not, and every later call returns
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`]. Without a file, the call returns this error, too.
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
         let Some(log) = &mut self.log else {
             return Err(Error::Poisoned { reason: "the manifest file was not created".to_owned() });

@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use filterblock::KeyHash;
 
-/// The memory per entry in addition to the entry's bytes: the node, the pointer to the entry, and
-/// the allocator's header.
+/// The estimated memory per entry in addition to the entry's bytes: the node, the pointer to the
+/// entry, and the allocator's header.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// The assumed length of an entry. The filter has 16 bits per entry if entries have this length.
@@ -25,7 +25,7 @@ const ENTRY_LEN_BYTES: usize = 128;
 /// limit".
 const MAX_FILTER_WORDS: usize = 1 << 21;
 
-/// The number of entries that [`Memtable::for_each_newest`] loads into the cache together.
+/// The maximum number of entries that [`Memtable::for_each_newest`] loads into the cache together.
 const WALK_LEN: usize = 32;
 
 /// A Bloom filter that can be read while keys are inserted. It sets up to four bits per key in one
@@ -67,7 +67,7 @@ impl GrowingFilter {
     }
 }
 
-/// Writes that are not in an SST yet.
+/// Writes in memory. A flush later writes them to an SST.
 pub(super) struct Memtable {
     list: SkipList,
     filter: GrowingFilter,
@@ -86,8 +86,8 @@ impl std::fmt::Debug for Memtable {
 }
 
 impl Memtable {
-    /// Creates an empty memtable for the writes of log `log_number`. It may grow to about
-    /// `capacity_bytes`.
+    /// Creates an empty memtable for the writes of log `log_number`. Its filter is made for about
+    /// `capacity_bytes` of entries.
     pub(super) fn new(log_number: u64, capacity_bytes: usize) -> Self {
         Self {
             list: SkipList::new(),
@@ -180,7 +180,7 @@ impl Memtable {
                 node = self.list.after(found);
             }
             // Neighbours in the list are far apart in memory. The loads in `touch` do not depend on
-            // each other, so the processor waits for all of them at once.
+            // each other, so the processor can overlap them.
             black_box(versions.iter().fold(0, |sum: u8, version| sum.wrapping_add(version.touch())));
             for version in &versions {
                 if last != Some(version.key()) {

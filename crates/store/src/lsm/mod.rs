@@ -15,7 +15,7 @@
 //! * A snapshot keeps the SSTs and memtables of its moment alive. Compaction therefore never has to
 //!   keep old versions.
 //! * Readers never wait for writes, flushes or compactions. Writers wait for their turn and for the
-//!   log. If the memtables or level 0 are full, writers also wait for a flush or a compaction.
+//!   log. If flushes or compactions fall behind, writers also wait for them.
 
 mod attempts;
 mod background;

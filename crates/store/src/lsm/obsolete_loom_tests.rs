@@ -1,5 +1,5 @@
-//! Loom tests for the file of an SST that a compaction replaced. They run the last readers of the
-//! file, the compaction and the close of the store in every order.
+//! Loom tests for the file of an SST that a compaction replaced. They interleave the last readers
+//! of the file with the compaction and, in one test, with the close of the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

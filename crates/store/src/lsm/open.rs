@@ -38,7 +38,7 @@ use filterblock::{HashKind, HashSeed, KeyHasher, PrefixExtractor, Reclaimer};
 pub(super) fn open(dir: &Path, options: Options) -> Result<(Arc<Shared>, Box<dyn Send + Sync>)> {
     options.check()?;
     if !check_dir(options.storage.as_ref(), dir, options.create_if_missing)? {
-        // Report a missing secret before the directory is created.
+        // Report an unusable secret or hash kind before the directory is created.
         new_hasher(&options)?;
         create_dir_durably(options.storage.as_ref(), dir)?;
     }
@@ -75,9 +75,9 @@ fn check_dir(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Resu
 /// original storage never needs to hold a directory open, both storages are the same.
 ///
 /// # Errors
-/// Returns an I/O error if the directory is missing or unreadable. Returns
-/// [`filterblock::Error::Invalid`] if the policy for range filters chooses a kind that is no range
-/// filter.
+/// Returns an I/O error if the storage cannot open the directory, for example because it is
+/// missing. Returns [`filterblock::Error::Invalid`] if the policy for range filters chooses a kind
+/// that is no range filter.
 pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Storage>)> {
     options.check()?;
     let outside = Arc::clone(&options.storage);
@@ -85,11 +85,12 @@ pub(crate) fn hold(dir: &Path, options: Options) -> Result<(Options, Arc<dyn Sto
     Ok((Options { storage, ..options }, outside))
 }
 
-/// Opens a store for a caller that has its lock. `options` and `outside` come from [`hold`].
+/// Opens or creates a store for a caller that has its lock. `options` and `outside` come from
+/// [`hold`].
 ///
 /// In an existing store, this function creates no file before it has read and checked the manifest,
-/// the SSTs and the logs. After a failure it removes the new files again, unless the new manifest
-/// may be in force.
+/// the SSTs and the logs. After a later failure it tries to remove the new files again, unless the
+/// new manifest may be in force.
 ///
 /// # Errors
 /// Returns the errors of [`open`], except [`Error::Locked`].
@@ -114,7 +115,7 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
     let site = Site { options: &options, dir, store_id: state.store_id, reports: &reports };
     let logs = read_logs(&site, state.log_number)?;
     let replayed = replay(&site, &logs, state.log_number, state.last_sequence)?;
-    // All files are checked. From here on, new files are created.
+    // All files are checked. From here on, files are created and removed.
     sweep(&site);
     let shared = build(options, identity, files, found.registry, version, reports);
     bring_in(&shared, replayed, found.is_torn).inspect_err(|_| undo(&shared))?;
@@ -124,7 +125,8 @@ pub(super) fn open_locked(dir: &Path, options: Options, outside: Arc<dyn Storage
 
 /// Creates a directory and makes its name and its parents' names durable. The names of existing
 /// directories are synced too: an earlier attempt may have created a directory and then failed to
-/// sync its name.
+/// sync its name. If the storage refuses to sync the name of an existing directory, the function
+/// goes on.
 pub(super) fn create_dir_durably(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let is_path = |path: &&Path| !path.as_os_str().is_empty();
     let (mut created, mut found) = (Vec::new(), Vec::new());
@@ -155,8 +157,9 @@ fn is_refused(error: &Error) -> bool {
 /// the directory is missing or holds nothing but leftovers of an interrupted creation.
 ///
 /// # Errors
-/// Returns [`Error::NotAStore`] or [`Error::ForeignFile`] for a directory with other files. Returns
-/// an I/O error of kind `NotFound` if `create_if_missing` is not set.
+/// Returns [`Error::NotAStore`] or [`Error::ForeignFile`] for a directory with other files.
+/// Otherwise returns an I/O error of kind `NotFound` if `create_if_missing` is not set. Errors of
+/// the storage pass through.
 fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) -> Result<()> {
     let missing = || {
         let reason = "there is no store here; set create_if_missing to create one";
@@ -165,7 +168,7 @@ fn check_may_create(storage: &dyn Storage, dir: &Path, create_if_missing: bool) 
     if !storage.exists(dir)? {
         return if create_if_missing { Ok(()) } else { Err(missing()) };
     }
-    // A crash during the creation of a store leaves these files. None of them can hold data.
+    // A crash during the creation of a store may leave such files. None of them can hold data.
     let is_ours =
         |name: &String| matches!(parse(name), Some(FileName::Lock | FileName::Manifest(_) | FileName::Temporary));
     let judged = Ownership::judge(storage, dir)?;
@@ -218,7 +221,7 @@ struct Found {
 
 fn create_registry(options: &Options, dir: &Path) -> Result<Found> {
     let storage = options.storage.as_ref();
-    // A crash left these files before the first manifest came into force.
+    // A crash or an error left these files before the first manifest came into force.
     for name in storage.list(dir)? {
         if matches!(parse(&name), Some(FileName::Manifest(_) | FileName::Temporary)) {
             storage.remove(&dir.join(name))?;
@@ -263,7 +266,7 @@ pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads the manifest in force, and chooses the number of the next manifest.
+/// Reads and checks the manifest in force, and chooses the number of the next manifest.
 fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<Found> {
     let storage = options.storage.as_ref();
     let names = storage.list(dir)?;
@@ -273,8 +276,8 @@ fn recover_registry(options: &Options, dir: &Path, reports: &Reports) -> Result<
     let recovered = Manifest::recover(storage, dir, Some(&tables.collect()))?;
     let path = dir.join(manifest_name(recovered.number));
     let mut state = recovered.state;
-    // With another secret, every filter would deny present keys. With another hash kind, reads
-    // would be slower, or less safe against chosen keys, than the caller expects. Both are errors.
+    // With another secret, filters would deny present keys. With another hash kind, reads would be
+    // slower, or less safe against chosen keys, than the caller expects. Both are errors.
     let hasher = its_hasher(options, &state).map_err(|error| error.in_file(&path))?;
     in_order(&state, &path)?;
     let (extractor, doubt) = prefixes::choose(&options.prefix_extractor, state.prefix_extractor.as_deref());

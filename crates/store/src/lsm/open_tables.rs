@@ -9,11 +9,11 @@ use std::thread;
 use super::version_edit::TableMeta;
 use crate::error::Result;
 
-/// The minimum total length of the SSTs for more than one thread. In a smaller store, starting
-/// threads takes longer than it saves.
+/// The minimum total length of the SSTs for more than one thread. In a smaller store, more threads
+/// save little time.
 const MIN_BYTES: u64 = 256 << 20;
 
-/// The maximum number of threads. More threads would wait for memory.
+/// The maximum number of threads. Even more threads would save little time.
 const MAX_THREADS: usize = 8;
 
 /// Calls `open` for each SST in `metas`, on several threads if the store is large. Returns the
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn ssts_come_in_order_on_any_number_of_threads() {
+    fn ssts_come_in_order_on_one_or_several_threads() {
         for len_bytes in [1, MIN_BYTES] {
             let metas = metas(len_bytes);
             let metas: Vec<&TableMeta> = metas.iter().collect();

@@ -14,8 +14,8 @@ use filterblock::{ByLevel, FilterPolicy, HashKind, PrefixExtractor, Secret, Tabl
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
     /// A write is acknowledged when it is in the memtable and in the log's buffer. The buffer goes
-    /// to the operating system when it holds 64 KiB, and every 100 ms. A crash may lose the last
-    /// writes. If it loses a write, it also loses all later writes.
+    /// to the operating system when its 64 KiB are full, and about every 100 ms. A crash may lose
+    /// the last writes. If it loses a write, it also loses all later writes.
     #[default]
     Buffered,
     /// A write is acknowledged when it is durable. Writers that wait at the same time share one
@@ -92,15 +92,15 @@ impl fmt::Display for PrefixChoice {
 ///
 /// A store takes memory mainly:
 ///
-/// * for memtables: at most `2 * (max_immutable_memtables + 2) * write_buffer_bytes`, 192 MiB by
-///   default. A store reaches this limit only while writes come faster than flushes.
-/// * for filters: by default 8.1 bits per key in the bottommost level, 16 in level 0 and 10 in the
-///   levels between.
+/// * for memtables: usually at most `2 * (max_immutable_memtables + 2) * write_buffer_bytes`, 192
+///   MiB by default. A store reaches this limit only while writes come faster than flushes.
+/// * for filters: by default 16 bits per key in level 0, 8.1 in bottommost SSTs of deeper levels,
+///   and 10 in all other SSTs.
 /// * for the index of each SST in use: a key and about 10 bytes for each data block.
 /// * for the block cache: `block_cache_bytes`.
 /// * while it compacts: the filter and the index of one SST of `table_size_bytes`, and 16 bytes per
-///   key of this SST. Each SST of level 0 takes 64 KiB. A range filter takes 10 more bytes per key,
-///   and the bytes in which the key differs from the key before it.
+///   key of this SST. Each input run takes about 64 KiB. A range filter takes 10 more bytes per
+///   key, and the bytes in which the key differs from the key before it.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The storage that holds the files.
@@ -109,7 +109,7 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Chooses the filter of each new SST ([`filterblock::FilterSpec`], [`ByLevel`],
     /// [`filterblock::Monkey`], [`filterblock::MemoryBudget`], or your own function). `None` writes
-    /// SSTs without filters.
+    /// SSTs without such filters.
     pub filter: Option<Arc<dyn FilterPolicy>>,
     /// Chooses the range filter of each new SST, beside its filter: a [`filterblock::FilterSpec`]
     /// such as `grafite:fpr=0.01` or `grafite:L=1024:fpr=0.01`, or your own function. Scans then
@@ -117,9 +117,9 @@ pub struct Options {
     /// range filter beside their filter; scans still ask the existing range filters.
     ///
     /// A short scan usually finds its keys in the bottommost level, which holds most keys, and none
-    /// in the levels above. So a policy that chooses range filters only above the bottommost level
-    /// ([`filterblock::AboveBottom`]) saves most reads of such scans for a tenth of the memory.
-    /// Range filters everywhere pay off if many scans find nothing at all.
+    /// in the levels above. So a policy may choose range filters only above the bottommost level
+    /// ([`filterblock::AboveBottom`]). It saves most needless reads of such scans, for about a
+    /// tenth of the memory. Range filters everywhere pay off if many scans find nothing at all.
     pub range_filter: Option<Arc<dyn FilterPolicy>>,
     /// The prefixes that the filters hold beside the keys. Scans within one prefix then skip the
     /// SSTs whose filters deny the prefix. If the filter does not deny the key of a get, the get
@@ -164,15 +164,15 @@ pub struct Options {
     pub auto_compaction: bool,
     /// The number of SSTs in level 0 that starts a compaction; 0 counts as 1. Under a fast load,
     /// compactions of level 0 wait: level 0 first grows to the size of level 1, to
-    /// [`Options::level_base_bytes`], or to three quarters of [`Options::l0_stall_trigger`],
-    /// whichever comes first.
+    /// [`Options::level_base_bytes`], or to three quarters of [`Options::l0_stall_trigger`], unless
+    /// it has waited long enough before.
     pub l0_compaction_trigger: usize,
     /// The number of SSTs in level 0 from which writers wait. A number below
     /// `l0_compaction_trigger` counts as that trigger.
     ///
-    /// From three quarters of this number on, writers wait for 0.25 ms for each 64 KiB of writes,
-    /// or for each batch if it is longer. Each further SST doubles this wait, up to 32 ms. The
-    /// slowdown never begins below `l0_compaction_trigger`.
+    /// From three quarters of this number on, writers wait for 0.25 ms per 64 KiB of writes, or per
+    /// batch if it is longer. Each further SST doubles this wait, up to 32 ms. The slowdown never
+    /// begins below `l0_compaction_trigger`.
     ///
     /// Writers do not wait for level 0 without `auto_compaction`, while compactions fail, or if a
     /// damaged SST keeps level 0 from being compacted.
@@ -189,10 +189,10 @@ pub struct Options {
     /// The kind of memory that holds filters: the heap or a memory map.
     pub filter_memory: FilterMemory,
     /// The maximum number of bytes of the filters that reads ask. Above it, bumped ribbons lose
-    /// columns, first in filters of SSTs that are seldom read: each lost column saves one bit per
-    /// key and doubles the false-positive rate. Each flush and compaction divides the budget anew,
-    /// and [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back. Filters
-    /// of other kinds stay whole, even above the limit.
+    /// columns, first in filters of SSTs that are seldom read: each lost column saves about one bit
+    /// per key and doubles the false-positive rate. Each flush and compaction divides the budget
+    /// anew, and [`Db::rebalance_filters`](super::Db::rebalance_filters) also gives columns back.
+    /// Filters of other kinds stay whole, even above the limit.
     ///
     /// The SST files keep all columns. Whole filters are mapped into memory: the conditions of
     /// [`FilterMemory::Mapped`] apply. Filters that have lost columns are copies on the heap. While
@@ -201,7 +201,7 @@ pub struct Options {
     /// limit.
     pub filter_memory_budget: Option<u64>,
     /// Whether a damaged filter is an error. Otherwise the filter answers "maybe", and the damage
-    /// is counted and reported.
+    /// is counted and reported. Damage of a range filter beside another filter is never an error.
     pub strict_filters: bool,
     /// The compression of data blocks.
     pub compression: Compression,

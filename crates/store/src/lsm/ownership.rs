@@ -98,8 +98,8 @@ impl Ownership {
         let judged = self;
         for (file, name) in files {
             let owner = match owner_of(storage, &dir.join(&name), file) {
-                // A store that is open in another process has removed the file meanwhile. Its lock
-                // will show that.
+                // A store that is open in another process may have removed the file meanwhile. Its
+                // lock will show that.
                 Err(error) if is_missing(&error) => continue,
                 owner => owner?,
             };
@@ -107,7 +107,7 @@ impl Ownership {
                 Owner::Store => judged.has_store = true,
                 Owner::Other(what) => judged.others.push((name, what)),
                 Owner::Unknown(what) => judged.unknown = judged.unknown.take().or(Some((name, what))),
-                // Every store and every engine has an empty lock file.
+                // Stores and other engines have empty lock files.
                 Owner::Blank if file == FileName::Lock => {}
                 Owner::Blank => judged.blank = judged.blank.take().or(Some(name)),
             }

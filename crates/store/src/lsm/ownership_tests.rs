@@ -42,7 +42,7 @@ fn store() -> (Memory, Vec<(String, Vec<u8>)>) {
 }
 
 #[test]
-fn each_file_alone_identifies_the_store_despite_a_flipped_bit() {
+fn an_sst_log_or_manifest_shows_its_store_despite_a_bit_flip() {
     let (_, files) = store();
     let mut tried = 0;
     for (name, content) in files.iter().filter(|(name, _)| name != "LOCK" && name != "CURRENT") {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// The time that level 0 waits for its compaction, in multiples of the expected duration of this
 /// compaction. A later, larger compaction can make an earlier one needless. With this wait,
-/// needless compactions take at most a third of the time.
+/// needless compactions take about a third of the time at most.
 const PATIENCE: f64 = 2.0;
 
 /// The maximum number of bytes of a compaction that never waits. At the assumed speed, it takes
@@ -15,11 +15,11 @@ const FREE_BYTES: u64 = 16 << 20;
 /// The assumed write speed until a compaction has been measured.
 const FIRST_BYTES_PER_SECOND: f64 = 200e6;
 
-/// The lower limit of the measured speed. Without this limit, level 0 would wait for hours after a
+/// The lower limit of the measured speed. Without this limit, level 0 could wait for hours after a
 /// compaction during which the machine slept.
 const LEAST_BYTES_PER_SECOND: f64 = 5e6;
 
-/// The minimum number of bytes of a compaction that is measured. A smaller one says nothing about
+/// The minimum number of bytes of a compaction that is measured. A smaller one says little about
 /// the speed.
 const MEASURED_BYTES: u64 = 1 << 20;
 
@@ -27,7 +27,7 @@ const MEASURED_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Pace {
     bytes_per_second: f64,
-    /// The end of the last compaction of level 0, or the opening of the store.
+    /// The end of the last successful compaction of level 0, or the opening of the store.
     level_0_merged: Instant,
 }
 

@@ -1,7 +1,7 @@
 //! Picks compactions: decides which SSTs are merged next, and into which level.
 //!
-//! Picking depends only on the descriptions of the SSTs and on the state of the [`Picker`]. It uses
-//! no file, lock or thread. The module `compaction` runs the picked compactions.
+//! Picking depends only on the descriptions of the SSTs, on the state of the [`Picker`] and on the
+//! arguments. It uses no file, lock or thread. The module `compaction` runs the picked compactions.
 //!
 //! A strategy has three parts, each in its own function. [`Picker::due_levels`] ranks the levels
 //! that need a compaction, and [`Picker::pick_of`] chooses the SSTs of one level. If they find
@@ -175,8 +175,9 @@ pub(super) fn pick_range(levels: &Levels<'_>, level: usize, from: Bound<&[u8]>, 
 }
 
 /// The maximum number of SSTs that the picker compares in a level other than level 0. The picker
-/// compares them in key order, from the end of the last compaction on. It picks the SST whose merge
-/// rewrites the fewest bytes of the next level per byte of the SST.
+/// compares them in key order, from the end of the last compaction on and then from the start of
+/// the level. It picks the SST whose merge rewrites the fewest bytes of the next level per byte of
+/// the SST.
 const CANDIDATES: usize = 16;
 
 /// Returns the number of bytes of level `below` that a merge of the SST into this level rewrites,
@@ -196,7 +197,7 @@ fn merge_bytes(levels: &Levels<'_>) -> u64 {
 /// The limits that decide whether a level needs a compaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// The number of SSTs in level 0 that starts a compaction under one further condition: see
+    /// The number of SSTs in level 0 that starts a compaction if a further condition holds: see
     /// [`Picker::is_level_0_due`].
     pub(super) l0_trigger: usize,
     /// The number of SSTs in level 0 that starts a compaction in any case.
@@ -226,18 +227,19 @@ impl Picker {
         Self { limits, cursors: vec![Vec::new(); NUM_LEVELS], failed_level: None, left_out: BTreeSet::new() }
     }
 
-    /// Returns the most urgent compaction, or `None` if no compaction is due. A compaction of level
-    /// 0 that writes at most `spare_bytes` does not wait, even if a later one would be cheaper; see
-    /// [`Picker::is_level_0_due`].
+    /// Returns the most urgent compaction of a due level. Without one, returns a compaction that
+    /// removes or moves tombstones, if that is worth its cost. Otherwise returns `None`. A
+    /// compaction of level 0 that writes at most `spare_bytes` does not wait, even if a later one
+    /// would be cheaper; see [`Picker::is_level_0_due`].
     pub(super) fn pick(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<Pick> {
         let due = self.due_levels(levels, spare_bytes).into_iter().find_map(|level| self.pick_of(levels, level));
         due.or_else(|| self.pick_tombstones(levels))
     }
 
     /// Returns a compaction that drops tombstones, or moves them closer to the entries that they
-    /// delete, so that deletions release space. Returns `None` if no compaction is worth its cost.
-    /// Repeated picks come to an end, because each pick moves tombstones to a deeper level or drops
-    /// them.
+    /// delete, so that deletions release space. Returns `None` if no compaction is worth its cost,
+    /// or if its SSTs are left out. Repeated picks come to an end, because each pick moves
+    /// tombstones to a deeper level or drops them.
     fn pick_tombstones(&self, levels: &Levels<'_>) -> Option<Pick> {
         let (level_0, deeper) = (levels.tables(0), 1..NUM_LEVELS);
         let num_tombstones = sum(level_0, |table| table.num_tombstones);
@@ -245,8 +247,11 @@ impl Picker {
         // A merge of level 0 may rewrite all of level 1. It pays off only with many tombstones: at
         // least half as many as there are entries in level 0, and in each deeper level.
         let is_worth = num_tombstones.saturating_mul(2) >= num_deeper.max(sum(level_0, |table| table.num_entries));
-        if num_tombstones > 0 && is_worth {
-            return self.pick_level_0(levels);
+        if num_tombstones > 0
+            && is_worth
+            && let Some(pick) = self.pick_level_0(levels)
+        {
+            return Some(pick);
         }
         let is_half = |table: &&TableFacts<'_>| {
             table.num_tombstones > 0 && table.num_tombstones.saturating_mul(2) >= table.num_entries
@@ -312,15 +317,17 @@ impl Picker {
                 || num_tables >= self.limits.l0_limit)
     }
 
-    /// Returns the bytes that the compaction of level 0 would write, or `None` if level 0 does not
-    /// wait. Level 0 waits if its compaction is not due, but would be due with a larger
-    /// `spare_bytes`.
+    /// Returns an upper bound on the bytes that the compaction of level 0 would write, or `None` if
+    /// level 0 does not wait. Level 0 waits if its compaction is not due, but would be due with a
+    /// larger `spare_bytes`.
     pub(super) fn waits_for(&self, levels: &Levels<'_>, spare_bytes: u64) -> Option<u64> {
         let waits = !self.is_level_0_due(levels, spare_bytes) && self.is_level_0_due(levels, u64::MAX);
         waits.then(|| merge_bytes(levels))
     }
 
     /// Returns the next compaction of a level: level 0 as a whole, or one SST of a deeper level.
+    /// Returns `None` if the level is empty, or if every such compaction includes an SST that is
+    /// left out.
     fn pick_of(&self, levels: &Levels<'_>, level: usize) -> Option<Pick> {
         if level == 0 {
             return self.pick_level_0(levels);

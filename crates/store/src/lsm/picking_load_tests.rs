@@ -121,8 +121,8 @@ fn default_limits() -> (Limits, usize) {
     (Limits { l0_trigger: 4, l0_limit: 30, base_bytes: 256 * MB, size_ratio: 10 }, 40)
 }
 
-/// A picker with a fixed order of levels fails this test: level 1 grows to 92 times its limit, and
-/// each byte is written 37 times.
+/// A picker with a fixed order of levels fails this test, because level 1 then grows far beyond its
+/// limit.
 #[test]
 fn level_1_does_not_starve_under_a_lasting_load() {
     for speed in [3, 6, 12] {
@@ -144,7 +144,8 @@ fn tiny_levels_do_not_starve() {
 }
 
 /// 240 flushes of 10 MiB hold more than 20 million entries of 116 bytes. A picker that compacts
-/// level 0 as soon as level 0 reaches its trigger fails this test: each byte is written 8.4 times.
+/// level 0 as soon as level 0 reaches its trigger fails this test, because it writes each byte more
+/// often.
 #[test]
 fn a_load_of_20_million_keys_writes_a_byte_at_most_6_5_times() {
     for speed in [6, 12, 30] {

@@ -1,4 +1,5 @@
-//! Tests picking: with hand-made levels, and with invariants that every pick must keep.
+//! Tests picking: with hand-made levels, and with generated levels and invariants that every pick
+//! must keep.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -123,6 +124,17 @@ fn tombstones_are_merged_down_and_dropped_at_the_bottom() {
 }
 
 #[test]
+fn deeper_tombstones_are_picked_if_level_0_is_left_out() {
+    let with = |number, num_tombstones| TableMeta { num_entries: 10, num_tombstones, ..table(number, 1, 9, 10) };
+    let mut store: Store = vec![vec![with(9, 10)], vec![with(8, 10)], vec![with(1, 0)]];
+    store.resize(NUM_LEVELS, Vec::new());
+    let mut picker = Picker::new(LIMITS);
+    assert_eq!(picker.pick(&levels(&store), u64::MAX), down(0, &[9], &[8], false));
+    picker.leave_out([9]);
+    assert_eq!(picker.pick(&levels(&store), u64::MAX), down(1, &[8], &[1], true));
+}
+
+#[test]
 fn the_deepest_level_is_never_due() {
     let mut store: Store = vec![Vec::new(); NUM_LEVELS];
     store[NUM_LEVELS - 1] = vec![table(1, 1, 2, u64::MAX), table(2, 3, 4, u64::MAX)];
@@ -197,8 +209,8 @@ fn check(store: &Store, pick: &Pick) -> Result<(), TestCaseError> {
     let stays = |one: &&TableMeta| pick.inputs().all(|number| number != one.number);
     let overlapping = store[pick.to].iter().filter(stays).find(|one| overlap(keys(one), hull));
     prop_assert!(overlapping.is_none(), "{overlapping:?} is left in level {}", pick.to);
-    // An SST that stays in level 0 hides the result in level 1, so it must not be older than the
-    // result.
+    // An SST that stayed in level 0 would hide the result in level 1, so it must not be older than
+    // the result.
     if pick.level == 0 {
         let all: Vec<u64> = store[0].iter().map(|one| one.number).collect();
         prop_assert_eq!(&pick.upper, &all, "not newest first, or incomplete");

@@ -33,7 +33,7 @@ pub(super) struct Published {
     /// The sequence number of the last write that reads may see.
     visible: AtomicU64,
     /// Replaced states that reads may still use. The list holds a reference to each state, so that
-    /// no read drops the last reference. Dropping the last reference closes and removes the files
+    /// no read drops the last reference. Dropping the last reference may close and remove the files
     /// of replaced SSTs. For many large SSTs, this would delay the read noticeably.
     replaced: Mutex<Vec<Arc<ReadState>>>,
 }
@@ -92,7 +92,7 @@ impl Published {
 
     /// Drops the replaced states that no read uses any more. This frees memtables that only these
     /// states hold, and removes the files of replaced SSTs. Reads and writes never call this
-    /// function, so they do not wait for it.
+    /// function.
     pub(super) fn drop_replaced(&self) {
         // No new reference to a replaced state appears: reads find only the current state. The swap
         // that replaced the state has added the reads in progress to its reference count.
@@ -206,7 +206,8 @@ mod loom_tests {
         assert_eq!(store.apply(&[&batch], first, hasher).unwrap(), first + 1);
     }
 
-    /// Returns the number of the batch that a read sees, and checks that all keys belong to it.
+    /// Returns the number of the batch that a read sees, or 0 without one. Checks that all keys
+    /// belong to this batch.
     fn read(state: &ReadState, sequence: u64, hasher: &KeyHasher) -> u8 {
         let get = |key: &&[u8]| state.get_from_memory::<Vec<u8>>(&Probe::new(key, hasher), sequence).flatten();
         let [a, b] = KEYS.each_ref().map(|key| get(key).map_or(0, |value| value[0]));

@@ -92,9 +92,10 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
 /// Returns the writes in `logs` whose sequence numbers are above `last_sequence`.
 ///
 /// # Errors
-/// Returns an error for damage in the middle of a log, and for writes missing between two logs,
-/// unless the options say to salvage. Returns an error for a sequence number above [`MAX_NUMBER`],
-/// even in a salvage. Each error names the file and the offset.
+/// Unless the options say to salvage, returns an error for damage in the middle of a log and for
+/// missing writes. It does the same if the log that the manifest names is empty. Even in a salvage,
+/// returns an error for a log of another store or format version. The same holds for an invalid
+/// batch and for a sequence number above [`MAX_NUMBER`]. Each error names the file.
 pub(super) fn replay<'a>(
     site: &Site<'_>,
     logs: &'a [(u64, Vec<u8>)],
@@ -115,7 +116,8 @@ pub(super) fn replay<'a>(
 /// unchanged.
 ///
 /// # Errors
-/// Returns I/O errors, and the errors of [`Shared::write_level_0`] and [`Shared::install`].
+/// Returns the errors of [`Shared::write_level_0`], of [`Shared::install`], of the new manifest and
+/// of the new log.
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {
@@ -146,10 +148,10 @@ pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -
     shared.install(VersionEdit { log_number: Some(number), ..VersionEdit::default() }, Vec::new(), |_| {})
 }
 
-/// Removes files that failed opens left next to their manifest, so that they do not accumulate:
-/// other manifests, logs before the one that the manifest names, and empty logs. The manifest has
-/// just come into force, so everything it says is durable. The other logs stay until this open has
-/// succeeded: if the open fails, the next one must report the same problems again.
+/// Removes files that failed opens may have left next to their manifest, so that they do not
+/// accumulate: other manifests, logs before the one that the manifest names, and empty logs. The
+/// manifest has just come into force, so everything it says is durable. The other logs stay until
+/// this open has succeeded: if the open fails, the next one must report the same problems again.
 fn remove_stale(shared: &Shared, empty_logs: &[u64]) {
     let (manifest, log_number) = {
         let registry = lock(&shared.catalogue.registry);
@@ -251,11 +253,11 @@ fn give_up(tables: &[Arc<StoredTable>]) {
 
 fn write_table(shared: &Shared, group: &LoggedWrites<'_>, others: &[Arc<StoredTable>]) -> Result<Arc<StoredTable>> {
     let buffer_len_bytes = shared.options.write_buffer_bytes.max(MIN_SORTED_LEN_BYTES);
-    // The memory for sorting grows with the log, so the number of passes over a log of any length
+    // The memory for sorting grows with the records of the group, so the number of passes over them
     // is bounded.
     let max_places = buffer_len_bytes.max(group.len_bytes() / 4) / PLACE_LEN_BYTES;
     // More than `max_hashes` writes have less than 16 bytes on average, and their hashes would take
-    // more memory than half the log. The SST then gets no filter.
+    // more memory than half of the records. The SST then gets no filter.
     let max_hashes = buffer_len_bytes.max(group.len_bytes() / 2) / size_of::<u64>();
     let with_filter = group.num_writes() <= max_hashes as u64;
     shared.write_level_0(group.num_writes(), group.sequences(), with_filter, others, |writer| {
@@ -321,8 +323,8 @@ impl<'a> Replay<'a, '_> {
     /// missing writes and gives them up.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] for missing writes, unless the options say to salvage, and for a
-    /// number above [`MAX_NUMBER`].
+    /// Returns [`Error::Corrupt`] for missing writes. A salvage returns it only if `next` is above
+    /// [`MAX_NUMBER`].
     fn check_gap(&mut self, next: u64, offset: u64, path: &Path) -> Result<()> {
         if next <= self.found.last_sequence + 1 {
             return Ok(());
@@ -338,8 +340,8 @@ impl<'a> Replay<'a, '_> {
         Ok(())
     }
 
-    /// Adds the writes of a record to the current group. Returns the sequence number that the next
-    /// record must have.
+    /// Adds the writes of a record to the current group, or to a new group if the current one is
+    /// full. Returns the sequence number that the next record must have.
     fn take(&mut self, record: &LogRecord<'a>, log: &'a [u8], path: &Path) -> Result<u64> {
         self.check_gap(record.sequence, record.payload_offset, path)?;
         // An interrupted recovery may have put the first writes of the record into SSTs.
@@ -359,7 +361,7 @@ impl<'a> Replay<'a, '_> {
 }
 
 /// Renames SSTs that `state` does not name, so that a person can look at them. If an edit was lost,
-/// such an SST may be the only file that holds its writes. Under its old name, the next open would
+/// such an SST may be the only file that holds its writes. Under its old name, the open would
 /// remove it as unneeded. The new names are durable on return.
 ///
 /// An SST that holds no write above the sequence number `known` keeps its name and is removed with
@@ -446,7 +448,7 @@ pub(super) fn undo(shared: &Shared) {
 }
 
 /// Removes manifests that are not in force, if there are more than [`MAX_STALE_MANIFESTS`]. They
-/// come from opens that failed when their manifest may already have been in force.
+/// usually come from opens that failed when their manifest may already have been in force.
 ///
 /// A few such manifests stay until a manifest of this open is in force. Before that, it is not
 /// certain that the name of the manifest in force is durable. The sync of the directory here only

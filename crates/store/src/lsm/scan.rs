@@ -237,7 +237,8 @@ struct Head {
 }
 
 impl Merge {
-    /// Creates a merge and moves it to the first entry within `bound`. `sources` are newest first.
+    /// Creates a merge and moves it to the first entry within `bound` in its direction. `sources`
+    /// are newest first.
     ///
     /// # Errors
     /// Returns errors from reading the sources.
@@ -326,7 +327,7 @@ impl Merge {
     }
 }
 
-/// A function that creates the sources of a scan. Each end of the scan calls it once.
+/// A function that creates the sources of a scan. Each end of the scan calls it at most once.
 type MakeSources = Box<dyn Fn() -> Vec<Source> + Send>;
 
 /// An iterator over the entries of a range in key order. It shows the store at the moment of the
@@ -435,7 +436,8 @@ mod tests {
     /// The newest version of each key.
     type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-    /// Returns memtables that share keys. Many of the keys begin with the same eight bytes.
+    /// Returns memtables that share keys, newest first, and the newest version of each key. Many of
+    /// the keys begin with the same eight bytes.
     fn memtables(num_tables: u64) -> (Vec<Arc<Memtable>>, Model) {
         let (mut tables, mut model) = (Vec::new(), Model::new());
         for number in 0..num_tables {

@@ -73,14 +73,14 @@ pub(super) fn scan(
 }
 
 /// Returns the runs that may hold keys of the range, newest first, without runs of one SST whose
-/// filter denies the prefix or the range.
+/// filter denies the prefix or the range. Counts these denials.
 fn runs(shared: &Shared, state: &ReadState, range: &RangeProbe<'_>, query: Option<&ScanQuery<'_>>) -> Vec<Run> {
     let version = state.version.as_ref();
     let mut found = Found::default();
     for (place, level) in version.levels.iter().enumerate() {
         let (mut denied, mut expected) = (0, 0);
         level.runs_within(range, |first, slots| {
-            // This is all that a scan of an absent prefix does with an SST.
+            // Keep this path short: it is all that a scan of a denied prefix does with an SST.
             match (query, slots) {
                 (Some(query), [slot]) if query.denies_prefix(version, slot) => {
                     denied += 1;

@@ -1,5 +1,5 @@
 //! Asks the filter of an SST for the prefix that all keys of a scan have, and for the range of the
-//! scan.
+//! scan. Counts whether the answers were right.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -54,8 +54,9 @@ impl<'a> ScanQuery<'a> {
         slot.has_prefixes && self.prefix.is_some_and(ask)
     }
 
-    /// Asks the range filter of an SST whose filter does not deny the prefix. Returns `None` if the
-    /// range filter denies the range, and counts this answer in `tally`.
+    /// Asks the range filter of an SST whose filter does not deny the prefix. If the range filter
+    /// denies the range, returns `None` and counts this answer in `tally`. It then also counts a
+    /// known false positive for the prefix.
     pub(super) fn ask_range(&self, slot: &Slot, tally: &mut ScanTally) -> Option<Answers> {
         let prefix = self.prefix.map(|_| if slot.has_prefixes { Answer::Maybe } else { Answer::Unfiltered });
         let range = self.answer_of_range(slot);
@@ -74,7 +75,8 @@ impl<'a> ScanQuery<'a> {
     }
 
     /// Asks the range filter that the SST itself holds. The filter in the version may be a copy
-    /// with fewer columns, and such a copy has no range filter.
+    /// with fewer columns, and such a copy has no range filter. Without a usable range filter,
+    /// returns [`Answer::Unfiltered`] if that is to be counted, otherwise `None`.
     fn answer_of_range(&self, slot: &Slot) -> Option<Answer> {
         if slot.has_ranges {
             return Some(slot.table.filter().ask_range(self.from, self.to));
@@ -128,15 +130,17 @@ impl Asked {
     /// Reports damage of the filter, if there is any.
     ///
     /// # Errors
-    /// Returns that damage if [`super::Options::strict_filters`] is set.
+    /// Returns the errors of [`StoredTable::report_filter`]. [`super::Options::strict_filters`]
+    /// decides which.
     pub(super) fn report(&self) -> Result<()> {
         let shared = &self.query.shared;
         self.stored.report_filter(&shared.reading.reports, shared.options.strict_filters)
     }
 
-    /// Counts whether the answers were right. `at_bound` is the key at which the seek to the bound
-    /// of the scan stopped. `first` is the first key that the scan reads: `at_bound`, or the next
-    /// key in the direction of the scan if the bound excludes `at_bound`.
+    /// Counts whether the answers were right, as far as the scan shows. `at_bound` is the key at
+    /// which the seek to the bound of the scan stopped. `first` is the first key that the scan
+    /// reads: `at_bound`, or the next key in the direction of the scan if the bound excludes
+    /// `at_bound`.
     pub(super) fn judge(&self, at_bound: Option<&[u8]>, first: Option<&[u8]>) {
         let query = &self.query;
         let mut tally = ScanTally::default();

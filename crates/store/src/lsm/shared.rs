@@ -43,7 +43,7 @@ pub(super) struct Registry {
     pub(super) state: StoreState,
 }
 
-/// The shared state of background threads and waiting writers.
+/// The shared state of background threads and of the callers that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) closing: bool,
@@ -83,14 +83,15 @@ impl Identity {
 /// free them. The thread whose drop exceeds this limit frees them all.
 pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Shared state for creating and removing files. [`Options::storage`] holds the directory open.
+/// Shared state for creating and removing files. [`Options::storage`] may hold the directory open.
 #[derive(Debug)]
 pub(super) struct Files {
     /// The original storage, for paths in other directories.
     pub(super) outside: Arc<dyn Storage>,
     /// The state of file deletion: whether the store is closed, and which files are left to remove.
     pub(super) closed: Arc<Mutex<Removals>>,
-    /// Keeps the memory of unneeded filters until a background thread frees it.
+    /// Keeps the memory of unneeded filters until a background thread frees it, or until it exceeds
+    /// [`MAX_WAITING_BYTES`].
     pub(super) reclaimer: Reclaimer,
 }
 
@@ -144,12 +145,14 @@ impl Background {
         self.changed.notify_all();
     }
 
-    /// Returns a guard that fails the store if the caller panics before it disarms the guard.
+    /// Returns a guard that fails the store if it is dropped before [`Alarm::disarm`], for example
+    /// by a panic.
     pub(super) fn alarm(&self) -> Alarm<'_> {
         Alarm(self)
     }
 
-    /// Records a failure. The store accepts no writes afterwards.
+    /// Logs a failure, records it if it is the first one, and wakes all waiting threads. The store
+    /// accepts no writes afterwards.
     pub(super) fn fail(&self, error: &Error) {
         log::error!("{error}");
         self.fail_because(|| error.to_string());
@@ -178,8 +181,8 @@ impl Background {
     }
 }
 
-/// Shared state for readers. Apart from the cache, a read takes a lock only to report damage, and
-/// once per thread for its counters.
+/// Shared state for readers. Apart from the locks of the cache, a read usually takes no lock.
+/// Exceptions are reports of damage and the first counted read of a thread.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) state: Published,
@@ -205,11 +208,11 @@ pub(super) struct Reading {
 /// The locks of the reports, of the replaced states, of the stall counters and of the reclaimer may
 /// be taken under any other lock. No lock is taken under them.
 ///
-/// A thread that reads a state under `work` may drop the last reference to that state, and thereby
-/// remove replaced files. This is why `closed` stands to the right of `work`.
+/// A thread that clones a version under `work` may drop the last reference to the version, and
+/// thereby remove replaced files. This is why `closed` stands to the right of `work`.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// The storage in these options holds the directory open and serves only paths in
+    /// The storage in these options may hold the directory open. Use it only for paths in
     /// [`Identity::dir`].
     pub(super) options: Options,
     pub(super) identity: Identity,
@@ -232,14 +235,14 @@ impl Shared {
         }
     }
 
-    /// Opens an SST of the store and reports an unusable filter.
+    /// Opens an SST of the store: see the function [`open_table`].
     pub(super) fn open_table(&self, meta: TableMeta) -> Result<Arc<StoredTable>> {
         open_table(&self.options, &self.identity, &self.files, &self.reading.reports, meta)
     }
 
     /// Reopens SSTs whose filter could not be loaded when they were opened, because the filter may
-    /// be loadable now. Without this, reads would search these SSTs without a filter until the
-    /// store is reopened.
+    /// be loadable now. Without this, reads would search these SSTs without a filter until a
+    /// compaction rewrites them or the store is reopened.
     pub(super) fn fetch_filters(&self) {
         let version = Arc::clone(&self.reading.state.load().version);
         for (level, old) in version.all_tables().filter(|(_, table)| table.lacks_filter()) {
@@ -262,7 +265,7 @@ impl Shared {
         }
     }
 
-    /// Divides the memory budget of the filters anew.
+    /// Divides the memory budget of the filters anew, if there is a budget.
     pub(super) fn rebalance_filters(&self) {
         if self.options.filter_memory_budget.is_none() {
             return;
@@ -275,8 +278,8 @@ impl Shared {
         self.reading.state.drop_replaced();
     }
 
-    /// Starts a new log and a new memtable. If the old memtable holds entries, it becomes immutable
-    /// and waits for its flush.
+    /// Syncs the old log, and starts a new log and a new memtable. If the old memtable holds
+    /// entries, it becomes immutable and waits for its flush.
     ///
     /// # Errors
     /// Returns the error of the old log's sync; the store then refuses writes until it is reopened.
@@ -308,12 +311,13 @@ impl Shared {
         self.background.wake_all();
     }
 
-    /// Makes an edit durable in the manifest and then visible. SSTs that the edit removes become
-    /// obsolete. If the manifest is long, a new one replaces it.
+    /// Makes an edit durable in the manifest and then visible. SSTs that the edit removes and does
+    /// not move become obsolete. If the manifest is long, a new one replaces it.
     ///
     /// # Errors
-    /// Returns the error of the manifest. The edit may then be in the manifest or not, so the store
-    /// refuses writes until it is reopened. Returns [`Error::Poisoned`] after any earlier failure.
+    /// Returns an error if the edit does not fit the state, or if the manifest cannot be written or
+    /// replaced. The edit may then be in the manifest or not, so the store refuses writes until it
+    /// is reopened. Returns [`Error::Poisoned`] after any earlier failure.
     pub(super) fn install(
         &self,
         mut edit: VersionEdit,
@@ -322,8 +326,7 @@ impl Shared {
     ) -> Result<()> {
         let mut registry = lock(&self.catalogue.registry);
         // Check under the lock. A manifest whose write failed, or whose name could not be synced,
-        // may be lost. No file may then be removed because of an edit in it. A merge that ran
-        // meanwhile is repeated after the reopen.
+        // may be lost. No file may then be removed because of an edit in it.
         self.background.check_writable()?;
         edit.next_file_number = Some(self.catalogue.next_file_number.load(Ordering::Relaxed));
         let mut next = registry.state.clone();
@@ -357,9 +360,10 @@ impl Shared {
     /// one stays in use.
     ///
     /// # Errors
-    /// Returns an error if the sync of the directory fails, or if the new manifest cannot be put in
-    /// force. After an error it may be unknown which of the two manifests is in force, so the store
-    /// refuses writes until it is reopened.
+    /// Returns [`Error::Poisoned`] if the store has failed, for example because the sync of the
+    /// directory failed. Returns the error of putting the new manifest in force. After an error it
+    /// may be unknown which of the two manifests is in force, so the store refuses writes until it
+    /// is reopened.
     fn replace_manifest(&self, registry: &mut Registry) -> Result<()> {
         let storage = self.options.storage.as_ref();
         let old = manifest_name(registry.manifest.number());
@@ -427,7 +431,12 @@ pub(super) fn create_log(
     Ok(log)
 }
 
-/// Opens an SST of the store and reports an unusable filter.
+/// Opens an SST of the store, checks that the file agrees with `meta`, and reports an unusable
+/// filter.
+///
+/// # Errors
+/// Returns the errors of [`Table::open`], and [`Error::Corrupt`] if the file does not agree with
+/// `meta`. With [`Options::strict_filters`], returns an error for an unusable filter.
 pub(super) fn open_table(
     options: &Options,
     identity: &Identity,

@@ -2,13 +2,13 @@
 //! alternative to balanced trees", 1990), in safe code.
 //!
 //! ```text
-//! words:  | head: next × 20 | prefix (2), version (1), next × height | prefix (2), version (1), next × height | ...
-//! versions:                                  └──▶ bytes of the 0th                     └──▶ bytes of the 1st
+//! words:  | head: unused (3), next × 20 | prefix (2), version (1), next × height | ...
+//! versions:                                              └──▶ bytes of the 0th
 //! ```
 //!
 //! A node is a few 32-bit words in one growing array, and a link is an index into this array. A
 //! search therefore touches only 20 bytes per node on average. These bytes include a key prefix,
-//! which decides nearly all comparisons. During a comparison with the next node of one level, the
+//! which usually decides a comparison. During a comparison with the next node of one level, the
 //! next node of the level below loads. We rejected `crossbeam-skiplist`, whose nodes are separate
 //! allocations: docs/DESIGN.md compares the CPU time of a put.
 //!
@@ -43,7 +43,7 @@ struct Chunks<T> {
 /// The binary logarithm of the number of elements of the first chunk.
 const FIRST_CHUNK_BITS: u32 = if cfg!(loom) { 3 } else { 8 };
 /// The maximum number of chunks. The first chunk has 2^8 elements, and each further chunk twice as
-/// many as the chunk before. So 24 chunks hold 2^32 - 2^8 elements.
+/// many as the chunk before. So 24 chunks hold 2^32 - 2^8 elements. Under loom, they hold fewer.
 const CHUNKS: usize = 24;
 
 impl<T: Default> Chunks<T> {
@@ -107,7 +107,7 @@ impl SkipList {
         self.num_words.load(Ordering::Relaxed) >= FULL_WORDS
     }
 
-    /// Adds a version. Only one thread at a time may call this: a second caller would undo links of
+    /// Adds a version. Only one thread at a time may call this: a second caller could undo links of
     /// the first.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl SkipList {
     }
 
     /// Returns the first node that does not sort before `place`. Sets `before[level]` to the last
-    /// node of that level that sorts before `place`.
+    /// node of that level that sorts before `place`. [`HEAD`] stands for "no node".
     fn search(&self, place: &Place<'_>, before: &mut [u32; MAX_HEIGHT as usize]) -> u32 {
         let (mut node, mut words) = (HEAD, self.words.from(HEAD));
         let mut behind = HEAD;
@@ -237,7 +237,7 @@ impl SkipList {
         self.versions.from(number).first()?.get()
     }
 
-    /// Returns the first node that does not sort before `place`.
+    /// Returns the first node that does not sort before `place`, or `None` if all nodes do.
     pub(super) fn first_from(&self, place: &Place<'_>) -> Option<Node> {
         Self::found(self.search(place, &mut [HEAD; MAX_HEIGHT as usize]))
     }

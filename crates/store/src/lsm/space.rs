@@ -2,8 +2,8 @@
 //!
 //! Deletions need space before they release any: for their log records, for their SST file, and for
 //! the merge that drops the deleted entries. The store therefore refuses puts as soon as only this
-//! space is left. Otherwise the disk could become full in a write to the log, which poisons the
-//! store, or in the merge that would release space.
+//! space is left, unless [`super::Options::reserve_bytes`] is 0. Otherwise the disk could become
+//! full in a write to the log, which poisons the store, or in the merge that would release space.
 
 use super::batch::WriteBatch;
 use super::log_file::RECORD_HEADER_LEN_BYTES;
@@ -51,7 +51,8 @@ impl Shared {
     /// # Errors
     /// Returns [`Error::NoSpace`] for a batch that contains a put if the free space is below
     /// [`Room::needed`]. Returns [`Error::Poisoned`] if this call must read the free space, and the
-    /// store has failed before. Returns neither if [`super::Options::reserve_bytes`] is 0.
+    /// store has failed before. Returns neither if [`super::Options::reserve_bytes`] is 0. Returns
+    /// no [`Error::NoSpace`] if the storage does not report its free space.
     pub(super) fn check_space(&self, batch: &WriteBatch) -> Result<()> {
         if self.options.reserve_bytes == Some(0) {
             return Ok(());

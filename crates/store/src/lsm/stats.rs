@@ -1,9 +1,10 @@
-//! Counts what reads did and what filters saved, and counts write stalls, flushes and compactions.
+//! Counts what reads did and what filters saved, and counts write stalls, write delays, flushes and
+//! compactions.
 //!
 //! The counters of gets and of filter queries are sharded. A shard belongs to one thread for the
-//! life of that thread, and its owner adds with a plain load and store. If there are more threads
-//! than shards, the other threads share the last shard and add atomically. A shared counter would
-//! cost a miss much more time: see docs/DESIGN.md.
+//! life of that thread, and its owner adds with a plain load and store. Threads without a shard of
+//! their own share the last shard and add atomically. A shared counter would cost a miss much more
+//! time: see docs/DESIGN.md.
 
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
@@ -21,7 +22,7 @@ use crate::sync::lock;
 pub enum Task {
     /// Writes a memtable to an SST file.
     Flush,
-    /// Merges SSTs into the next level, or rewrites an SST in its level.
+    /// Merges SSTs into the next level, moves an SST there, or rewrites an SST in its level.
     Compaction,
 }
 
@@ -74,10 +75,10 @@ counters! {
         /// SSTs searched because their filter is unusable, or because a filter with damaged pages
         /// answered "maybe" for something absent.
         degraded,
-        /// SSTs searched because they have no filter, or because filters are not used.
+        /// SSTs searched because no filter could be asked.
         unfiltered,
-        /// The sum of the expected FPRs of the filters that were queried for something absent, in
-        /// units of 2^-32.
+        /// The sum of the expected FPRs over all counted queries for something absent, in units of
+        /// 2^-32.
         expected,
     }
 }
@@ -360,7 +361,7 @@ impl Counters {
     }
 
     /// Sets all counters to zero. Counts that other threads add at the same time may survive in
-    /// part.
+    /// part. A running stall still counts from its start.
     pub(super) fn reset(&self) {
         for shard in &self.shards {
             shard.gets.store(0, Ordering::Relaxed);

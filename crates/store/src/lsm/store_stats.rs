@@ -17,10 +17,11 @@ pub struct LevelStats {
     pub bytes: u64,
     /// Bytes of the filter blocks.
     pub filter_bytes: u64,
-    /// Bytes of the usable filters in memory. They are fewer than `filter_bytes` if filters have
-    /// lost columns: see [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
+    /// Bytes of the usable filters in memory. They are fewer than `filter_bytes` if filters are
+    /// unusable or have lost columns: see
+    /// [`Options::filter_memory_budget`](super::Options::filter_memory_budget).
     pub filter_memory_bytes: u64,
-    /// Number of SSTs whose filter or range filter is unusable or has damaged pages.
+    /// Number of SSTs whose filter or range filter is unusable or is known to have damaged pages.
     pub degraded_tables: u64,
     /// The queries of gets for their keys.
     pub points: ProbeStats,
@@ -154,7 +155,7 @@ impl LevelStats {
     }
 }
 
-/// Background work that fails for a temporary reason and is retried.
+/// Background work that failed for a reason that may be temporary, and is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
@@ -196,7 +197,7 @@ pub struct Stats {
     /// Total time of these waits in ns, including waits that have not ended.
     pub write_stall_nanos: u64,
     /// Number of times that a writer was slowed down because flushes or compactions fell behind.
-    /// Each time, the writer waits for at most 32 ms.
+    /// Each time, the writer sleeps for up to 32 ms.
     pub write_delays: u64,
     /// Total time of these waits in ns.
     pub write_delay_nanos: u64,
@@ -208,8 +209,8 @@ pub struct Stats {
     pub compactions: u64,
     /// Bytes written by compactions.
     pub compacted_bytes: u64,
-    /// Number of flushes and compactions that failed for a temporary reason since the store was
-    /// opened.
+    /// Number of flushes and compactions that failed for a reason that may be temporary, since the
+    /// store was opened.
     pub background_errors: u64,
     /// Tasks that currently fail.
     pub retrying: Vec<Retry>,

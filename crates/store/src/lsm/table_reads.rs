@@ -31,8 +31,8 @@ impl ReadContext<'_> {
 }
 
 /// The maximum number of SSTs of a level that is read like level 0: one query asks a filter for
-/// many keys of a batch. From the first level with more SSTs on, a query is one [`Pair`] (key,
-/// SST). In a level of few SSTs, pairs are slower: see docs/DESIGN.md.
+/// many keys of a batch. From the first deeper level with more SSTs on, a query is one [`Pair`]
+/// (key, SST). In a level of few SSTs, pairs are slower: see docs/DESIGN.md.
 const FEW_SSTS: usize = 4;
 
 /// A key of a batch, and an SST of a deeper level that may hold it.
@@ -96,10 +96,10 @@ impl Version {
     /// Reads many keys as [`Version::get`] does. If a version of the `i`-th key is found, its value
     /// goes to `values[i]`, and the key's bit in `batch.open` is cleared.
     ///
-    /// An SST of level 0, or of an upper level with few SSTs, covers many keys of a batch. Its
-    /// filter gets all of them in one query. In a deeper level, an SST covers about one key of a
-    /// batch. So one list of pairs (key, SST) asks the filters of all deeper levels, and the cache
-    /// lines of 32 pairs are prefetched together.
+    /// An SST of level 0, or of an upper level with few SSTs, often covers many keys of a batch.
+    /// Its filter gets all of them in one query. In a deeper level, an SST usually covers few keys
+    /// of a batch. So one list of pairs (key, SST) asks the filters of all deeper levels, and the
+    /// cache lines of 32 pairs are prefetched together.
     ///
     /// # Errors
     /// Returns the errors of [`Version::get`].
@@ -167,8 +167,8 @@ impl<'v> Pairs<'v> {
     }
 
     /// Announces the reads of several keys, so that the storage loads their data blocks at the same
-    /// time. If a key has several pairs, only the first one is announced, because it probably finds
-    /// the key.
+    /// time. Announces at most one pair of each key: the first one whose filter answered "maybe".
+    /// It probably finds the key.
     fn announce(&mut self, batch: &Batch<'_>, context: &ReadContext<'_>) {
         self.blocks.clear();
         self.blocks.resize(self.pairs.len(), None);
@@ -222,8 +222,8 @@ impl<'v> Pairs<'v> {
 }
 
 /// Searches SSTs of one level for the wanted keys, at most one SST for each key, and empties the
-/// list. A data block with several of the keys is read once. The values of the found keys go to
-/// `values`, and the bits of these keys in `batch.open` are cleared.
+/// list. An announced data block with several of the keys is read once. The values of the found
+/// keys go to `values`, and the bits of these keys in `batch.open` are cleared.
 fn search_wanted(
     wanted: &mut Vec<Wanted<'_>>,
     filters: &FilterSet<Error>,
@@ -353,7 +353,7 @@ impl Slot {
     /// Searches the SST, unless its filter denies a prefix of the key, or its only filter is a
     /// range filter that denies the key. Returns `None` if the SST does not hold the key, and
     /// `Some(None)` for a tombstone. `answer` is the filter's answer for the key. `block` is the
-    /// position or the content of the data block, if known.
+    /// position or the content of the data block, if known. Counts the outcome in `tally`.
     #[cold]
     fn search<V: FoundValue>(
         &self,

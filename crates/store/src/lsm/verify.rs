@@ -89,8 +89,8 @@ impl Db {
     /// Reads every file completely and checks it. For SSTs, it checks all checksums, the order of
     /// the keys, and every key against the filter of its SST. It checks that `CURRENT` and the
     /// manifest match the open store, and it reads all logs that are still needed. For this it
-    /// first passes the log's buffer to the operating system. Flushes and compactions wait while
-    /// the manifest is read, and writers wait while the logs are read.
+    /// first passes the log's buffer to the operating system. Flushes and compactions may wait
+    /// while the manifest is read, and writers wait while the logs are read.
     ///
     /// # Errors
     /// Returns I/O errors. Damage, a newer format version and missing files are in the report and

@@ -25,7 +25,7 @@ use crate::sync::{Mutex, lock};
 use filterblock::{FilterSet, FilterSlot, HashSeed, IfMapped, KeyHasher, LevelShape};
 
 /// An SST of the store. After a compaction has replaced the SST, its file is removed when the last
-/// reference is dropped.
+/// reference is dropped, unless the store is closed.
 #[derive(Debug)]
 pub(super) struct StoredTable {
     file: Arc<TableFile>,
@@ -86,10 +86,11 @@ impl StoredTable {
             if matches!(error.root(), Error::Io(_) | Error::TooLarge { .. }))
     }
 
-    /// Reports the damage of the filter, at most once.
+    /// Reports a damaged or unusable filter, at most once.
     ///
     /// # Errors
-    /// Returns that damage if `strict` is set. Damage of a range filter alone is only reported.
+    /// If `strict` is set, returns an error for a damaged or unusable filter instead. Damage of a
+    /// range filter beside a usable filter is only reported.
     pub(super) fn report_filter(&self, reports: &Reports, strict: bool) -> Result<()> {
         match self.table.filter() {
             TableFilter::Absent => Ok(()),
@@ -287,7 +288,8 @@ pub(super) struct Version {
     hasher: KeyHasher,
     /// The filters of all SSTs.
     pub(super) filters: FilterSet<Error>,
-    /// The maximum total length of all filters in bytes.
+    /// The total length in bytes to which the filters shrink, as far as possible. `None` sets no
+    /// limit.
     filter_budget: Option<u64>,
 }
 
@@ -439,7 +441,7 @@ impl Level {
             0
         };
         let rest = rest.get(above..).unwrap_or_default();
-        // Most ranges end in their first SST.
+        // Short ranges usually end in their first SST.
         let len = match rest.get(1) {
             Some(second) if !range.is_below(second) => rest.partition_point(|slot| !range.is_below(slot)),
             _ => usize::from(rest.first().is_some_and(|slot| !range.is_below(slot))),

@@ -164,9 +164,9 @@ impl VersionEdit {
         Ok(Self { added, removed, ..edit })
     }
 
-    /// Decodes an edit as [`Self::decode`] does, but passes the changes of SSTs to `visit`. The
-    /// visitor decides whether to allocate memory for them: they need the most memory per encoded
-    /// byte.
+    /// Decodes an edit as [`Self::decode`] does, but passes the changes of SSTs to `visit`, and
+    /// returns the first error of `visit`. The visitor decides whether to allocate memory for them:
+    /// they need the most memory per encoded byte.
     pub(super) fn decode_with<'a>(
         bytes: &'a [u8],
         offset: u64,
@@ -371,8 +371,8 @@ impl StoreState {
     /// Adds an SST to a level.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::apply`], but does not check that the number is unique:
-    /// [`Self::check_numbers`] does.
+    /// Returns the errors of [`TableRef::check`]. [`Self::check_numbers`] checks that the number is
+    /// unique.
     pub(super) fn add(&mut self, level: u8, table: &TableRef<'_>, offset: u64) -> Result<()> {
         table.check(level, offset)?;
         self.levels.get_mut(usize::from(level)).into_iter().for_each(|tables| tables.push(table.to_meta()));

@@ -1,9 +1,9 @@
 //! Writes batches: appends them to the log, inserts them into the memtable, and makes them visible.
 //!
-//! Writers form a queue, and the first writer leads. The leader takes the oldest queued batches: up
-//! to 1 MiB, or one longer batch. It writes them as one log record, syncs at most once and
-//! distributes the results. A new writer queues after the waiting ones. Without competition, the
-//! queue costs a writer two uncontended lock operations.
+//! Writers form a queue, and one of them leads at a time. The leader takes the oldest queued
+//! batches: up to 1 MiB, or one longer batch. It writes them as one log record, syncs the record at
+//! most once and distributes the results. A new writer queues after the waiting ones. Without
+//! competition, the queue costs a writer two uncontended locks.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -21,16 +21,17 @@ use crate::sync::{Mutex, MutexGuard};
 /// The wait of the writers before each step of 64 KiB when level 0 reaches `Options::l0_slowdown`.
 const FIRST_DELAY: Duration = Duration::from_micros(250);
 /// The longest wait before a step. A queued writer also waits for the leaders before it. At this
-/// wait, writes continue at 2 MB/s, so level 0 hardly grows any more.
+/// wait, small batches continue at about 2 MB/s.
 const MAX_DELAY: Duration = Duration::from_millis(32);
 /// The minimum wait before each step while flushes fall behind. The value is an estimate of the
 /// time in which a flush writes the bytes of one step.
 const FLUSH_DELAY: Duration = Duration::from_micros(500);
 
-/// The right to write. Dropping this guard passes the right on, even if the leader panics.
+/// The right to write. Dropping this guard passes the right on. If the leader panics, the store and
+/// the writes of the group fail.
 struct Leader<'a> {
     shared: &'a Shared,
-    /// The writers that wait for the outcome, except the leader itself.
+    /// The tickets of the writers that wait for the outcome. Empty for a leader without a ticket.
     group: &'a [Arc<Ticket>],
 }
 
@@ -51,11 +52,7 @@ impl Shared {
     /// Writes a batch atomically. An empty batch has no effect.
     ///
     /// # Errors
-    /// Returns the error of the write-ahead log if the batch cannot be logged. Returns
-    /// [`Error::Poisoned`] after an earlier failure, such as a failed write to the log. Returns
-    /// [`Error::OutOfNumbers`] if the last sequence number or file number exceeds
-    /// [`MAX_WRITTEN_NUMBER`]. Returns [`Error::NoSpace`] or [`Error::BackgroundFails`] for reasons
-    /// that may be temporary: the caller may try again.
+    /// Returns the errors of [`super::Db::write`].
     pub(super) fn write(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -119,7 +116,7 @@ impl Shared {
         drop(leader);
     }
 
-    /// Lets the next writer lead, and wakes the writers whose results are ready.
+    /// Lets the next writer lead, and wakes all sleeping writers.
     fn hand_over(&self) {
         let mut queue = lock(&self.writing.queue.inner);
         queue.has_leader = false;
@@ -128,8 +125,9 @@ impl Shared {
         }
     }
 
-    /// Waits for room, writes several batches as one log record, and makes them visible. Only the
-    /// leader calls this function.
+    /// Makes room, and waits if flushes or compactions fall behind. Then writes the batches as one
+    /// log record, inserts them into the memtable and makes them visible. If one of these last
+    /// steps fails, the store fails. Only the leader calls this function.
     fn write_group(&self, batches: &[&WriteBatch], sync: bool) -> Result<()> {
         self.make_room()?;
         self.slow_down(batches.iter().map(|batch| batch.len_bytes() as u64).sum());
@@ -179,7 +177,8 @@ impl Shared {
         self.stall(work, |work| self.is_memory_full() || self.is_level_0_full(work), failed)
     }
 
-    /// Waits until level 0 has room for another SST.
+    /// Waits until level 0 has room for another SST, or until no background thread would compact
+    /// it.
     ///
     /// # Errors
     /// Returns [`Error::Poisoned`] after a failure.
@@ -214,9 +213,9 @@ impl Shared {
         refused
     }
 
-    /// Waits briefly if flushes or compactions fall behind. Many short waits replace one long
-    /// stall. Only the leader calls this function, before it takes a lock. `len_bytes` is the
-    /// length of the leader's batches.
+    /// Counts the bytes that the leader will write. At the end of a step, waits briefly if flushes
+    /// or compactions fall behind. Many short waits replace one long stall. Only the leader calls
+    /// this function, while it holds no lock. `len_bytes` is the length of the leader's batches.
     fn slow_down(&self, len_bytes: u64) {
         if !self.writing.queue.is_step_done(len_bytes) {
             return;
@@ -236,8 +235,8 @@ impl Shared {
     fn delay_of_step(&self) -> Duration {
         let state = self.reading.state.load();
         let num_tables = state.version.tables(0).count();
-        // Flushes fall behind if several memtables wait, and the limit is reached as soon as the
-        // current memtable is full.
+        // Flushes fall behind if several memtables wait, and the limit is reached at the latest
+        // when the current memtable is full.
         let num_free = self.options.max_immutable_memtables.saturating_sub(state.immutable.len());
         let late_flush = if state.immutable.len() > 1 && num_free < 2 { FLUSH_DELAY } else { Duration::ZERO };
         let excess = (num_tables + 1).saturating_sub(self.options.l0_slowdown());
@@ -260,8 +259,9 @@ impl Shared {
     }
 }
 
-/// Copies an error for another writer of the group. An error that cannot be copied becomes
-/// [`Error::Poisoned`] with its message.
+/// Copies an error for a writer of the group. Errors other than I/O errors,
+/// [`Error::BackgroundFails`] and [`Error::Poisoned`] become [`Error::Poisoned`] with the same
+/// message.
 fn copy_of(error: &Error) -> Error {
     match error {
         Error::InFile { path, source } => Error::InFile { path: path.clone(), source: Box::new(copy_of(source)) },

@@ -1,4 +1,5 @@
-//! Keeps the queue of writers that wait for the leader, and the last known free space.
+//! Keeps the queue of waiting writers, the bytes of the current step, and the result of the last
+//! check of the free space.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ pub(super) const MAX_UNSEEN_BYTES: u64 = 1 << 20;
 /// while space is short.
 const MIN_UNSEEN_BYTES: u64 = 4 << 10;
 
-/// Writers that wait for the leader, and the result of the last check of the free space.
+/// Writers that wait for the leader, the bytes of the current step, and the result of the last
+/// check of the free space.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     pub(super) inner: Mutex<Queue>,
@@ -30,7 +32,7 @@ pub(super) struct WriteQueue {
     in_step: AtomicU64,
 }
 
-/// The number of bytes in a step. The leader slows down at most once per step.
+/// The minimum number of bytes in a step. The leader slows down at most once per step.
 const STEP_LEN_BYTES: u64 = 64 << 10;
 
 impl WriteQueue {
@@ -77,7 +79,7 @@ pub(super) struct Ticket {
 /// The result of the last check of the free space.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// Bytes of batches written since the check.
+    /// Bytes of batches, each with a record header, that writers have announced since the check.
     pub(super) written: AtomicU64,
     /// Bytes that may be written before the next check.
     pub(super) allowance: AtomicU64,

@@ -1,5 +1,5 @@
-//! Collects the remaining facts about a damaged store: the readable parts of its manifests, and the
-//! properties of its SSTs.
+//! Collects the remaining facts about a damaged store: its file names, the readable parts of its
+//! manifests, and the properties of its SSTs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -71,10 +71,11 @@ impl Listing {
 /// The facts that the manifests give.
 #[derive(Debug, Default)]
 pub(super) struct ManifestEvidence {
-    /// The last state that could be read. Its store id is zero if no manifest could be read.
+    /// The last state that could be read. Its store id is zero if no readable part of a manifest
+    /// gives it.
     pub(super) state: StoreState,
-    /// Whether `state` is the complete state of the store: its manifest is readable from its start
-    /// to an end that a crash can leave.
+    /// Whether `state` is the complete state of the store. Its manifest is then readable from its
+    /// start to an end that a crash can leave, and no other manifest is more likely in force.
     pub(super) is_whole: bool,
     /// Whether the manifest has a torn tail. An edit in the torn tail may have named an SST, so an
     /// unnamed SST may belong to the store.
@@ -82,7 +83,8 @@ pub(super) struct ManifestEvidence {
     /// Whether `is_whole` is true and `CURRENT` names the manifest of `state`. The manifest can
     /// then stay in force.
     pub(super) is_in_force: bool,
-    /// The numbers of the SSTs that an edit removed. They no longer belong to the store.
+    /// The numbers of the SSTs that an edit removed and no later edit added again. They no longer
+    /// belong to the store.
     pub(super) removed: BTreeSet<u64>,
     /// The parts that could not be read.
     pub(super) losses: Vec<Loss>,
@@ -92,8 +94,8 @@ pub(super) struct ManifestEvidence {
 
 impl ManifestEvidence {
     /// Reads `CURRENT` and the manifest that it names. If that manifest is missing or unreadable,
-    /// reads the newest readable manifest. That manifest either was in force, or holds a copy of
-    /// the state and was about to come into force.
+    /// reads the newest readable manifest. That manifest either was in force once, or holds a copy
+    /// of the state and was about to come into force.
     ///
     /// # Errors
     /// Returns I/O errors, and [`Error::Unsupported`] for a manifest of a newer version.

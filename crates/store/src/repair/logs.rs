@@ -114,9 +114,9 @@ pub(super) fn spans(
     Ok(spans)
 }
 
-/// Returns the longest range of sequence numbers that ends with the last write in the WALs and has
-/// no gap. It considers only WALs with a number of at least `log_number`. Returns `None` if they
-/// hold no writes.
+/// Returns a range of sequence numbers without a gap that ends with the last write in the WALs. The
+/// range begins where the WALs no longer prove that no write is missing. It considers only WALs
+/// with a number of at least `log_number`. Returns `None` if they hold no writes.
 pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>> {
     let mut spans = spans.iter().filter(|span| span.number >= log_number).rev().skip_while(|span| span.is_empty());
     let mut oldest = *spans.next()?;
@@ -140,8 +140,8 @@ pub(super) fn earliest(spans: &[LogSpan]) -> Option<u64> {
     spans.iter().map(|span| span.earliest).min()
 }
 
-/// Reads the WALs with a number of at least `log_number`, and collects their losses. The SSTs of
-/// the store hold all writes up to `last_sequence`.
+/// Reads the WALs with a number of at least `log_number`, collects their losses, and determines the
+/// oldest needed WAL. The SSTs of the store hold all writes up to `last_sequence`.
 ///
 /// # Errors
 /// Returns I/O errors, and [`Error::Unsupported`] for a WAL of a newer version.

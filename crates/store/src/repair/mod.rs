@@ -84,8 +84,8 @@ pub struct RepairReport {
     pub doubts: Vec<String>,
     /// The files that were copied to [`LOST`], each with its path and the path of the copy.
     pub set_aside: Vec<(PathBuf, PathBuf)>,
-    /// The removed SSTs that an earlier open had set aside (`unnamed-NNNNNN.sst`). The store holds
-    /// all their entries. A dry run does not look for such SSTs.
+    /// The removed SSTs that an open had set aside (`unnamed-NNNNNN.sst`). The store holds all
+    /// their entries. A dry run does not look for such SSTs.
     pub removed: Vec<PathBuf>,
     /// The files of other programs that have the name of a store's file, each with a description. A
     /// repair neither uses nor changes them.
@@ -138,8 +138,8 @@ impl Db {
     ///   `CURRENT.tmp` belongs to another program, or if a file of another program has a number
     ///   above the limit for file numbers.
     /// * [`Error::Locked`] if the store is open, or if another engine holds the lock.
-    /// * [`Secret`](filterblock::Error::Secret) and the other errors of a wrong secret, as for
-    ///   [`Db::open`].
+    /// * [`Secret`](filterblock::Error::Secret) and the other errors that concern the options, as
+    ///   for [`Db::open`].
     /// * [`Error::Unsupported`] for files of a newer version.
     /// * I/O errors, among them `NotFound` for a missing or empty directory. A file that cannot be
     ///   read does not count as lost.
@@ -187,8 +187,9 @@ fn repair(dir: &Path, options: Options, mode: RepairMode, progress: &mut dyn FnM
 /// Lists the files of the store in a directory. Also returns which files other programs wrote.
 ///
 /// # Errors
-/// Returns the errors of [`Ownership::require_store`], [`Error::NotAStore`] if there is no SST,
-/// log, manifest or `CURRENT`, and I/O errors. An empty directory gives `NotFound`.
+/// Returns I/O errors, the errors of [`Ownership::require_store`] and [`Listing::of`], and
+/// [`Error::NotAStore`] if there is no SST, log, manifest or `CURRENT`. An empty directory gives
+/// `NotFound`.
 fn list_store(storage: &dyn Storage, dir: &Path) -> Result<(Listing, Ownership)> {
     if storage.list(dir)?.is_empty() {
         let reason = "the directory is empty, so there is no store to repair; check the path";
@@ -229,8 +230,8 @@ impl Plan {
         let unnamed: BTreeSet<u64> = found.iter().map(|table| table.number).filter(|n| !named.contains(n)).collect();
         let first_logged = logs::first_sequence(storage, dir, &listing.logs)?;
         let has_gap = first_logged.is_some_and(|first| first > evidence.state.last_sequence.saturating_add(1));
-        // `true` if the manifest lost its last edits. The manifest itself may show no trace of the
-        // loss, but SSTs that it does not name do.
+        // `true` if the manifest seems to have lost its last edits. The manifest itself may show no
+        // trace of the loss, but SSTs that it does not name do.
         let is_stale = found.iter().filter(|table| unnamed.contains(&table.number)).any(|table| match table.origin() {
             None => evidence.is_torn || has_gap,
             Some(origin) => !evidence.is_before(&origin) && !evidence.is_next(&origin),

@@ -114,9 +114,9 @@ impl Candidate {
         if a.is_exact && b.is_exact || a.is_all_after(&b) {
             return true;
         }
-        // One of the SSTs was flushed to level 0. If both were in force and `self` were newer, all
-        // writes of `self` would be after those of `older`, and the check above would have returned
-        // `true`.
+        // At least one of the SSTs was flushed to level 0. If both were in force and `self` were
+        // newer, all writes of `self` would be after those of `older`. The check above would then
+        // have returned `true`.
         if a.level == 0 || b.level == 0 {
             return false;
         }

@@ -1,5 +1,5 @@
-//! Examines the SSTs of a store under repair. It keeps sound SSTs, rewrites damaged ones, and gives
-//! up those without a readable entry.
+//! Examines the SSTs of a store under repair. It keeps sound SSTs, rewrites damaged ones, gives up
+//! those without a readable entry, and decides which SSTs make up the repaired store.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -41,7 +41,7 @@ impl Tables<'_> {
     /// WALs hold all their writes. All other SSTs are set aside.
     ///
     /// # Errors
-    /// Returns I/O errors, and [`Error::Unsupported`] for an SST of a newer version.
+    /// Returns I/O errors and the errors of [`Self::rewrite`].
     pub(super) fn by_manifest(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let mut state = evidence.state.clone();
         let named = evidence.named();
@@ -108,15 +108,15 @@ impl Tables<'_> {
     /// whose writes are all in the WALs, and SSTs without a readable entry.
     ///
     /// # Errors
-    /// Returns I/O errors, and [`Error::Unsupported`] for an SST of a newer version.
+    /// Returns I/O errors and the errors of [`Self::rewrite`].
     pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let named = evidence.named();
         let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
         let in_tables = places.iter().flatten().map(|place| place.largest_sequence);
         let last = in_tables.chain([evidence.state.last_sequence]).max().unwrap_or(0);
-        // If the WALs reach the last write of the SSTs (`last`) or a later one, the next open
-        // replays all writes after the last gap in the WALs. This restores writes that damaged SSTs
-        // have lost.
+        // `last` is the last write that the SSTs and the manifest know. If the WALs reach it, the
+        // next open replays all writes after the last gap in the WALs. This restores writes that
+        // damaged SSTs have lost.
         let from_logs = unbroken(self.logs, 0).filter(|held| held.end > last).map(|held| held.start.saturating_sub(1));
         let mut last_sequence = from_logs.map_or(last, |before| before.min(last));
         let mut candidates = Vec::new();
@@ -177,9 +177,10 @@ impl Tables<'_> {
     /// Assigns sequence numbers to the SSTs in `ordered` (newest first), so that level 0 keeps
     /// their order. Returns the SSTs and the new last sequence number.
     ///
-    /// The numbers exceed `last` only if the order of the SSTs needs more numbers, because the WALs
-    /// hold the writes above `last`. The range of each SST begins with 0. The result of every later
-    /// merge of these SSTs inherits the 0, which shows that its content may come from any level.
+    /// The WALs hold the writes above `last`. Therefore the numbers exceed `last` only if the order
+    /// of the SSTs needs more numbers. Adds a loss to the report if the WALs use the same numbers.
+    /// The range of each SST begins with 0. The result of every later merge of these SSTs inherits
+    /// the 0, which shows that its content may come from any level.
     fn rank(&mut self, ordered: Vec<Candidate>, last: u64) -> (Vec<TableMeta>, u64) {
         // If two SSTs have equal sequence numbers, the SST with the higher file number is newer. So
         // several SSTs may share a number. This is needed if there are more SSTs than numbers.
@@ -193,8 +194,8 @@ impl Tables<'_> {
             ranks.push(rank);
         }
         if rank > last && earliest(self.logs).is_some_and(|first| first <= rank) {
-            // The order of the SSTs needs more different sequence numbers than there are writes,
-            // which happens only if someone copied SSTs into the directory.
+            // The order of the SSTs needs more different sequence numbers than the WALs leave, for
+            // example because someone copied SSTs into the directory.
             let error = Error::Corrupt { field: Field::LogSequence, offset: 0 }.in_file(self.dir);
             self.report.losses.push(Loss { error, keys: KeyRange::ALL });
         }
@@ -282,7 +283,7 @@ impl Tables<'_> {
     /// is readable.
     ///
     /// # Errors
-    /// Returns I/O errors, and an error if the filter policy is invalid. Returns
+    /// Returns I/O errors, and the errors of the filter policy and of [`TableWriter`]. Returns
     /// [`Error::Unsupported`] if `errors` has such an error and no entry is readable.
     fn rewrite(
         &mut self,

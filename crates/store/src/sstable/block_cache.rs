@@ -19,8 +19,8 @@ impl Weighter<Place, CachedBlock> for Bytes {
     }
 }
 
-/// An estimate of the memory of a cache entry in addition to the block's content: key, pointer,
-/// counters, hash table slot.
+/// An estimate of the memory of a cache entry in addition to the block's content and search index:
+/// key, pointer, counters, hash table slot.
 const ENTRY_OVERHEAD_BYTES: u64 = 80;
 
 /// A cache of data blocks with a limit on its size in bytes. Any number of SSTs can share it.
@@ -34,8 +34,8 @@ impl BlockCache {
         Self(Cache::with_weighter(estimated_blocks, capacity_bytes, Bytes))
     }
 
-    /// Returns the approximate memory in use, in bytes: the content and the index of all
-    /// blocks, and 80 bytes per block.
+    /// Returns the approximate memory in use, in bytes: the blocks with their search indexes, and
+    /// 80 bytes per block.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.0.weight()
@@ -74,8 +74,8 @@ mod tests {
         x ^ x >> 31
     }
 
-    /// A Bloom filter of recent cache misses, in two generations. A block enters the cache at its
-    /// second miss.
+    /// A Bloom filter of recent cache misses, in two generations. A block enters the cache if the
+    /// filter already holds it, usually at its second recent miss.
     struct Admission {
         generations: [Vec<u64>; 2],
         missed: u64,

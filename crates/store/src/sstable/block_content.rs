@@ -7,9 +7,9 @@
 //! ```
 //! A walk from a restart point loads one cache line after the other, and each load waits for the
 //! one before it. The order prefixes lie side by side, so their cache lines load together. They
-//! lead directly to the entries with the order prefix of the key, usually one. A lookup in a cached
-//! block takes about a third of the time that it takes without the index. The ignored test of this
-//! file measures both times.
+//! lead directly to the entries with the order prefix of the key, usually at most one entry. A
+//! lookup in a cached block takes about a third of the time that it takes without the index. The
+//! ignored test of this file measures both times.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::data_block::{Block, Entry, EntryCursor, shared_len};
 use crate::codec::{order_prefix, put_u64, u64_from};
 use crate::error::{Error, Field, Result};
 
-/// The minimum of the average length of the entries in an indexed block. The index takes ten bytes
-/// per entry, and short entries share cache lines anyway.
+/// The minimum number of content bytes per entry in an indexed block. The index takes ten bytes per
+/// entry, and short entries share cache lines anyway.
 const MIN_ENTRY_LEN_BYTES: usize = 48;
 /// The maximum length of the common prefix in the index. The index treats the bytes of a common
 /// prefix beyond this length as part of each key.
@@ -28,8 +28,8 @@ const HEAD_LEN_BYTES: usize = 3;
 /// The maximum number of order prefixes that a search compares one by one. A binary search first
 /// halves the range of order prefixes until it has at most this length.
 const COUNTED: usize = 64;
-/// The maximum number of cache lines that [`CachedBlock::clone`] loads. These lines hold the whole
-/// index of a block of 4 KiB with entries of 100 bytes.
+/// The maximum number of cache lines that [`CachedBlock::clone`] loads. That many lines are enough
+/// for the index of a block of 4 KiB with entries of 100 bytes.
 const LOADED_LINES: usize = 8;
 
 /// The value of an entry, or `None` for a tombstone.
@@ -68,7 +68,7 @@ impl BlockContent {
 
 /// The form in which a lookup returns a value: a copy, or a reference that keeps the memory alive.
 pub(crate) trait FoundValue: Sized {
-    /// Copies a value out of memory that the next lookup may overwrite.
+    /// Copies a value out of memory that belongs to one reader.
     fn copied(value: &[u8]) -> Self;
 
     /// Converts a value in a cached block.
@@ -115,7 +115,7 @@ pub(crate) struct CachedBlock {
 }
 
 impl Clone for CachedBlock {
-    /// Shares the block, and loads the cache lines of its index.
+    /// Shares the block, and loads the first [`LOADED_LINES`] cache lines of its index.
     ///
     /// A cache clones the block that it returns. The reference count lies before the index, and the
     /// locked increment of the count delays all later loads. The index is therefore loaded first,
@@ -129,8 +129,8 @@ impl Clone for CachedBlock {
 }
 
 impl CachedBlock {
-    /// Copies the content of the block at `offset` of the file, and indexes the block if that saves
-    /// time. A malformed block gets no index, so that searches report the damage.
+    /// Copies the content of the block at `offset` of the file. Adds an index if [`build_index`]
+    /// makes one. A malformed block gets no index, so that searches report the damage.
     pub(super) fn new(content: &[u8], offset: u64) -> Self {
         let mut bytes = Vec::new();
         if build_index(content, offset, &mut bytes).is_none() {
@@ -223,8 +223,8 @@ impl<'a> Index<'a> {
     }
 
     /// Finds the value of `key`, which begins with the common prefix and has the order prefix
-    /// `prefix` after it. The outer `None` means that the caller must search the block. The inner
-    /// `None` means that the block has no entry for the key.
+    /// `prefix` after it. `None` means that the caller must search the block. `Some(None)` means
+    /// that the block has no entry for the key, and `Some(Some(None))` is a tombstone.
     #[inline]
     fn find<'b>(&self, key: &[u8], prefix: u64, block: &Block<'b>) -> Result<Option<Option<Value<'b>>>> {
         let start = self.num_below(prefix);
@@ -234,7 +234,8 @@ impl<'a> Index<'a> {
         for (_, &at) in prefixes.iter().zip(offsets).take_while(|(other, _)| u64_from(other) == prefix) {
             let Entry { shared, suffix, value, .. } = block.entry_at(usize::from(u16::from_le_bytes(at)))?;
             // The entry's key and `key` have the same common prefix and the same order prefix. If
-            // they also have the same length, they agree in all bytes of these two prefixes.
+            // they also have the same length, they agree in all bytes of these two prefixes. A
+            // suffix that begins within the prefixes then decides.
             if shared > self.common.len() + 8 {
                 return Ok(None);
             }

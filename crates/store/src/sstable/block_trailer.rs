@@ -1,10 +1,12 @@
-//! Writes and verifies the trailer of a data block: five bytes after the stored bytes.
+//! Seals and unseals data blocks. A sealed block is the stored bytes (the content, compressed or
+//! not) and a trailer of five bytes.
 //!
 //! ```text
 //! stored bytes | compression (u8) | CRC-32 (u32)
 //! ```
 //! The checksum covers the table id, the block's offset in the file (u64), the stored bytes and the
-//! compression. A block from another offset or from another file therefore fails its checksum.
+//! compression. A block from another offset, or from a file with another table id, therefore fails
+//! its checksum.
 //!
 //! The stored bytes of a compressed block are the length of its content (u32) and an LZ4 block.
 
@@ -30,8 +32,8 @@ pub(super) fn block_checksum(table_id: &TableId, offset: u64) -> Crc32 {
     Crc32::new().with(table_id).with(&u64_bytes(offset))
 }
 
-/// Appends a block to `out`: the content, compressed if that makes it shorter, and the trailer.
-/// `offset` is the offset of the block in the file.
+/// Appends a block to `out`: the content and the trailer. Compresses the content if `compression`
+/// says so and the result is shorter. `offset` is the offset of the block in the file.
 pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, table_id: &TableId, offset: u64) {
     let start = out.len();
     let stored_as = match compression {
@@ -46,9 +48,9 @@ pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, 
     put_u32(out, checksum);
 }
 
-/// Appends the compressed block to `out`: the length of `content` and an LZ4 block. Appends
-/// nothing and returns `false` if the compressed block is not shorter than `content`, or if
-/// `content` has 4 GiB or more.
+/// Appends the compressed block to `out` and returns `true`: the length of `content` and an LZ4
+/// block. Appends nothing and returns `false` if the compressed block is not shorter than
+/// `content`, or if `content` has 4 GiB or more.
 fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
     let start = out.len();
     let Ok(content_len) = u32::try_from(content.len()) else { return false };
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_false_length_under_a_valid_checksum_allocates_little() {
+    fn a_false_length_or_tag_under_a_valid_checksum_is_refused() {
         let reseal = |stored: &[u8], tag: u8| {
             let mut sealed = [stored, &[tag]].concat();
             let checksum = checksum(&ID, 0, &sealed);

@@ -16,7 +16,7 @@ use filterblock::{Answer, PrefixExtractor, Verify};
 pub struct TableCheck {
     /// The number of entries read.
     pub entries: u64,
-    /// The number of data blocks read.
+    /// The number of data blocks whose entries could be decoded.
     pub data_blocks: u64,
     /// The number of false negatives: the keys and prefixes of the file that the filter denies, and
     /// the keys that the range filter denies.
@@ -33,7 +33,8 @@ impl TableCheck {
     }
 }
 
-/// The totals over all entries read so far, for the comparison with the properties.
+/// The position of the check in the data, and the totals over all entries so far, which are
+/// compared with the properties.
 #[derive(Default)]
 struct Walk {
     totals: Properties,
@@ -51,14 +52,15 @@ impl Table {
     /// # Errors
     /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and
     /// [`Secret`](filterblock::Error::Secret) if the filter needs a secret and the SST was opened
-    /// without a hasher. Damage is not an error but part of the result. The check continues after a
-    /// damaged data block. After damage of the index it reads no data blocks.
+    /// without a hasher. Damage is not an error but part of the result, and a part of an unknown
+    /// version counts as damage. The check continues after a damaged data block. After damage of
+    /// the index it reads no data blocks.
     pub fn verify(&self) -> Result<TableCheck> {
         self.verify_with(&mut |_| {})
     }
 
     /// Does the same as [`Self::verify`], and calls `progress` after each data block with the
-    /// offset of the block's end in the file.
+    /// offset in the file that the check has reached.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::verify`].
@@ -95,7 +97,7 @@ impl Table {
         let Some(index) = self.note(&mut check, index)? else { return Ok(check) };
         let damage_before = check.damage.len();
         let walk = self.walk(&index, &filter, &mut check, progress)?;
-        // Compare the totals only if the walk found no damage. Damage makes them differ, and
+        // Compare the totals only if the walk found no damage. Damage can make them differ, and
         // `check.damage` lists it already.
         if let Some(properties) = properties.filter(|_| check.damage.len() == damage_before) {
             let totals = walk.compare(&properties, self.footer.data_len_bytes, self.footer.properties.offset);
@@ -107,10 +109,9 @@ impl Table {
     fn note<T>(&self, check: &mut TableCheck, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(value) => Ok(Some(value)),
-            // `Table::open` has checked the format version of the SST. If a caller gives a hasher,
-            // it is the hasher of the SST, because a store checks its secret before it opens an
-            // SST. A part of a newer version, or a filter under another secret, is therefore
-            // damage.
+            // `Table::open` has checked the format version of the SST, so a part of a newer version
+            // is damage. A store gives a hasher that it has checked. With such a hasher, a filter
+            // under another secret is damage, too.
             Err(error)
                 if error.is_damage()
                     || error.is_unsupported()

@@ -1,4 +1,4 @@
-//! Walks over the entries of an SST file, in both directions.
+//! Seeks entries of an SST file, and walks over the entries in both directions.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct TableCursor {
     cache: Option<Arc<BlockCache>>,
     /// The bytes of the last read-ahead. It is `None` in a cursor without read-ahead.
     ahead: Option<ReadAhead>,
-    /// The data block of the current position, its number and its offset.
+    /// The last data block that the cursor entered, its number and its offset.
     block: Option<(BlockContent, usize, u64)>,
     entry: EntryCursor,
     valid: bool,
@@ -40,8 +40,8 @@ impl Table {
         }
     }
 
-    /// Iterates over all entries in ascending order. A value of `None` is a tombstone. The iterator
-    /// ends after an error.
+    /// Returns an iterator over all entries in ascending order. A value of `None` is a tombstone.
+    /// The iterator ends after an error.
     #[must_use]
     pub fn iter(self: &Arc<Self>) -> TableIter {
         TableIter { cursor: self.cursor(None), started: false }
@@ -49,8 +49,8 @@ impl Table {
 }
 
 impl TableCursor {
-    /// Returns the cursor with read-ahead: it reads 64 KiB at once and ignores its cache. This
-    /// suits a pass over the whole SST.
+    /// Returns the cursor with read-ahead. It reads up to 64 KiB or one longer block at once, and
+    /// does not use its cache. This suits a pass over the whole SST.
     pub(crate) fn reading_ahead(self) -> Self {
         Self { ahead: Some(ReadAhead::default()), ..self }
     }
@@ -77,7 +77,7 @@ impl TableCursor {
         self.entry.value(&Block::parse(content.content(), *offset).ok()?)
     }
 
-    /// Returns the data blocks that the cursor has read from the file.
+    /// Returns the number and the length of the data blocks that the cursor has read from the file.
     #[must_use]
     #[inline]
     pub fn reads(&self) -> BlockReads {
@@ -93,7 +93,8 @@ impl TableCursor {
     /// Moves to the first entry. In an SST without entries the cursor has no position.
     ///
     /// # Errors
-    /// Returns I/O errors and damage. Every error names the file.
+    /// Returns an error if the index or a data block cannot be read, does not fit in memory, or is
+    /// damaged or unsupported. Every error names the file.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.reposition(|cursor| {
             let found = cursor.enter_first(0)?;
@@ -182,8 +183,8 @@ impl TableCursor {
         go(&mut self.entry, &Block::parse(content.content(), *offset)?)
     }
 
-    /// Returns the error for a key that is out of order, or outside the range from the SST's first
-    /// key to its last key.
+    /// Returns the error for a key that is out of order, or for a first or last key that differs
+    /// from the properties.
     fn disordered<T>(&self) -> Result<T> {
         let offset = self.block.as_ref().map_or(0, |block| block.2);
         Err(Error::Corrupt { field: Field::Key, offset })

@@ -17,8 +17,8 @@ use std::ops::Range;
 use crate::codec::{Cursor, put_u32, put_varint, u32_at, u32_from};
 use crate::error::{Error, Field, Result};
 
-/// The error that a block would exceed 4 GiB, the range of its 32-bit restart offsets. The caller
-/// converts it to an [`Error`] that says which block is too long.
+/// The error that a restart offset would not fit into 32 bits, because the entries before it take 4
+/// GiB or more. The caller converts it to an [`Error`] that says which block is too long.
 #[derive(Debug)]
 pub(super) struct BlockTooLong;
 
@@ -141,8 +141,8 @@ impl<'a> Block<'a> {
     /// Locates the parts of the content of the block at `offset`.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the restart points do not fit into `content`, or if there are
-    /// entries without a restart point or restart points without an entry.
+    /// Returns [`Error::Corrupt`] if the restart points do not fit into `content`. Returns it also
+    /// for entries without any restart point, and for restart points without entries.
     pub(super) fn parse(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let (rest, count) = content.split_last_chunk::<4>().ok_or_else(corrupt)?;

@@ -1,4 +1,4 @@
-//! Opens the filter of an SST file.
+//! Opens the filter of an SST file, and says why its range filter cannot be used.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use filterblock::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FilterMemory {
     /// A memory map of the file. The operating system can evict its pages. Use a memory map only if
-    /// no process truncates or overwrites files in place. Otherwise a query may end the process by
-    /// a signal (SIGBUS), or read zeros. A storage without files of the operating system, such as
-    /// [`Memory`](crate::storage::Memory), uses the heap instead.
+    /// no process truncates or overwrites files in place. Otherwise a query may read wrong bytes,
+    /// or end the process by a signal (SIGBUS). A storage without files of the operating system,
+    /// such as [`Memory`](crate::storage::Memory), uses the heap instead.
     Mapped,
     /// A copy on the heap. Later changes to the file do not reach the copy.
     #[default]
@@ -34,15 +34,16 @@ pub(super) struct FilterUse<'h> {
     /// If `None`, the hasher comes from the filter's metadata, and the filter must not need a
     /// secret.
     pub(super) hasher: Option<&'h KeyHasher>,
-    /// The background thread that frees the filter's bytes. If `None`, the thread that drops the
-    /// last reference frees them.
+    /// The list in which the filter's bytes wait to be freed after their last use. If `None`, the
+    /// thread that drops the last reference frees them.
     pub(super) reclaimer: Option<&'h Reclaimer>,
 }
 
 /// Opens the filter of a file with these properties. Returns `None` if the file has no filter.
 ///
 /// # Errors
-/// Returns an error that names the file if the filter is unusable or cannot be read.
+/// Returns an error that names the file if the filter is unusable, cannot be read, or does not fit
+/// in memory.
 pub(super) fn open(
     file: &dyn ReadAt,
     path: &Path,
@@ -56,9 +57,9 @@ pub(super) fn open(
     open_present(file, footer, properties, how).map(Some).map_err(|error| error.in_file(path))
 }
 
-/// Returns the reason why the range filter of an SST with these properties cannot be used. Returns
-/// `None` if the range filter can be used, or if the SST has no range filter. The filter of the
-/// keys stays usable in either case.
+/// Returns the reason why the range filter beside the filter of keys cannot be used. Returns `None`
+/// if that range filter can be used, or if the properties name none. The filter of keys stays
+/// usable.
 pub(super) fn range_damage(
     filter: &FilterBlock<SharedBytes>,
     properties: &Properties,

@@ -69,11 +69,12 @@ pub(super) struct IndexBlock {
 
 impl IndexBlock {
     /// Creates the index from the content of the index block at `offset` of the file. The data
-    /// blocks take the first `data_len_bytes` of the file. The caller has verified the checksum.
+    /// blocks must lie within the first `data_len_bytes` of the file. The caller has verified the
+    /// checksum.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the content is not a block, or if the separators are not in
-    /// order.
+    /// Returns [`Error::Corrupt`] if the content or a separator is malformed, or if the separators
+    /// are not in ascending order. [`Self::entry`] checks the handles.
     pub(super) fn new(content: Vec<u8>, offset: u64, data_len_bytes: u64) -> Result<Self> {
         let block = Block::parse(&content, offset)?;
         let len = block.num_restarts();
@@ -141,7 +142,8 @@ impl IndexBlock {
         let handle =
             Handle { offset: cursor.take_varint(Field::Handle)?, len_bytes: cursor.take_varint(Field::Handle)? };
         // The data block must lie within the data, which is not longer than the file. A reader
-        // therefore never allocates more than the length of the file for a block.
+        // therefore never allocates more than the length of the file for the stored bytes of a
+        // block.
         let inside = handle.end().is_some_and(|end| end <= self.data_len_bytes);
         if inside && cursor.is_empty() { Ok((separator, handle)) } else { Err(corrupt()) }
     }

@@ -142,8 +142,8 @@ impl Handle {
     }
 }
 
-/// The fields of a footer. [`Self::decode`] verifies all of them, and [`Self::decode_fields`] only
-/// the flags.
+/// The fields of a footer. [`Self::decode`] verifies the checksum, the flags and the positions, and
+/// [`Self::decode_fields`] only the flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) table_id: TableId,
@@ -194,7 +194,7 @@ impl Footer {
             return Err(Error::Corrupt { field: Field::Magic, offset: file_len_bytes - MAGIC.len() as u64 });
         }
         // Every version of the format keeps version and magic at the same distance from the end. A
-        // newer version moves only other fields.
+        // newer version may move only other fields.
         let (body, tail) = bytes.split_at(CHECKSUM_AT);
         let version_bytes = body.get(VERSION_AT..).unwrap_or_default();
         let version = Cursor::new(version_bytes, base + VERSION_AT as u64).take_u32(Field::Version)?;

@@ -1,5 +1,5 @@
-//! Writes, reads and checks SST files. An SST file holds keys in ascending order with their values,
-//! an index, and usually a filter block, which saves most disk reads for absent keys.
+//! Writes, reads, checks and salvages SST files. An SST file holds keys in ascending order with
+//! their values, an index, and usually a filter block, which saves most disk reads for absent keys.
 //! docs/STORE_FORMAT.md defines the format.
 //!
 //! A file holds each key at most once. A tombstone marks a deleted key. [`TableWriter`] writes a

@@ -68,7 +68,8 @@ pub struct Properties {
     pub compression: Compression,
     /// The program that wrote the file.
     pub created_by: String,
-    /// The origin of the file. It is `None` in a file that no store wrote.
+    /// The origin of the file. It is `None` if it is unknown, for example in a file that no store
+    /// wrote.
     pub origin: Option<TableOrigin>,
     /// The number of the file whose sound blocks a repair copied to this file. If that file was
     /// itself a copy, this is the number of the first file in the chain. It is `None` in a file

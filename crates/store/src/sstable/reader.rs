@@ -37,8 +37,8 @@ pub struct TableReadOptions {
     pub hasher: Option<KeyHasher>,
     /// If given, [`Table::open`] returns [`Error::Corrupt`] for a file with another table id.
     pub table_id: Option<TableId>,
-    /// The background thread that frees the filter's bytes. If `None`, the thread that drops the
-    /// last reference frees them.
+    /// The list in which the filter's bytes wait after their last use until a thread calls
+    /// [`Reclaimer::reclaim`]. If `None`, the thread that drops the last reference frees them.
     pub reclaimer: Option<Reclaimer>,
     /// The extractor of the reader. [`Table::has_prefixes`] says whether the filter holds the
     /// prefixes of this extractor. [`Table::verify`] needs the extractor to check the prefixes in a
@@ -101,7 +101,8 @@ struct Scratch {
     content: Vec<u8>,
 }
 
-/// The number of bytes that a cursor with read-ahead reads at once. A longer block is read alone.
+/// The maximum number of bytes that a cursor with read-ahead reads at once. A longer block is read
+/// alone.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 
 /// Consecutive bytes of a file that one read returned.
@@ -119,8 +120,8 @@ impl ReadAhead {
     }
 }
 
-/// The maximum length of a read buffer that a thread keeps for its next lookup, in bytes. A longer
-/// buffer is freed after its use.
+/// The maximum length of each of the two read buffers that a thread keeps for its next lookup, in
+/// bytes. If one is longer, both are freed after their use.
 const MAX_KEPT_SCRATCH_BYTES: usize = 256 << 10;
 
 thread_local! {
@@ -273,8 +274,8 @@ impl Table {
     /// does not deny it.
     ///
     /// # Errors
-    /// Returns I/O errors, errors for a damaged index or data block, and [`Error::TooLarge`] if
-    /// memory is short. A damaged filter is never an error here.
+    /// Returns I/O errors, errors for an index or data block that is damaged or unsupported, and
+    /// [`Error::TooLarge`] if memory is short. A damaged filter is never an error here.
     pub fn get(&self, key: &[u8]) -> Result<Lookup> {
         let outside = key < self.smallest() || key > self.largest();
         if outside || !self.filter.may_contain(key) {
@@ -320,8 +321,8 @@ impl Table {
     /// Returns the data block that may hold `key`, and announces its read to the storage. Does not
     /// announce a block that is in `cache`, nor the block `last`, which was announced before.
     ///
-    /// Reads the index if it is not in memory. Returns `None` if the index cannot be read, or if no
-    /// block can hold the key.
+    /// Reads the index if it is not in memory. Returns `None` if the index cannot be read or is
+    /// malformed, or if no block can hold the key.
     pub(crate) fn announce(&self, key: &[u8], last: Option<Handle>, cache: Option<&BlockCache>) -> Option<Handle> {
         // The search that follows reports the error of the index.
         let block = self.locate(key).ok().flatten()?;
@@ -425,7 +426,8 @@ impl Table {
     }
 
     /// Returns the verified content of a data block. If `ahead` does not hold the block, the
-    /// function reads the block and the bytes after it at once.
+    /// function reads the block and the bytes after it at once. If that read fails, it reads only
+    /// the block.
     pub(super) fn data_block_ahead(
         &self,
         handle: Handle,

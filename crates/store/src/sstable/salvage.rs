@@ -88,7 +88,7 @@ impl fmt::Display for KeyRange {
 /// affected keys may be lost, or may show an older value.
 #[derive(Debug)]
 pub struct Loss {
-    /// The damage, with file, field and offset.
+    /// The damage. The error names the file, and the field and the offset if there is one.
     pub error: Error,
     /// The range of the keys that may be affected.
     pub keys: KeyRange,
@@ -109,8 +109,8 @@ impl Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The message of the error ends with the advice to run a repair. A repair prints this text,
-        // so the advice is cut off.
+        // The message of the error ends with a next step, usually a repair. The repair itself
+        // prints this text, so the next step is cut off.
         let error = self.error.to_string();
         let damage = error.rsplit_once("; ").map_or(error.as_str(), |(damage, _)| damage);
         if !self.holds_keys() {
@@ -152,7 +152,7 @@ impl Peek {
 }
 
 /// Decodes the fields of a footer whose checksum may not match. The caller trusts a handle only if
-/// the part at that handle matches its own checksum.
+/// the part at that handle matches the checksum that is stored for it.
 fn footer_of(bytes: &[u8]) -> Option<Footer> {
     let footer = bytes.last_chunk::<FOOTER_LEN_BYTES>()?;
     Footer::decode_fields(&mut Cursor::new(footer, 0)).ok()
@@ -295,7 +295,7 @@ impl Walk<'_> {
 
     /// Returns the length of the sound block at `at`. Returns `None` if there is no sound block
     /// whose stored bytes and compression tag have at most `limit` bytes, or if `budget` is used
-    /// up. Each byte that the function checksums reduces `budget` by one.
+    /// up. Each searched byte reduces `budget` by one.
     fn block_at(&self, at: usize, limit: usize, budget: &mut usize) -> Option<usize> {
         let mut checksum = block_checksum(self.table_id, at as u64);
         let rest = self.bytes.get(at..)?;

@@ -97,7 +97,7 @@ pub struct TableWriter<'s> {
     file: Option<Box<dyn WriteFile>>,
     renamed: bool,
     /// The first error that makes the writer unusable. After it the writer writes nothing more,
-    /// because the end of the file is undefined.
+    /// because the end of the file may be undefined.
     failure: Option<String>,
     options: TableOptions,
     chunk: Vec<u8>,
@@ -117,8 +117,8 @@ impl<'s> TableWriter<'s> {
     ///
     /// # Errors
     /// Returns an error if `NAME.tmp` exists or cannot be created. Returns
-    /// [`filterblock::Error::Invalid`] if [`TableOptions::range_filter`] is not a range filter, or
-    /// if the filter cannot hold the prefixes of the extractor.
+    /// [`filterblock::Error::Invalid`] for invalid filter options, for example if
+    /// [`TableOptions::range_filter`] is not a range filter.
     pub fn create(storage: &'s dyn Storage, path: &Path, options: TableOptions) -> Result<Self> {
         let specs = FilterSpecs::of(options.filter, options.range_filter)?;
         let extractor = options.prefix_extractor.as_ref().filter(|_| specs.holds_prefixes());
@@ -177,7 +177,7 @@ impl<'s> TableWriter<'s> {
     /// * [`Error::KeyTooLong`] for a key above 1 GiB.
     /// * [`Error::InvalidArgument`] for a value above 1 GiB.
     ///
-    /// Errors after which every further call fails with [`Error::Poisoned`]:
+    /// Errors after which every further `add` and `finish` fails with [`Error::Poisoned`]:
     /// * [`Error::InvalidArgument`] if a data block or the index block would exceed 4 GiB.
     /// * I/O errors.
     pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {

@@ -68,7 +68,7 @@ impl Storage for Disk {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        // Windows cannot open a directory as a file, and its file systems log renames in order.
+        // On Windows, `File::open` does not open directories, and NTFS logs renames in order.
         if cfg!(unix) {
             in_file(dir, File::open(dir).and_then(|dir| dir.sync_all()))?;
         }

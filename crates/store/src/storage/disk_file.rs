@@ -95,8 +95,7 @@ fn read_at_least(
 /// Reads without the page cache, through an aligned buffer that each thread keeps.
 fn read_direct(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     thread_local! {
-        // Every direct read of a data block uses this buffer. A new aligned allocation per read
-        // would cost more than the copy.
+        // Every direct read uses this buffer, so that a read usually allocates nothing.
         static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     let align = DIRECT_ALIGN_BYTES as u64;

@@ -24,8 +24,7 @@ pub(super) fn is_held(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Always returns `false`. On systems other than Unix, opening the lock file of a running engine
-/// already fails.
+/// Always returns `false`. On Windows, opening the lock file of a running engine already fails.
 #[cfg(not(unix))]
 pub(super) fn is_held(_file: &File) -> io::Result<bool> {
     Ok(false)

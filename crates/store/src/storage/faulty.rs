@@ -7,8 +7,8 @@
 //! * [`Faulty::set_capacity`] gives the disk a size.
 //! * [`Faulty::refuse`] makes chosen operations fail until the refusal ends.
 //!
-//! Random choices come from a seed. A short read or write is an error here, because a real storage
-//! must continue short calls itself.
+//! Random choices depend only on a seed or on the number of operations, so a test can repeat them.
+//! A short read or write is an error here, because a real storage must continue short calls itself.
 
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and these indices are in bounds")]
 
@@ -57,7 +57,7 @@ struct State {
 pub struct Moment {
     /// The last operation before this moment.
     pub operation: Operation,
-    /// The path of that operation.
+    /// The path of that operation: the old path of a rename, and the new path of a link.
     pub path: PathBuf,
     /// The last value given to [`Faulty::set_mark`].
     pub mark: u64,
@@ -179,7 +179,8 @@ impl Faulty {
         Ok(())
     }
 
-    /// Carries out one operation or makes it fail, and records the moment after it.
+    /// Carries out one operation or makes it fail. Records the moment after it if recording is on
+    /// and the operation is not a read.
     fn perform<T>(
         &self,
         operation: Operation,

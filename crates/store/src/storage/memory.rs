@@ -1,5 +1,4 @@
-//! Implements [`Storage`] in memory, for tests. The file system behaves like [`super::Disk`], but
-//! nothing is durable.
+//! Implements [`Storage`] in memory, for example for tests. Nothing is durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error as IoError, ErrorKind};

@@ -1,5 +1,5 @@
-//! Defines the storage layer. Every file access of a store goes through [`Storage`], so that tests
-//! can inject faults.
+//! Defines the storage layer. A store accesses files through [`Storage`] and its handles, so that
+//! tests can inject faults. Only memory maps of filters bypass them.
 //!
 //! Files are written front to back. An SST file gets its final name by a rename and never changes
 //! after that; WALs and manifests grow under their final names. Every error names its file. The
@@ -63,20 +63,22 @@ pub trait Storage: Debug + Send + Sync {
     /// [`Storage::sync_dir`].
     ///
     /// # Errors
-    /// Returns an error if the file is missing or the directory is not writable.
+    /// Returns an error if the operating system reports one, for example because the file is
+    /// missing.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// Gives a file a second name with a hard link. If the link cannot be made, it makes a synced
     /// copy under that name.
     ///
     /// # Errors
-    /// Returns an error if the file is missing, `to` exists, or there is no space.
+    /// Returns an error if the file is missing or `to` exists, or if the copy fails.
     fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Removes a file. Open handles and memory maps keep its bytes.
+    /// Removes a file. Open handles keep its bytes, and on Unix memory maps do, too.
     ///
     /// # Errors
-    /// Returns an error if the file is missing or the directory is not writable.
+    /// Returns an error if the operating system reports one, for example because the file is
+    /// missing.
     fn remove(&self, path: &Path) -> Result<()>;
 
     /// Returns whether a file or directory of that name exists.
@@ -96,7 +98,7 @@ pub trait Storage: Debug + Send + Sync {
     /// Creates a directory and its parents. An existing directory is not an error.
     ///
     /// # Errors
-    /// Returns an error if a file has the name, or if a parent is not writable.
+    /// Returns an error if a directory cannot be created, for example because a file has its name.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
     /// Makes all new, renamed and removed names in a directory durable.
@@ -110,7 +112,8 @@ pub trait Storage: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns [`crate::Error::Locked`] if another handle in any process holds the lock, or if
-    /// another engine holds its own kind of lock on the file.
+    /// another engine holds its own kind of lock on the file. Returns another error if the file
+    /// cannot be opened or locked.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Opens a directory and returns a storage for it. That storage works in the opened directory
@@ -118,7 +121,7 @@ pub trait Storage: Debug + Send + Sync {
     /// in or below `dir`.
     ///
     /// On Unix, the locks of that storage also lock the directory itself if the file system
-    /// supports that. On other systems `LOCK` is the only lock.
+    /// supports that. On other systems the lock file is the only lock.
     ///
     /// A storage that holds a directory A can in turn hold a directory B. [`Storage::link_or_copy`]
     /// of the result links files from A to B, so its first path must lie in or below A.
@@ -199,7 +202,8 @@ pub trait WriteFile: Debug + Send {
     /// Returns an error if the operating system reports a failure.
     fn sync(&mut self) -> Result<()>;
 
-    /// Returns the number of bytes in the file, synced or not.
+    /// Returns the length of the file in bytes, synced or not. After a failed write the result may
+    /// be wrong.
     fn len(&self) -> u64;
 
     /// Returns whether the file has no bytes.

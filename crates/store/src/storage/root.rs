@@ -1,4 +1,4 @@
-//! Holds a directory open, and finds, opens, locks and removes files in it.
+//! Holds a directory open, and finds, creates, opens, locks and removes files in it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};

@@ -16,6 +16,7 @@ pub(super) fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T> {
 ///
 /// # Errors
 /// Returns `InvalidInput` for any other kind of file, such as a directory, a pipe or a device.
+/// Returns I/O errors.
 pub(super) fn check_plain(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);

@@ -1,5 +1,5 @@
-//! Provides helpers for the tests of the store: random numbers from a seed, and changes to the
-//! files of a store.
+//! Provides helpers for the tests of the store: options, keys, random numbers from a seed, and
+//! reads and changes of the files of a store.
 #![allow(dead_code, unused_imports, reason = "no test program uses all helpers")]
 
 #[path = "../../../../tests/common/random.rs"]

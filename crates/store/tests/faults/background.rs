@@ -1,5 +1,6 @@
-//! Tests faults in a store's own threads, and in a storage or a policy of the caller. No
-//! acknowledged write is lost, no thread waits forever, and files of other stores stay untouched.
+//! Tests a store whose threads, storage or filter policy fail, panic or are slow, or whose SSTs are
+//! damaged. No acknowledged write is lost, no thread waits forever, and files of a later store stay
+//! untouched. Also tests concurrent writers.
 
 use std::fmt;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Tests stores that are reopened without a crash after a failed sync. The operating system may
-//! still show bytes that no later sync makes durable, so the store must not append after them.
+//! Tests stores that are reopened without a crash after a failed sync or another failed operation,
+//! and `Db::verify` after a failed sync. The operating system may still show bytes that no later
+//! sync makes durable, so the store must not append after them.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Kills a writer process during its work. The reopened store must hold all acknowledged writes
 //! with `Durability::Sync`, and a prefix of each writer's writes with `Durability::Buffered`.
 //!
-//! The test starts its own program again with an environment variable that makes the last test
+//! The tests start their own program again with an environment variable that makes the last test
 //! below a writer. `FILTERBLOCK_KILLS` sets the number of kills (default 20).
 
 use std::path::Path;
@@ -44,8 +44,7 @@ fn run_and_kill(dir: &Path, mode: &str, after: Duration) -> [u64; WRITERS as usi
     let order = format!("{mode}:{}", dir.display());
     let mut child = this_program(&[], CHILD, &order).spawn().unwrap();
     let mut said = child.stderr.take().unwrap();
-    // A thread reads the output during the run. Otherwise the writer would block on a full pipe,
-    // always at the same point.
+    // A thread reads the output during the run. Otherwise the writer would block on a full pipe.
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
         std::io::Read::read_to_end(&mut said, &mut text).unwrap();

@@ -5,7 +5,7 @@
 //! continues when the limit is gone.
 //!
 //! Each test runs its own program again in a prepared environment. If the environment cannot be set
-//! up, because a mount needs more rights, the test is skipped and says so.
+//! up, for example because a mount needs more rights, the test is skipped and says so.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ fn work(db: &Db, content: &mut Content, steps: u64) -> Result<()> {
 }
 
 /// Checks the open store after a failure: reads return the acknowledged values. A write either
-/// fails with a reason, or succeeds because only a compaction has failed.
+/// fails with a reason, or succeeds, for example because only a compaction has failed.
 fn check_failed_store(db: &Db, content: &mut Content, what: &str) {
     match do_step(db, 0, content.steps + 1) {
         Ok(()) => content.advance(content.steps + 1),

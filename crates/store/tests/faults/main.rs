@@ -1,4 +1,4 @@
-//! Tests that faults of operations, threads, processes and machines lose no acknowledged write.
+//! Tests that faults of operations, threads, processes and machines lose no durable write.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod background;

@@ -1,6 +1,6 @@
-//! Tests open stores whose files another program truncates, empties or overwrites. With the default
-//! options no signal ends the process, no present key becomes absent, and `Db::verify` finds the
-//! damage.
+//! Tests open stores whose files another program truncates, empties or overwrites. With filters on
+//! the heap, which is the default, no signal ends the process, no present key becomes absent, and
+//! `Db::verify` finds the damage.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -64,7 +64,7 @@ fn child_process_of_open_files() {
     let (what, verify) = (number(), [Verify::AtOpen, Verify::OnFirstTouch][number()]);
     let dir = PathBuf::from(parts.next().unwrap());
     let db = Db::open(&dir, options(verify)).unwrap();
-    // These reads verify some pages of the filter, and read the index.
+    // These reads load the index, so that gets after the change use an index in memory.
     (0..KEYS).step_by(500).for_each(|i| assert_eq!(db.get(&key(i)).unwrap(), Some(key(i))));
     spoil(&files(&Disk, &dir, ".sst")[0], what);
     let mut failed = 0;

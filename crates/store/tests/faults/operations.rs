@@ -1,9 +1,9 @@
-//! Makes the k-th file operation of a store fail, for every k, once or permanently. The result is
-//! an error or no visible effect. It is never a panic, a wrong answer or the loss of an
-//! acknowledged write.
+//! Makes the k-th file operation of a store fail or return wrong bytes, for many k. A failure
+//! happens once or permanently. The result is an error or no visible effect. It is never a panic, a
+//! wrong answer or the loss of an acknowledged write.
 //!
-//! `FILTERBLOCK_EVERY_FAULT=1` tries every k. By default the tests try one k in eleven for each
-//! kind of fault.
+//! With `FILTERBLOCK_EVERY_FAULT=1` the first two tests try every k. By default they try one k in
+//! eleven for each kind of fault. The other tests do not depend on the variable.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -202,14 +202,15 @@ fn a_recovery_after_failures_applies_each_write_once() {
 }
 
 #[test]
-fn a_failed_sync_refuses_writes_until_the_store_is_reopened() {
+fn a_failed_log_write_or_sync_refuses_writes_until_reopened() {
     for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Interrupted] {
         let storage = Faulty::new();
         let mut known = Known::default();
         let db = Db::open(DIR, options(&storage)).unwrap();
         known.write(&db, 1, Some(b"before".to_vec())).unwrap();
         let mut from = storage.operations();
-        // A record is written first, then synced.
+        // A record is written first, then synced. `NoSpace` hits the write, and the other kinds hit
+        // the sync.
         from += u64::from(kind != FaultKind::NoSpace);
         storage.fail(Fault { from, kind, is_lasting: false });
         let failed = known.write(&db, 2, Some(b"failed".to_vec())).unwrap_err();

@@ -1,5 +1,6 @@
 //! Tests temporary failures in background threads (no space, no descriptors, a file that cannot be
-//! synced). The store retries the work and accepts writes again, and a full store can be emptied.
+//! synced). The store retries the work and accepts writes again, unless data is at risk. A full
+//! store can be emptied.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -203,7 +204,8 @@ fn a_log_or_manifest_that_cannot_be_created_is_retried() {
 
 #[test]
 fn a_manifest_that_cannot_be_replaced_stays_in_use() {
-    // The operations on a new manifest and on `CURRENT.tmp` before the manifest is in force.
+    // Some of the operations on a new manifest and on `CURRENT.tmp` before the manifest is in
+    // force.
     let refusals: [fn(Operation, &Path) -> bool; 5] = [
         |operation, path| operation == Operation::Create && path.to_string_lossy().contains("MANIFEST"),
         |operation, path| operation == Operation::Sync && path.ends_with("MANIFEST-000023"),
@@ -345,7 +347,8 @@ fn a_table_that_would_fill_the_disk_leaves_space_for_logs() {
     storage.set_capacity(Some(PLENTY));
     let used = PLENTY - filterblock_store::storage::Storage::free_bytes(&storage, Path::new(DIR)).unwrap().unwrap();
     storage.set_capacity(Some(used + (60 << 10)));
-    // A flush frees no space, so the flush or the compaction after it must fail.
+    // 60 KiB are too little for both the flush and the compaction after it, so one of them must
+    // fail.
     let error = db.flush().and_then(|()| db.compact_range(..)).unwrap_err();
     assert!(error.to_string().contains("kept free"), "{error}");
     db.delete(&key(1_000)).unwrap();

@@ -10,8 +10,8 @@
 //! to the store's own threads.
 //!
 //! `FILTERBLOCK_EVERY_FAULT=1` tries every place. By default the tests try a part of them. With
-//! `FILTERBLOCK_FAULT_PART=3/20` they try the third of twenty parts, so that twenty runs try every
-//! place once. Without `strace` the tests are skipped and say so.
+//! `FILTERBLOCK_FAULT_PART=3/20` in addition they try the third of twenty parts, so that twenty
+//! runs try every place once. Without `strace` the tests are skipped and say so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -29,10 +29,10 @@ const STEPS_PER_RUN: u64 = 10;
 /// The number of steps that the store holds, in SSTs and in an unclosed log, when the process
 /// begins.
 const STEPS_BEFORE: u64 = 12;
-/// The number of extra system calls of each name that the workload makes before it opens the store.
-/// The extra calls have no effect. A fault is given by the number of the call in its thread. The
-/// first thread of the process makes calls with low numbers before the test begins. Without the
-/// extra calls, faults at low numbers would only hit the loader.
+/// The number of extra system calls of each of six names that the workload makes before it opens
+/// the store. The extra calls have no effect. A fault is given by the number of the call in its
+/// thread. The first thread of the process makes calls with low numbers before the test begins.
+/// Without the extra calls, faults at low numbers would only hit the loader.
 const BURNED: u64 = 40;
 
 fn burn() {
@@ -49,8 +49,8 @@ fn act<T: Send>(apart: bool, act: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Opens the store, writes to it, flushes, reads and closes it. If `apart` is false, it also
-/// compacts the store and makes a checkpoint. Prints each acknowledged step and, after each flush,
-/// the last durable step.
+/// compacts the store and makes a checkpoint. Prints each acknowledged step, each wrong answer and,
+/// after each flush, compaction and close, the last durable step.
 fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
     let db = act(apart, || Db::open(dir, options))?;
     let before = act(apart, || steps_in(&db, 0))?;

@@ -1,4 +1,5 @@
-//! Tests that the next open recovers a store from the state that a crash leaves.
+//! Tests what the next open recovers, refuses and removes after a crash or a clean close. Also
+//! tests the replacement of a long manifest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -288,8 +289,8 @@ fn a_copy_at_any_moment_holds_all_earlier_acknowledged_writes() {
         db.write(batch).unwrap();
         written.push(k);
         if i % 5 == 0 {
-            // A crash happens at one moment, but a copy takes time. If files are removed meanwhile,
-            // the copy is a state that never existed.
+            // A crash happens at one moment, but a copy takes time. If files are added or removed
+            // meanwhile, the copy may be a state that never existed.
             let names = |storage: &Memory| storage.list(Path::new(DIR)).unwrap();
             let (before, copy) = (names(&storage), image(&storage));
             if before == names(&storage) && before == names(&copy) {

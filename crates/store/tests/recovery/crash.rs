@@ -55,8 +55,7 @@ impl Script {
         let mut script = Self { writes: Vec::new(), states: vec![State::new()] };
         for number in 0..writes {
             let mut state = script.states[script.states.len() - 1].clone();
-            // A batch may consist of deletions only, or mix them with puts. Each value identifies
-            // its write.
+            // A batch has puts, deletions or both. Each value identifies its write.
             let entries: Write = (0..1 + random.below(4))
                 .map(|_| {
                     let value = vec![number as u8; 1 + random.below(200) as usize];
@@ -129,7 +128,8 @@ impl Script {
     }
 
     /// Opens the state after a crash. Asserts that it is the state after a number of writes that
-    /// `mark` allows, and returns this number.
+    /// `mark` allows, and returns this number. Also asserts that all kinds of reads agree, and that
+    /// the store keeps working.
     fn check(&self, image: &Faulty, mark: u64, durability: Durability, what: &dyn Fn() -> String) -> usize {
         let (durable, begun) = ((mark >> 32) as usize, (mark & u64::from(u32::MAX)) as usize);
         let db = Db::open(DIR, options(image, durability)).unwrap_or_else(|error| panic!("{}: {error}", what()));
@@ -228,7 +228,7 @@ fn a_crash_in_one_recovery_and_the_next_loses_nothing() {
             image.record();
             drop(Db::open(DIR, options(&image, Durability::Sync)).unwrap_or_else(|error| panic!("{path}: {error}")));
             let later = image.moments();
-            // A recovery may change no file.
+            // Some recoveries change no file.
             let Some(moment) = later.get(random.below(later.len().max(1) as u64) as usize) else { break };
             let how;
             (image, how) = end(moment, &mut random);

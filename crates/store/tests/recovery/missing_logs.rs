@@ -1,4 +1,5 @@
-//! Tests that a missing or empty log counts as a loss of acknowledged writes, not as a clean start.
+//! Tests logs that are missing, empty, cut or under another number. A missing log counts as a loss
+//! of acknowledged writes, not as a clean start.
 
 use std::path::Path;
 
@@ -128,7 +129,7 @@ fn writes_missing_according_to_a_log_header_are_given_up_once() {
     assert_eq!(files(&crashed, Path::new(DIR), "unnamed-").len(), 1);
 }
 
-/// A log with another store id or another number is an error even with salvage.
+/// A log under another number is an error even with salvage.
 #[test]
 fn a_failed_salvage_gives_nothing_up() {
     let crashed = lost_edit(10);

@@ -1,8 +1,8 @@
-//! Changes bits, bytes and pages in the files of a closed and of an open store. The result is an
-//! error or a report that names the file. After damage of a manifest, the error may name a missing
-//! file instead. No read returns a wrong value, and no key is lost without a report. The exception
-//! is a log that is cut at the end of a record while the store is closed, because nothing can show
-//! such a cut. While the store is open, `Db::verify` finds all damage.
+//! Changes bits, bytes, lengths and pages of the files of a closed and of an open store. An error,
+//! a report or `Db::verify` then names the file. After damage of a manifest, the error may name a
+//! missing file instead. No read returns a wrong value, and no key is lost without a report. The
+//! exception is a log that is cut at the end of a record while the store is closed, because nothing
+//! can show such a cut. While the store is open, `Db::verify` finds all damage.
 //!
 //! `FILTERBLOCK_EVERY_DAMAGE=1` tries every bit, byte and length of every file. By default the
 //! tests try all of them for `CURRENT`, and some of them for SSTs, logs and manifests.

@@ -1,5 +1,6 @@
 //! Tests cases that a repair must not make worse: merged SSTs that still exist, an interrupted
-//! repair, and a damaged SST whose writes a sound log still holds.
+//! repair, and half a manifest. Also tests a merge after a repair, and a damaged SST whose writes a
+//! sound log still holds.
 
 use std::path::{Path, PathBuf};
 

@@ -345,8 +345,9 @@ fn a_flush_during_a_compaction_is_newer_despite_a_lower_number() {
     assert!(changed.is_empty() && nothing_is_in_doubt(&report, true), "{changed:?}\n{report}");
 }
 
-/// If the properties of SSTs are damaged, a repair cannot read the origin of the SSTs. It takes the
-/// SST with the higher number as newer, and reports this guess as a doubt.
+/// If the properties of SSTs are damaged and no manifest names the SSTs, a repair cannot know their
+/// levels and sequence numbers. It takes the SST with the higher number as newer, and reports this
+/// guess as a doubt.
 #[test]
 fn tables_with_damaged_properties_are_ordered_by_their_numbers() {
     let storage = Memory::new();

@@ -205,7 +205,7 @@ fn filter_place(bytes: &[u8]) -> (usize, usize) {
     (number(24), number(32))
 }
 
-/// Replaces the filter of `to` by the filter of `from`, which has the same length.
+/// Returns `to` with the filter of `from`, which has the same length.
 fn with_filter_of(to: &[u8], from: &[u8]) -> Vec<u8> {
     let (offset, filter_len) = filter_place(to);
     let mut mixed = to.to_vec();

@@ -34,7 +34,7 @@ fn table(filter: &str) -> Vec<u8> {
     storage.read(path).unwrap()
 }
 
-/// Corrects the footer's checksum, so that the reader accepts the changed fields.
+/// Corrects the footer's checksum, so that the reader goes on to check the changed fields.
 fn repair_footer(bytes: &mut [u8]) {
     let footer = bytes.len() - 112;
     let sum = crc32fast::hash(&bytes[footer..footer + 100]);

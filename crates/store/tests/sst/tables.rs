@@ -49,8 +49,8 @@ fn owned(entry: Option<(&Vec<u8>, &Option<Vec<u8>>)>) -> Option<(Vec<u8>, Option
     entry.map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// Generates keys of several shapes: short keys close together, random keys, and keys with a long
-/// common prefix. Some keys are empty.
+/// Generates keys of several shapes: short keys close together, random keys, keys with a long
+/// common prefix, and keys of the lowest and highest bytes. Some keys are empty.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(0u8..3, 0..6),

@@ -1,5 +1,5 @@
-//! Defines numbered write steps. One process executes the steps, and another process derives from
-//! them the content that the store must have.
+//! Defines numbered write steps, and starts processes for tests. One process executes the steps,
+//! and another process derives from them the content that the store must have.
 #![allow(dead_code, reason = "no test program uses all steps")]
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Tests that a batch announces the reads of its data blocks before the first read, and reads each
-//! block once.
+//! block once. Also tests failed reads, and reads that are not announced.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -210,7 +210,7 @@ fn single_reads_and_blocks_in_memory_are_not_announced() {
     for num_tables in [1, 8] {
         let storage = Listing::default();
         let db = store(&storage, num_tables, |_| ());
-        // One present key, and absent keys that the filters deny.
+        // One present key, and absent keys above the key range of the SSTs.
         assert!(matches!(storage.steps_of(&db, &[700, COUNT, COUNT + 1])[..], [Step::Read { .. }]));
         drop(db);
 

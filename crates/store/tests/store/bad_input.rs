@@ -1,4 +1,5 @@
-//! Tests that bad directories, arguments and disks return errors that say what is wrong and where.
+//! Tests that bad directories, arguments and disks cause errors that say what is wrong and where.
+//! Also tests keys, values, batches and ranges at their limits.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -287,9 +288,9 @@ fn fill_the_disk(disk: &Path) {
             assert_eq!(db.get(&key(i)).unwrap(), Some(value(i)), "key {i} must be readable after the failure");
         }
         // A merge may release space, so further writes may succeed or fail. `close` may fail too.
-        // The log then holds the acknowledged writes that are in no SST.
+        // With `Sync`, the log then holds the acknowledged writes that are in no SST.
         drop(db.close());
-        // An open on the full disk may succeed or fail. In both cases no data is lost.
+        // An open on the full disk may succeed or fail. In both cases no durable write is lost.
         for _ in 0..2 {
             drop(Db::open(&dir, options()).map(drop));
         }

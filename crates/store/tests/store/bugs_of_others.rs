@@ -22,7 +22,7 @@ fn tombstones_are_in_the_filter_so_deleted_keys_stay_deleted() {
         (500, 500),
         "the filter of the newer SST must answer \"maybe\" for each key"
     );
-    // Now compactions move tombstones and values to different levels.
+    // After the next calls, values lie in a deeper level and tombstones in level 0.
     db.compact_range(..).unwrap();
     (0..500).step_by(3).for_each(|i| db.put(&key(i), b"again").unwrap());
     db.compact_range(..).unwrap();

@@ -1,5 +1,6 @@
 //! Tests that a store keeps working in the directory that it opened, even if the directory's name
-//! changes, and that it keeps other processes out.
+//! changes, and that it keeps other processes out. Also tests that it notices removed and replaced
+//! files.
 
 use crate::steps;
 use std::collections::BTreeMap;

@@ -43,7 +43,7 @@ fn full(ratio: u64, levels: u32, first: u64) -> Vec<LevelShape> {
 }
 
 fn any_levels() -> impl Strategy<Value = Vec<LevelShape>> {
-    // A level has from zero keys to more keys than any store has. Every order of magnitude is
+    // A level has from zero keys to more keys than any store has. All orders of magnitude are about
     // equally likely.
     let num_keys = prop_oneof![1 => Just(0), 9 => (0u32..60, 1u64..16).prop_map(|(shift, top)| top << shift)];
     let level = (num_keys, 0u64..40).prop_map(|(num_keys, num_tables)| LevelShape::new(num_keys, num_tables));
@@ -126,8 +126,8 @@ fn block_bytes(spec: FilterSpec, keys: u64) -> u64 {
     builder.finish().unwrap().len() as u64
 }
 
-/// A binary fuse filter of 8-bit fingerprints takes up to 10.8 bits per key. A budget that counts 8
-/// bits would be exceeded.
+/// A binary fuse filter of 8-bit fingerprints takes more than 8 bits per key. A budget that counts
+/// 8 bits would be exceeded.
 #[test]
 fn a_memory_budget_holds_for_the_blocks_of_binary_fuse_filters() {
     const FUSE: FilterKind = FilterKind::BinaryFuse;

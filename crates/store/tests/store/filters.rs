@@ -215,7 +215,7 @@ fn a_damaged_page_costs_only_the_reads_it_would_have_saved() {
         "{:?}",
         stats.total
     );
-    // One page in six of one filter in four answers "maybe".
+    // About one page in six of one filter in four answers "maybe".
     assert!((6_000..25_000).contains(&stats.total.block_reads), "{:?}", stats.total);
 }
 

@@ -127,7 +127,7 @@ fn opens_with_every_key_and_its_log(name: &str) {
     assert_eq!(snapshot.get(&key(7)).unwrap().as_ref(), expected().get(&key(7)));
     drop(snapshot);
     db.close().unwrap();
-    // The store opens again after the current code has rewritten it.
+    // The store opens again after the current code has written to it.
     let db = Db::open(&path, options(name)).unwrap();
     db.compact_range(..).unwrap();
     check(&db);

@@ -1,5 +1,5 @@
 //! Tests a load that is faster than compaction: level 0 grows, writers are slowed down before they
-//! wait, and an idle store keeps few runs.
+//! wait, and an idle store keeps few runs. Also tests the counter of flushes.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

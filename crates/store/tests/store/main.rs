@@ -1,5 +1,5 @@
-//! Tests the store through its public API: comparisons with a model, filters and secrets, and
-//! concurrent reads and writes.
+//! Tests the store through its public API: comparisons with a model, filters and secrets, bad
+//! input, and concurrent reads and writes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 mod announced_reads;

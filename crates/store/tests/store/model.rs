@@ -26,7 +26,7 @@ enum Op {
     Abandon,
     Snapshot,
     Scan(Vec<u8>, Vec<u8>, usize, usize),
-    /// Opens the store with another extractor and another range filter.
+    /// Opens the store with the extractor and the range filter of this number.
     Extractor(u8),
     /// Scans the keys that begin with a prefix of a key, and all keys from this prefix on.
     ScanPrefix(Vec<u8>, usize),

@@ -1,5 +1,5 @@
-//! Tests unexpected files in a store's directory: pipes, directories, and files that people or
-//! other programs wrote.
+//! Tests unexpected files in a store's directory: pipes, and files that people or other programs
+//! wrote. Also tests a file system without a size, and an empty path.
 
 use std::fs;
 use std::path::Path;
@@ -27,8 +27,8 @@ fn make_store(dir: &Path) {
     db.close().unwrap();
 }
 
-/// Returns the result of `act`. Panics if `act` takes longer than [`PATIENCE`], for example because
-/// it waits for the other end of a pipe.
+/// Returns the result of `act`. Panics if `act` panics or takes longer than [`PATIENCE`], for
+/// example because it waits for the other end of a pipe.
 fn without_waiting<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || drop(sender.send(act())));

@@ -208,7 +208,7 @@ fn a_prefix_of_many_ssts_of_a_level_is_found_whole() {
     check_ranges(&db, &model, &["a/", "a/0150", "b/", "b/0300", "b/0450", "b/0599", "b0", "c/", "c/0899", "c/1"]);
     let prefixes = db.stats().levels[1].prefixes;
     assert!(prefixes.true_positives > 0 && prefixes.unfiltered == 0, "{prefixes:?}");
-    // If several SSTs of a level lie in the range of a prefix, each of them holds the prefix. So
+    // If several SSTs of a level overlap the range of a prefix, each of them holds the prefix. So
     // the scan asks none of their filters.
     db.reset_stats();
     assert_eq!(db.scan_prefix(b"b/").take(3).count(), 3);

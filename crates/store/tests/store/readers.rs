@@ -1,5 +1,5 @@
 //! Tests concurrent reads and writes: a reader sees one moment of the store, and never an earlier
-//! moment than before.
+//! moment than before. Also tests the background work of a store, and what a close leaves.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -495,7 +495,8 @@ fn a_buffered_write_reaches_the_operating_system_soon() {
     let db = Db::open(DIR, quiet(&storage)).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Each end of a compaction, even of an empty one, wakes all threads.
+        // Each end of a compaction, even of an empty one, wakes all threads. These wakeups must not
+        // delay the write.
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 db.compact_range(&b"x"[..]..&b"y"[..]).unwrap();

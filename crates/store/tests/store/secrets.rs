@@ -1,4 +1,5 @@
 //! Tests stores whose keys are hashed with a secret. Such a store opens only with the same secret.
+//! Also tests hash seeds.
 
 use std::path::Path;
 

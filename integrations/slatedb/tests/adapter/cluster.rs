@@ -46,7 +46,8 @@ fn key_of(round: u64, i: u64) -> u64 {
 }
 
 /// Runs the writer, which writes all rounds. Each round after the first also deletes the first
-/// tenth of the keys of the previous round.
+/// tenth of the keys of the previous round. At the end, asserts that the writer finds exactly the
+/// keys that were not deleted.
 async fn write(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();
@@ -107,7 +108,7 @@ fn reader(store: &Store, filters: &Filters) -> DbReaderBuilder<&'static str> {
 
 /// Runs a reader while the writer writes and the compactor compacts. Asserts that the reader finds
 /// every seventh key of each visible round, except for the keys that the writer deletes. At the
-/// end, asserts that it finds exactly the keys that were not deleted.
+/// end, asserts that this reader and a new one find exactly the keys that were not deleted.
 async fn read(store: &Store) {
     let filters = filters();
     filters.record_or_compare(ROOT, store).await.unwrap();

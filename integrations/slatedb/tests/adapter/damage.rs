@@ -1,4 +1,5 @@
-//! Tests damaged filter blocks inside SlateDB, and the same damage to SlateDB's own Bloom filter.
+//! Tests filters inside SlateDB that are damaged, swapped or foreign. Some tests do the same to
+//! SlateDB's own Bloom filter.
 
 use std::sync::Arc;
 
@@ -227,8 +228,8 @@ async fn a_swapped_filter_goes_unnoticed() {
     }
 }
 
-/// A cache that stores entries as bytes, as a disk cache does, and damages filters if `flip` is
-/// `true`.
+/// A cache without data blocks that passes filters through bytes, as a disk cache does. It damages
+/// them if `flip` is `true`.
 struct Disk {
     entries: Entries,
     flip: bool,

@@ -1,4 +1,5 @@
-//! Tests which processes with another list of policies the checks find, and which they do not find.
+//! Tests the inspection of filters and the record of policies: what they find, and what they do not
+//! find.
 
 use std::sync::Arc;
 use std::time::Duration;

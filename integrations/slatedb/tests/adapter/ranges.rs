@@ -1,5 +1,5 @@
-//! Tests range filters through the traits alone, and counts the object-store requests that they
-//! save.
+//! Tests range filters through the traits alone, counts the object-store requests that they save,
+//! and inspects SSTs without them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};

@@ -41,8 +41,7 @@ fn damage_each(dir: &Path, policy: &Arc<dyn FilterPolicy>, filters: &[Vec<u8>]) 
             let mut bytes = sound.clone();
             let filter = &mut bytes[*at..at + len];
             match damage {
-                // Flips a different bit in each filter, so that payload, checksums and trailer are
-                // damaged.
+                // Flips a bit at another place in each filter.
                 0 => filter[i * 37 % len] ^= 1 << (i % 8),
                 1 => filter.fill(0),
                 // Overwrites the second half, as if the filter were cut and other bytes followed.

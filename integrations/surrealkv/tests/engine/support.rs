@@ -80,7 +80,8 @@ impl Store {
     }
 }
 
-/// A policy that keeps a copy of each filter that it builds, and counts queries and denied keys.
+/// A policy that keeps a copy of each filter that it builds from hashes, and counts queries and
+/// denied keys.
 pub struct Recording<P> {
     pub policy: P,
     pub seen: Arc<Seen>,

@@ -2,7 +2,7 @@
 //!
 //! Sizes come from floating-point numbers, rounded as RocksDB rounds them. RocksDB uses `exp`, `ln`
 //! and `pow` of its platform, and so does this crate. A platform that rounds the last digit
-//! differently could change a size by a block, but never an answer.
+//! differently could change a size slightly, but never an answer.
 
 use super::{BLOCK_SLOTS, MAX_COLUMNS, Rows, WORD_LEN_BYTES, trailer};
 use crate::foreign::rocksdb::kind::TRAILER_LEN_BYTES;
@@ -88,8 +88,8 @@ pub(in super::super) struct RibbonSizes {
 
 impl RibbonSizes {
     /// Computes the size of a filter that has the FPR of a `FastLocalBloom` filter with this
-    /// budget. The high half of the first key's hash decides whether one more block has one column
-    /// less.
+    /// budget, but at least 2^-32. The high half of the first key's hash decides whether one more
+    /// block has one column less.
     ///
     /// Returns `None` for no keys and for more than [`MAX_KEYS`] keys, because RocksDB then writes
     /// no ribbon filter.

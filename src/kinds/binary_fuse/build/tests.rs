@@ -1,5 +1,5 @@
-//! Tests the construction of binary fuse filters: its seeds and sizes, the fallback if no seed can
-//! succeed, and the rejection of invalid shapes.
+//! Tests the construction of binary fuse filters: seeds, sizes, slots with too many keys, and the
+//! fallback if no seed can succeed. Also tests that invalid shapes are rejected.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing)]
 
 use std::num::NonZeroUsize;
@@ -81,6 +81,7 @@ fn hashes_that_crowd_in_one_segment_get_the_fallback() {
         for bits in [8, 12, 16] {
             let spec = FilterSpec::bits_per_key(FilterKind::BinaryFuse, f64::from(bits)).unwrap();
             let (shape, payload) = spec.encode(&mut hashes.clone(), EFFORT).unwrap();
+            // A hundred hashes may fit into their segments, so their kind is not checked.
             if n > 1_000 {
                 assert_eq!(shape.kind, FilterKind::BlockedBloom);
             }

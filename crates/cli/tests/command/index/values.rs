@@ -1,5 +1,5 @@
-//! Tests of keys that are values of a Parquet column: logical types, lengths, zeros and damaged
-//! filters.
+//! Tests of keys that are values of a Parquet column: logical types, lengths, zeros, nulls and
+//! damaged filters.
 
 use std::sync::Arc;
 
@@ -132,7 +132,8 @@ fn files_of_another_logical_type_are_refused() {
         let build = ["index", "build", "-o", "new", "--column", "v", "rows", "other"];
         shell.run(&build).fails_with(&["other", names[0], names[1]]);
     }
-    // The converted type of an older writer equals the logical type of a newer writer.
+    // The converted type of an older writer equals the logical type of a newer writer. INT64
+    // without a logical type equals a signed integer of 64 bits.
     let shell = indexed(&int64("int64 v (TIMESTAMP_MILLIS)"));
     shell.write("other", int64("int64 v (TIMESTAMP(MILLIS,true))"));
     shell.run(&["index", "add", "index", "other"]).exits(0);
