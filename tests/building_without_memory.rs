@@ -1,6 +1,6 @@
-//! Tests builds without enough memory. If any large allocation fails, a build returns an error or
-//! the same filter as with enough memory, and does not abort the process. Only a RocksDB ribbon may
-//! become a Bloom filter.
+//! Tests builds and other calls without enough memory, and builds without threads. A call that
+//! lacks memory may succeed. If it does not, then this call or a later call returns an error, and
+//! the process does not abort. Only a RocksDB ribbon becomes a Bloom filter instead.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, missing_docs)]
 
 #[path = "allocation/failing.rs"]
@@ -17,7 +17,7 @@ use filterblock::{
 };
 use support::{SplitMix, hash, spec};
 
-/// The lock that lets only one test run at a time, because all threads use the same allocator.
+/// The lock that lets only one test run at a time, because all tests share the allocator's state.
 static TURN: Mutex<()> = Mutex::new(());
 
 const SPECS: [&str; 11] = [
@@ -43,9 +43,9 @@ fn builder(spec_text: &str, n: u64, threads: usize) -> FilterBuilder {
 }
 
 /// Calls the function that `make` returns, once for each of its large allocations, and makes this
-/// allocation fail. Then does the same again, but all later allocations of a call fail, too.
+/// allocation fail. Then does the same again, but all later large allocations of a call fail, too.
 /// Asserts that each call returns an error for which `is_error` is `true`, or the bytes of a call
-/// with enough memory.
+/// with enough memory. If the function makes two or more such allocations, a call must fail.
 fn refuse_each(
     what: &str,
     is_error: impl Fn(&Error) -> bool,
@@ -221,7 +221,7 @@ fn partitioned_builders_never_lose_a_prefix_without_an_error() {
 #[test]
 fn builders_never_lose_a_key_without_an_error() {
     let _turn = TURN.lock();
-    // Each allocation by which the vector of hashes grows fails once.
+    // In each round, one of the first eight large allocations of the vector of hashes fails.
     for number in 0..8 {
         let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
         refuse(number, false);
@@ -231,7 +231,7 @@ fn builders_never_lose_a_key_without_an_error() {
         assert_eq!(made.is_err(), counted > number, "{number}");
         assert!(made.err().is_none_or(|error| is_no_memory(&error)));
     }
-    // Reserving more bytes than the address space has is not an error. Later keys can be added.
+    // A failed reservation of memory is not an error. Keys can be added after it.
     let mut builder = FilterBuilder::new(spec("bloom:10"), HashSeed(1));
     builder.reserve(usize::MAX);
     builder.reserve(isize::MAX as usize / 8);
@@ -295,8 +295,8 @@ fn variants_return_an_error_without_memory() {
     }
 }
 
-/// Tests that calls on filters in files, and merges of filters, return an error if there is no
-/// memory.
+/// Tests calls on filters in files, and unions, intersections and merges of filters. If there is
+/// too little memory, they return an error.
 #[cfg(feature = "variants")]
 #[test]
 fn filters_in_files_return_an_error_without_memory() {

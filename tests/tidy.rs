@@ -1,6 +1,6 @@
 //! Tests rules of this project that the compiler does not check. The rules are about imports
-//! between modules, files with `unsafe`, lengths of files and functions, unfinished code, and names
-//! of tests.
+//! between modules, files with `unsafe`, comments of modules, lengths of files and functions,
+//! unfinished code, and names of tests.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -166,7 +166,7 @@ fn modules_import_downwards_only() {
 }
 
 /// Returns the first name after each `prefix` in `code`: `a` for `super::a::b`, and `a` and `c` for
-/// `super::{a::b, c}`.
+/// `super::{a::b, c}`. Skips a `prefix` that is a part of a longer name or path.
 fn imported(code: &str, prefix: &str) -> BTreeSet<String> {
     let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let mut found = BTreeSet::new();
@@ -198,8 +198,8 @@ fn imported(code: &str, prefix: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns, for each module of a folder, the modules of the same folder that it imports. A module
-/// is a file or a subfolder.
+/// Returns, for each module of a folder, the names that it imports from the folder's own module:
+/// modules and other items. A module is a file or a subfolder. Unit tests are left out.
 fn imports_within(folder: &Path, root: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let crate_path = folder.strip_prefix(root).unwrap().iter().map(|part| part.to_str().unwrap());
@@ -238,7 +238,7 @@ fn reached(imports: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet
     seen
 }
 
-/// Returns the import cycles between the modules of a folder. Each cycle is the set of its modules.
+/// Returns the sets of modules of a folder that import one another, directly or indirectly.
 fn cycles_within(folder: &Path, root: &Path) -> BTreeSet<BTreeSet<String>> {
     let imports = imports_within(folder, root);
     let reached: BTreeMap<&str, _> = imports.keys().map(|one| (one.as_str(), reached(&imports, one))).collect();

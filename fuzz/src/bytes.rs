@@ -37,7 +37,7 @@ impl Edit {
     }
 
     /// Reads an edit that only damages: it changes one byte, or it removes, blanks, copies or
-    /// truncates bytes. Such an edit gives a valid checksum only by chance.
+    /// truncates bytes. If it changes the bytes, a checksum over them stays valid only by chance.
     pub fn take_damage(input: &mut Input<'_>) -> Self {
         match input.byte() % 5 {
             0 => Self::Xor(input.number(3) as usize, input.byte() | 1),

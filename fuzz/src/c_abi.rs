@@ -580,8 +580,8 @@ impl World {
     }
 
     fn free(mut self) {
-        // In half of the runs, the set is freed before the handles. The set and the handles share
-        // the filters.
+        // The set and the handles share the filters. If the number of slots is even, the set is
+        // freed before the handles, and otherwise after them.
         let (set, filters) = (self.set.take(), std::mem::take(&mut self.filters));
         let free_filters = |filters: Vec<Open>| {
             // SAFETY: each filter is freed once.

@@ -114,8 +114,8 @@ impl Parts {
         parts
     }
 
-    /// Returns the keys of untouched blocks. Returns no keys if an edit of another part may change
-    /// the answers.
+    /// Returns the keys of untouched blocks. Returns no keys if the first block is touched, or if
+    /// an edit of another part may change the answers.
     fn untouched_keys(&self) -> Vec<Vec<u8>> {
         let is_touched = |at: usize| self.compression[at] != 0 || self.data_edits.iter().any(|(other, _)| *other == at);
         let is_sound = self.filter_edits.is_empty() && self.index_edits.is_empty() && self.handle_edits.is_empty();

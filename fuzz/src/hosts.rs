@@ -1,5 +1,5 @@
-//! Checks that `VerifiedFilter`, `FilterSet` and `PartitionIndex` give the same answers as
-//! `FilterBlock`.
+//! Checks that `VerifiedFilter`, `VerifiedTrailer`, `FilterSet` and `PartitionIndex` give the same
+//! answers as `FilterBlock`.
 
 use std::ops::Bound;
 use std::sync::Arc;

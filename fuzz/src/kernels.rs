@@ -7,7 +7,8 @@ use crate::Input;
 use crate::patch::{block_support, sound_block};
 
 /// Returns the answers of a filter. The front of the input describes the shape of the filter. The
-/// rest of the input gives the bytes of the payload.
+/// rest of the input gives the bytes of the payload. Returns no answers for a partition index, or
+/// if the input has no rest.
 ///
 /// `FILTERBLOCK_ISA` chooses the kernels once for a process. tests/replay.rs compares processes.
 pub fn kernels(data: &[u8]) -> Vec<bool> {

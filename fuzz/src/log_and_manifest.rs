@@ -89,7 +89,7 @@ struct Marks {
 /// A store with SSTs and logs, as a crash could leave it.
 struct Sound {
     files: Files,
-    /// The state after each batch.
+    /// The empty state, and the state after each batch.
     states: Vec<State>,
     /// The number of batches in SSTs. Recovery must not drop them as a torn tail.
     in_tables: usize,

@@ -61,7 +61,7 @@ fn spec(input: &mut Input<'_>) -> FilterSpec {
     text.parse().unwrap()
 }
 
-/// Reads strings that share leading bytes with the string before them.
+/// Reads strings. Most of them share leading bytes with the string before them.
 fn strings(input: &mut Input<'_>, most: usize) -> Vec<Vec<u8>> {
     let mut strings: Vec<Vec<u8>> = Vec::new();
     for _ in 0..input.below(most) {

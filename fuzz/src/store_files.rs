@@ -1,5 +1,6 @@
-//! Builds the files of a store by docs/STORE_FORMAT.md alone: manifest, `CURRENT`, logs, and
-//! records with any content. Also repairs their checksums after an edit.
+//! Builds the manifest, `CURRENT` and the logs of a store by docs/STORE_FORMAT.md alone, also with
+//! records of any content, and SSTs with the store's writer. Repairs the checksums of manifests and
+//! logs after an edit.
 
 use std::collections::BTreeMap;
 use std::path::Path;

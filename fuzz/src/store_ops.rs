@@ -19,7 +19,7 @@ const MAX_SNAPSHOTS: usize = 3;
 const MAX_CHECKPOINTS: usize = 4;
 
 /// Runs operations from the input. Every answer must be right or an error, and errors occur only
-/// after a fault. No durably acknowledged write is lost, and no deleted key returns.
+/// after a fault. No durably acknowledged put or deletion is lost.
 pub fn store_ops(data: &[u8]) {
     let mut input = Input(data);
     let mut run = Run::new(&mut input);

@@ -74,7 +74,7 @@ impl Parts {
     }
 
     /// Returns the separator of the block that was written for `key`. The separator identifies the
-    /// block.
+    /// block. Returns `None` if `key` is above all separators.
     pub fn block_of(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.blocks.iter().map(|(separator, _)| separator).find(|separator| separator.as_slice() >= key).cloned()
     }

@@ -90,8 +90,8 @@ fn mutate(data: &mut Vec<u8>, other: &[u8], random: &mut SplitMix) {
     }
 }
 
-/// Runs a target on its seeds and on mutations of the seeds. A failure names the number of the
-/// mutation, which is also the seed of the random generator.
+/// Runs a target on its seeds and on mutations of the seeds. A failure of a mutation names its
+/// number, which is also the seed of the random generator.
 fn replay(target: &str, function: fn(&[u8]), mutations: usize) {
     replay_within(ALWAYS_BYTES, target, function, mutations);
 }

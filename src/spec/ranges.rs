@@ -9,7 +9,8 @@ pub(super) const RANGE_LEN_EXPECTED: &str =
     "the range length must be a number from 1 to 2^40; try grafite:L=1024:fpr=0.01";
 /// The reason for refusing an FPR that a range filter of this number of keys cannot have.
 const TOO_MANY_CODES: &str = "the codes of a range filter have 56 bits, so the number of keys times the range length \
-                              is at most 2^56 times the FPR; use a higher FPR, shorter ranges or filters of fewer keys";
+                              (16 without L) is at most 2^56 times the FPR; use a higher FPR, a smaller L, or \
+                              filters of fewer keys";
 
 impl FilterSpec {
     /// Returns the specification of a range filter for ranges of at most `range_len` integers. Keys

@@ -221,7 +221,8 @@ impl Removable for Spectral {
     /// unchanged.
     fn remove_hash(&mut self, hash: KeyHash) -> Result<()> {
         if self.mode == SpectralMode::MinimumIncrease {
-            let reason = "removing a key would lower counters that it did not raise; use another mode to remove keys";
+            let reason =
+                "removing a key would lower counters that the key did not raise; create the filter with another mode";
             return Err(Error::invalid("mode for removing a key", "minimum increase", reason));
         }
         let places = self.counters.places(hash);

@@ -2,11 +2,11 @@
 //! duplicates for streaming data using stable Bloom filters", 2006).
 //!
 //! **It may deny added keys, most likely old ones.** With cells of `d` bits, it never denies the
-//! last `2^d - 1` keys. It is the only filter here with false negatives. Never use it where
-//! "absent" skips a read.
+//! last `2^d - 1` keys. It is the only filter here that gives false negatives in correct use. Never
+//! use it where "absent" skips a read.
 //!
 //! ```text
-//! cells of d bits      0 0 3 1 0 2 0 0 3 0 1 ...
+//! m cells of d bits    0 0 3 1 0 2 0 0 3 0 1 ...
 //! insert               1. P cells in a row, from a random one on: -1 each, but not below 0
 //!                      2. the K cells of the key: set to Max = 2^d - 1
 //! ask                  "seen" if no cell of the key is 0

@@ -1,5 +1,5 @@
-//! Installs a global allocator that fails large allocations on demand: only the n-th allocation, or
-//! every allocation from the n-th on.
+//! Installs a global allocator that fails allocations on demand: only the n-th allocation, or every
+//! allocation from the n-th on. Small allocations count only after [`refuse_small_too`].
 #![allow(unsafe_code, reason = "a global allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,8 +15,9 @@ thread_local! {
 }
 
 /// The number of calls of [`refuse`], plus 1. Allocations fail only in the thread that called
-/// [`refuse`] last, and in threads that started later. So they never fail in the test harness. They
-/// never fail in the thread of an earlier test, which reports its result while the next test runs.
+/// [`refuse`] last, and in threads that first allocated later. So they never fail in the main
+/// thread of the test harness. They never fail in the thread of an earlier test, which reports its
+/// result while the next test runs.
 static CALLS: AtomicUsize = AtomicUsize::new(1);
 
 /// The minimum length of a large allocation in bytes. Smaller allocations, such as those of
@@ -24,8 +25,7 @@ static CALLS: AtomicUsize = AtomicUsize::new(1);
 pub const LARGE_LEN_BYTES: usize = 1024;
 
 /// The minimum length in bytes of an allocation that counts after [`refuse_small_too`]. The first
-/// allocation of a vector of 8-byte elements has this length. Smaller allocations are of text or of
-/// objects of a fixed size.
+/// allocation of a growing vector of 8-byte elements has this length.
 pub const SMALL_LEN_BYTES: usize = 32;
 
 static COUNTED: AtomicUsize = AtomicUsize::new(0);

@@ -1,6 +1,6 @@
-//! Tests filters against an attacker who knows the seed of a store and chooses keys offline. The
-//! filters are built with and without a secret. docs/DESIGN.md, section "Threat model", states the
-//! purpose of each hash function.
+//! Tests filters against an attacker who knows the seed of a store. The attacker chooses keys,
+//! repeats false positives, or knows one hash. The filters are built with and without a secret.
+//! docs/DESIGN.md, section "Threat model", states the purpose of each hash function.
 //!
 //! An FPR that must not change may differ from the expected FPR by five standard deviations in
 //! either direction. All seeds are fixed, so a failure repeats.
@@ -51,7 +51,7 @@ fn share_let_through(block: &FilterBlock<Vec<u8>>, keys: &[Vec<u8>]) -> f64 {
 }
 
 /// Asserts that filters whose hashers have secrets keep their expected FPR for the chosen keys
-/// `asked`. The filters hold the honest keys and `added`.
+/// `asked`, as a mean over [`SECRETS`] secrets. The filters hold the honest keys and `added`.
 fn assert_keyed_filters_keep_their_rate(spec_text: &str, added: &[Vec<u8>], asked: &[Vec<u8>]) {
     for hashers in keyed_hashers() {
         let (mut rates, mut announced) = (Vec::new(), 0.0);
@@ -207,8 +207,8 @@ fn a_false_positive_repeats_under_every_hash_function() {
     }
 }
 
-/// Computes the 64 bits of the secret that XXH3-64 uses for keys of 8 bytes, from one such key and
-/// its hash.
+/// Computes the 64 bits that XXH3-64 XORs with every key of 8 bytes, from one such key and its
+/// hash. XXH3-64 derives these bits from its secret.
 fn secret_of_8_byte_keys(key: [u8; 8], hash: u64) -> u64 {
     // The inverse of the multiplier 0x9fb21c651e98df25, by Newton's iteration.
     let multiplier = 0x9fb2_1c65_1e98_df25_u64;

@@ -1,5 +1,5 @@
-//! Tests the compact form: its length, queries of any bytes at any alignment, and damage, which
-//! never denies a present key.
+//! Tests the compact form: its length and payload, the answers for any bytes at any alignment, the
+//! damage that it detects, and the filters for which it is refused.
 
 use crate::support::{SEED, SplitMix, hash, key, spec};
 use filterblock::{Answer, Error, Field, FilterBuilder, HashSeed, KeyHash, KeyHasher, Secret, SelfCheck, compact};
@@ -11,8 +11,7 @@ const HASHER: KeyHasher = KeyHasher::xxh3(SEED);
 /// describes.
 const BOUND: u32 = (SEED.0.wrapping_mul(0xe2d3_d19e_fb49_25bb) >> 32) as u32 ^ 1;
 
-/// Specifications of every kind that has a compact form, with numbers of keys. If a host builds a
-/// filter for every 2 KiB of data, each filter has about 33 keys.
+/// Specifications of every kind that has a compact form, with numbers of keys.
 const FILTERS: [(&str, usize); 7] = [
     ("bloom:fpr=0.01", 33),
     ("bloom:10", 1),
@@ -42,7 +41,7 @@ fn sealed(covered: &[u8]) -> Vec<u8> {
     [covered, &(crc32fast::hash(covered) ^ BOUND).to_le_bytes()].concat()
 }
 
-/// Panics unless every query of the damaged filter answers [`Answer::Unfiltered`] and the check
+/// Asserts that 150 queries of the damaged filter answer [`Answer::Unfiltered`], and that the check
 /// reports damage.
 fn expect_damage(bytes: &[u8], what: &str) {
     assert!((0..150).all(|i| ask(bytes, hash(i)) == Answer::Unfiltered), "{what}");
@@ -104,9 +103,9 @@ fn every_flipped_bit_is_detected() {
 
 #[test]
 fn every_error_of_two_or_three_bits_in_33_keys_is_detected() {
-    // The CRC-32 is linear: an error is missed only if the CRC-32 of the error's bytes, without
-    // initial value and final XOR, is 0. So the XOR of two or three single-bit syndromes must not
-    // be 0.
+    // The CRC-32 is linear. So a flipped bit always changes the XOR of the computed and the stored
+    // checksum in the same way: by its syndrome. An error is missed only if the XOR of the
+    // syndromes of its bits is 0.
     let bits = compact_of("bloom:fpr=0.01", 33).len() * 8;
     let zeros = vec![0; bits / 8];
     let crc =
@@ -140,7 +139,7 @@ fn every_changed_zeroed_and_overwritten_part_is_detected() {
                 }
             }
             // An error of up to four bytes is always detected. A longer error is missed with a
-            // probability of 2^-32.
+            // probability of about 2^-32.
             for end in at + 1..=bytes.len() {
                 for fill in [0, 0xff, 0xa5] {
                     let mut damaged = bytes.clone();
@@ -275,7 +274,8 @@ fn kinds_without_a_compact_form_are_refused() {
 
 #[test]
 fn filters_of_prefixes_are_refused() {
-    // The compact form cannot record that a filter lacks whole keys, so a reader would deny them.
+    // The compact form records neither the extractor nor whether the filter holds whole keys. So a
+    // reader could deny a present key or prefix that the filter does not hold.
     for whole_keys_too in [false, true] {
         let builder = FilterBuilder::new(spec("bloom:10"), SEED).with_prefixes("first-4", whole_keys_too).unwrap();
         let error = builder.finish_compact().unwrap_err();

@@ -1,5 +1,5 @@
-//! Tests that damage of a filter block gives an error at open, or the answer "maybe" for every
-//! present key.
+//! Tests damaged, edited and newer filter blocks, random bytes, and verification on first touch.
+//! Damage gives an error at open, or the answer "maybe" for every present key.
 
 use crate::support::{
     SplitMix, TABLE, block, block_of, corpus, hash, key, mutate, partitioned, payload_len, put_number, repair_pages,
@@ -129,7 +129,7 @@ fn every_flipped_pair_of_bits_of_1_kib_is_detected() {
         bytes[a / 8] ^= 1 << (a % 8);
     }
     assert!(bytes == original);
-    // Tests verification on first touch with some of the pairs: there are about 30 million.
+    // Tests verification on first touch with a random sample of the pairs.
     let mut random = SplitMix(1);
     for spec in KINDS {
         let mut bytes = block(spec, 800);
@@ -351,8 +351,8 @@ fn first_touch_answers_like_verification_at_open() {
                 damaged[page * PAGE_LEN_BYTES..payload.min(page * PAGE_LEN_BYTES + 64)].fill(0);
                 let block = FilterBlock::open_any(damaged.as_slice(), Verify::OnFirstTouch).unwrap();
                 let more = maybes(&block).saturating_sub(maybes(&at_open));
-                // A query reads at most about eight places. But one page of a bumped ribbon holds
-                // the thresholds, which every query needs.
+                // A query reads only a few places. But one page of a bumped ribbon holds the
+                // thresholds, which every query needs.
                 let most = if text.starts_with("bumped") && page > pages / 2 { 1_000 } else { 8_000 / pages + 30 };
                 assert!(more < most, "{text}, page {page} of {pages}: {more} more of 1000");
                 assert!((0..n).step_by(7).all(|i| block.may_contain_hash(hash(i))), "{text}, page {page}");

@@ -1,9 +1,9 @@
 //! Checks that format version 1 stays frozen: the golden files that were made at the freeze never
 //! change.
 //!
-//! A change that makes these tests fail breaks every filter block that users have stored. Such a
-//! change needs a new format version, and a reader that still reads version 1. New golden files are
-//! appended to `v1-frozen.txt`.
+//! A change of the format would break the filter blocks that users have stored. Such a change needs
+//! a new format version with its own golden files, and a reader that still reads version 1. New
+//! golden files of version 1 are appended to `v1-frozen.txt`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Tests the golden files: the builders must write these bytes, and the readers must read them.
+//! Also compares hashes of keys with those of other implementations.
 //!
-//! Version 1 is frozen: if one of these tests fails, the code is wrong, or a version 2 is needed.
-//! The only exception is `v1-checksums.txt`. New files may be added. docs/TESTING.md has the
-//! commands.
+//! Version 1 is frozen: if the bytes of a golden block change, the code is wrong, or a version 2 is
+//! needed. `v1-checksums.txt` may change. New files may be added. docs/TESTING.md has the commands.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -264,8 +264,7 @@ fn builders_write_the_bytes_of_the_golden_files() {
     }
 }
 
-/// Numbers of keys on both sides of each threshold at which a builder changes its choice, and some
-/// numbers between the thresholds.
+/// Numbers of keys near the thresholds at which a builder changes its choice, and between them.
 const NUMBERS_OF_KEYS: [usize; 34] = [
     1, 2, 3, 8, 9, 27, 64, 65, 66, 128, 300, 304, 999, 1_000, 1_009, 1_010, 1_200, 1_500, 1_501, 2_047, 2_560, 2_561,
     3_000, 4_096, 4_097, 4_500, 9_727, 9_728, 20_479, 20_480, 30_000, 59_999, 60_000, 140_000,

@@ -1,6 +1,6 @@
 //! Tests mistakes of the caller, such as the filter of another SST, prefixes instead of whole keys,
-//! or another hasher. A mistake gives an error, "maybe" or, in debug builds, a panic, but never
-//! "absent".
+//! or another hasher. A mistake gives an error or "maybe". The use of a hash of another
+//! hasher panics in debug builds, and is not detected in release builds.
 
 use crate::support::{self, SEED, TABLE, key, spec};
 use filterblock::layout::checksum_of;
@@ -325,7 +325,7 @@ fn unusable_filters_answer_maybe_and_say_why() {
     }
 }
 
-/// In debug builds, each hash records the hasher that made it.
+/// In debug builds, a hash records the hasher that made it. A hash from raw bits records none.
 #[cfg(debug_assertions)]
 #[test]
 fn hashes_of_another_hasher_panic_in_debug_builds() {
@@ -366,6 +366,6 @@ fn hashes_of_another_hasher_panic_in_debug_builds() {
     let (made, hash) = ([&key(99)[..], b"@7"].concat(), HASHER.of(&key(99)));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parts.may_contain_hashed_key(&made, hash)));
     assert!(caught.is_err() && parts.may_contain_hashed_key(&key(99), hash));
-    // A hash from raw bits has no recorded hasher, so it passes.
+    // A hash from raw bits passes.
     assert!(block.may_contain_hash(KeyHash::from_raw(HASHER.of(&key(1)).raw())));
 }

@@ -1,5 +1,5 @@
-//! Tests that a partition index opens alone, lists its partitions and opens them one by one, and
-//! that misuse never denies a present key.
+//! Tests partition indexes: the list of partitions, partitions opened one by one, damage, misuse,
+//! offsets in errors, and memory. No case denies a present key.
 
 use std::sync::{Arc, Mutex};
 
@@ -251,7 +251,7 @@ fn hostile_indexes_list_ranges_in_order_or_do_not_open() {
     for round in 0..rounds {
         let mut bytes = originals[round % originals.len()].clone();
         if round % 2 == 0 && bytes.len() > TRAILER_LEN_BYTES {
-            // Changes lengths and keys, and repairs the checksums.
+            // Changes one to three bytes of the index, and repairs the checksums.
             for _ in 0..=random.below(3) {
                 let at = random.below(support::payload_len(&bytes).unwrap());
                 bytes[at] = random.next() as u8;

@@ -1,5 +1,5 @@
-//! Tests the builder of partitioned filters: prefixes, threads, precomputed hashes, and partition
-//! sizes in keys or in bytes.
+//! Tests the builder of partitioned filters: prefixes, threads, hashers, precomputed hashes,
+//! refused calls, and partition sizes in keys or in bytes.
 
 use std::num::NonZeroUsize;
 

@@ -1,5 +1,5 @@
-//! Tests that a partitioned filter answers like one filter, for keys on both sides of each
-//! partition bound. Damage must be detected, and exchanged partitions must be refused.
+//! Tests that a partitioned filter finds every key, also on both sides of each partition bound.
+//! Damage must be detected, and exchanged partitions must be refused.
 
 use crate::support::{
     self, SEED, TABLE, key, partitioned, put_number, repair_pages, repair_trailer, spec, with_extension,
@@ -73,7 +73,7 @@ fn absent_keys_near_partition_bounds_meet_the_expected_rate() {
     }
     let expected = f64::from(asked) * block.expected_fpr();
     assert!((f64::from(maybe) - expected).abs() < 5.0 * expected.sqrt(), "{maybe} of {asked}, expected {expected}");
-    // Without the key, a query asks all hundred partitions.
+    // Without the key, a query denies its hash only if all hundred partitions deny it.
     let denied = (10_000..11_000).filter(|&i| !block.may_contain_hash(support::hash(i))).count() as f64 / 1_000.0;
     let expected = (1.0 - block.expected_fpr()).powi(100);
     assert!((denied - expected).abs() < 0.1, "{denied}, expected {expected}");

@@ -1,5 +1,6 @@
 //! Tests that a set of filters answers like each of its filters. If no usable filter can be asked,
-//! the set answers `Unfiltered` and counts the answer.
+//! the set answers `Unfiltered` and counts the answer. Also tests [`SharedBytes`] and
+//! [`Reclaimer`].
 
 use crate::support::{SEED, SplitMix, TABLE, block, key, partitioned, spec};
 use filterblock::{
@@ -134,7 +135,7 @@ fn slots_pass_through_integers() {
         let slot = set.insert(filter.clone());
         assert_eq!(FilterSlot::from_raw(slot.to_raw()), slot);
         let [number, index] = slot.to_raw();
-        // No other pair of integers is a slot of this set.
+        // These pairs of integers are not slots of this set.
         for raw in [[0, 0], [0, index], [number + 1, index], [number, index + 1], [number, u64::MAX]] {
             let other = FilterSlot::from_raw(raw);
             assert!(set.filter(other).is_none(), "{raw:?}");

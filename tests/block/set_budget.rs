@@ -1,5 +1,5 @@
-//! Tests that a set under a budget drops columns of the filters that are asked least, and never
-//! denies a present key.
+//! Tests that a set counts the queries of each filter. Under a budget, the set drops most columns
+//! from the filters that are asked least, and never denies a present key.
 
 use crate::support::{SEED, TABLE, block_of, hash, partitioned};
 use filterblock::{
@@ -126,7 +126,7 @@ fn filters_that_cannot_shrink_stay_as_they_are() {
         assert_finds(&set, slot, 0..n);
     }
     assert_eq!(set.ask(slots[5], hash(1)), Answer::Unfiltered);
-    // The bytes of the caller's filters did not change.
+    // The caller's own filter keeps its columns.
     assert_eq!(filters[7].ready().unwrap().metadata().probes, 12);
 }
 

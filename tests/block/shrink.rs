@@ -1,5 +1,5 @@
-//! Tests that a shrunk filter finds every present key, stays within its limit, and reports its own
-//! size and FPR correctly.
+//! Tests that a shrunk filter finds every present key, stays within its limit if it has more than
+//! one column, and reports its own size and FPR correctly. Also tests filters that cannot shrink.
 
 use filterblock::{
     Error, Expected, Field, FilterBlock, FilterBuilder, FilterKind, KeyHasher, LockedBlock, Secret, SharedBytes,
@@ -244,7 +244,7 @@ fn hostile_blocks_do_not_panic_when_shrunk() {
     assert!(shrunk > 50, "{shrunk}");
 }
 
-/// A copy has its own checksums, which would hide the damage.
+/// A copy has its own checksums, which would hide the changed byte.
 #[cfg(all(feature = "mmap", target_os = "linux"))]
 #[test]
 fn a_page_of_a_map_that_changes_after_open_is_not_copied() {

@@ -127,7 +127,7 @@ pub fn with_extension(mut block: Vec<u8>, flags: u8, extension: &[u8]) -> Vec<u8
     block
 }
 
-/// Makes one to four edits of the trailer, the lengths or the bytes, often with boundary values.
+/// Makes one to four edits of the trailer, the lengths or the bytes, some with boundary values.
 /// Usually repairs the checksums after an edit. The results resemble blocks of a hostile or
 /// defective writer that writes valid checksums.
 pub fn mutate(block: &mut Vec<u8>, random: &mut SplitMix) {

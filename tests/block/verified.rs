@@ -1,5 +1,6 @@
 //! Tests that a [`VerifiedFilter`], which reads bytes that the host has verified, answers like its
-//! block. The bytes may have any alignment, and no memory is allocated.
+//! block. The bytes may have any alignment, and no memory is allocated. Also tests which bytes are
+//! refused, and which damage goes unnoticed.
 
 use crate::allocation::{LIVE, PEAK};
 use crate::support::{
@@ -238,8 +239,10 @@ fn whole_keys_are_not_denied_by_verified_prefixes() {
     assert!((0..100).all(|i| keys.may_contain_prefix("first-7", format!("no-{i}").as_bytes())));
 }
 
-/// Checks that a [`VerifiedFilter`] opens if the block opens with [`Verify::OnFirstTouch`], and
-/// that it answers like a block with verified pages. Returns whether both opened.
+/// Compares a [`VerifiedFilter`] with the block of the same bytes. If the block opens with
+/// [`Verify::OnFirstTouch`] and is not partitioned, asserts that the filter opens, too. If the
+/// block also opens with [`Verify::AtOpen`], asserts that both give the same answers. Returns
+/// whether the filter and the block opened.
 fn agrees_with_its_block(bytes: &[u8]) -> bool {
     let block = match FilterBlock::open_any(bytes, Verify::OnFirstTouch) {
         Ok(block) => block,
@@ -310,9 +313,9 @@ fn hostile_records_of_layers_agree_with_the_block() {
         repair_trailer(&mut bytes);
         opened += u32::from(agrees_with_its_block(&bytes));
     }
-    // Filters of 1 to 12 layers are valid, and filters of 13 layers are not. A reader requires at
-    // least 128 bytes of payload per layer. So each layer has one block of 16 columns, which takes
-    // 128 bytes, and one byte of thresholds.
+    // Filters of 1 to 12 layers are valid, and filters of 13 layers are not. With two or more
+    // layers, a reader requires at least 128 bytes of payload per layer. So each layer has one
+    // block of 16 columns, which takes 128 bytes, and one byte of bump bits.
     for layers in 1..=13u8 {
         let payload = usize::from(layers) * (16 * 8 + 1);
         let mut bytes: Vec<u8> = (0..payload).map(|_| random.next() as u8).collect();

@@ -1,7 +1,7 @@
 //! Compares docs/FORMAT.md with the code: its tables, its constants, its limits and its example.
 //!
-//! The tests build blocks from the document alone. They read the constants from the page, and
-//! implement its algorithms a second time. The tests in tests/document/stranger.rs only read
+//! Some of the tests build blocks from the document alone. They read the constants from the page,
+//! and implement its algorithms a second time. The tests in tests/document/stranger.rs only read
 //! blocks.
 
 use crate::support::{self, SplitMix, spec};
@@ -34,7 +34,8 @@ impl Stranger {
         }
     }
 
-    /// Returns payload and number of probes of a filter of `hashes`: sections 7 and 8.
+    /// Returns payload and number of probes of a filter of `hashes`: sections 7 and 8. `budget` is
+    /// in thousandths of a bit per key.
     fn payload(&self, kind: u8, budget: u64, granule_bits: u64, hashes: &[u64]) -> (Vec<u8>, u8) {
         let reduce = |x: u64, n: u64| ((u128::from(x) * u128::from(n)) >> 64) as u64;
         let n = hashes.len() as u64;
@@ -115,7 +116,7 @@ fn blocks_built_from_the_document_have_the_same_bytes() {
     let (seed, table_id) = (0xfeed_5eed_0123_4567, *b"a strange table!");
     for n in [0, 1, 2, 3, 33, 100, 1_000, 20_000] {
         let keys: Vec<Vec<u8>> = (0..n).map(support::key).collect();
-        // The budgets of small filters cover every number of probes of `bloom` and `blocked-bloom`.
+        // The budgets of small filters cover every number of probes of `bloom`.
         for tenths in (10..=450).step_by(if n > 100 { 44 } else { 3 }) {
             for (kind, name) in [(3, "bloom"), (4, "blocked-bloom"), (5, "split-block"), (10, "split-block-512")] {
                 let text = format!("{name}:{}", tenths as f64 / 10.0);

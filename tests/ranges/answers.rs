@@ -1,4 +1,5 @@
-//! Compares the answers of range filters with a sorted set of the same keys.
+//! Tests the answers of range filters, and compares them with a sorted set of the same keys. Also
+//! tests that the order of the keys does not change the bytes.
 
 use std::ops::Bound::{self, Included, Unbounded};
 use std::sync::Arc;
@@ -9,11 +10,12 @@ use super::key_sets::{all, mix};
 use super::support::{Keys, TABLE, block, both, forms, hasher, holds_key, is_reversed, near, open};
 
 /// The specifications of the tested range filters. With 3 bits per key, stretches are so short that
-/// the number of a stretch needs more than 60 bits.
+/// the number of a stretch may need more than 60 bits.
 const SPECS: [&str; 5] =
     ["grafite:fpr=0.01", "grafite:L=16:fpr=0.01", "grafite:L=1024:fpr=0.001", "grafite:4", "grafite:L=1:3"];
 
-/// Returns bounds near some of the keys, and bounds below the first key and above the last key.
+/// Returns bounds near some of the keys, and fixed bounds. Most fixed bounds lie below the first
+/// key or above the last key.
 fn limits(keys: &Keys, count: usize) -> Vec<Vec<u8>> {
     let step = (keys.len() / count).max(1);
     let mut limits: Vec<Vec<u8>> = keys.iter().step_by(step).flat_map(|key| near(key)).collect();
@@ -89,7 +91,7 @@ fn most_absent_keys_of_random_bytes_are_denied() {
     for len in [9, 12, 16] {
         let id = |i: u64| (0..len).map(|j| mix(i * 16 + j) as u8).collect::<Vec<_>>();
         let block = open(block("grafite:L=16:fpr=0.01", &(0..1_000).map(id).collect()), Verify::AtOpen).unwrap();
-        // The FPR of a single key is a sixteenth of the FPR of a range of 16 integers.
+        // The FPR of a single key is about a sixteenth of the FPR of a range of 16 integers.
         let maybe = (1_000..11_000).filter(|&i| block.may_contain(&id(i))).count();
         assert!(maybe < 50, "{maybe} of 10,000 absent keys of {len} bytes");
     }

@@ -1,5 +1,5 @@
-//! Tests blocks of a filter for keys and a range filter beside it. Each of the two is verified and
-//! opened by itself.
+//! Tests blocks of a filter for keys and a range filter beside it: opening, damage, foreign range
+//! filters, shrinking, and sets.
 
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::{Arc, Mutex};
@@ -88,7 +88,7 @@ fn a_foreign_or_stale_range_filter_is_refused() {
     let (old, new) = (keys(1_000), keys(1_200));
     let bytes = both("bloom:10", "grafite:fpr=0.01", &new);
     let (len, start) = lengths(&bytes);
-    // The end of a sound filter that does not belong to the block replaces the range filter.
+    // A sound filter that does not belong to the block, or its end, replaces the range filter.
     for (spec, keys) in [("grafite:L=16:fpr=0.01", &old), ("grafite:fpr=0.04", &new), ("bloom:10", &new)] {
         let other = block(spec, keys);
         let mut mixed = bytes.clone();
@@ -179,7 +179,7 @@ fn a_copy_keeps_as_many_columns_as_fit_without_the_ranges() {
         for max_len in lens.map(|len| len as u64) {
             let Shrunk::Smaller(copy) = whole.shrunk_to(max_len).unwrap() else { panic!("{spec} {max_len}") };
             assert!(!copy.has_ranges() && keys.iter().all(|key| copy.may_contain(key)), "{spec} {max_len}");
-            // The copy equals the copy of the same filter without a range filter.
+            // The copy equals the filter for keys without a range filter, or a shrunk copy of it.
             let expected = match points.shrunk_to(max_len).unwrap() {
                 Shrunk::Smaller(copy) => copy.as_bytes().to_vec(),
                 _ => alone.clone(),

@@ -1,4 +1,4 @@
-//! Tests that ranges with a key are never denied, with many ranges.
+//! Tests that many ranges with a key are never denied.
 
 use std::ops::Bound::{Excluded, Included};
 
@@ -7,8 +7,8 @@ use filterblock::Verify;
 use super::key_sets::mix;
 use super::support::{builder, open};
 
-/// Builds a filter of 200,000 keys, and asks for `count` ranges that have at least one of them.
-/// Returns the number of denied ranges.
+/// Builds a filter of up to 200,000 keys, and asks for `count` ranges with at least one of the
+/// keys. Returns the number of denied ranges.
 fn denied(spec: &str, count: u64, key: &dyn Fn(u64) -> u64) -> u64 {
     let mut keys: Vec<u64> = (0..200_000).map(key).collect();
     keys.sort_unstable();
@@ -56,7 +56,7 @@ fn a_hundred_million_ranges_that_hold_a_key_are_never_denied() {
     check(100_000_000);
 }
 
-/// Tests a large filter, in which an overflow in the positions of bits would deny keys.
+/// Tests a larger filter, with larger positions of bits.
 #[test]
 fn keys_of_a_filter_of_two_million_keys_are_never_denied() {
     let mut keys: Vec<u64> = (0..2_000_000).map(mix).collect();

@@ -49,8 +49,8 @@ pub fn all(n: u64, seed: u64) -> Vec<(&'static str, Keys)> {
     sets.push(("no key", Keys::new()));
     let binary = (0..n).map(|i| (0..mix(i) % 30).map(|j| mix(i * 31 + j) as u8).collect()).collect();
     sets.push(("binary keys of all lengths", binary));
-    // Identifiers such as UUIDs: they have more than eight positions, and nearly every byte value
-    // occurs at every position.
+    // Identifiers such as UUIDs: they have more than eight positions, and every byte value may
+    // occur at every position.
     for len in [9, 12, 16] {
         let id = |i| (0..len).map(|j| mix(i * 16 + j + seed) as u8).collect();
         sets.push(("random bytes of one length", (0..n).map(id).collect()));

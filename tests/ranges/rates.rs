@@ -1,5 +1,6 @@
-//! Tests the FPR of range filters. For ranges of `l` integers, `n` keys and codes below `universe`,
-//! the FPR is at most `l * n / universe`, for any keys and queries.
+//! Tests the FPR and the size of range filters. For ranges of `l` integers, `n` keys and codes
+//! below `universe`, the mean FPR over all seeds is at most `l * n / universe`, for any keys and
+//! queries.
 
 use std::ops::Bound::Included;
 

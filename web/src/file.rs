@@ -25,7 +25,8 @@ const END_LEN_BYTES: u64 = 8;
 /// The maximum number of bytes that are read from the start of a filter to find the filter's
 /// length.
 const HEADER_LEN_BYTES: u64 = 256;
-/// The maximum number of bytes of Parquet filters that are kept for further questions.
+/// The maximum number of bytes of Parquet filters that are kept for further questions. A longer
+/// filter is kept alone.
 const KEPT_LEN_BYTES: usize = 256 << 20;
 
 /// The facts that the file does not record.
@@ -130,8 +131,9 @@ impl Opened {
     /// Opens a file by its magic, or as the bare filter that the options name.
     ///
     /// # Errors
-    /// Returns the reason if the file cannot be read, is damaged, is of an unknown type, or is too
-    /// long to be read whole. Any key may be present in such a file.
+    /// Returns the reason if the file cannot be opened, for example because it is damaged, of an
+    /// unknown type, or too long to be read whole. Any key may be present in such a file. Returns
+    /// an error for an invalid option, too.
     pub fn open(source: Rc<dyn ReadAt>, name: &str, options: &Options) -> Result<Self, String> {
         let source = Source(source);
         let len_bytes = source.len_bytes().map_err(|error| format!("{name}: {error}"))?;

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! border             memory that the scripts share; slices of the file that the page has opened
-//! plan     picture   the calculator; keys that set bits
+//! plan  textbook     the calculator
+//! picture  ribbon    keys that set bits; the equations of a small ribbon
 //! map  report  ask   regions of a file; what `inspect` and `verify` say; what `query` says
 //! file               the opened file, whole or in slices
 //! ```

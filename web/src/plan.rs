@@ -192,7 +192,8 @@ pub(crate) struct CurvesQuestion {
     keys: String,
 }
 
-/// Answers with the FPR of each kind by bits per key of the whole block: `[[bits, FPR], …]`.
+/// Answers with the FPR of each kind by payload bits per key: `[[bits, FPR], …]`. The number of
+/// keys is limited to the range from 1 to [`MAX_KEYS`].
 pub(crate) fn curves(question: &CurvesQuestion) -> Result<Value, String> {
     let keys = number::<u64>("keys", &question.keys)?.clamp(1, MAX_KEYS);
     let curve = |kind: FilterKind| {

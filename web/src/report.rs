@@ -122,8 +122,8 @@ fn unusable_filters(table: &LevelDbTable<Vec<u8>>) -> Option<String> {
     ))
 }
 
-/// Adds all filters, unless filters overlap. A filter that cannot be read becomes a note, because
-/// the others still answer.
+/// Adds the filters of all chunks, or stops if filters overlap. A filter that cannot be read
+/// becomes a note, because the others still answer.
 fn add_parquet(report: &mut FileReport, file: &Parquet) {
     let chunks = file.metadata.column_chunks();
     let mut notes = Vec::new();

@@ -20,8 +20,8 @@ pub(crate) fn reduce(hash: u64, range: u32) -> u32 {
     reduced
 }
 
-/// The equation of a key: the sum of the solution's rows `start + i`, for every bit `i` that is set
-/// in `coefficients`, equals the fingerprint. Bit 0 is always set.
+/// The equation of a key: the XOR of the solution's rows `start + i`, for every bit `i` that is set
+/// in `coefficients`, equals the fingerprint. Bit 0 of a new or stored equation is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Equation {
     start: u32,
@@ -86,7 +86,7 @@ fn solve(rows: &[Option<Equation>]) -> Vec<u32> {
     solution
 }
 
-/// Returns the sum of the rows of the solution that the equation selects.
+/// Returns the XOR of the rows of the solution that the equation selects.
 fn sum(solution: &[u32], equation: Equation) -> u32 {
     let selected = (0..WIDTH).filter(|i| equation.coefficients >> i & 1 == 1);
     selected.filter_map(|i| solution.get((equation.start + i) as usize)).fold(0, |sum, row| sum ^ row)

@@ -32,6 +32,9 @@ fn time(clock: ClockId) -> Duration {
 ///
 /// # Errors
 /// Returns the error of the operating system.
+///
+/// # Panics
+/// Panics if `cpu` is not below [`CpuSet::MAX_CPU`].
 pub fn pin(cpu: Option<usize>) -> Result<usize, String> {
     let allowed =
         sched_getaffinity(None).map_err(|error| format!("cannot read the cores that this process may use: {error}"))?;

@@ -122,7 +122,7 @@ pub trait Group {
     fn bits(&self) -> (f64, f64);
 
     /// Measures at most `count` queries. Returns the total CPU time of the thread in ns, and the
-    /// number of answers "maybe".
+    /// number of answers "maybe". Returns zeros if the group takes no such questions.
     fn ask(&self, asked: &Asked, mode: Mode, count: usize) -> (f64, u64);
 }
 
@@ -240,8 +240,8 @@ fn batches<P: Probe, T>(filter: &P, asked: &[T], hash: impl Fn(&T) -> u64) -> u6
 
 /// Asks as many questions as `single`. Turn `i` asks question `i`, or question `i + 1` if the
 /// answer of the previous turn was "maybe". The last turn always asks the last question. So no
-/// query can begin before the previous one has ended. If the code of a filter branches on the
-/// answer, the processor may still predict the branch and run ahead.
+/// query but the last can begin before the previous one has ended. If the code of a filter branches
+/// on the answer, the processor may still predict the branch and run ahead.
 #[inline(never)]
 pub(crate) fn chain<T>(asked: &[T], ask: impl Fn(&T) -> bool) -> u64 {
     let Some(last) = asked.len().checked_sub(1) else { return 0 };

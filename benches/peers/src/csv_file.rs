@@ -47,7 +47,7 @@ impl Recorder {
     /// Writes one row. The row may stay in a buffer until [`Self::flush`].
     ///
     /// # Errors
-    /// Returns the error of the operating system.
+    /// Returns an error if the row cannot be written.
     pub fn write(&mut self, row: &impl Serialize) -> Result<(), String> {
         let Some((path, out)) = &mut self.out else { return Ok(()) };
         out.serialize(row).map_err(|error| cannot_write(path, &error))

@@ -105,7 +105,7 @@ pub fn all() -> Vec<Contender> {
 const SET_OF: &str = "set of ";
 
 /// Returns contenders that ask many filters through a [`FilterSet`]. They also ask batches of pairs
-/// of a filter and a key.
+/// of a slot and a hash.
 #[must_use]
 pub fn sets() -> Vec<Contender> {
     let contender = |(text, spec)| Contender {

@@ -1,5 +1,5 @@
 //! Builds the filters of other crates. A filter gets hashes if its interface takes hashes, and keys
-//! otherwise.
+//! otherwise. One fastbloom is also measured with its own hash.
 //!
 //! Some filters hash each integer once more. These filters get the hash as an integer, and their
 //! times include their own hash function. The size of a filter is its memory on the heap, without

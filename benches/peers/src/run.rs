@@ -283,7 +283,7 @@ fn progress(text: &str) {
     }
 }
 
-/// Rounds to four decimals. The clock is less precise than that.
+/// Rounds to four decimals.
 fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }

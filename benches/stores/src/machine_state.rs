@@ -51,7 +51,7 @@ pub fn idle_check() -> Duration {
 }
 
 /// Returns the number of files in a folder and its subfolders, and the bytes that the files take on
-/// disk. A file or folder that vanishes during the count is left out.
+/// disk. A file or folder that cannot be read is left out, for example because it vanished.
 #[must_use]
 pub fn contents(dir: &Path) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;

@@ -3,12 +3,13 @@
 
 use crate::keys::{ABSENT, Key, Mix, Random, key, mix};
 
-/// The distribution of the keys that queries ask for.
+/// The distribution of the ranks of the keys that queries ask for. Each rank selects a key. Several
+/// ranks may select the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// Every key is equally likely.
+    /// Every rank is equally likely.
     Uniform,
-    /// The probability of a key is proportional to its rank, from 1, to the power of -0.99, as in
+    /// The probability of a rank is proportional to the rank, from 1, to the power of -0.99, as in
     /// YCSB.
     Zipf,
 }

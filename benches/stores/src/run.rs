@@ -147,7 +147,8 @@ impl<'a> Session<'a> {
 
     /// Replaces an old store by a new one, loads it and closes it. Returns the wall time of the
     /// puts, with the flushes between runs. Also returns the time from the last put until the
-    /// layout is reached and the process is idle, without the idle checks themselves.
+    /// layout is reached and the store, which is reopened once, is idle and closed. This time does
+    /// not include the idle checks.
     fn load_one(&mut self, i: usize) -> Outcome<(Duration, Duration)> {
         let (n, value_len) = (self.args.keys as u64, self.args.value_len);
         let place = &mut self.places[i];
@@ -382,7 +383,7 @@ fn progress(text: &str) {
     }
 }
 
-/// Rounds to three decimals. The clock is less precise than that.
+/// Rounds to three decimals.
 fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }

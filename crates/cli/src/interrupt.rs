@@ -148,7 +148,8 @@ fn watch(all: &mut Made) -> io::Result<()> {
 fn end(signal: i32) {
     // This function stores `SIGNAL` and then reads `GRACEFUL`. `gracefully` clears `GRACEFUL` and
     // then reads `SIGNAL`. So a signal is never lost: this function sees the cleared flag, or
-    // `gracefully` sees the signal.
+    // `gracefully` sees the signal. If the work fails, `gracefully` returns the error without a look
+    // at `SIGNAL`, and the command ends anyway.
     let is_first = SIGNAL.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if is_first && GRACEFUL.load(Ordering::SeqCst) {
         return;

@@ -96,7 +96,8 @@ pub enum Error {
         kept_bytes: u64,
     },
     /// A background task failed for a reason that may be temporary, and the store retries it. A
-    /// write returns this error only if the memtables are full; the refused batch was not written.
+    /// write returns this error only if it would have to wait for room while flushes fail. The
+    /// refused batch was not written.
     BackgroundFails {
         /// The failure of the background task.
         reason: String,

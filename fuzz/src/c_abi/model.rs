@@ -76,7 +76,8 @@ pub(super) fn pointer(bytes: &[u8]) -> *const c_void {
 }
 
 /// Calls `call` with NULL, or with an error struct that is full of garbage. Asserts that the call
-/// fills the struct with a valid error. Returns the code, or `None` for NULL.
+/// fills the struct with a valid error, and that the error is no panic. Returns the result of the
+/// call and the code. The code is `None` for NULL.
 pub(super) fn with_error<T>(input: &mut Input<'_>, call: impl FnOnce(*mut ErrorInfo) -> T) -> (T, Option<Code>) {
     if input.byte().is_multiple_of(4) {
         return (call(ptr::null_mut()), None);

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn bits_per_key_are_rounded_to_thousandths() {
         for millibits_given in 1_000..=100_000 {
-            // As binary numbers, many thousandths are slightly smaller.
+            // For many thousandths, the nearest `f64` is slightly below the decimal value.
             assert_eq!(millibits(f64::from(millibits_given) / 1000.0), millibits_given);
         }
         assert_eq!((millibits(10.000_4), millibits(10.000_5)), (10_000, 10_001));

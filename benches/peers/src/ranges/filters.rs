@@ -1,7 +1,7 @@
 //! Builds the range filters that are measured: filterblock's kind `grafite`, and the filters of
 //! other crates.
 //!
-//! Rosetta, SNARF, Proteus and Memento are not measured, because no crate implements them.
+//! Rosetta, SNARF, Proteus and Memento are not measured, because we know no crate for them.
 
 use std::ops::Bound::Included;
 use std::panic::catch_unwind;

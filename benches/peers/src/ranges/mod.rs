@@ -183,7 +183,8 @@ fn ask<F: RangeFilter>(filter: &mut F, ranges: &[(u64, u64)]) -> Answers {
     Answers { ns, asked: ranges.len() as u64, maybe }
 }
 
-/// Measures all filters in turn in each pass. Leaves out slow filters if there are many keys.
+/// Measures all filters in turn in each pass, prints the results, and writes them to the CSV.
+/// Leaves out slow filters if there are many keys.
 ///
 /// # Errors
 /// Returns an error if the thread cannot be pinned to a core, or if the CSV cannot be written.

@@ -18,8 +18,8 @@ const END: &str = "<!-- end -->";
 /// with `begin`. `table` takes the words after `begin` and returns the new lines.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read or written, if a marker has no end, or if `table`
-/// returns an error.
+/// Returns an error if the file cannot be read or written, if a begin marker is incomplete or has
+/// no end marker, or if `table` returns an error.
 pub fn in_file(path: &Path, begin: &str, table: impl Fn(&str) -> Result<String, String>) -> Result<(), String> {
     let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| of_file(&error))?;

@@ -34,7 +34,8 @@ The table:
   ns if absent      time to query an absent key, measured for docs/BENCHMARKS.md
 
 Formulas give all other columns. The real size of ribbons and binary fuse filters may differ by a few tenths of a \
-percent. The classical variants exist in memory only; their size is that of their bits or cells.
+percent. The classical variants exist in memory only. The size of `compressed` is the number of bytes sent; the size of \
+each other variant is the size of its bits or cells.
 
 --svg writes plan-rate-by-probes.svg, plan-exponent.svg, plan-rate-by-keys.svg and, for --keys keys, \
 plan-space-by-rate.svg.
