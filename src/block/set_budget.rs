@@ -1,5 +1,6 @@
-//! Counts the queries of each filter of a set, and makes the set fit in a budget: drops the columns
-//! that save the fewest reads.
+//! Estimates the queries of each filter of a set, and shrinks the set towards a budget. Drops range
+//! filters beside bumped ribbons first, and then the columns whose loss adds the fewest false
+//! positives per freed byte.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

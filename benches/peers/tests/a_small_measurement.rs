@@ -162,7 +162,7 @@ fn filters_are_chosen_by_parts_of_their_names() {
     wanted.extend(["fastbloom at the rate of blocked-bloom:10", "blocked-bloom:10, self-check"]);
     wanted.extend(["blocked-bloom:10, unaligned", "set of blocked-bloom:10"]);
     assert_eq!(names, wanted);
-    // Appends the rows of many filters to the rows of the sizes.
+    // `--only-many --append` keeps the earlier rows, and adds only rows of the set of many filters.
     let before = rows.len();
     let more = ["--only-many", "--append", "--forms", "hash", "--mixes", "negative", "--modes", "single"];
     let rows = measured(&path, &[&more[..], &["--filters", "blocked-bloom:10"]].concat()).unwrap();

@@ -35,7 +35,8 @@ pub enum RocksDbIndexKind {
     BinaryWithFirstKey,
 }
 
-/// The properties of a table that matter to its filters. Strings are as in the file.
+/// The properties of a table that matter to its filters. Invalid UTF-8 in a string is replaced. A
+/// missing string is empty, and a missing number is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RocksDbProperties {

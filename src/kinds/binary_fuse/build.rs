@@ -64,7 +64,8 @@ fn slots_per_1024_keys(num_keys: u64) -> u64 {
     let n = num_keys.max(2);
     let whole = u64::from(n.ilog2());
     let log2_by_1024 = whole * 1024 + (u64::try_from((u128::from(n) << 10) >> whole).unwrap_or(1024) - 1024);
-    // The constants are 0.875, 4.983 + 0.122 and 1.125, in 1,024ths.
+    // In 1,024ths: 896 is 0.875, and 1,152 is 1.125. 5,227 is 4.983 + 0.122, where 4.983 is
+    // 0.25 log2(1,000,000).
     (896 + 5_227 * 1_024 / log2_by_1024).max(1_152)
 }
 
