@@ -133,7 +133,8 @@ impl PrefixExtractor {
             return Err(Error::invalid("extractor name", name, reason));
         }
         if [FIXED, CAPPED, DELIMITER, ROW_COLUMN].iter().any(|taken| name.starts_with(taken)) {
-            let reason = "the name belongs to a built-in extractor; try tenant-v1";
+            let reason = "names that begin with fixed:, capped:, delimiter: or row-column: are reserved for built-in \
+                          extractors; try tenant-v1";
             return Err(Error::invalid("extractor name", name, reason));
         }
         Ok(Self::new(name.to_owned(), Rule::Named { function: Arc::new(function), answers_ranges: false }))

@@ -68,10 +68,11 @@ impl Stable {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
         let probes = (-false_positive_rate.log2() / 2.0).round().clamp(1.0, 30.0) as u32;
         // The formula needs the rounded number of cells, and more cells than a key uses.
+        let given = format!("{cells} cells of {cell_bits} bits for an FPR of {false_positive_rate}");
         let Shape { cells, .. } = Shape::new(cells, probes)?;
         if cells <= u64::from(probes) {
             let reason = format!("expected more cells than the {probes} that a key uses; try 1000000");
-            return Err(Error::invalid("shape of a stable filter", format!("{cells} cells"), reason));
+            return Err(Error::invalid("shape of a stable filter", given, reason));
         }
         let shape = StableShape { cells, cell_bits, probes, decrements: 1 };
         let max = f64::from(cell_bits).exp2() - 1.0;
@@ -86,7 +87,6 @@ impl Stable {
         let decrements = decrements.ceil().max(1.0) as u64;
         // The formula does not hold for other widths. `with_shape` reports an invalid width below.
         if (1..=16).contains(&cell_bits) && decrements > cells {
-            let given = format!("{cells} cells of {cell_bits} bits for an FPR of {false_positive_rate}");
             let reason = "these cells are too few for this FPR; give more cells, or a higher FPR";
             return Err(Error::invalid("shape of a stable filter", given, reason));
         }

@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// The file or a requested column has a property that this crate does not support.
     Unsupported {
-        /// The property that is not supported.
+        /// What is not supported, as a clause for the message: "the footer is encrypted".
         what: String,
         /// What the user can do.
         advice: &'static str,

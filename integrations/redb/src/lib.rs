@@ -46,7 +46,7 @@ pub use filters::Opened;
 pub use transactions::{Reader, Writer};
 
 /// An error of redb, or an I/O error of [`FilteredDb::save`] or [`Writer::commit`]. Queries of
-/// filters cause no errors: the filters answer "maybe".
+/// filters cause no errors: a filter that cannot be used answers "maybe".
 pub type Error = redb::Error;
 
 /// The table of the user's keys and values.

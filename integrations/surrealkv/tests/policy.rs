@@ -113,8 +113,8 @@ fn damaged_trailers_are_counted_and_never_deny_a_key() {
 
 #[test]
 fn damage_of_the_payload_is_left_to_surrealkv() {
-    // The policy does not read the pages at each query. So SurrealKV's own checksum must detect
-    // this damage: see tests/engine/damage.rs.
+    // The policy does not verify the checksums of the pages. So SurrealKV's own checksum must
+    // detect this damage: see tests/engine/damage.rs.
     let (policy, keys) = (policy("blocked-bloom:10"), keys(500));
     let mut filter = policy.create_filter(&keys);
     let payload = host_verified_len(500, "blocked-bloom:10");

@@ -224,7 +224,8 @@ mod tests {
     fn an_empty_list_needs_no_type() {
         assert!(matches!(reader(&[0]).list(), Ok((_, 0))));
         reader(&[0]).skip(Type::List).unwrap();
-        // A list of one element, or of an unknown number, needs a type.
+        // A list of one element needs a type. So does a list whose number of elements is a varint,
+        // even if that number is 0.
         for bytes in [&[0x10, 0][..], &[0xf0, 1, 0], &[0xf0, 0]] {
             assert!(reader(bytes).list().is_err(), "{bytes:x?}");
         }

@@ -89,7 +89,8 @@ impl PartitionIndex {
     }
 
     /// Calls `each` for every partition, until `each` returns `false`. The arguments are the range
-    /// of the partition in the file and the user key of its index entry.
+    /// of the partition in the file and the user key of its index entry. The key is empty if the
+    /// entry has no valid user key. Skips a partition whose range does not fit in `usize`.
     pub(super) fn for_each(&self, file: &[u8], mut each: impl FnMut(Range<usize>, &[u8]) -> bool) -> Result<()> {
         let mut cursor = self.block(file)?.cursor();
         while cursor.advance()? {

@@ -76,7 +76,8 @@ impl Geometry {
                 let from = Words { blocks: last.blocks, columns: self.columns, group, start: *last.groups.get(group)? };
                 let into = Words { blocks: new.blocks, columns: to.columns, group, start: *new.groups.get(group)? };
                 from.copy_to(payload, into, copy)?;
-                // The columns of the short block follow each other bit by bit.
+                // The short block stores its columns one after another without padding. So the kept
+                // columns may end inside a byte, and the rest of that byte is cleared.
                 let bits = new.tail() * to.columns.of_group(group);
                 let tail = payload.get(from.offset(last.blocks.count)..)?.get(..bits.div_ceil(8))?;
                 let new_tail = copy.get_mut(into.offset(new.blocks.count)..)?.get_mut(..bits.div_ceil(8))?;

@@ -124,8 +124,8 @@ pub struct Arguments {
     /// needed)
     #[arg(long)]
     cold: bool,
-    /// The number of gets in the longest measurements [default: 10 per loaded key, from 20000 to
-    /// 1000000]
+    /// The maximum number of gets in a measurement; slow ones make fewer [default: 10 per loaded
+    /// key, from 20000 to 1000000]
     #[arg(long, value_name = "N", value_parser = whole(1..=LOOKUPS_MAX, 1_000_000))]
     lookups: Option<u64>,
     /// Measure each mean N times; the report shows the median

@@ -22,7 +22,7 @@ pub struct Plan<'a> {
     pub filters: Vec<FilterChoice>,
     /// The layouts, in the order of [`Layout::ALL`].
     pub layouts: Vec<Layout>,
-    /// The number of gets in the longest measurements.
+    /// The maximum number of gets in a measurement. Slow measurements make fewer gets.
     pub lookups: u64,
     pub rounds: u32,
     /// The parent directory of the stores.

@@ -41,7 +41,7 @@ pub struct Source<'a> {
 pub struct Done {
     pub added: Vec<Added>,
     pub fixed_lengths: u64,
-    /// The number of chunks of the columns that keep their old filter.
+    /// The number of chunks that keep their old filter, in the requested columns.
     pub kept: u64,
     pub leaves: Vec<usize>,
     pub old_len_bytes: u64,

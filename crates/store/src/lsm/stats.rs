@@ -360,8 +360,8 @@ impl Counters {
         (gets, hits, tallies)
     }
 
-    /// Sets all counters to zero. Counts that other threads add at the same time may survive in
-    /// part. A running stall still counts from its start.
+    /// Sets all counters to zero. If another thread adds to a counter at the same time, the counter
+    /// may keep its old count. A running stall still counts from its start.
     pub(super) fn reset(&self) {
         for shard in &self.shards {
             shard.gets.store(0, Ordering::Relaxed);
