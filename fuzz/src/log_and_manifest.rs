@@ -243,9 +243,10 @@ fn options(storage: &Memory, recovery: LogRecovery, compacts: bool) -> Options {
     }
 }
 
-/// Checks a store that was damaged but not forged. With `Strict`, the open must fail, or give the
-/// state after one of the batches. The batches in SSTs must not be missing from this state. With
-/// `Salvage`, the store must not return a value that was not written.
+/// Checks a store whose files were not forged. Without damage, the open must give the last state
+/// and report nothing. With damage, an open with `Strict` must fail, or give the state after one of
+/// the batches, and the batches in SSTs must not be missing from this state. With `Salvage`, the
+/// store must not return a value that was not written.
 fn check_damaged(files: &Files, sound: &Sound, is_damaged: bool) {
     for recovery in [LogRecovery::Strict, LogRecovery::Salvage] {
         let storage = storage_of(files, DIR);

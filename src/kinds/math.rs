@@ -42,8 +42,8 @@ const BLOOM_PROBE_STEPS: [u32; 29] = [
     26684, 28127, 29570, 31013, 32456, 33899, 35341, 36784, 38227, 39670, 41113, 42556,
 ];
 
-/// The budgets at which the best number of probes in a line of 512 bits rises, by the exact
-/// formula: see [`BLOOM_PROBE_STEPS`].
+/// Like [`BLOOM_PROBE_STEPS`], but for probes in a line of 512 bits. The FPRs are those of
+/// [`blocked_bloom_rate`] for many keys.
 const LINE_PROBE_STEPS: [u32; 15] =
     [2082, 3585, 5104, 6674, 8318, 10058, 11921, 13933, 16124, 18528, 21185, 24140, 27445, 31162, 35361];
 

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use super::block_file::{self, FilterFile};
 use super::failure::{Failure, Outcome};
-use super::foreign::file::Form;
+use super::foreign::file::{Form, unknown_form};
 use super::foreign::{FileArguments, Foreign};
 use super::new_block::BlockArguments;
 use super::progress;
 use filterblock::FilterBuilder;
-use filterblock::foreign::{Error, Result};
+use filterblock::foreign::Result;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,12 +61,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
         FilterFile::Foreign(table) => table,
     };
     arguments.block.make(path, |builder| {
-        add_keys(&table, builder).map_err(|error| match error.in_file(path) {
-            error if matches!(error.root(), Error::Invalid { what: "table", .. }) => {
-                Failure::Message(format!("{error} with --key-form"))
-            }
-            error => error.into(),
-        })
+        add_keys(&table, builder)
+            .map_err(|error| unknown_form(&error, path).unwrap_or_else(|| error.in_file(path).into()))
     })
 }
 

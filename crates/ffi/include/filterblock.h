@@ -4,8 +4,9 @@
  *
  * A filter answers whether an SST may contain a key. An error never means "absent": after an error,
  * a query answers "maybe" (true) or FILTERBLOCK_ANSWER_UNFILTERED. Errors of queries are, for
- * example, a NULL handle, a NULL key, a damaged page that the query needs, and a panic of the
- * library. Comments shorten the names of error codes: INVALID is FILTERBLOCK_CODE_INVALID.
+ * example, a NULL handle, a NULL key whose length is not 0, a damaged page that the query needs,
+ * and a panic of the library. Comments shorten the names of error codes: INVALID is
+ * FILTERBLOCK_CODE_INVALID.
  *
  * Rules for all functions:
  *  - A pointer is NULL or points to valid memory of the stated length in bytes or elements. Each

@@ -394,7 +394,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
             // In the wrong form, every key differs from the user's key, so a filter of these keys
             // would deny present keys.
             return Err(form_unknown(
-                "the file does not say whether its keys are user keys or internal keys; use --key-form or open_as()",
+                "the file does not say whether its keys are user keys or internal keys; open it with open_as()",
             ));
         }
         self.for_each_version(once(each)).map(|_| ())
@@ -404,7 +404,7 @@ impl<D: AsRef<[u8]>> LevelDbTable<D> {
     /// Returns the number of data blocks.
     fn for_each_version(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
         let form = self.readings.first().map(|reading| reading.form).ok_or_else(|| {
-            form_unknown("its filter denies a key of the first data block in every form; use --key-form or open_as()")
+            form_unknown("its filter denies a key of the first data block in every form; open it with open_as()")
         })?;
         let (mut cursor, mut blocks) = (self.index()?.cursor(), 0);
         while cursor.advance()? {

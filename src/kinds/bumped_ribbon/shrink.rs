@@ -1,9 +1,9 @@
 //! Drops columns of a finished filter. The columns are independent systems of equations over the
 //! same starts and coefficients, so the first `c` columns of a filter are a filter of `c` columns.
 //!
-//! Groups of eight lie one after the other. So the first groups of a payload need no copy: they are
-//! the payload of a filter of whole groups. Any other number of columns needs a copy, because the
-//! words of a block lie together.
+//! A payload stores its groups of eight columns one after the other. So if `c` is a multiple of
+//! eight, the beginning of the payload is the payload of the first `c` columns, and needs no copy.
+//! Any other `c` needs a copy, because a block stores its words of all columns of a group together.
 
 use super::layer::{Blocks, Columns, bumps_len_bytes};
 use super::read::{Geometry, Layer};

@@ -319,3 +319,15 @@ fn columns<'a>(chunks: impl Iterator<Item = &'a ParquetColumnChunk>) -> String {
     }
     printable(&names.join(", "))
 }
+
+/// Returns the failure for a LevelDB table whose form of keys is unknown, or `None` for any other
+/// error. The core's error names a function instead of an option.
+pub fn unknown_form(error: &Error, path: &Path) -> Option<Failure> {
+    matches!(error.root(), Error::Invalid { what: "table", .. }).then(|| {
+        let advice = "give --key-form user or --key-form internal";
+        Failure::Message(format!(
+            "{}: the form of the keys is unknown (user keys or internal keys); {advice}",
+            path.display()
+        ))
+    })
+}

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::failure::{Failure, Outcome};
-use super::super::foreign::file::Form;
+use super::super::foreign::file::{Form, unknown_form};
 use super::super::foreign::{FileArguments, Foreign};
 use super::super::keys::{KeyFormat, KeyReader, MAX_FILTER_KEY_LEN_BYTES};
 use super::super::progress;
 use super::failure;
-use filterblock::foreign::Error;
 use filterblock::foreign::parquet::ParquetFile;
 use filterblock_parquet::index::{
     DistinctHashes, Error as IndexError, FileIdentity, IndexBuilder, KeyType, ParquetColumn, SourceKind, Stamp, hash,
@@ -278,12 +277,7 @@ fn add_table(path: &Path, table: &Foreign, hashes: &mut DistinctHashes) -> Outco
         Foreign::RocksDb(table) => (table.for_each_key(&mut add), SourceKind::RocksDb),
         Foreign::Parquet(_) | Foreign::Raw(..) => (Ok(()), SourceKind::KeyList),
     };
-    walked.map_err(|error| match error.in_file(path) {
-        error if matches!(error.root(), Error::Invalid { what: "table", .. }) => {
-            Failure::Message(format!("{error} with --key-form"))
-        }
-        error => error.into(),
-    })?;
+    walked.map_err(|error| unknown_form(&error, path).unwrap_or_else(|| error.in_file(path).into()))?;
     Ok(source)
 }
 

@@ -1,13 +1,13 @@
-//! Injects a fault at every system call of a process: the process is killed before the call, or the
-//! call fails. The reopened store holds all durable writes. Errors are typed and name a file,
+//! Injects faults at the system calls of a process that concern files, file descriptors or mapped
+//! memory: the process is killed before the call, or the call fails. The reopened store holds all durable writes. Errors are typed and name a file,
 //! unless they refuse a call after an earlier error. No answer is wrong.
 //!
 //! The test runs its own program again under `strace`, which kills the process or makes a call
 //! fail. `strace` counts the calls of each name per thread. So the place of a fault is the name of
 //! a system call and its number in a thread. The workload runs in two shapes, which together reach
 //! the system calls of all threads. In the first shape, one thread makes all calls to the store. In
-//! the second shape, each call to the store has its own thread, so that the highest numbers belong
-//! to the store's own threads.
+//! the second shape, each open, write, flush and close has its own thread, so that the store's own
+//! threads have the highest numbers of most system calls.
 //!
 //! `FILTERBLOCK_EVERY_FAULT=1` tries every place. By default the tests try a part of them. With
 //! `FILTERBLOCK_FAULT_PART=3/20` in addition they try the third of twenty parts, so that twenty
