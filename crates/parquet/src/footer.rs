@@ -46,7 +46,7 @@ pub struct Chunk {
     pub num_values: u64,
     /// The offset of the first page.
     pub offset: u64,
-    /// The length in bytes of all pages in the file, with their headers.
+    /// The length in bytes of the chunk's pages as stored (compressed), with their headers.
     pub len_bytes: u64,
     /// The location of the filter, or `None` if the chunk has none.
     pub filter: Option<FilterRange>,

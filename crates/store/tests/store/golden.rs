@@ -65,7 +65,7 @@ fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 fn options(name: &str) -> Options {
     let secret = name.ends_with("-siphash").then(|| Secret::new(b"sixteen and good").unwrap());
-    // The golden store itself names its extractor.
+    // `prefix_extractor` stays unset: a store opens with the extractor that it was created with.
     Options {
         secret,
         create_if_missing: false,
