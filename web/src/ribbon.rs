@@ -1,6 +1,6 @@
 //! Builds a small ribbon for the picture: a linear system over GF(2) with rows of eight
-//! coefficients instead of 64 or 128. Each key is an equation. The solution has one row for each
-//! slot.
+//! coefficients instead of 64 or 128. Each key is an equation. The solution has one value for
+//! each slot.
 
 use filterblock::{HashSeed, KeyHasher};
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ pub(crate) fn reduce(hash: u64, range: u32) -> u32 {
     reduced
 }
 
-/// The equation of a key: the XOR of the solution's rows `start + i`, for every bit `i` that is set
-/// in `coefficients`, equals the fingerprint. Bit 0 of a new or stored equation is set.
+/// The equation of a key: the XOR of the values of the slots `start + i`, for every bit `i` that is
+/// set in `coefficients`, equals the fingerprint. Bit 0 of a new or stored equation is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Equation {
     start: u32,
@@ -86,10 +86,10 @@ fn solve(rows: &[Option<Equation>]) -> Vec<u32> {
     solution
 }
 
-/// Returns the XOR of the rows of the solution that the equation selects.
+/// Returns the XOR of the values of the slots that the equation selects.
 fn sum(solution: &[u32], equation: Equation) -> u32 {
     let selected = (0..WIDTH).filter(|i| equation.coefficients >> i & 1 == 1);
-    selected.filter_map(|i| solution.get((equation.start + i) as usize)).fold(0, |sum, row| sum ^ row)
+    selected.filter_map(|i| solution.get((equation.start + i) as usize)).fold(0, |sum, value| sum ^ value)
 }
 
 /// Answers with the equations in the order of the keys, the solution, and the asked key's columns.

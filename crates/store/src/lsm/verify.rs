@@ -52,9 +52,9 @@ impl VerifyReport {
         self.damage.is_empty() && self.filter_false_negatives == 0
     }
 
-    /// Returns whether a cut-off tail may have been damaged, rather than torn by a crash
-    /// ([`LogTail::is_cut`]). A synced write may then be missing. A device that kept only
-    /// some bytes of the last write leaves the same traces.
+    /// Returns whether one of [`tails`](Self::tails) may be damage instead of the trace of a crash:
+    /// no bytes seem to be missing from it ([`LogTail::is_cut`] is `false`). A synced write may then
+    /// be lost. A device that kept only some bytes of the last write leaves the same traces.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.tails.iter().any(|tail| !tail.is_cut)

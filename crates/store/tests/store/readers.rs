@@ -82,7 +82,8 @@ fn twins_agree(pairs: &[(Vec<u8>, Vec<u8>)]) {
     assert_eq!(with(b'a').map(rest).collect::<Vec<_>>(), with(b'z').map(rest).collect::<Vec<_>>());
 }
 
-/// Reads a snapshot in every way, asserts that the answers agree, and returns its counter.
+/// Reads a snapshot by `get`, `multi_get` and scans, asserts that the answers agree, and returns
+/// its counter.
 fn look(snapshot: &Snapshot, random: &mut Random) -> u64 {
     let [a, z] = twin(random.below(TWINS));
     assert_eq!(snapshot.get(&a).unwrap(), snapshot.get(&z).unwrap());

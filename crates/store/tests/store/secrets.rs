@@ -154,8 +154,8 @@ fn seeds_are_random_for_each_store_unless_one_is_given() {
     drawn.sort_unstable();
     drawn.dedup();
     assert_eq!(drawn.len(), 20);
-    // Every bit of a seed is random. The probability that one of the 64 bits is equal in all 20
-    // seeds is at most 64 / 2^19.
+    // Every bit of a seed is random. A bit is 1 in all 20 seeds with a probability of 2^-20, so
+    // three such bits have a probability below 10^-13. The same holds for 0.
     let (all, any) = drawn.iter().fold((u64::MAX, 0), |(all, any), seed| (all & seed, any | seed));
     assert!(all.count_ones() < 3 && any.count_zeros() < 3, "{drawn:x?}");
 }
