@@ -41,8 +41,7 @@ pub(crate) fn zeros<T: Default>(len: u64, what: &'static str) -> Result<Vec<T>> 
     Ok(values)
 }
 
-/// Allocates `len` default values, like [`zeros`], but returns [`NoMemory`]. The type must be
-/// `Clone`.
+/// Allocates `len` default values. Unlike [`zeros`], it reports a lack of memory as [`NoMemory`].
 pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(len)?;
@@ -50,7 +49,6 @@ pub(crate) fn try_zeros<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemo
     Ok(values)
 }
 
-/// Collects an iterator of known length into a vector.
 pub(crate) fn try_collect<T>(iter: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>, NoMemory> {
     let mut values = Vec::new();
     values.try_reserve_exact(iter.len())?;

@@ -40,7 +40,7 @@ impl PackedArray {
         self.cell_bits
     }
 
-    /// Returns the largest value of a cell.
+    /// Returns the largest value that fits in a cell.
     pub(crate) fn max(&self) -> u64 {
         u64::MAX >> (64 - self.cell_bits)
     }
@@ -87,7 +87,8 @@ impl PackedArray {
         self.words.fill(0);
     }
 
-    /// Returns the word in which a cell begins, and the bit within that word.
+    /// Returns the word in which a cell begins, and the bit within that word. Panics if there is no
+    /// such cell.
     #[inline]
     fn locate(&self, index: u64) -> (usize, u32) {
         assert!(index < self.len, "no cell {index}: the array has {} cells", self.len);

@@ -18,7 +18,7 @@
 //! | another hasher with another folded identity | another hasher: two may have the same folded identity |
 //!
 //! An undamaged filter of other keys cannot be detected, because the compact form has no table id.
-//! See docs/DESIGN.md for the measurements behind the choice of the checksum.
+//! See docs/DESIGN.md for the reasons for this checksum.
 //!
 //! A standard Bloom filter may have any number of bytes. A blocked Bloom filter takes whole lines
 //! of 64 bytes, so it suits filters of more than a few hundred keys.

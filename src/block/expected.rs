@@ -256,8 +256,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///   error: see [`FilterBlock::ranges_error`].
     /// * [`Error::Unsupported`] for a newer version, or for an unknown kind, hash function, flag or
     ///   extension record.
-    /// * [`Error::Unexpected`] for a sound block of another SST, another state of the SST,
-    ///   other keys or another hasher.
+    /// * [`Error::Unexpected`] for a sound block that differs from the expectations in table id,
+    ///   checksum, number of keys, parts of keys ([`Added`]), extractor, hash function or seed.
     /// * [`Error::Secret`] if the keys were hashed with another secret.
     /// * [`Error::Invalid`] if the expectations name no SST: [`Expected::of_any_table`], or a
     ///   table id of zeros without a checksum.

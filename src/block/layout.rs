@@ -1,4 +1,4 @@
-//! Reads and writes the bytes after a filter's payload: page checksums, extension and trailer.
+//! Reads and writes the bytes after a block's payload: page checksums, extension and trailer.
 
 use super::extension::{
     EXTENSION_EXTRACTOR, EXTENSION_FINGERPRINT, EXTENSION_LAYERS, EXTENSION_RANGES, Extension, MAX_EXTENSION_LEN_BYTES,
@@ -161,7 +161,8 @@ pub(crate) enum Content {
     PartitionIndex,
 }
 
-/// The fields of extension and trailer, except for fields that follow from others.
+/// The fields of extension and trailer, without checksums, version, magic and the length of the
+/// extension.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Trailer {
     pub(crate) table_id: [u8; 16],
@@ -243,9 +244,6 @@ impl Trailer {
             codec::put_u32(block, checksum);
         }
         let page_checksums = crate::checksum::crc32(block.get(payload_len..).unwrap_or_default());
-        // The trailer's checksum continues from the page checksums. A CRC followed by itself
-        // cancels out. So if the checksum covered only extension and trailer, a host's own CRC-32
-        // of a block of one page would not depend on the bytes of the payload.
         let (kind, params, layers) = match &self.content {
             Content::Filter { shape, .. } => (shape.kind as u8, shape.params, shape.layers.as_slice()),
             Content::PartitionIndex => (PARTITION_INDEX_TAG, [0; 3], [].as_slice()),
@@ -272,6 +270,8 @@ impl Trailer {
         codec::put_u32(block, self.partition_number);
         block.extend_from_slice(&params);
         block.extend_from_slice(&[extension_len, kind, self.hash.kind as u8, self.added.flags(), VERSION]);
+        // The checksum continues from the page checksums, because a CRC followed by itself cancels
+        // out. Otherwise a host's own CRC-32 of a one-page block would not depend on the payload.
         let checksum = trailer_checksum(page_checksums, block.get(extension_start..).unwrap_or_default());
         codec::put_u32(block, checksum);
         block.extend_from_slice(&MAGIC);
@@ -490,7 +490,7 @@ impl RawTrailer {
         })
     }
 
-    /// Reads the records of the extension, checks all fields against each other, and returns the
+    /// Reads the records of the extension, checks fields against each other, and returns the
     /// trailer. The caller has already verified the checksum of the fields, and must set the
     /// offsets in the result.
     fn interpret(self, extension: &[u8], at: impl Fn(Field) -> u64) -> Result<BorrowedTrailer<'_>> {

@@ -51,9 +51,8 @@ impl Mapped {
         map().map_err(|error: Error| error.in_file(path))
     }
 
-    /// Maps `len` bytes of a file, starting at `offset`. If `offset` is a multiple of 4,096, each
-    /// page of the filter lies in one page of the map, and the block begins at a cache line. Any
-    /// other `offset` works, too, but queries may touch more pages and cache lines.
+    /// Maps `len` bytes of a file, starting at `offset`. If `offset` is a multiple of 4,096,
+    /// queries touch the fewest pages and cache lines. Any other `offset` works, too.
     ///
     /// # Errors
     /// Returns [`Error::Corrupt`] if the file is shorter than `offset + len`, and [`Error::Io`] if

@@ -41,8 +41,9 @@ pub struct Metadata<'a> {
     /// the filter was opened without the bytes of its range filter. [`Metadata::block_len_bytes`]
     /// includes this length.
     pub ranges_len_bytes: u64,
-    /// The number of bits that must match for "maybe". For a filter in partitions, it is the number
-    /// of the first partition, or 0 if there are no partitions.
+    /// The number of bits that must match for "maybe". It is 0 for filters without such bits, for
+    /// example range filters. For a filter in partitions, it is the number of the first partition,
+    /// or 0 if there are no partitions.
     pub probes: u32,
 }
 
@@ -54,7 +55,7 @@ impl Metadata<'_> {
     }
 }
 
-/// Statistics of the bits of a filter. [`FilterBlock::statistics`] reads the whole filter.
+/// Statistics of the bits of a filter: see [`FilterBlock::statistics`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {

@@ -72,8 +72,8 @@ impl PageStates {
         self.good_and_bad().1.iter().map(|bad| u64::from(bad.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// Returns whether a page matches its checksum. Verifies the page if this thread does not see
-    /// the result of an earlier verification.
+    /// Returns whether a page matches its checksum. If this thread does not see the result of an
+    /// earlier verification, verifies the page, records the result and reports damage.
     #[inline]
     fn is_sound(&self, page: usize, payload: &[u8], checksums: &[u8]) -> bool {
         let (word, bit) = (page / 64, 1u64 << (page % 64));

@@ -115,7 +115,7 @@ impl Part {
     }
 
     /// Asks for the keys between two bounds. A filter that is not a range filter denies the range
-    /// only if the filter is empty, or if no key can lie in the range.
+    /// only if the filter is empty or no key can lie in the range.
     #[inline(always)]
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         match (self.geometry.range(), &self.states) {

@@ -141,8 +141,9 @@ impl Partitions {
         }
     }
 
-    /// Asks the partitions from that of the lower bound to that of the upper bound, until one
-    /// answers "maybe". The range of the last partition has no upper bound.
+    /// Asks the partitions one by one, from the partition of the lower bound to the partition of
+    /// the upper bound, until one answers "maybe". The key range of the last partition has no upper
+    /// bound.
     pub(super) fn may_contain_range(&self, bytes: &[u8], query: &RangeQuery, bounds: Bounds<'_>) -> bool {
         let last_key = |entry: &Entry| entry.last_key(bytes, self.index);
         let first = match bounds.0 {
@@ -202,7 +203,6 @@ impl Partitions {
     }
 }
 
-/// Counts the entries of an index.
 fn count_entries(mut index: Cursor<'_>) -> Result<usize> {
     let mut count = 0;
     while !index.is_empty() {

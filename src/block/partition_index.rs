@@ -158,7 +158,8 @@ impl<D: AsRef<[u8]>> PartitionIndex<D> {
         self.len == 0
     }
 
-    /// Returns the number of distinct keys of all partitions together.
+    /// Returns the number of distinct keys of all partitions together. Prefixes count as keys, once
+    /// in each partition that has them.
     #[must_use]
     pub fn num_keys(&self) -> u64 {
         self.trailer.num_keys
@@ -442,9 +443,9 @@ impl<D: AsRef<[u8]>> Partition<D> {
     }
 
     /// Returns `false` if certainly no added key lies between the bounds: see
-    /// [`FilterBlock::may_contain_range`]. For a range that can hold a key, returns `true` if an
-    /// added key may lie in it, if keys of other partitions may, or if the partition is not a range
-    /// filter.
+    /// [`FilterBlock::may_contain_range`]. Returns `true` if keys of this partition or of another
+    /// partition may lie between them. If the partition is not a range filter, returns `true` for
+    /// every range that can hold a key.
     #[must_use]
     pub fn may_contain_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         if is_empty_range(lower, upper) {

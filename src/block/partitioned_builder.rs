@@ -180,8 +180,8 @@ impl PartitionedBuilder {
         self
     }
 
-    /// Announces `keys` more keys and prefixes. Each partition reserves memory for its share when
-    /// it begins: see [`FilterBuilder::reserve`].
+    /// Announces `keys` more keys and prefixes, so that each partition can reserve memory for its
+    /// share: see [`FilterBuilder::reserve`].
     pub fn reserve(&mut self, keys: usize) {
         self.reserved = keys.saturating_add(self.current.len());
         self.reserve_partition();
@@ -195,7 +195,8 @@ impl PartitionedBuilder {
         }
     }
 
-    /// Adds a key. Keys must come in ascending order; repetitions are allowed.
+    /// Adds a key. Keys must come in ascending order; repetitions are allowed. After
+    /// [`with_extractor`](Self::with_extractor), this method also adds the prefixes of the key.
     ///
     /// In a filter of prefixes only, the key itself is not added. It only decides the partition of
     /// its prefixes.

@@ -11,8 +11,8 @@ use crate::spec::FilterSpec;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
     /// The FPR of the specification: see [`FilterSpec::false_positive_rate`]. For a classical
-    /// variant, it is the largest FPR by the formula of the variant. It must be above 0 and below
-    /// 1.
+    /// variant, it is an upper bound on the FPR by the formula of the variant. It must be above 0
+    /// and below 1.
     FalsePositiveRate(f64),
     /// The budget in bits per key, within the limits of [`FilterSpec::bits_per_key`]. For a binary
     /// fuse filter, it limits the bits of the payload per key. For a classical variant, it limits
@@ -24,7 +24,7 @@ pub enum Goal {
 }
 
 /// A planned filter and the length of its block, with page checksums, record of layers and trailer.
-/// The records of a secret and of an extractor are not included.
+/// Other records, such as that of a secret, are not included.
 ///
 /// ```
 /// use filterblock::{BlockPlan, FilterKind, Goal};
@@ -43,9 +43,8 @@ pub struct BlockPlan {
 }
 
 impl BlockPlan {
-    /// Plans a block of a kind. For an FPR or a budget in bits per key, plans the block of this
-    /// specification. For an upper limit of the size, plans the block that has the lowest FPR
-    /// within this limit: see [`Goal`].
+    /// Plans a block of a kind for a goal: see [`Goal`]. If the goal limits the size, plans the
+    /// block that has the lowest FPR within the limit.
     ///
     /// # Errors
     /// Returns the errors of [`Plan::new`]. Returns [`Error::Invalid`] with the reason if the kind
@@ -63,7 +62,7 @@ impl BlockPlan {
             }
             Goal::BitsPerKey(bits) => {
                 let spec = FilterSpec::bits_per_key(kind, bits).map_err(|error| match kind {
-                    FilterKind::Ribbon => refused("it takes at most 32 bits per key; give fewer bits"),
+                    FilterKind::Ribbon => refused("it takes 1 to 32 bits per key; give a number in this range"),
                     _ => error,
                 })?;
                 Self::of_plan(Plan::new(spec, num_keys)?)
@@ -217,7 +216,7 @@ mod tests {
         let reason = |kind, goal| BlockPlan::new(kind, 1000, goal).unwrap_err().to_string();
         let lowest = reason(FilterKind::SplitBlock, Goal::FalsePositiveRate(1e-9));
         assert!(lowest.contains("its lowest FPR is") && lowest.contains("with split-block:100"), "{lowest}");
-        assert!(reason(FilterKind::Ribbon, Goal::BitsPerKey(33.0)).contains("at most 32 bits per key"));
+        assert!(reason(FilterKind::Ribbon, Goal::BitsPerKey(33.0)).contains("1 to 32 bits per key"));
         assert!(reason(FilterKind::BinaryFuse, Goal::BitsPerKey(8.0)).contains(SMALLEST_IS_LARGER));
         assert!(reason(FilterKind::Bloom, Goal::LenBytes(99)).contains(SMALLEST_IS_LARGER));
         let variant = VariantPlan::for_goal(Variant::DLeft, 1000, Goal::LenBytes(99)).unwrap_err();

@@ -80,7 +80,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Returns the reason why the range filter beside the block's filter cannot be used. The
     /// block's filter is usable nevertheless. Returns `None` if the range filter is usable, or if
-    /// there is no range filter.
+    /// the bytes of the block hold none.
     #[must_use]
     pub fn ranges_error(&self) -> Option<&Error> {
         match &self.ranges.as_deref()?.filter {

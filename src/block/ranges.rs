@@ -69,7 +69,8 @@ fn beside(bytes: &[u8], outer: &Trailer, record: RangesRecord, verify: Verify) -
 /// Returns the errors of [`Trailer::read`], and [`Error::ChecksumMismatch`] if the block is not the
 /// recorded one. Returns [`Error::Corrupt`] if `bytes` do not begin with a block of the recorded
 /// length and its padding of zeros. Returns the same error if the block has another SST or hasher,
-/// is not a range filter, is a single partition, or has bytes in front of its payload.
+/// or is not a range filter. Returns it also for a single partition, and if bytes lie in front of
+/// the block's payload.
 pub(super) fn trailer_beside(bytes: &[u8], outer: &Trailer, record: RangesRecord) -> Result<Trailer> {
     let block = record.block_in(bytes).ok_or(Error::Corrupt { field: Field::Length, offset: 0 })?;
     let (trailer, start) = Trailer::read(block)?;

@@ -38,8 +38,8 @@ use crate::kinds::{Columns, FilterView};
 /// # Ok::<(), filterblock::Error>(())
 /// ```
 // A store has thousands of blocks, and most of them are not in the processor's cache. The first
-// cache line of this struct holds everything that most queries for a hash need, except the pointer
-// to the bytes.
+// cache line of this struct holds everything that most queries for a hash need, except the bytes
+// and the pointer to them.
 #[repr(C, align(64))]
 pub struct FilterBlock<D> {
     pub(super) filter: Part,
@@ -296,8 +296,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Returns a borrowed, copyable view of the filter of whole keys. Returns `None` if the block
-    /// holds only prefixes, is a range filter, has partitions, is a partition without its index, or
-    /// verifies its pages on first touch.
+    /// holds only prefixes, is a range filter, or verifies its pages on first touch. Also returns
+    /// `None` if the block has partitions or is a partition without its index.
     ///
     /// Hashes must come from [`FilterBlock::hasher`] or an equal hasher: a view cannot check them.
     #[must_use]

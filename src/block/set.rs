@@ -1,4 +1,4 @@
-//! Asks the filters of many SSTs for one key or for many keys.
+//! Asks the filters of many SSTs for keys, prefixes and ranges of keys.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::kinds::{FilterView, Geometry, Kernel};
 /// for many keys, or many pairs of a filter and a key.
 ///
 /// The set keeps one cache line of 64 bytes for each filter. If the filter holds whole keys in one
-/// piece and was verified at open, this cache line has everything that most queries need except the
-/// payload. Queries of other filters take longer, because they go through the [`TableFilter`].
+/// piece and was verified at open, most queries need only this cache line and the payload. Queries
+/// of other filters take longer, because they go through the [`TableFilter`].
 ///
 /// A host fills a set and then shares it, for example in an `Arc`: the set is `Send` and `Sync`,
 /// and queries take `&self`. For each new version of the store, the host makes a new set. The old
@@ -65,7 +65,6 @@ pub struct FilterSet<E = Error> {
     /// The filters of the slots, for queries that a line cannot answer.
     pub(super) filters: Vec<Entry<E>>,
     pub(super) queries: QueryCounts,
-    /// Counts [`Answer::Unfiltered`].
     unfiltered: Unfiltered,
 }
 
@@ -379,8 +378,8 @@ impl<E> FilterSet<E> {
     }
 
     /// Counts the filters by state, the damaged pages that queries have found, and the queries that
-    /// no filter answered. Takes time linear in the number of filters and in the number of pages
-    /// that are verified on first touch.
+    /// no filter answered. Takes time linear in the numbers of filters, partitions, and pages that
+    /// are verified on first touch.
     #[must_use]
     pub fn counts(&self) -> FilterSetCounts {
         let mut counts = FilterSetCounts { unfiltered_answers: self.unfiltered.total(), ..FilterSetCounts::default() };

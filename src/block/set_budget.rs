@@ -1,6 +1,4 @@
-//! Estimates the queries of each filter of a set, and shrinks the set towards a budget. Drops range
-//! filters beside bumped ribbons first, and then the columns whose loss adds the fewest false
-//! positives per freed byte.
+//! Estimates the queries of each filter of a set, and shrinks the set towards a budget.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -88,13 +86,12 @@ impl<E> FilterSet<E> {
     ///
     /// A copy with at least one column replaces a filter on the heap ([`FilterBlock::shrunk_to`]).
     /// The copy has no range filter. The loss of a range filter adds no false positives for keys,
-    /// so the copies first lose their range filters. `if_mapped` says what happens to mapped
-    /// filters.
+    /// so it comes before the loss of columns. `if_mapped` says what happens to mapped filters.
     ///
-    /// The bytes of a replaced filter are freed when the host drops its own references to the
-    /// filter. So after this call, the host should keep only the filters that [`FilterSet::filter`]
-    /// returns. Dropped columns do not come back: to use them again, open the filter again for the
-    /// next set.
+    /// After a copy, the bytes of the original are freed when the host drops its own references to
+    /// the filter. So after this call, the host should keep only the filters that
+    /// [`FilterSet::filter`] returns. Dropped columns do not come back: to use them again, open the
+    /// filter again for the next set.
     pub fn shrink_to(&mut self, max_len_bytes: u64, if_mapped: IfMapped) -> FilterSetShrunk {
         let mut len_bytes = self.len_bytes();
         if len_bytes <= max_len_bytes {

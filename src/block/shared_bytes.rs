@@ -175,7 +175,7 @@ impl From<&'static [u8]> for SharedBytes {
 }
 
 /// A list of dropped [`SharedBytes`] that wait to be freed. A thread of the host's choice frees
-/// them.
+/// them, unless the list exceeds its limit: see [`Reclaimer::with_limit`].
 ///
 /// A clone shares the same list.
 ///
@@ -227,7 +227,8 @@ impl Reclaimer {
         }
     }
 
-    /// Frees all bytes on the list. Returns the number of dropped [`SharedBytes`] that it freed.
+    /// Frees all bytes on the list. Returns the number of freed [`SharedBytes`]. A value and its
+    /// clones count once.
     pub fn reclaim(&self) -> usize {
         // The lock is released before the bytes are freed.
         let waiting = std::mem::take(&mut *self.list());

@@ -1,4 +1,4 @@
-//! Builds filter blocks.
+//! Builds filter blocks, and filters in the compact form.
 
 use std::num::NonZeroUsize;
 
@@ -18,11 +18,11 @@ use crate::spec::{self, FilterSpec};
 /// Keys may come in any order and more than once. [`finish`](FilterBuilder::finish) chooses the
 /// size by the number of distinct hashes or keys, so the same set of keys gives the same bytes.
 ///
-/// In release builds, the builder takes 8 bytes of memory per key, if
-/// [`reserve`](FilterBuilder::reserve) announced the number of keys. A range filter takes 2 to 4
-/// bytes per key, and the bytes of the key after its common prefix with the key before it. If the
-/// keys of a range filter are out of order, [`finish`](FilterBuilder::finish) sorts them. Sorting
-/// takes up to three times the length of the keys, and 16 bytes per key.
+/// In release builds, the builder takes 8 bytes of memory per key or prefix, if
+/// [`reserve`](FilterBuilder::reserve) announced their number. A range filter takes 2 to 4 bytes
+/// per key, and the bytes of the key after its common prefix with the key before it. If the keys of
+/// a range filter are out of order, [`finish`](FilterBuilder::finish) sorts them. Sorting takes a
+/// few times the length of the keys, and 16 bytes per key.
 #[derive(Debug, Clone)]
 pub struct FilterBuilder {
     spec: FilterSpec,
@@ -96,7 +96,7 @@ impl FilterBuilder {
     /// change the bytes.
     ///
     /// More threads speed up only the build of a bumped ribbon without `:compact` that has more
-    /// than about 68,000 keys. One thread builds every other filter.
+    /// than about 68,000 keys.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.threads = threads;
@@ -241,7 +241,6 @@ impl FilterBuilder {
         self.self_check
     }
 
-    /// Returns the specification of the range filter beside the filter.
     pub(super) fn ranges_beside(&self) -> Option<FilterSpec> {
         self.ranges
     }
@@ -254,7 +253,7 @@ impl FilterBuilder {
         self.extractor.as_deref()
     }
 
-    /// Returns the trailer of a block with these settings.
+    /// Returns the trailer of a block with these settings, without the record of a range filter.
     pub(super) fn trailer(&self, num_keys: u64, payload_len_bytes: u64, content: Content) -> Trailer {
         Trailer {
             table_id: self.table_id,
@@ -271,7 +270,7 @@ impl FilterBuilder {
 
     /// Reserves memory for `keys` more keys. Without this call, the vector of hashes doubles when
     /// it is full, and both copies exist during the move. If there is not enough memory, the call
-    /// has no effect.
+    /// reserves less or nothing.
     pub fn reserve(&mut self, keys: usize) {
         if let Some(of_ranges) = &mut self.keys {
             of_ranges.reserve(keys);
@@ -398,7 +397,7 @@ impl FilterBuilder {
     }
 
     /// Returns the number of keys and prefixes added so far. Equal keys or prefixes in a row count
-    /// once. Other repetitions count again.
+    /// once. Other repetitions may count again.
     #[must_use]
     pub fn len(&self) -> usize {
         let keys = self.keys.as_ref().map_or(0, |keys| usize::try_from(keys.len()).unwrap_or(usize::MAX));
@@ -428,6 +427,7 @@ impl FilterBuilder {
 
     /// Adds keys by their hashes and encodes the block. The bytes are the same as after
     /// [`add_hash`](FilterBuilder::add_hash) for each hash and [`finish`](FilterBuilder::finish).
+    /// Each hash must meet the condition of [`add_hash`](FilterBuilder::add_hash).
     ///
     /// This method is for hosts that have collected the hashes themselves. If no key was added
     /// before, a build of a Bloom kind usually reads `hashes` in place. Then the builder needs no
@@ -558,8 +558,8 @@ impl FilterBuilder {
     /// its hashes.
     fn checked(&self, filled: Filled, hashes: &[KeyHash]) -> Result<Encoded> {
         let Filled { shape, mut payload, num_keys } = filled;
-        // Readers would reject a block that fails this check.
         let len = payload.len();
+        // Readers would reject a block that fails this check.
         let geometry = Geometry::new(&shape, num_keys, len as u64)?;
         if self.self_check == SelfCheck::On {
             // Vector loads may read beyond the payload. In a block they would read the checksums

@@ -7,7 +7,8 @@
 //! hash comes again, all its bits are set already. Of the hashes that come for the first time, only
 //! few have all bits set already: on average, their share is below the FPR. The first pass notes
 //! every hash whose bits are all set as a suspect, and a second pass counts how often the suspects
-//! occur. If hashes are repeated, the bits are set once more, in a smaller filter (`fill.rs`).
+//! occur. If hashes are repeated, the bits are set once more, in a filter that is sized for the
+//! distinct hashes (`fill.rs`).
 
 use super::kind::FilterKind;
 use super::shape::Shape;

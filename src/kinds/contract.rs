@@ -18,7 +18,7 @@ pub(crate) const MILLIBITS: RangeInclusive<u32> = 1_000..=100_000;
 /// because an absent key may have the hash of a present key.
 pub(super) const MANY_KEYS: u64 = 512_000_000;
 
-/// The reason why [`Kind::plan`] finds no plan if a size does not fit in its integer type.
+/// The reason in the error if a size is too large for a plan.
 pub(crate) const TOO_LARGE: &str = "its size is too large for a plan; plan for fewer keys or a higher FPR";
 /// The reason why [`Kind::plan`] finds no plan for a bumped ribbon of about 2^62 bytes or more.
 pub(crate) const TOO_LARGE_FOR_MEMORY: &str = "too large for this machine's memory; plan for fewer keys";

@@ -18,8 +18,8 @@ pub(crate) struct Filled {
 }
 
 /// Builds the filter of at least one hash. The hashes may come in any order and with repetitions.
-/// Returns `None` if the kind needs distinct, sorted hashes, or if a sort is the better way to
-/// count the distinct hashes. Also returns `None` if there is no memory for the count.
+/// Returns `None` if the kind is not built by setting bits, or if a sort is the better way to count
+/// the distinct hashes. Also returns `None` if there is no memory for the count.
 ///
 /// # Errors
 /// Returns [`NoMemory`] if the payload does not fit in memory.
@@ -111,8 +111,8 @@ mod tests {
         );
     }
 
-    /// Uses consecutive or shifted numbers as hashes. All of them fall into one cache line, or all
-    /// suspects set one bit of the table. [`fill`] counts them exactly or leaves them to a sort.
+    /// Uses consecutive or shifted numbers as hashes, which are badly spread. [`fill`] counts them
+    /// exactly or leaves them to a sort.
     #[test]
     fn numbers_that_are_no_hashes_are_counted_exactly() {
         for kind in KINDS {

@@ -76,8 +76,8 @@ impl Geometry {
             Self::Empty => 0.0,
             Self::AlwaysMaybe => 1.0,
             Self::Bloom { probes } => bloom::expected_fpr(num_keys, payload_len_bytes, probes),
-            // The formula counts keys with equal line and fold. Keys with equal hashes are among
-            // them.
+            // The next two formulas count keys with equal line and fold. Keys with equal hashes are
+            // among them.
             Self::BlockedBloom { probes } => blocked_bloom::expected_fpr(num_keys, payload_len_bytes, probes),
             Self::SplitBlock { lanes } => split_block::expected_fpr(lanes, num_keys, payload_len_bytes),
             Self::BumpedRibbon(_, ref ribbon) => math::with_equal_hashes(ribbon.expected_fpr(), num_keys),
@@ -144,7 +144,7 @@ impl Geometry {
         }
     }
 
-    /// Estimates the number of distinct keys from the `set_bits` of `bits` bits that they set.
+    /// Estimates the number of distinct keys of a filter in which `set_bits` of `bits` bits are 1.
     /// Returns `None` for kinds whose bits give no estimate.
     pub(crate) fn estimated_keys(&self, set_bits: u64, bits: u64) -> Option<f64> {
         match *self {

@@ -3,7 +3,7 @@
 /// Tells which bytes are sound. Before a query answers "absent", it asks the guard about the bytes
 /// that prove the answer.
 pub(crate) trait Guard {
-    /// Whether all bytes are known to be sound. If so, queries do not call the guard.
+    /// Whether all bytes are known to be sound. If so, queries need not call [`Guard::sound`].
     const ALL_SOUND: bool = false;
 
     /// Returns whether the `len` bytes from `offset` on are the bytes that the writer wrote.

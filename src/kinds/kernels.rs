@@ -82,7 +82,6 @@ impl Kernel {
         Self::on(Isa::detect(), geometry)
     }
 
-    /// Returns the kernel for an instruction set.
     pub(super) fn on(isa: Isa, geometry: &Geometry) -> Self {
         of_geometry!(Self, geometry, isa)
     }
@@ -94,7 +93,6 @@ impl BatchKernel {
         Self::on(Isa::detect(), geometry)
     }
 
-    /// Returns the kernel for an instruction set.
     pub(super) fn on(isa: Isa, geometry: &Geometry) -> Self {
         of_geometry!(Self, geometry, isa)
     }
@@ -102,7 +100,7 @@ impl BatchKernel {
 
 /// Queries that find their parameters in a geometry.
 trait Asked: Query {
-    /// Returns the parameters, or `None` for the geometry of another kind. The queries of
+    /// Returns the parameters, or `None` if the geometry does not have them. The queries of
     /// split-block filters accept every geometry.
     fn asked(geometry: &Geometry) -> Option<Self::Asked<'_>>;
 }

@@ -90,7 +90,7 @@ pub(crate) fn bloom_rate(num_keys: u64, bits: u64, probes: u32) -> f64 {
         coverage.throw(throws);
         return coverage.rate();
     }
-    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m.
+    // ln_1p keeps the digits that 1 - 1/m loses for a large m.
     let empty_share = (throws as f64 * (-1.0 / bits as f64).ln_1p()).exp();
     (1.0 - empty_share).powi(probes.cast_signed())
 }
@@ -175,8 +175,8 @@ fn average_over_lines(num_keys: u64, lines: u64, mut rate: impl FnMut(u64) -> f6
     let mut rate = |keys: f64| rate(keys as u64);
     let (n, odds) = (num_keys as f64, 1.0 / (lines as f64 - 1.0));
     let mean = n / lines as f64;
-    // The range reaches at least twelve standard deviations plus 24 keys on both sides of the mean.
-    // The rest has a weight below 1e-20.
+    // On both sides of the mean, the range reaches at least twelve standard deviations plus 24
+    // keys, or ends at 0 or `n`. The rest has a weight below 1e-20.
     let reach = 12.0 * mean.sqrt() + 24.0;
     let first = (mean - reach).max(0.0).floor();
     let last = (mean + reach).min(n).floor();
@@ -240,12 +240,13 @@ pub(crate) fn least_millibits(
 /// Returns `(1 - (1 - 1/m)^(kn))^k`, the FPR of `num_keys` keys in `num_bits` bits if a query's
 /// bits were independent.
 ///
-/// Without probes, the result is 1. Otherwise it is 0 without keys, and 1 without bits.
+/// Without probes, the result is 1. Otherwise, the result is 0 without keys. With keys but without
+/// bits, the result is 1.
 #[must_use]
 pub fn exact_fpr(num_keys: u64, num_bits: u64, probes: u32) -> f64 {
     let throws = num_keys as f64 * f64::from(probes);
-    // ln_1p and exp_m1 keep the digits that 1 - 1/m loses for a large m. `max(-1.0)` treats zero
-    // bits as one bit.
+    // ln_1p keeps the digits that 1 - 1/m loses for a large m. `max(-1.0)` treats zero bits as one
+    // bit.
     raised(throws, (-1.0 / num_bits as f64).max(-1.0).ln_1p(), probes)
 }
 

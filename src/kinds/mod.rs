@@ -29,20 +29,20 @@ macro_rules! kinds {
             /// at most one cache miss.
             4 BlockedBloom "blocked-bloom" blocked_bloom::BlockedBloom, "all bits of a key in one 512-bit cache line";
             /// A Bloom filter of 256-bit blocks, with one bit of a key in each of eight lanes. It
-            /// has the cheapest query, but needs more space than [`FilterKind::BlockedBloom`] for
-            /// the same FPR.
+            /// has the cheapest query of the Bloom filters, but needs more space than
+            /// [`FilterKind::BlockedBloom`] for the same FPR.
             5 SplitBlock "split-block" split_block::SplitBlock, "one bit of a key in each 32-bit lane of a 256-bit block";
             /// A standard ribbon filter with rows of 128 bits. It is a baseline. From 5,000 to a
-            /// million keys, it takes 2 to 5 % more space than the FPR lower bound.
+            /// million keys, it usually takes 2 to 5 % more space than the FPR lower bound.
             6 Ribbon "ribbon" ribbon::Ribbon, "one linear equation of 128 coefficients per key";
             /// A bumped ribbon filter. With eight columns and 4,096 keys or more, its payload takes
             /// on average less than 1 % more space than the FPR lower bound.
             7 BumpedRibbon "bumped-ribbon" bumped_ribbon::BumpedRibbon,
                 "one linear equation per key; bumped keys are in further layers";
             /// A binary fuse filter with fingerprints of 8, 12 or 16 bits. A query reads three
-            /// slots, each of which may be a cache miss. A filter of a million keys takes 14 % more
-            /// bits than its fingerprints. From ten thousand keys on, this overhead is usually at
-            /// most 35 %, and it can be larger for fewer keys.
+            /// slots, each of which may be a cache miss. A filter of a million keys usually takes
+            /// 14 % more bits than its fingerprints. From ten thousand keys on, this overhead is
+            /// usually at most 35 %, and it can be larger for fewer keys.
             8 BinaryFuse "binary-fuse" binary_fuse::BinaryFuse, "a fingerprint that is the XOR of three slots";
             /// A Bloom filter of 512-bit blocks with eight lanes. Compared with
             /// [`FilterKind::BlockedBloom`], its FPR is at most 3 % higher from 12 to 14 bits per

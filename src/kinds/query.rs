@@ -5,9 +5,9 @@ use super::guard::Guard;
 use crate::hash::KeyHash;
 use crate::simd::{RESIDENT_LEN_BYTES, Simd};
 
-/// The queries of a kind. [`super::kernels`] compiles them for every instruction set.
+/// The queries of a kind. [`super::kernels`] compiles `may_contain` and `may_contain_batch`.
 ///
-/// `padded` always begins with the payload of `len` bytes. With 64 bytes after the payload, every
+/// `padded` begins with the payload of `len` bytes. With 64 bytes after the payload, every
 /// query takes the fast path. A query that needs bytes beyond `padded` answers "maybe".
 ///
 /// In every kind, the functions with a [`Simd`] are `#[inline(always)]`, except on rare paths, so

@@ -49,9 +49,9 @@ pub enum Variant {
     /// A Bloom filter that is compressed before it is sent. It has more bits and fewer probes than
     /// the best filter in memory, but is smaller after compression (Mitzenmacher, 2002).
     Compressed,
-    /// A sequence of partitioned filters, its stages, each with twice the keys of the previous
-    /// stage (Almeida, Baquero, Preguiça, Hutchison, 2007). Here the first stage has 1,024 keys,
-    /// and the ratio of FPRs is 0.85.
+    /// A sequence of partitioned filters, called stages. Each stage has twice the keys of the
+    /// previous stage (Almeida, Baquero, Preguiça, Hutchison, 2007). Here the first stage has 1,024
+    /// keys, and the ratio of FPRs is 0.85.
     Scalable,
 }
 
@@ -100,7 +100,7 @@ pub struct VariantPlan {
     /// The number of bits in memory.
     pub memory_bits: u64,
     /// The number of bits of a compressed filter when it is sent, which is its entropy. It is
-    /// `None` for every other variant.
+    /// `None` for all other variants.
     pub sent_bits: Option<u64>,
     /// The expected FPR. For a d-left or a scalable filter, it is an upper bound on the FPR.
     pub expected_fpr: f64,
@@ -119,8 +119,8 @@ impl VariantPlan {
     /// # Errors
     /// Returns [`Error::Invalid`] if there are no keys or more than [`MAX_KEYS`], or if `rate` is
     /// not above 0 and below 1. Returns the same error if the variant cannot reach `rate`, or if
-    /// the size does not fit in 64 bits. No filter reaches a rate below `num_keys / 2^64`, because
-    /// that share of absent keys has the 64-bit hash of a present key.
+    /// the filter would have more than about 2^63 bits. No filter reaches a rate below
+    /// `num_keys / 2^64`, because that share of absent keys has the 64-bit hash of a present key.
     pub fn new(variant: Variant, num_keys: u64, rate: f64) -> Result<Self> {
         let invalid = |reason| Error::invalid("filter", format!("{variant}:fpr={rate} for {num_keys} keys"), reason);
         check_keys_and_rate(num_keys, rate).map_err(invalid)?;
@@ -169,7 +169,7 @@ impl VariantPlan {
     }
 
     /// Returns the bits that a budget counts: the sent bits of a compressed filter, and the bits in
-    /// memory of every other variant.
+    /// memory of all other variants.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.sent_bits.unwrap_or(self.memory_bits)
@@ -225,7 +225,8 @@ fn counting(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
 }
 
 /// Plans a d-left filter. A query compares the key with the remainders in four buckets. On average,
-/// four buckets hold 24 remainders, or fewer if there are few keys.
+/// four buckets hold 24 remainders, or fewer if there are few keys. Returns `None` if the FPR needs
+/// remainders of more than 48 bits.
 fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let buckets = num_keys.div_ceil(D_LEFT_TABLES * D_LEFT_LOAD);
     let compared = num_keys as f64 / buckets as f64;
@@ -253,7 +254,8 @@ fn d_left(num_keys: u64, rate: f64) -> Option<VariantPlan> {
 
 /// Plans the filter with the least entropy. The function tries all numbers of probes up to the best
 /// number in memory, and skips filters that exceed the memory limit. More probes give a filter of
-/// mostly ones, which compresses equally well, but costs more per query.
+/// mostly ones, which compresses equally well, but costs more per query. Returns `None` if the
+/// filter is too large.
 fn compressed(num_keys: u64, rate: f64) -> Result<Option<VariantPlan>> {
     let shortest = shortest(num_keys, rate)?;
     let most = COMPRESSED_MEMORY * shortest.bits as f64;
@@ -277,7 +279,7 @@ fn entropy(p: f64) -> f64 {
 }
 
 /// Plans a scalable filter. A stage with an FPR of `c` has `log2(1/c)` slices, rounded up. It is
-/// full when half of its bits are set.
+/// full when half of its bits are set. Returns `None` if the filter is too large.
 fn scalable(num_keys: u64, rate: f64) -> Option<VariantPlan> {
     let (mut rate_of, mut capacity, mut before) = (rate * (1.0 - SCALABLE_RATIO), SCALABLE_FIRST_KEYS, 0u64);
     let (mut memory_bits, mut lines_if_absent, mut lines_if_present) = (0u64, 0.0, 0.0);

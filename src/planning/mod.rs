@@ -116,8 +116,8 @@ pub struct Shortest {
 /// [`bits_for`] over 1 to 100 probes, rounded up.
 ///
 /// # Errors
-/// Returns [`Error::Invalid`] if there are no keys, if `rate` is not above 0 and below 1, or if the
-/// filter would have 2^63 bits or more.
+/// Returns [`Error::Invalid`] if there are no keys, or if `rate` is not above 0 and below 1.
+/// Returns the same error if the filter would have 2^63 bits or more.
 pub fn shortest(num_keys: u64, rate: f64) -> Result<Shortest> {
     let invalid = |reason| Error::invalid("filter", format!("bloom:fpr={rate} for {num_keys} keys"), reason);
     check_keys_and_rate(num_keys, rate).map_err(invalid)?;

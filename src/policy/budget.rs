@@ -22,20 +22,20 @@ const SHARE_OF_FUSE_BITS: f64 = 0.72;
 /// they take memory that new SSTs need when the store grows.
 const MAX_BITS_PER_KEY: f64 = 20.0;
 
-/// A policy that keeps the total size of all filters of the store near a limit, and spreads the
+/// A policy that keeps the total size of all filters of the store near a limit. It spreads the
 /// bytes over the levels as [`Monkey`](super::Monkey) does.
 ///
-/// The more keys the store has, the fewer bits each key gets. The average is never more than 20
-/// bits per key. The policy computes the share of a new SST from the size of the store at that
-/// time. An SST keeps its filter until a compaction rewrites the SST. So the filter of an SST that
-/// was written into a smaller store takes more than its present share. The consequences are:
+/// The more keys the store has, the fewer bits each key gets. The policy gives at most 20 bits per
+/// key on average. It computes the share of a new SST from the size of the store at that time. An
+/// SST keeps its filter until a compaction rewrites the SST. So the filter of an SST that was
+/// written into a smaller store takes more than its present share. The consequences are:
 ///
 /// - After a full compaction of the store, the filters take no more than the budget. The budget
 ///   must allow at least 128 bytes per SST. For binary fuse filters, this holds if SSTs have ten
 ///   thousand keys or more. If SSTs have at least three thousand keys, these filters take up to 5 %
 ///   more than the budget.
 /// - While the store grows, the filters may exceed the budget. With 80,000 keys, they exceed it by
-///   6 % in random order, and by 32 % in key order (docs/DESIGN.md, "The memory budget is not
+///   5 % in random order, and by 32 % in key order (docs/DESIGN.md, "The memory budget is not
 ///   strict"). Bytes above the budget reduce the share of new SSTs. At twice the budget, a new SST
 ///   gets an always-maybe filter. So the filters stay below about twice the budget.
 ///

@@ -85,7 +85,7 @@ pub struct LevelShape {
     /// The number of entries in the SSTs of the level, including tombstones. An SST that is being
     /// written counts with the upper bound on its number of entries.
     pub num_keys: u64,
-    /// The number of SSTs. SSTs of level 0 may overlap, so each of them is a run. Every other level
+    /// The number of SSTs. SSTs of level 0 may overlap, so each of them is a run. Each deeper level
     /// is one run.
     pub num_tables: u64,
     /// The number of bytes of the filters that the level already has and keeps.
@@ -114,9 +114,8 @@ impl LevelShape {
 /// the SST.
 ///
 /// In `filterblock-store`, the threads that write SSTs call the policy. `Db::compact_range` also
-/// rebuilds SSTs for which the policy would now choose another filter. Small differences in size do
-/// not count. If a policy panics, the store refuses writes until it is opened again. It loses no
-/// acknowledged write.
+/// rebuilds SSTs with an outdated filter; its documentation says which. If a policy panics, the
+/// store refuses writes until it is opened again. It loses no acknowledged write.
 ///
 /// ```
 /// use filterblock::{FilterPolicy, FilterSpec, TableShape};
@@ -153,9 +152,9 @@ impl<F: Fn(&TableShape) -> Option<FilterSpec> + Send + Sync> FilterPolicy for F 
 /// cause the most. This is the idea of [`Monkey`] in its simplest form.
 ///
 /// At a size ratio of ten, the deepest level holds nine tenths of the keys, and its SSTs live
-/// longest. So a kind that takes less space, but more time to build, is worthwhile there. A bumped
-/// ribbon of eight columns denies more absent keys than a blocked Bloom filter with ten bits per
-/// key, and takes a fifth less memory. Use [`ByLevel::fast_and_small`] for other kinds.
+/// longest. So a kind that takes less space, but more time to build, is worthwhile there.
+/// `bumped-ribbon:8` denies more absent keys than `blocked-bloom:10`, and takes a fifth less
+/// memory. Use [`ByLevel::fast_and_small`] for other kinds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ByLevel {
     /// The filter of SSTs in level 0.

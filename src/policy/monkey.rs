@@ -2,13 +2,13 @@
 //! fewest block reads.
 //!
 //! A read of an absent key asks at most one filter in each run, and reads a block for each false
-//! positive.
-//! With false-positive rates (FPRs) `p_i` the expected number of block reads is `sum(p_i)`, and the
-//! filters take `sum(n_i * bits(p_i))`. For most kinds `bits(p)` is nearly linear in `ln(1/p)`.
-//! Then Lagrange's condition for the fewest reads at a given memory is `p_i = lambda * n_i`: the
-//! FPRs are proportional to the sizes of the runs. A level ten times smaller has a tenth of the
-//! FPR. With Bloom filters this level takes 4.8 bits per key more, but it has only a tenth of the
-//! keys (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable key-value store", 2017).
+//! positive. With false-positive rates (FPRs) `p_i`, the expected number of block reads is
+//! `sum(p_i)`, and the filters take `sum(n_i * bits(p_i))`. For most kinds, `bits(p)` is nearly
+//! linear in `ln(1/p)`. Then Lagrange's condition for the fewest reads at a given memory is
+//! `p_i = lambda * n_i`: the FPRs are proportional to the sizes of the runs. A level ten times
+//! smaller has a tenth of the FPR. With Bloom filters this level takes 4.8 bits per key more, but
+//! it has only a tenth of the keys (Dayan, Athanassoulis, Idreos, "Monkey: optimal navigable
+//! key-value store", 2017).
 //!
 //! The code finds `lambda` for the given memory by bisection, with the `bits(p)` of the kind. If
 //! `p_i` would exceed one, the run gets an always-maybe filter, which takes no memory. So there is
@@ -44,8 +44,8 @@ impl Kinds {
         Ok(Self { upper, bottom })
     }
 
-    /// Returns one specification for each level. By their bits per key, the filters take at most
-    /// `budget_bits` bits together. [`best_bits`] distributes the bits over the levels.
+    /// Returns one specification for each level. Over all keys, their bits per key add up to at
+    /// most `budget_bits`. [`best_bits`] distributes the bits over the levels.
     pub(super) fn spread(self, levels: &[LevelShape], budget_bits: f64) -> Vec<FilterSpec> {
         let deepest = levels.iter().rposition(|level| level.num_keys > 0);
         let kind = |number| if Some(number) == deepest { self.bottom } else { self.upper };
@@ -122,17 +122,16 @@ fn best_bits(runs: &[Runs], budget_bits: f64) -> Vec<f64> {
         }
     }
     let proportional = at(high);
-    // Much of the budget may stay unused if the FPR of the kind falls in steps, or if the deepest
-    // level gets no filter from so small a budget. Then the same bits per key on all levels may
-    // cause fewer reads.
+    // Much of the budget may stay unused, for example if the FPR of the kind falls in steps. Then
+    // the same bits per key on all levels may cause fewer reads.
     let keys: f64 = runs.iter().map(|run| run.count * run.keys).sum();
     let uniform = vec![budget_bits / keys; runs.len()];
     if reads(runs, &uniform) < reads(runs, &proportional) { uniform } else { proportional }
 }
 
-/// A policy that makes the FPRs proportional to the sizes of the runs, with at most `bits_per_key`
-/// bits per key on average over the whole store. If the same bits per key on all levels cause fewer
-/// block reads, it chooses these.
+/// A policy that makes the FPRs proportional to the sizes of the runs. If the same bits per key on
+/// all levels cause fewer block reads, it chooses these. In both cases, it gives at most
+/// `bits_per_key` bits per key on average over the whole store.
 ///
 /// Each SST gets the best FPR for the store at the time when the SST is written. The levels change
 /// later, but SSTs above the deepest level are rewritten long before the levels grow by much. The

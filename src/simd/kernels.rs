@@ -16,9 +16,9 @@
 /// - `kernels.may_contain(line, hash)` is one indirect call. Keep a table by value: behind a
 ///   reference, each call would load one pointer more.
 ///
-/// Every function that a body calls must be `#[inline(always)]`, or the compiler builds it without
-/// the vector instructions. The fields of the table are private to the module that invokes the
-/// macro, and the module never writes them.
+/// A function that a body calls should be `#[inline(always)]`. Otherwise the compiler may build it
+/// without the vector instructions. The fields of the table are private to the module that invokes
+/// the macro, and the module never writes them.
 macro_rules! kernels {
     (
         $(#[$meta:meta])*

@@ -48,7 +48,6 @@ impl Simd for Neon {
         unsafe { all_set_in_lanes_of_64(block, factor, multipliers) }
     }
 
-    /// Calls the portable code.
     #[inline(always)]
     fn set_in_line(self, line: &mut [u8; 64], factor: u32, multipliers: &[u32; 16], count: u32) -> bool {
         Portable.set_in_line(line, factor, multipliers, count)

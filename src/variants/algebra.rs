@@ -1,7 +1,7 @@
-//! Unites, intersects and compares sets of keys by the bits of their filters alone (Swamidass and
-//! Baldi, "Mathematical correction for fingerprint similarity measures to improve chemical
-//! retrieval", 2007; Papapetrou, Siberski and Nejdl, "Cardinality estimation and dynamic length
-//! adaptation for Bloom filters", 2010).
+//! Unites, intersects and compares sets of keys, and estimates their sizes, by the bits of their
+//! filters alone (Swamidass and Baldi, "Mathematical correction for fingerprint similarity measures
+//! to improve chemical retrieval", 2007; Papapetrou, Siberski and Nejdl, "Cardinality estimation
+//! and dynamic length adaptation for Bloom filters", 2010).
 //!
 //! ```text
 //! A      0 1 1 0 0 1 0 0 1      A or B   the filter of the union, bit for bit
@@ -30,15 +30,17 @@
 //! fuller than others.
 //!
 //! * When: the filters are available, but their keys are unavailable or far away.
-//! * When not: exact numbers are needed, or the filters have different shapes. If only the number
-//!   of keys matters, a HyperLogLog sketch is smaller.
-//! * Numbers: 10,000 bits and 7 probes estimate 1,000 keys with a standard deviation of 8 keys.
+//! * When not: exact numbers are needed, or the filters have different shapes or seeds. If only the
+//!   number of keys matters, a HyperLogLog sketch is smaller.
+//! * Numbers: with 10,000 bits and 7 probes, the estimate for 1,000 keys has a standard deviation
+//!   of 8 keys.
 
 use super::Bloom;
 use crate::variants::Membership;
 use crate::variants::error::{Result, check_equal};
 
-/// A bit-by-bit comparison of two filters with one shape and seed, with estimates for their sets.
+/// A bit-by-bit comparison of two filters of the same shape and seed, with estimates for their
+/// sets.
 #[derive(Debug, Clone, Copy)]
 pub struct Comparison {
     /// The number of bits of each filter.
@@ -118,7 +120,7 @@ impl Estimate {
     /// Neither is below 0.
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
-        /// 95 % of a normal distribution lies within this many deviations.
+        /// 95 % of a normal distribution lies within this many deviations of the mean.
         const DEVIATIONS: f64 = 1.959_964;
         let reach = DEVIATIONS * self.deviation;
         ((self.raw - reach).max(0.0), (self.raw + reach).max(0.0))
@@ -136,8 +138,8 @@ pub(super) struct BlockShape {
     pub(super) choice: u64,
 }
 
-/// Compares filters block by block. `blocks` yields the number of bits set in the left block, in
-/// the right block and in both.
+/// Compares two filters block by block. For each block, `blocks` yields the number of bits set in
+/// the left filter, in the right filter and in both.
 pub(super) fn compare(shape: BlockShape, blocks: impl Iterator<Item = [u64; 3]>) -> Comparison {
     let bits = shape.bits as f64;
     let (mut num_blocks, mut ones) = (0u64, [0; 3]);

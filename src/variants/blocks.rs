@@ -2,10 +2,10 @@
 //!
 //! Two blocks match if [`differences`] finds no difference, for example in their kind, number of
 //! bits, number of probes or hash identity. A bit at one position then means the same in both.
-//! Whole Bloom filters match, for example, if they were built with the same specification, hasher
-//! and extractor for the same number of distinct keys. Filters of different numbers of keys usually
-//! differ in the number of bits. Such filters are refused with an error that names the difference.
-//! A merge also accepts blocks of the kind `empty`, which have no bits.
+//! Whole Bloom filters match, for example, if they were built with the same options for the same
+//! number of distinct keys. Filters of different numbers of keys usually differ in the number of
+//! bits. Such filters are refused with an error that names the difference. A merge also accepts
+//! blocks of the kind `empty`, which have no bits.
 
 use std::fmt::Display;
 
@@ -91,9 +91,9 @@ pub fn differences<A: AsRef<[u8]>, B: AsRef<[u8]>>(left: &LockedBlock<A>, right:
     found.into_iter().flatten().collect()
 }
 
-/// Returns a block with the keys of all `blocks`. The blocks must have one shape, except that
-/// blocks of the kind `empty` merge with any shape and add nothing. The bits are the same as if all
-/// keys were added to one filter of this shape.
+/// Returns a block with the keys of all `blocks`. The blocks must match (see [`differences`]),
+/// except that blocks of the kind `empty` merge with any shape and add nothing. The bits are the
+/// same as if all keys were added to one filter of the common shape.
 ///
 /// The block's number of keys is the sum over all blocks, so a key in several blocks counts several
 /// times. If the block has bits, the sum is capped at their number, as the format requires. A

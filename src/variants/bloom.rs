@@ -65,8 +65,9 @@ impl Bloom {
     /// to 30.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) for values out of range, and
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `bits > 0` and `probes`
+    /// is 1 to 30. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does
+    /// not fit in memory.
     pub fn with_shape(bits: u64, probes: u32, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::new(bits, probes)?, seed)
     }
@@ -97,8 +98,7 @@ impl Bloom {
         let mask = 1 << (bit % 64);
         // Relaxed ordering is enough: while threads share the filter, bits only change from 0 to 1.
         // A thread that synchronizes with the end of an insertion sees all bits of that insertion.
-        // A thread that does not synchronize may see only some of them. It then answers "absent"
-        // for a key whose insertion is not complete for it.
+        // Another thread may see only some of them, and may answer "absent".
         self.words.get((bit / 64) as usize).is_some_and(|word| word.fetch_or(mask, Ordering::Relaxed) & mask == 0)
     }
 
@@ -206,12 +206,10 @@ impl Bloom {
         }
     }
 
-    /// Returns the words of bits in order.
     pub(super) fn words(&self) -> impl Iterator<Item = u64> {
         self.words_from(0)
     }
 
-    /// Returns the words of bits in order, starting at word `index`.
     pub(super) fn words_from(&self, index: usize) -> impl Iterator<Item = u64> {
         self.words.iter().skip(index).map(|word| word.load(Ordering::Relaxed))
     }

@@ -11,8 +11,8 @@
 //! per key. The paper uses three cells per key, which takes 23 % more. [`MutableBloomier`] is the
 //! paper's second form, whose values may change.
 //!
-//! * When: a map of short values (which file, which server, which version) must be small. It may
-//!   return a value for one absent key in `2^q`.
+//! * When: a map of short values (which file, which server, which version) must be small, and a
+//!   wrong value for one absent key in `2^q` does no harm.
 //! * When not: for keys that arrive later, for listing the keys, or for long values. Use a hash map
 //!   there.
 //! * Numbers: a lookup of a present key returns its value. An absent key is denied with probability

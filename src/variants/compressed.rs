@@ -3,7 +3,7 @@
 //! ```text
 //! | magic 4 | probes 1 | seed 8 | bits, varint | ones, varint | arithmetic code of the bits | CRC-32 4 |
 //! ```
-//! If a share `p` of a filter's bits is zero, each bit takes `H(p)` bits on the wire, where `H` is
+//! If a share `p` of a filter's bits is zero, a bit takes `H(p)` bits on the wire on average. `H` is
 //! the binary entropy. A filter with as many ones as zeros cannot be compressed. A larger filter
 //! with fewer probes has a lower FPR at the same compressed size: `f = (1 - p)^k` with
 //! `p = e^(-kn/m)`.
@@ -55,11 +55,11 @@ fn sent_bits_per_key(bits_per_key: f64, probes: u32) -> f64 {
 }
 
 impl Bloom {
-    /// Creates an empty filter. Its shape has the lowest FPR, by the formula of the module, among
-    /// the shapes that keep two limits at `capacity` keys: `sent_bits_per_key` for the expected
-    /// compressed bits, without header and checksum, and `bits_per_key` for the memory. A shape has
-    /// 1 to 30 probes, but no more than `ln 2` times its bits per key, rounded up. The number of
-    /// bits is rounded up to whole bytes.
+    /// Creates an empty filter. Its shape has the lowest FPR, by the formula of the module, within
+    /// two limits at `capacity` keys. `sent_bits_per_key` limits the expected compressed size,
+    /// without header and checksum. `bits_per_key` limits the size in memory. A shape has 1 to 30
+    /// probes, but no more than `ln 2` times its bits per key, rounded up. The number of bits is
+    /// rounded up to whole bytes.
     ///
     /// # Errors
     /// Returns [`Error::Invalid`] unless `capacity > 0` and

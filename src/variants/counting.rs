@@ -76,8 +76,9 @@ impl Counting {
     /// `probes` probes, 1 to 30.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) for values out of range, and
-    /// [`Error::TooLarge`](crate::variants::Error::TooLarge) if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`](crate::variants::Error::Invalid) unless `counters > 0` and
+    /// `probes` is 1 to 30. Returns [`Error::TooLarge`](crate::variants::Error::TooLarge) if the
+    /// filter does not fit in memory.
     pub fn with_shape(counters: u64, probes: u32, counter_bits: CounterBits, seed: HashSeed) -> Result<Self> {
         Self::of_shape(Shape::new(counters, probes)?, counter_bits, seed)
     }

@@ -29,10 +29,10 @@
 //!   17.3 bits per key and 1.17 %. `Counting` takes 37 bits per key for this FPR.
 //! * A counter saturates at 3 and then keeps its value, so only `clear` frees its cell. Three
 //!   present keys with the same `f` saturate a counter, and so does one key that is added three
-//!   times. If `n` keys are present, each added once, then on average less than a share of
-//!   `(n/M)^2 / 2` of the insertions saturate a counter. After 220,000 insertions with 20,000 keys
-//!   present, 734 cells could not be freed at 8 bits per remainder, 51 at 10 bits, and none at 14
-//!   bits (tests/variants/counts.rs prints these numbers).
+//!   times. If `n` keys are present, each added once, an insertion saturates a counter with a
+//!   probability below `(n/M)^2 / 2`. After 220,000 insertions with 20,000 keys present, 734 cells
+//!   could not be freed at 8 bits per remainder, 51 at 10 bits, and none at 14 bits
+//!   (tests/variants/counts.rs prints these numbers).
 //! * If the four buckets of a new key are full, the insertion returns an error and changes nothing.
 //!   In the tests (tests/variants/literature.rs) this never happens up to the capacity. The filter
 //!   keeps no list of refused keys, because a list would hide that the filter is overfilled.
@@ -49,8 +49,8 @@ const CELLS_PER_BUCKET: u64 = 8;
 const COUNTER_BITS: u32 = 2;
 /// The value of a saturated counter.
 const SATURATED: u64 = (1 << COUNTER_BITS) - 1;
-/// The capacity divided by the number of buckets of one subtable. At the capacity, six of the eight
-/// cells of a bucket are used on average.
+/// The capacity divided by the number of buckets of one subtable. At the capacity, at most six of
+/// the eight cells of a bucket are used on average.
 const KEYS_PER_BUCKET: u64 = SUBTABLES * 6;
 const MAX_REMAINDER_BITS: u32 = 48;
 
@@ -95,8 +95,9 @@ impl DLeft {
     /// remainders of 1 to 48 bits. The capacity is 24 keys for each bucket of a subtable.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range. Returns [`Error::TooLarge`] if the
-    /// filter does not fit in memory, or if `buckets * 2^remainder_bits` is `2^64` or more.
+    /// Returns [`Error::Invalid`] unless `buckets > 0` and `remainder_bits` is 1 to 48. Returns
+    /// [`Error::TooLarge`] if the filter does not fit in memory, or if `buckets * 2^remainder_bits`
+    /// is `2^64` or more.
     pub fn with_shape(buckets: u64, remainder_bits: u32, seed: HashSeed) -> Result<Self> {
         if buckets == 0 || !(1..=MAX_REMAINDER_BITS).contains(&remainder_bits) {
             let given = format!("{buckets} buckets, remainders of {remainder_bits} bits");

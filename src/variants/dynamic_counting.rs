@@ -60,8 +60,8 @@ impl DynamicCounting {
     /// with `base_bits` bits, 1 to 32. Each key has `probes` probes, 1 to 30.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
-    /// does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `counters > 0` and the other numbers are within these
+    /// bounds. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_shape(counters: u64, probes: u32, base_bits: u32, seed: HashSeed) -> Result<Self> {
         if !(1..=MAX_BASE_BITS).contains(&base_bits) {
             let reason = format!("expected 1 to {MAX_BASE_BITS} bits; try 4");

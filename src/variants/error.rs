@@ -43,7 +43,7 @@ pub enum Error {
         /// The checksum computed over the bytes.
         computed: u32,
     },
-    /// Bytes of a newer version, or with a feature that this build cannot read.
+    /// Bytes of a newer format version, which this build cannot read.
     Unsupported {
         /// The field that holds the unknown value.
         field: Field,

@@ -28,15 +28,15 @@
 //!   bit.
 //! * Two writers would lose each other's bits, so a writer locks `PATH.lock`, a permanent file.
 //!   `PATH` is the path without symbolic links. On Unix, a writer also locks the filter's file, and
-//!   a replacement file before it gets the filter's name. There, the two locks keep a second writer
-//!   out even if one of the two files is renamed or removed. If the file has a hard link, `clear`
-//!   and `intersect_with` leave the old filter under the other name.
+//!   a replacement file before it gets the filter's name. With two locks, a second writer stays out
+//!   even if one of the two files is renamed or removed. If the file has a hard link, `clear` and
+//!   `intersect_with` leave the old filter under the other name.
 //! * A sync checks that the path still leads to the writer's own file. It compares the length, the
 //!   header and the state with those that the writer last read or wrote. On Unix it also compares
 //!   the device and inode of the path with those of the open file. The state contains a random
 //!   number, so an older copy of the file does not pass. If the check fails, the sync fails with
-//!   [`Error::Displaced`], and `clear` and `intersect_with` change nothing. If the file was only
-//!   moved, the sync writes the keys to the moved file before it fails.
+//!   [`Error::Displaced`]. `clear` and `intersect_with` make the same check before they replace the
+//!   file. If the file was only moved, a sync writes the keys to the moved file before it fails.
 //! * Readers take no lock. If a reader reads a page during a write, the page may fail its checksum.
 //!   It then counts as damaged for this reader.
 //! * The header has 512 bytes and is written once. If it is damaged, the file cannot be opened.
@@ -132,9 +132,9 @@ impl FileFilter {
     /// Returns [`Error::Invalid`] unless `capacity > 0` and `0 < false_positive_rate < 1`, and for
     /// a rate below about `capacity / 2^63`, the limit of 64-bit hashes. Returns [`Error::Locked`]
     /// if another writer holds the lock of `path`, and [`Error::TooLarge`] if the filter does not
-    /// fit in memory. Returns an I/O error if the file exists or cannot be created. A call that
-    /// fails leaves no new filter and changes no file. On systems other than Unix, it may leave a
-    /// new `PATH.lock`.
+    /// fit in memory. Returns an I/O error if the file exists or cannot be written. A call that
+    /// fails changes no existing file, and tries to remove each new file. On systems other than
+    /// Unix, it may leave a new `PATH.lock`.
     pub fn create(path: impl AsRef<Path>, capacity: u64, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         let shape = Shape::for_rate(capacity, false_positive_rate)?;
         let header = Header { id: 0, shape, seed, capacity, rate: false_positive_rate };
@@ -150,8 +150,8 @@ impl FileFilter {
     /// * [`Error::Unsupported`]: the file is from a newer version.
     /// * [`Error::TooLarge`]: the filter does not fit in memory.
     ///
-    /// A damaged page is not an error; see [`damaged_pages`](Self::damaged_pages). I/O errors pass
-    /// through.
+    /// Damage after the header is not an error; see [`damaged_pages`](Self::damaged_pages). I/O
+    /// errors pass through.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let (image, writer) = Writer::open(path).map_err(|error| error.in_file(path))?;
@@ -250,8 +250,8 @@ impl FileFilter {
     /// * [`Error::Poisoned`]: an earlier [`clear`](Self::clear) or
     ///   [`intersect_with`](Self::intersect_with) failed to rename the new file, or to make the
     ///   rename durable. Drop the filter and open the file again.
-    /// * [`Error::TooLarge`]: there is no memory for the list of pages or for a buffer. No key is
-    ///   lost, and the next call writes all of them.
+    /// * [`Error::TooLarge`]: there is no memory for the list of pages or for a buffer. The next
+    ///   call writes all keys.
     pub fn sync(&self) -> Result<()> {
         let mut writer = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
         let (pages, length) = {

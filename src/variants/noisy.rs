@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::codec::u64_bytes;
 
-    /// The measured share may differ from the formula by five standard deviations, up or down.
+    /// The measured share may differ from the formula by five standard deviations plus a slack.
     #[test]
     fn each_further_filter_halves_the_fpr_and_keeps_all_keys() {
         const ASKED: u64 = 200_000;

@@ -8,8 +8,7 @@
 //! ```
 //!
 //! * When: the FPR must be computed exactly from the number of keys. The stages of `Scalable` are
-//!   such filters, because its FPR bound is computed from slices in which at most half of the bits
-//!   are 1.
+//!   such filters: `k` slices have an FPR of at most `2^-k` if at most half of their bits are 1.
 //! * When not: `Bloom` has a slightly lower FPR: two probes of a key may hit the same bit there, so
 //!   fewer bits are set. `Bloom` also takes keys from many threads at once, and can be frozen to a
 //!   block. For at most one cache miss per query, use a `blocked-bloom` block.
@@ -55,8 +54,8 @@ impl Partitioned {
     /// Creates a filter of `slices` slices, 1 to 64, with `slice_bits` bits each.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
-    /// does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `slice_bits > 0` and `slices` is 1 to 64. Returns
+    /// [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_shape(slice_bits: u64, slices: u32, seed: HashSeed) -> Result<Self> {
         if slice_bits == 0 || !(1..=MAX_SLICES).contains(&slices) {
             let reason = format!("expected 1 to {MAX_SLICES} slices of at least one bit; try 7 of 1024 bits");

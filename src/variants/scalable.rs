@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A stage takes keys until half of its bits are set. At that fill ratio, half of the absent keys
-//! pass a slice, so a stage has `ceil(log2(1/FPR))` slices for the FPR of the stage. The FPRs are a
-//! geometric series, so all stages together stay below `P0 / (1 - r)`, which is the requested FPR.
+//! pass a slice, so a stage with the FPR `f` has `ceil(log2(1/f))` slices, but at most 64. The FPRs
+//! are a geometric series, so all stages together stay below `P0 / (1 - r)`, which is the requested
+//! FPR.
 //!
 //! * When: a set grows in memory without a known limit, such as the URLs that a crawler has seen.
 //! * When not: if the number of keys is known within a factor of two, `Bloom` is smaller and needs

@@ -37,8 +37,8 @@ impl Shape {
         Ok(Self { cells, probes })
     }
 
-    /// Returns a shape in which `capacity` keys have at most the FPR `rate`. It is close to the
-    /// smallest such shape.
+    /// Returns a shape whose FPR with `capacity` keys is at most `rate`. It is close to the smallest
+    /// such shape.
     ///
     /// The number of cells is the minimum of `-kn / ln(1 - c^(1/k))` over the probes `k`, with `c`
     /// for `rate` and `n` for `capacity`. A filter gets more cells if this formula gives too few
@@ -111,7 +111,7 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
     Err(Error::invalid("false-positive rate", rate, "expected a rate above 0 and below 1; try 0.01"))
 }
 
-/// Checks that `capacity` keys can have this FPR. With 64-bit hashes, one absent key in
+/// Checks that a filter of `capacity` keys can have this FPR. With 64-bit hashes, one absent key in
 /// `2^64 / capacity` has the hash of a present key. These keys may cause at most half of the FPR.
 /// The other half is for absent keys whose cells are all used by chance.
 ///

@@ -90,8 +90,8 @@ impl Spectral {
     /// `counter_bits` bits, 1 to 64. Each key has `probes` probes, 1 to 30.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, and [`Error::TooLarge`] if the filter
-    /// does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `counters > 0` and the other numbers are within these
+    /// bounds. Returns [`Error::TooLarge`] if the filter does not fit in memory.
     pub fn with_shape(
         counters: u64,
         probes: u32,
@@ -128,8 +128,8 @@ impl Spectral {
                 let too_large = |_| Error::TooLarge { what: "a table of separately counted keys" };
                 self.apart.try_reserve(1).map_err(too_large)?;
                 self.counters.add(&places);
-                // A key stays in the table even if it no longer has a single least counter.
-                // Otherwise its count would miss insertions, and would be too low.
+                // Raise the count of a key in the table even if the key no longer has a single
+                // least counter. Otherwise the count would be too low.
                 if let Some(count) = self.apart.get_mut(&hash) {
                     *count = count.saturating_add(1);
                 } else if self.is_alone(&places) {

@@ -61,8 +61,9 @@ impl Stable {
     /// FPR.
     ///
     /// # Errors
-    /// Returns [`Error::Invalid`] for values out of range, or if there are too few cells for the
-    /// rate. Returns [`Error::TooLarge`] if the filter does not fit in memory.
+    /// Returns [`Error::Invalid`] unless `cell_bits` is 1 to 16, `0 < false_positive_rate < 1` and
+    /// there are enough cells for the rate. Returns [`Error::TooLarge`] if the filter does not fit
+    /// in memory.
     pub fn with_fpr(cells: u64, cell_bits: u32, false_positive_rate: f64, seed: HashSeed) -> Result<Self> {
         check_rate(false_positive_rate)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 30")]
@@ -177,8 +178,9 @@ impl StableShape {
         (1.0 / (1.0 + 1.0 / (self.decrements as f64 * self.spread()))).powf(max)
     }
 
-    /// Returns about the FPR that the filter reaches in the long run, for keys that were never
-    /// added. The FPR of a filter varies with its share of zero cells, so it may exceed this value.
+    /// Returns the approximate FPR that the filter reaches in the long run, for keys that were
+    /// never added. The FPR of a filter varies with its share of zero cells, so the FPR may exceed
+    /// this value.
     #[must_use]
     pub fn stable_fpr(&self) -> f64 {
         (1.0 - self.stable_zeros()).powi(self.probes.cast_signed())

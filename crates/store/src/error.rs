@@ -21,8 +21,8 @@ pub enum Error {
         /// The error.
         source: Box<Error>,
     },
-    /// The bytes are damaged, or belong to another file or store. A missing write-ahead log is
-    /// reported as damage, too, with [`Field::LogHeader`].
+    /// The bytes are damaged, or belong to another file or store. An open reports a missing
+    /// write-ahead log as damage, too, with [`Field::LogHeader`].
     Corrupt {
         /// The invalid field.
         field: Field,

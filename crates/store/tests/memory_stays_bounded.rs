@@ -1,5 +1,6 @@
 //! Tests that a store larger than its memory bound is loaded, compacted, scanned, verified,
-//! recovered and repaired within the memory that docs/DESIGN.md states.
+//! recovered and repaired within the memory that docs/DESIGN.md states. Also tests the memory that
+//! pinned values keep.
 //!
 //! The allocator counts the memory of all threads of the process, so this program has only one
 //! test.

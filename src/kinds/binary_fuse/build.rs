@@ -2,9 +2,9 @@
 //!
 //! A key is an edge between its three slots. If only one key uses a slot, the slot can be set last,
 //! so that the three slots XOR to the key's fingerprint. So the builder removes such a key. This
-//! may leave another slot with a single key. The builder continues until no key is left. Then it
-//! sets the slots in reverse order. The hashes come sorted, so successive keys use the same few
-//! segments, which stay in the cache. The builder needs no sort of its own.
+//! may leave another slot with a single key. If all keys can be removed, the builder then sets the
+//! slots in reverse order. The hashes come sorted, so successive keys use the same few segments,
+//! which stay in the cache. The builder needs no sort of its own.
 //!
 //! Whether all keys can be removed depends on the number of slots and on the seed. With 11,480 to
 //! 11,521 keys and segments of 1,024 slots, the published sizes fail for 20 to 40 % of the seeds
@@ -19,8 +19,8 @@ use crate::kinds::shape::zeros;
 use crate::simd;
 
 /// The maximum number of seeds that a build tries. For random hashes, one or two seeds are usually
-/// enough: see [`slots_per_1024_keys`]. If a few segments get more keys than they have slots, more
-/// tries would not help, because no seed changes the first slot of a key.
+/// enough: see [`slots_per_1024_keys`]. If the hashes crowd in a few segments, more tries would
+/// hardly help, because no seed changes the first slot of a key.
 const MAX_SEEDS: u8 = 32;
 /// The number of seeds to try before the number of slots grows.
 const SEEDS_PER_SIZE: u8 = 2;
@@ -117,7 +117,6 @@ const ROOM: usize = 4;
 /// The prefetch distance in keys. It hides the cache misses of filters that are larger than the
 /// cache.
 const AHEAD: usize = 32;
-/// The number of hashes in a cache line.
 const HASHES_IN_A_LINE: usize = 8;
 
 /// The scratch memory of peeling: 13 bytes per slot. We rejected two layouts that are slower. One

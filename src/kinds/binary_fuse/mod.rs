@@ -10,10 +10,10 @@
 //!       a           b           c                     "maybe" if a ^ b ^ c = fingerprint
 //! ```
 //! Every query reads exactly three slots. The filter answers "maybe" for one absent key in 2^bits.
-//! For a million keys, the filter takes 14 % more space than its fingerprints. For fewer keys, this
-//! share is usually larger. Construction ([`build`]) may fail for a set of keys under one seed. The
-//! build then tries another seed, then more slots, and at last the fallback. So a build never fails
-//! because of its keys.
+//! For a million keys, the filter usually takes 14 % more space than its fingerprints. For fewer
+//! keys, this share is usually larger. Construction ([`build`]) may fail for a set of keys under
+//! one seed. The build then tries another seed, then more slots, and at last the fallback. So a
+//! build never fails because of its keys.
 
 mod build;
 
@@ -44,7 +44,7 @@ const WIDTHS: [u32; 3] = [8, 12, 16];
 /// The number of slots that a query reads.
 const SLOTS_OF_A_KEY: f64 = 3.0;
 /// The binary logarithm of the maximum number of slots in a segment. At most 18 bits of the mixed
-/// hash select the slot in the second and in the third segment.
+/// hash select the slot in the second segment, and at most 18 others the slot in the third segment.
 const MAX_SEGMENT_LOG2: u32 = 18;
 /// The number of keys in one prefetching pass. Each key needs about three cache lines.
 const BATCH: usize = 16;
@@ -122,7 +122,7 @@ impl Kind for BinaryFuse {
     }
 }
 
-/// The positions and the width of the slots.
+/// The layout of the slots, and the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     width: Width,

@@ -21,8 +21,8 @@ use crate::bits::{NoMemory, try_collect, try_push};
 use crate::hash::KeyHash;
 use crate::simd::{Isa, kernels};
 
-/// The approximate maximum number of slots of a shard. The rows of a shard should stay in the
-/// second-level cache.
+/// The maximum number of slots of a shard, unless a layer is not cut into shards (see `Density`).
+/// The rows of a shard should stay in the second-level cache.
 pub(super) const SHARD_SLOTS: usize = 65_536;
 /// The number of equations that move at once.
 const IN_FLIGHT: usize = 4;
@@ -75,7 +75,7 @@ impl Rows {
 
     /// Inserts equations below row `limit`, [`IN_FLIGHT`] of them at a time. Redundant equations
     /// take no row. Calls `placed` with each row that was taken. Returns `false` at the first
-    /// contradiction. The rows that were taken stay taken.
+    /// [`Sink::Contradiction`]. The rows that were taken stay taken.
     ///
     /// The order of insertion differs from the order of `equations`, but the result does not depend
     /// on it. Only the set of equations decides which rows are taken, whether there is a
@@ -181,7 +181,6 @@ impl Moving {
     }
 }
 
-/// Returns the buckets of each shard of a layer.
 pub(super) fn buckets_of_shards(
     starts: Starts,
     slots: usize,

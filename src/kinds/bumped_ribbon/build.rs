@@ -46,8 +46,8 @@ pub(super) const NEAR_BORDER_KEYS: usize = 9_728;
 const NEAR_BORDER: Density = Density { slots_per_mille: 950, is_one_shard: true };
 /// The number of keys below which the builder tries several numbers of blocks, if there are more
 /// than [`ONE_TRY_KEYS`] keys. With one number of blocks, the worst set of 10,000 keys takes about
-/// twice as much space above the FPR lower bound. docs/DESIGN.md, "several tries up to 20,479
-/// keys", has the space with several tries and the command that prints it.
+/// twice as much space above the FPR lower bound as with several. docs/DESIGN.md, "several tries up
+/// to 20,479 keys", has the space with several tries and the command that prints it.
 const SEVERAL_TRIES_KEYS: usize = 20_480;
 /// The numbers of additional blocks that the builder tries, in this order. A negative number means
 /// fewer blocks.
@@ -87,12 +87,13 @@ const COMPACT: Density = Density { slots_per_mille: 930, is_one_shard: true };
 pub(super) const MAX_SINGLE_KEYS: usize = 4_096;
 /// The maximum amount, in thousandths, by which a budget in bits is rounded up to whole groups of
 /// columns. Without this rounding, `bumped-ribbon:8` would get 7.94 columns with 10,000 keys, and
-/// its blocks would not be cache lines. docs/DESIGN.md, "four words beside the payload", compares
-/// the queries of whole and of other numbers of columns.
+/// its blocks would not be cache lines. docs/BENCHMARKS.md, "Many filters", compares the queries of
+/// whole and of other numbers of columns.
 const NEARLY_WHOLE_PER_MILLE: u32 = 15;
 /// The number of seeds to try before slots are added.
 const SEEDS: u8 = 8;
-/// The maximum number of spare slots that a shape can express. No measured system needed so many.
+/// The maximum number of spare slots of a single system. If there are no layers, the shape stores
+/// the number in one byte. No measured system needed so many.
 const MAX_SPARE: usize = 255;
 
 /// Builds the filter over distinct, sorted hashes. The function may reorder the hashes. It returns
@@ -114,7 +115,6 @@ pub(super) fn build(
     Ok(built?.map(|Built { shape, payload, .. }| (shape, payload)))
 }
 
-/// Returns the density of the layers of a filter with `keys` keys.
 pub(super) fn density(budget: Budget, keys: usize) -> Density {
     match keys {
         _ if keys < NEAR_BORDER_KEYS => NEAR_BORDER,
@@ -125,7 +125,7 @@ pub(super) fn density(budget: Budget, keys: usize) -> Density {
 }
 
 /// Returns the columns that give the requested FPR or, for a budget in bits, the columns that fit
-/// into it. A budget in bits gives at least one column, and may be rounded up: see
+/// into it. A budget in bits gives 1 to [`MAX_COLUMNS`] columns, and may be rounded up: see
 /// [`NEARLY_WHOLE_PER_MILLE`].
 pub(super) fn choose_columns(budget: Budget, keys: u64) -> Columns {
     if let Some(wanted) = budget.rate {
@@ -200,9 +200,9 @@ impl Built {
     }
 }
 
-/// Builds one or more filters of layers. Also builds a filter of a single system if it may be
-/// smaller, or if no filter of layers was built. Returns the smallest filter, or `None` if there is
-/// none.
+/// Builds one or more filters of layers. Below [`NEAR_BORDER_KEYS`] keys, also builds a filter of a
+/// single system if it may be smaller, or if no filter of layers was built. Returns the smallest
+/// filter, or `None` if there is none.
 fn smallest(columns: Columns, density: Density, hashes: &[KeyHash]) -> Tried<Built> {
     let keys = hashes.len();
     let least_single = Small::new(keys + first_spare(keys), 0, columns);
@@ -258,7 +258,7 @@ fn layered(columns: Columns, density: Density, hashes: &mut [KeyHash], threads: 
     let built = build_layers((columns, density), hashes, threads, &mut bumped);
     // Each layer remixed the hashes of all keys that it bumped. So a hash is restored once for each
     // layer that bumped its key.
-    for from in bumped.into_iter().rev() {
+    for from in bumped {
         for hash in hashes.get_mut(from..).unwrap_or_default() {
             *hash = KeyHash::from_raw(unremix(hash.raw()));
         }

@@ -120,7 +120,7 @@ impl Flat {
         F::holds(simd, self, whole, bytes, start, hash)
     }
 
-    /// Prefetches the bump bits and the blocks of a key.
+    /// Prefetches the bump bits of a key, and its blocks in the first group of columns.
     #[inline(always)]
     pub(super) fn prefetch<F: Blockwise>(self, bytes: &[u8], hash: u64) {
         let start = self.start(hash);

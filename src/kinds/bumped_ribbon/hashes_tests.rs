@@ -1,5 +1,6 @@
 //! Tests the constants in [`super::hashes`]: start, coefficients and fingerprint must look random,
-//! each alone and together. Also tests that remixing can be undone.
+//! each alone and together. Also tests that remixing can be undone, and that the statistics detect
+//! bad constants.
 //!
 //! The first layer takes the start and the equation from the key's hash itself. Only one
 //! multiplication lies between them. So the tests require that equations of *neighbouring* hashes,

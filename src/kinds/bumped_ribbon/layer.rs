@@ -61,7 +61,6 @@ impl Blocks {
         block * group_columns - if is_last_group { block.min(self.fewer) } else { 0 }
     }
 
-    /// Returns the length of a group in bytes.
     pub(super) fn len_bytes(self, columns: Columns, group: usize) -> usize {
         8 * self.words_before(self.count, columns.of_group(group), group + 1 == columns.groups())
     }
@@ -133,7 +132,6 @@ impl FirstGroup {
         self.is_lines.then(|| bytes.get(self.from..).unwrap_or_default().as_chunks().0)
     }
 
-    /// Returns the offset of a block.
     #[inline(always)]
     pub(super) fn offset(self, block: usize) -> usize {
         self.from + 8 * (block * self.columns - block.min(self.fewer))
@@ -174,9 +172,9 @@ impl Starts {
         reduce(hash, self.range).saturating_sub(LEFT).min(self.last) as usize
     }
 
-    /// Returns the starts of many hashes. For each hash, it computes two products of 32-bit
-    /// numbers, which vector instructions can do, instead of one product of 64-bit numbers. Returns
-    /// `None` if there are too many slots for this method.
+    /// Returns the starts of many hashes. For each hash, the function computes two products of
+    /// 32-bit numbers, which vector instructions can do, instead of one product of 64-bit numbers.
+    /// Returns `None` if there are too many slots for this method.
     #[inline(always)]
     pub(super) fn of_many<const N: usize>(self, hashes: &[u64; N]) -> Option<[u64; N]> {
         let range = u64::from(u32::try_from(self.range).ok()?);

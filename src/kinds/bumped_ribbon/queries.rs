@@ -79,8 +79,7 @@ impl Query for BumpedRibbon {
     }
 }
 
-/// Queries a filter whose first layer a [`Flat`] describes. Batch queries and guarded queries call
-/// [`BumpedRibbon`].
+/// Queries a filter that has a [`Flat`]. Batch queries and guarded queries call [`BumpedRibbon`].
 impl<F: Blockwise> Query for FlatQuery<F> {
     type Asked<'a> = (Flat, &'a Geometry);
 

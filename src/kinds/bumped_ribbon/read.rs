@@ -28,7 +28,7 @@ const _: () = assert!(size_of::<Layer>() <= 128);
 /// overflow, even with 32-bit addresses.
 const MAX_BLOCKS: usize = usize::MAX / 128;
 
-/// The positions of the layers in a payload.
+/// The layout of a payload: its columns, its layers and its single system.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Geometry<L = Vec<Layer>> {
     pub(super) columns: Columns,
@@ -196,8 +196,7 @@ impl<L: Layers> Geometry<L> {
             }
             last = Some(Small::new(slots, cursor.take_u8(Field::Extension)?, columns));
         }
-        // A builder makes a layer only for thousands of keys. Without this check, a short payload
-        // could make a reader keep many layers.
+        // Without this check, a short payload could make a reader keep many layers.
         let is_long_enough = layers.len() < 2 || len_bytes >= MIN_LAYER_LEN_BYTES * layers.len() as u64;
         if !cursor.is_empty() || layers.is_empty() || !is_long_enough {
             return Err(cursor.corrupt(Field::Extension).into());
@@ -299,7 +298,6 @@ impl<L: Layers> Geometry<L> {
         })
     }
 
-    /// Returns the number of column groups.
     #[inline(always)]
     pub(in crate::kinds) fn groups(&self) -> usize {
         self.columns.groups()

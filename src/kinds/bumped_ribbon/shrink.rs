@@ -29,7 +29,6 @@ impl Geometry {
         Self::lay_out(columns, layers, last)
     }
 
-    /// Returns the length of the payload that this geometry describes.
     pub(in crate::kinds) fn payload_len(&self) -> usize {
         self.payload_len
     }

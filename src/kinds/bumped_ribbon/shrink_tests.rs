@@ -110,7 +110,7 @@ fn the_rate_of_each_width_is_within_5_sigma() {
     {
         let wholes: Vec<_> = (0..filters).map(|i| Filter::built(spec, &random_hashes(n, 1_000 + i))).collect();
         for columns in 1..wholes[0].geometry.columns().unwrap() {
-            // With about 400 false positives, 5 sigma are a deviation of 25 %.
+            // The aim is 400 false positives: 5 sigma are then a deviation of 25 %.
             let per_filter = ((400u64 << columns) / filters).clamp(200, 200_000);
             let (mut asked, mut maybe, mut state) = (0.0, 0.0, u64::from(columns) << 32);
             let mut expected = 0.0;

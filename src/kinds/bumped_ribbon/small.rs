@@ -1,5 +1,5 @@
 //! Builds and queries a single system with any number of slots. The system holds all keys of a
-//! small filter, or the keys that the layers bumped.
+//! small filter, or the keys that the last layer bumped.
 //!
 //! The number of slots is exact and not rounded to blocks: the columns of the last, short block
 //! follow each other bit by bit. With 64 slots or more, an equation has 64 coefficients; with fewer

@@ -8,7 +8,8 @@ use super::{BLOCK_SLOTS, GROUP_COLUMNS};
 use crate::codec::put_u64;
 use crate::simd::{Isa, Simd, kernels};
 
-/// The 64 slots from the last solved slot on. In the word of column `j`, bit `i` is slot `i`.
+/// The 64 slots from the last solved slot on. Word `j` belongs to column `j`. Bit 0 of a word
+/// belongs to the last solved slot, and the higher bits belong to the slots after it.
 pub(super) type State = [u64; GROUP_COLUMNS as usize];
 
 kernels! {

@@ -16,7 +16,7 @@ const MANY_BYTES: u32 = 128;
 /// instead of 4.
 const KEYS_PER_SET: u64 = 512;
 
-/// The symbols of a position.
+/// The symbols of a position: an interval of bytes, or the number of a set of bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Symbols {
     Interval(u8, u8),
@@ -72,7 +72,7 @@ impl Position {
 impl Chosen {
     /// Chooses the mapping of sorted keys. For scans, the mapping has only the positions that
     /// distinguish nearly all neighbours and give at least `scan_universe` integers. Otherwise it
-    /// has as many positions as fit into [`MAX_BITS`] bits.
+    /// has all positions of [`Chosen::positions_of`].
     pub(super) fn new(keys: &RangeKeys, scan_universe: Option<u64>) -> Result<Self, NoMemory> {
         let statistics = keys.statistics().ok_or(NoMemory)?;
         let prefix = keys.last.get(..keys.shared_len).unwrap_or_default().to_vec();
@@ -227,7 +227,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Returns whether all integers are below 2^64.
+    /// Returns whether all integers of the mapping are below 2^64.
     pub(super) fn is_short(&self) -> bool {
         let radixes = self.symbols.iter().map(|table| u128::from(table.last().copied().unwrap_or_default()));
         let product = radixes.fold(1u128 << (8 * self.mapping.num_plain), u128::saturating_mul);

@@ -38,7 +38,7 @@ pub(crate) struct RangeKeys {
 pub(super) struct Statistics {
     /// The bytes that occur at each position.
     pub(super) seen: Vec<ByteSet>,
-    /// For each position, whether a key ends before it.
+    /// For each position, whether a key ends directly before it.
     pub(super) ends: Vec<bool>,
     /// `agreeing[n]` is the number of pairs of neighbours that agree in exactly `n` leading bytes.
     pub(super) agreeing: Vec<u64>,

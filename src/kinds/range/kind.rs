@@ -1,4 +1,4 @@
-//! Provides the facts of the range filter for specifications and plans.
+//! Provides the facts of the range filter for specifications and plans, and its queries of hashes.
 
 use super::build::{largest_universe, range_len};
 use super::elias_fano::{EliasFano, len_bits};
@@ -26,8 +26,8 @@ const RECORD_LEN_BYTES: usize = 52;
 /// two of the high bits and one of the low bits.
 const LINES: f64 = 6.0;
 
-/// Returns the upper bound on the FPR for ranges of `range_len` integers in a filter of many keys:
-/// `range_len * n / universe`, or 1 if that is less.
+/// Returns the upper bound on the FPR for ranges of `range_len` integers in a filter of many keys.
+/// It is `range_len * n / universe`, but at most 1.
 pub(crate) fn range_rate(range_len: u64, millibits: u32) -> f64 {
     let bits = f64::from(millibits.min(MAX_MILLIBITS)) / 1000.0;
     // A key takes its low bits, a 1, and its share of the buckets. A bucket takes a 0, and 256

@@ -4,10 +4,10 @@
 //! key = prefix of all keys | a byte for each position | bytes of the plain positions | rest, cut off
 //! x   = the mixed-radix number of the symbols of all positions
 //! ```
-//! A position has symbols for the bytes that occur there: an interval or a set of bytes, and below
-//! them the symbol "end" if a key ends there. After the symbol "end" all symbols are 0. So `x`
-//! spends few bits on bytes that no key of the SST has. A plain position has all 256 bytes and no
-//! end.
+//! A position has symbols for the bytes that occur there, so `x` spends few bits on bytes that no
+//! key of the SST has. The symbols are an interval or a set of bytes, and below them the symbol
+//! "end" if a key ends there. After the symbol "end", all symbols are 0. A plain position has all
+//! 256 bytes and no end.
 
 use std::ops::Bound;
 
@@ -51,7 +51,7 @@ struct Cut {
     value: u128,
     /// Whether the bound has an integer of its own, which is `value`.
     is_exact: bool,
-    /// Whether no byte of the bound is cut off.
+    /// Whether no byte of the bound is cut off. It is used only if `is_exact`.
     is_whole: bool,
 }
 
@@ -324,7 +324,8 @@ pub(super) fn rank(set: &ByteSet, byte: u8) -> (u64, bool) {
     (below, own == 1)
 }
 
-/// Returns the `len` bytes before `end` as a big-endian integer. `len` is at most 16.
+/// Returns the `len` bytes before `end` as a big-endian integer, or `None` if there are too few
+/// bytes. `len` is at most 16.
 #[inline(always)]
 pub(super) fn big_endian(bytes: &[u8], end: usize, len: usize) -> Option<u128> {
     if len > 8 {

@@ -6,7 +6,8 @@
 //!     ─▶ code = (q(stretch of the cell) + the low bits of the cell) mod universe ─▶ Elias-Fano
 //! ```
 //! With `n` keys and a range of `l` cells without a key, the answer is "maybe" with a probability
-//! of at most `l * n / universe`. The rounding of the hash may add up to 3.2 %: see [`MAX_CODES`].
+//! of at most `l * n / universe`. The rounding of the hash may raise this bound by up to 3.2 % of
+//! itself: see [`MAX_CODES`].
 //!
 //! (Costa, Ferragina, Vinciguerra, "Grafite: taming adversarial queries with optimal range
 //! filters", SIGMOD 2024. The mapping and the choice of the cells are this crate's own.)

@@ -29,7 +29,6 @@ impl RangeKernel {
         Self::on(Isa::detect())
     }
 
-    /// Returns the kernel for an instruction set.
     pub(super) fn on(isa: Isa) -> Self {
         Self::new(isa)
     }

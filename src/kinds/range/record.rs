@@ -1,5 +1,5 @@
-//! Reads the parameters of a range filter from the record in the extension, and checks them against
-//! the payload's length.
+//! Writes the parameters of a range filter to the record in the extension, reads them again, and
+//! checks them against the payload's length.
 
 use std::fmt;
 
@@ -102,7 +102,8 @@ impl Geometry {
         Some(Self { range_len, mapping, dropped_bits: dropped_bits.into(), first, last, codes, parts, is_short })
     }
 
-    /// Returns the upper bound on the FPR for ranges of the length that the filter is sized for.
+    /// Returns the upper bound on the FPR for ranges of the length that the filter is sized for. It
+    /// leaves out the rounding of the hash: see [`MAX_CODES`](super::MAX_CODES).
     pub(crate) fn expected_fpr(&self) -> f64 {
         let is_one_stretch = self.last - self.first < self.codes.universe.into();
         let len = match self.range_len {

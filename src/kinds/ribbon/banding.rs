@@ -22,7 +22,7 @@ const MAX_SEEDS: u8 = 64;
 const GROWTH: u64 = 5;
 
 /// Returns the number of spare slots of the first try, in ten-thousandths of the number of keys.
-/// With this number, at most one try in twenty fails. For this failure rate and rows of 128 bits,
+/// With this number, about one try in twenty fails. For this failure rate and rows of 128 bits,
 /// the authors of RocksDB's ribbon measured 2.2 to 2.8 % spare slots from 256 to 16,384 keys, and
 /// 0.38 percentage points more for each doubling (RocksDB, util/ribbon_config.cc).
 fn spare_slots(num_keys: u64) -> u64 {

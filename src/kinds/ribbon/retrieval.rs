@@ -1,6 +1,6 @@
 //! Stores a static function in a ribbon: each key has a value of up to 32 bits. From 5,000 to a
-//! million keys, the function takes 2 to 5 % more space than the values. For a key without a value,
-//! it returns an arbitrary value.
+//! million keys, the function usually takes 2 to 5 % more space than the values. For a key without
+//! a value, the function returns an arbitrary value.
 
 use super::{Geometry, MAX_COLUMNS, Row, banding};
 use crate::bits::NoMemory;
@@ -50,7 +50,6 @@ impl Retrieval {
         self.kernel.get(&self.geometry, &self.payload, hash)
     }
 
-    /// Returns the length of the payload in bytes.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.payload.len() as u64
     }

@@ -161,8 +161,8 @@ fn unverified_blocks_are_verified_before_a_merge() {
 }
 
 /// Each estimate is within 5 deviations of the truth, and the deviation is small. The estimated
-/// similarity of the key sets is within 0.01 of the truth. For a blocked filter, an estimate from
-/// the fill ratio of the whole filter would be off by more than 5 deviations.
+/// similarity of the key sets is within 0.01 of the truth. For a blocked filter, an estimate of the
+/// union from the fill ratio of the whole filter would be off by more than 5 deviations.
 #[test]
 fn estimates_of_every_kind_are_within_their_deviations() {
     for spec in KINDS {

@@ -72,7 +72,7 @@ impl MutableBloomier {
         mask_bits: u32,
         seed: HashSeed,
     ) -> Result<Self> {
-        // Check the mask first, so that the error for 0 bits does not name a fingerprint.
+        // Check the mask first, because the error of `Widths::new` would name a fingerprint.
         if !(2..=32).contains(&mask_bits) {
             let reason = "expected 2 to 32 bits, as one bit cannot tell three cells apart; try 8";
             return Err(Error::invalid("width of a mask", mask_bits, reason));

@@ -30,7 +30,6 @@ impl Odds {
     }
 }
 
-/// An encoder of bits to bytes.
 #[derive(Debug)]
 pub(super) struct Encoder {
     odds: Odds,

@@ -7,7 +7,6 @@ use crate::variants::error::{Error, Field, Result};
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PAD: u8 = b'=';
 
-/// Encodes bytes as text.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -23,8 +22,8 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 /// Decodes a text that [`encode`] returned. It refuses every other text.
 ///
 /// # Errors
-/// Returns [`Error::Corrupt`] at the first invalid group of four digits, and [`Error::TooLarge`] if
-/// there is no memory for the bytes.
+/// Returns [`Error::Corrupt`] with the offset of the first invalid group of four characters, and
+/// [`Error::TooLarge`] if there is no memory for the bytes.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>> {
     let text = text.as_bytes();
     let mut bytes = Vec::new();

@@ -8,7 +8,6 @@ use super::layout::PAGE_LEN_BYTES;
 use crate::bits::{self, NoMemory};
 use crate::variants::error::Result;
 
-/// The length of the buffer in bytes.
 pub(super) const BUFFER_LEN_BYTES: usize = 1 << 18;
 
 const _: () = assert!(BUFFER_LEN_BYTES.is_multiple_of(PAGE_LEN_BYTES));

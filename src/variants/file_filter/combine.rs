@@ -13,7 +13,7 @@ impl FileFilter {
     /// Creates a file with the same keys at `path`, and returns its filter, open for writing.
     ///
     /// # Errors
-    /// Returns the errors of [`FileFilter::create`].
+    /// Returns the errors of [`FileFilter::create`], except [`Error::Invalid`].
     pub fn copy(&self, path: impl AsRef<Path>) -> Result<Self> {
         let (bloom, length) = self.snapshot(Bloom::try_clone);
         let bloom = bloom?;
@@ -24,7 +24,7 @@ impl FileFilter {
     /// filter has the same shape and seed, so the two filters can be united.
     ///
     /// # Errors
-    /// Returns the errors of [`FileFilter::create`].
+    /// Returns the errors of [`FileFilter::create`], except [`Error::Invalid`].
     pub fn copy_template(&self, path: impl AsRef<Path>) -> Result<Self> {
         let bloom = Bloom::of_shape(self.header.shape, self.header.seed)?;
         Self::make(path.as_ref(), self.header, Length::Known(0), bloom)
@@ -48,9 +48,9 @@ impl FileFilter {
     /// # Errors
     /// Returns [`Error::Corrupt`] if the text is not valid base64, or if the filter in it is
     /// damaged, even if only one page is damaged. Returns [`Error::Unsupported`] for a text of a
-    /// newer version. Returns the errors of [`FileFilter::create`] too. If the text is not valid
-    /// base64, the error's offset is a position in the text. Every other offset is a position in
-    /// the decoded bytes.
+    /// newer version. Returns the errors of [`FileFilter::create`] too, except [`Error::Invalid`].
+    /// If the text is not valid base64, the error's offset is a position in the text. Every other
+    /// offset is a position in the decoded bytes.
     pub fn from_base64(path: impl AsRef<Path>, text: &str) -> Result<Self> {
         let bytes = base64::decode(text)?;
         let Image { header, length, bloom, first_damage, .. } = layout::read(bytes.as_slice(), bytes.len() as u64)?;

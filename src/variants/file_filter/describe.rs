@@ -72,11 +72,12 @@ impl FileFilter {
     }
 
     /// Returns the number of damaged pages that were found when the file was opened. These may be
-    /// pages of bits and the state page, which holds the number of keys.
+    /// pages of bits and the state page, which holds the number of keys. The number is 0 after
+    /// [`clear`](Self::clear) or [`intersect_with`](Self::intersect_with), which write a new file.
     ///
     /// All bits of a damaged page of bits count as set. After a key with a bit in that page was
-    /// added, the next sync writes the page with all bits set. [`len`](Self::len) stays unknown.
-    /// [`clear`](Self::clear) removes the damage and all keys.
+    /// added, the next sync writes the page with all bits set. [`len`](Self::len) stays unknown
+    /// until `clear`.
     #[must_use]
     pub fn damaged_pages(&self) -> u64 {
         self.damaged_pages

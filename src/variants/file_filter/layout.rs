@@ -104,7 +104,7 @@ impl Header {
         self.shape.cells.div_ceil(WORDS_PER_PAGE as u64 * 64)
     }
 
-    /// Returns the length of the whole file, or `None` if no file can be that long.
+    /// Returns the length of the whole file, or `None` if it does not fit in 64 bits.
     pub(super) fn file_len_bytes(&self) -> Option<u64> {
         self.num_pages().checked_add(FIRST).and_then(|pages| pages.checked_mul(PAGE_LEN_BYTES as u64))
     }
@@ -196,10 +196,8 @@ pub(super) fn page_offset(index: usize) -> u64 {
     (FIRST + index as u64) * PAGE_LEN_BYTES as u64
 }
 
-/// The offset of the state page.
 pub(super) const STATE_OFFSET: u64 = PAGE_LEN_BYTES as u64;
 
-/// Encodes a page of bits.
 pub(super) fn bit_page(id: u64, index: usize, words: impl Iterator<Item = u64>) -> Page {
     let mut content = Vec::with_capacity(CONTENT_LEN_BYTES);
     words.take(WORDS_PER_PAGE).for_each(|word| put_u64(&mut content, word));
@@ -211,7 +209,6 @@ pub(super) fn is_state(id: u64, page: &Page) -> bool {
     content(id, 1, page).is_some()
 }
 
-/// Writes a whole file.
 pub(super) fn write(out: &mut impl Write, header: &Header, state: &State, bloom: &Bloom) -> std::io::Result<()> {
     out.write_all(&header.encode())?;
     out.write_all(&state.page)?;

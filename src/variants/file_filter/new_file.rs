@@ -92,7 +92,7 @@ fn create(path: &Path, is_private: bool) -> io::Result<File> {
     options.open(path)
 }
 
-/// Returns an error if `path` exists, even as a dangling symbolic link.
+/// Returns an error if `path` exists, even as a dangling symbolic link. I/O errors pass through.
 pub(super) fn check_absent(path: &Path) -> Result<()> {
     match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -119,8 +119,8 @@ fn keep_owner(_: &File, _: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a rename to `path` durable. On systems other than Unix it does nothing, because they
-/// cannot open a directory as a file.
+/// Makes a rename to `path` durable. On systems other than Unix it does nothing, because
+/// `File::open` cannot open a directory there.
 fn sync_dir(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir_of(path))?.sync_all() } else { Ok(()) }
 }

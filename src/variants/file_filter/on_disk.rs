@@ -50,8 +50,8 @@ impl Writer {
         Ok((image, Self::new(place, file, header, shown, lock)))
     }
 
-    /// Creates a file at `path`. Returns an error if `path` exists. After an error, no new filter
-    /// is left.
+    /// Creates a file at `path`. Returns an error if `path` exists. After an error, it tries to
+    /// remove the new file.
     pub(super) fn create(path: &Path, header: &Header, length: Length, bloom: &Bloom) -> Result<Self> {
         let name = path.file_name().ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
         let place = dir_of(path).canonicalize()?.join(name);
@@ -151,7 +151,7 @@ impl Writer {
     }
 
     /// Checks that no earlier failure forbids writes, and that the file's length, header and state
-    /// are as this writer left them. A writer must not add its pages to another filter. It must not
+    /// are those that this writer last read or wrote. A writer must not add its pages to another filter. It must not
     /// add them to an older copy either, because the copy lacks synced keys.
     fn check(&mut self) -> Result<()> {
         if let Some(reason) = &self.poisoned {
@@ -190,7 +190,6 @@ impl Writer {
     }
 }
 
-/// Reads the content of the file at `path`.
 pub(super) fn load(path: &Path) -> Result<Image> {
     read(&File::open(path)?)
 }

@@ -1,4 +1,4 @@
-//! Tests failures of a filter in a file that need access to its internals.
+//! Tests how a filter in a file handles failures and damage. The tests need access to internals.
 
 use std::fs::File;
 

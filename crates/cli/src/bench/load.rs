@@ -1,5 +1,5 @@
-//! `filterblock bench load`: loads a store in random order while another thread reads, and reports
-//! rates, amplification, stalls and the longest put and get.
+//! `filterblock bench load`: loads a store in random order, reopens and checks it, and reports the
+//! measurements.
 
 use std::path::PathBuf;
 
@@ -49,11 +49,9 @@ See `filterblock build --help` for --force, which applies to --json.
 
 Exit status: 0 done; 1 an answer was wrong; 2 an error; 128 + N when signal N ends the command (130 for Ctrl-C).";
 
-/// The maximum number of keys. With the default value size, so many keys and values have 116 GB.
+/// The maximum number of keys. With values of the default size, this many pairs take 116 GB.
 const COUNT_MAX: u64 = 1_000_000_000;
-/// The maximum length of a value in bytes.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
-/// The maximum number of gets per second. One thread cannot make many more.
 const GETS_PER_SECOND_MAX: u64 = 1_000_000;
 
 /// Measure a load: rate, amplification, stalls, latencies
@@ -78,10 +76,10 @@ pub struct Arguments {
     /// The filter or policy of the store, such as blocked-bloom:10; see `bench point-miss --help`
     #[arg(long, value_name = "SPEC", default_value = "by-level")]
     filter: FilterChoice,
-    /// The seed of keys, values and orders; the same seed repeats a run
+    /// The seed of the keys, of the random gets and of the filters
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
-    /// Write the results as JSON to FILE; `-` prints them instead of the table
+    /// Write the results as JSON to FILE; `-` prints them instead of the report
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Replace the file of --json if it exists
@@ -94,7 +92,7 @@ pub struct Arguments {
 
 /// Runs `filterblock bench load`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    // A benchmark may take minutes, so the output files are checked first.
+    // A benchmark may take minutes, so the outputs are checked first.
     output::check_stdout()?;
     let to_stdout = arguments.json.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let json = arguments.json.as_deref().filter(|_| !to_stdout);

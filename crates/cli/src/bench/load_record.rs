@@ -1,5 +1,5 @@
-//! Holds the record of `bench load`: a list with the report of each load. Formats the record as
-//! text, and as the tables of `bench report`.
+//! Reads the record of `bench load`, a list with the report of each load. Formats the record as text
+//! and as Markdown.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Loads a store for `bench load`, and measures puts and gets meanwhile.
+//! Runs `bench load`: loads, reopens and checks a store, and measures puts, gets and opens.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -151,10 +151,9 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Makes gets until the writing thread ends, checks their answers, and samples the size of the
-    /// directory.
-    /// Gets are spread evenly over time; a late get starts immediately. If the plan has 0 gets per
-    /// second, only samples the size.
+    /// Makes gets until the writing thread has finished, checks their answers, and samples the size
+    /// of the directory. Gets are spread evenly over time; a late get starts immediately. If the
+    /// plan has 0 gets per second, only samples the size.
     fn read(&self, shared: &Shared) -> Outcome<Seen> {
         let mut seen = Seen { latencies: new_histogram()?, wrong_answers: 0, peak_dir_bytes: 0 };
         let mut random = Random::new(self.plan.seed.wrapping_add(1));

@@ -77,7 +77,7 @@ impl Lookups {
 
     /// Returns how many of the first `len` keys were loaded but not found, if the store found
     /// `found` of them. The number is too small if the store also found a key that was not loaded.
-    /// Returns an error if the store found more keys than were loaded.
+    /// Returns an error if `found` exceeds the number of loaded keys among the first `len`.
     fn lost(&self, len: u64, found: u64) -> Outcome<u64> {
         let first = self.loaded.iter().take(usize::try_from(len).unwrap_or(usize::MAX));
         let loaded = first.filter(|&&loaded| loaded).count() as u64;

@@ -1,4 +1,4 @@
-//! `filterblock bench`: measures how many disk reads and how much time filters save, and how fast a
+//! `filterblock bench`: measures how many block reads and how much time filters save, and how fast a
 //! store loads.
 
 mod load;

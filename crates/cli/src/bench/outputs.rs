@@ -35,8 +35,8 @@ pub struct Outputs {
 }
 
 impl OutputArguments {
-    /// Checks that the files can be written, differ from each other, and are not among `inputs`.
-    /// The check comes first, because a benchmark may take minutes.
+    /// Checks stdout, and that the files can be written, differ from each other, and are not among
+    /// `inputs`. Commands call this function first, because a benchmark may take minutes.
     pub fn create(&self, inputs: Option<&Path>) -> Outcome<Outputs> {
         output::check_stdout()?;
         let json_to_stdout = self.json.as_deref().is_some_and(|path| path.as_os_str() == "-");

@@ -41,7 +41,8 @@ pub fn draw(report: &Report, filters: &[String]) -> String {
 }
 
 /// Returns a group of bars for each layout: a bar for each filter, and one for reads without
-/// filters. Leaves out a layout without rows, and a layout with as many runs as an earlier layout.
+/// filters. Leaves out a layout without rows with filters, and a layout with as many runs as an
+/// earlier layout.
 fn groups(report: &Report, filters: &[String]) -> Vec<Group> {
     let is_shown = |row: &&Row| filters.is_empty() || filters.contains(&row.filter);
     let absent: Vec<&Row> = report.rows.iter().filter(|row| row.workload == "absent").filter(is_shown).collect();

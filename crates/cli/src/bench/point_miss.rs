@@ -67,11 +67,9 @@ Exit status: 0 done; 1 a loaded key was missing or had a wrong value; 2 an error
 /// The maximum number of keys of a benchmark. With the default value size, such a store takes about
 /// 13 GB.
 const COUNT_MAX: u64 = 100_000_000;
-/// The maximum length of a value in bytes.
 const VALUE_LEN_BYTES_MAX: usize = 1 << 20;
 /// The maximum number of lookups. Their keys are drawn before any clock runs and stay in memory.
 const LOOKUPS_MAX: u64 = 100_000_000;
-/// The maximum number of bytes of lookup keys.
 const LOOKUPS_LEN_BYTES_MAX: f64 = 4e9;
 /// The time in seconds to load, settle and look up one key, for a rough estimate. With this
 /// constant and the next, the estimate for the default options is the minute that the help states.
@@ -124,14 +122,14 @@ pub struct Arguments {
     /// needed)
     #[arg(long)]
     cold: bool,
-    /// The maximum number of gets in a measurement; slow ones make fewer [default: 10 per loaded
-    /// key, from 20000 to 1000000]
+    /// The maximum number of gets in a measurement; slow measurements make fewer [default: 10
+    /// per loaded key, from 20000 to 1000000]
     #[arg(long, value_name = "N", value_parser = whole(1..=LOOKUPS_MAX, 1_000_000))]
     lookups: Option<u64>,
     /// Measure each mean N times; the report shows the median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1_000u32, 3))]
     rounds: u32,
-    /// The seed of generated keys, of random orders and of the filters; the same seed repeats a run
+    /// The seed of generated keys, of random orders and of the filters
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
     #[command(flatten)]
@@ -237,7 +235,7 @@ fn lookups_for(keys: u64) -> u64 {
 }
 
 /// Returns an error if the lookup keys may take too much memory. The absent workload has at most
-/// `lookups` keys. Each other workload has at most a quarter of that, or at most 100 keys.
+/// `lookups` keys. Each other workload has at most a quarter of that number, or at most 100 keys.
 fn check_memory(plan: &Plan<'_>) -> Outcome<()> {
     let source = plan.setup.source;
     let key_len_bytes = source.len_bytes() as f64 / source.len() as f64 + 8.0;

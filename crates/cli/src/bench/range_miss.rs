@@ -48,7 +48,7 @@ Exit status: 0 done; 1 a loaded key was missing or had a wrong value; 2 an error
 const COUNT_MAX: u64 = 100_000_000;
 const QUERIES_MAX: u64 = 10_000_000;
 
-/// Measure scans of ranges and rows that hold no key, with filters and without
+/// Measure scans and gets that find nothing, with filters and without
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -80,7 +80,7 @@ pub struct Arguments {
     /// Measure each mean N times; the report shows the median
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1_000u32, 3))]
     rounds: u32,
-    /// The seed of keys, of random orders and of the filters; the same seed repeats a run
+    /// The seed of keys, of random orders and of the filters
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole(0..=u64::MAX, 1))]
     seed: u64,
     #[command(flatten)]

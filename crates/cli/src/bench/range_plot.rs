@@ -9,7 +9,7 @@ use super::plot::{AXIS_FROM_NS, times_less};
 use super::range_report::{RangeReport, RangeRow};
 
 /// Draws the means as an SVG document: a group of bars for each kind of query and length of the
-/// ranges. Of the means without filters, a group shows only that of the first store.
+/// ranges. A group has one bar without filters, for the first store.
 pub fn draw(report: &RangeReport) -> String {
     let groups = groups(report);
     let slowest = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.value).fold(AXIS_FROM_NS, f64::max);
@@ -21,7 +21,7 @@ pub fn draw(report: &RangeReport) -> String {
     Bars {
         title: "Mean latency of queries that find nothing".into(),
         subtitle: format!(
-            "Five sorted runs of {}; data in the page cache, no block cache",
+            "{} in five sorted runs; data in the page cache, no block cache",
             count(report.settings.keys, "key")
         ),
         description: format!("Mean latency of a query that finds nothing. {}", described.join(" ")),
@@ -69,7 +69,7 @@ fn groups(report: &RangeReport) -> Vec<Group> {
         }));
         let heading = match range_len {
             Some(len) => format!("Scan of {}, {query}", count(len, "integer")),
-            None => query.to_owned(),
+            None => format!("{}{}", query.get(..1).unwrap_or("").to_uppercase(), query.get(1..).unwrap_or("")),
         };
         Group { heading, bars }
     };

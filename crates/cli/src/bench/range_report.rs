@@ -10,7 +10,7 @@ use super::report::{StoreReport, markdown, time};
 /// The whole report; the JSON is this structure, field for field.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RangeReport {
-    /// Two rows for each store and kind of query: one with filters and one without.
+    /// Two rows for each store, kind of query and length: one with filters and one without.
     pub rows: Vec<RangeRow>,
     /// One store for each range filter, and one store of rows.
     pub stores: Vec<StoreReport>,
@@ -57,7 +57,7 @@ pub struct RangeRow {
     /// the query.
     pub probes_per_query: f64,
     pub expected_false_positives_per_query: f64,
-    /// The measured FPR of these filter queries. `None` if no filter was asked about an absent key,
+    /// The measured FPR of the filter queries. `None` if no filter was asked about an absent key,
     /// prefix or range.
     pub false_positive_rate: Option<f64>,
     pub expected_false_positive_rate: Option<f64>,

@@ -4,6 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use super::super::failure::{Exit, Failure, Outcome};
 use super::super::new_file::NewFile;
 use super::super::{html, output};
@@ -67,11 +70,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
     output::check_stdout()?;
     let report = read(&arguments.record)?;
     if let Some(unknown) = arguments.filter.iter().find(|filter| !report.filters().contains(filter)) {
-        let advice = match report.filters() {
-            [] => "its pictures have no choice of filters; omit --filter".to_owned(),
-            known => format!("choose one of {}", known.join(", ")),
+        let why = match report.filters() {
+            [] => "the pictures of this record have no choice of filters; omit --filter".to_owned(),
+            known => format!("the record has no such filter; choose one of {}", known.join(", ")),
         };
-        return Err(Failure::Message(format!("--filter {unknown}: the record has no such filter; {advice}")));
+        return Err(Failure::Message(format!("--filter {unknown}: {why}")));
     }
     let mut files = Vec::new();
     if let Some(path) = &arguments.svg {
@@ -157,19 +160,34 @@ impl Record {
     }
 }
 
+/// The fields that distinguish the records.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    loads: Option<IgnoredAny>,
+    settings: SettingsFields,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct SettingsFields {
+    range_filters: Option<IgnoredAny>,
+}
+
 fn read(path: &Path) -> Outcome<Record> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
-    if let Ok(report) = serde_json::from_str(&text) {
-        return Ok(Record::Ranges(report));
-    }
-    if let Ok(record) = serde_json::from_str(&text) {
-        return Ok(Record::Loads(record));
-    }
-    serde_json::from_str(&text).map(Record::Points).map_err(|error| {
+    let fields = serde_json::from_str(&text).unwrap_or_default();
+    let (bench, record) = match fields {
+        Fields { loads: Some(_), .. } => ("load", serde_json::from_str(&text).map(Record::Loads)),
+        Fields { settings: SettingsFields { range_filters: Some(_) }, .. } => {
+            ("range-miss", serde_json::from_str(&text).map(Record::Ranges))
+        }
+        _ => ("point-miss", serde_json::from_str(&text).map(Record::Points)),
+    };
+    record.map_err(|error| {
         let path = path.display();
         Failure::Message(format!(
-            "{path}: not a report of point-miss, range-miss or load ({error}); write one with \"filterblock bench \
-             point-miss --json FILE\""
+            "{path}: not a record of bench {bench} ({error}); write one with \"filterblock bench {bench} --json FILE\""
         ))
     })
 }
@@ -209,7 +227,7 @@ fn filled(page: &str, report: &Record) -> Result<String, String> {
                 Record::Ranges(_) => "ranges",
                 Record::Loads(_) => "loads",
             };
-            Err(format!("no marker for a table; write \"{BEGIN}{name} -->\" and \"{END}\" where the table belongs"))
+            Err(format!("no marker for a table of this record; write \"{BEGIN}{name} -->\" and \"{END}\" where the table belongs"))
         }
         _ => Ok(filled + rest),
     }
@@ -252,6 +270,22 @@ mod tests {
         );
         let only_points = "<!-- bench report: absent -->\n<!-- end -->\n";
         assert!(filled(only_points, &Record::Ranges(recorded_ranges())).unwrap_err().contains("ranges -->"));
+    }
+
+    #[test]
+    fn the_error_of_a_damaged_record_names_its_benchmark() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.json");
+        for (text, bench, fault) in [
+            ("{\"loads\": [{}]}", "load", "missing field"),
+            ("{\"settings\": {\"range_filters\": []}}", "range-miss", "missing field"),
+            ("{\"settings\": 1}", "point-miss", "invalid type"),
+            ("", "point-miss", "EOF"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let message = read(&path).unwrap_err().to_string();
+            assert!(message.contains(&format!("record of bench {bench} ({fault}")), "{message}");
+        }
     }
 
     #[test]

@@ -39,11 +39,11 @@ pub struct Settings {
     /// The memory budget of the filters in bytes. `None` without --filter-memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_memory: Option<u64>,
-    /// The number of gets in the longest measurements. Each row records its own number.
+    /// The maximum number of gets in a measurement. Each row records its own number.
     pub lookups: u64,
     pub rounds: u32,
-    /// The clock of `mean_ns`: "wall" if a read may wait for a device, or on systems other than
-    /// Unix. Otherwise "thread CPU".
+    /// The clock of `mean_ns` and `batch_mean_ns`: "wall" with --cold or --io direct, or on systems
+    /// other than Unix. Otherwise "thread CPU".
     pub mean_clock: String,
     /// The time in ns that reading the clock adds to each latency. The percentiles include it.
     pub clock_cost_ns: f64,

@@ -12,11 +12,10 @@ use filterblock_store::lsm::MAX_KEY_LEN_BYTES;
 /// The minimum number of keys of `bench point-miss` and `bench load`. With fewer keys, absent keys
 /// between the smallest and the largest key may be hard to find.
 pub const KEYS_MIN: u64 = 16;
-/// The seed of the values. It differs from the usual values of --seed, which is also the seed of
-/// the filters. So values and filters share no hashes.
+/// The seed of the values. It is not a usual --seed, which seeds the filters. So values and filters
+/// share no hashes.
 const VALUE_SEED: HashSeed = HashSeed(0x5eed_0000_0076_616c);
-/// The seed of the hashes in the set of loaded keys. It differs from the usual values of --seed,
-/// like [`VALUE_SEED`].
+/// The seed of the hashes in the set of loaded keys. It is not a usual --seed either.
 const SET_SEED: HashSeed = HashSeed(0x5eed_0000_0073_6574);
 /// The maximum number of attempts to find one absent key.
 const TRIES_MAX: u32 = 10_000;
@@ -108,8 +107,8 @@ impl Source {
     }
 
     /// Reads the distinct lines of a file: the first `count`, or all if there are fewer or `count`
-    /// is `None`. Puts them in random order. Returns an error for fewer than [`KEYS_MIN`] lines,
-    /// for a line that is too long, and if the file cannot be read.
+    /// is `None`. Puts them in random order. Returns an error for fewer than [`KEYS_MIN`]
+    /// distinct lines, for a line that is too long, and if the file cannot be read.
     pub fn lines(path: &Path, count: Option<u64>, seed: u64) -> Outcome<Self> {
         let mut read = Strings::default();
         let mut loaded = HashSet::new();
@@ -127,7 +126,7 @@ impl Source {
         if (read.len() as u64) < KEYS_MIN {
             let (path, found) = (path.display(), read.len());
             return Err(Failure::Message(format!(
-                "{path}: {found} distinct keys are too few; give a file with at least {KEYS_MIN}"
+                "{path}: number of distinct keys: {found}; give a file with at least {KEYS_MIN} distinct keys"
             )));
         }
         Ok(Self::shuffled(&read, loaded, seed))
@@ -225,8 +224,8 @@ impl Source {
                 let index = count + random.below(1 << 40);
                 key.extend_from_slice(&mixed_key(index, *seed));
             }
-            // One byte of another loaded key replaces a byte of a loaded key, or is inserted into
-            // it. So the new key resembles loaded keys in alphabet, length and prefix.
+            // A byte of a random loaded key replaces a byte of a loaded key, or is inserted. So the
+            // new key resembles loaded keys in alphabet, length and prefix.
             Self::Lines { keys, .. } => {
                 key.extend_from_slice(keys.get(random.index(keys.len())));
                 let donor = keys.get(random.index(keys.len()));
@@ -310,6 +309,6 @@ mod tests {
         assert_eq!(absent.len(), 300);
         assert!(absent.iter().all(|key| !lines.as_bytes().split(|&b| b == b'\n').any(|line| line == key)));
         let few = Source::lines(file.path(), Some(3), 1);
-        assert!(few.unwrap_err().to_string().contains("3 distinct keys"));
+        assert!(few.unwrap_err().to_string().contains("distinct keys: 3;"));
     }
 }

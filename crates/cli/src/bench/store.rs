@@ -46,8 +46,8 @@ const LEVELS_RATIO: u64 = 10;
 /// The other keys are loaded first, into large SST files that move directly to the deepest level
 /// with room. If all keys passed through all levels, loading would take several times as long.
 const THROUGH_ALL_LEVELS: u64 = 150;
-/// The number of SST files of a full first level. With several files, a compaction that takes one
-/// of them leaves the level nearly full.
+/// The number of SST files of a full first level. A compaction that takes one of these files leaves
+/// the level three quarters full.
 const TABLES_OF_LEVEL_1: u64 = 4;
 
 impl Layout {
@@ -95,8 +95,8 @@ impl Setup<'_> {
         self.source.len_bytes() + self.source.len() * (self.value_len_bytes as u64 + TABLE_OVERHEAD_BYTES)
     }
 
-    /// Returns whether results use wall time. CPU time does not include waiting for a device, and
-    /// exists on Unix only.
+    /// Returns whether the reported means are wall time. CPU time does not include waiting for a
+    /// device, and is measured on Unix only.
     pub fn waits(&self) -> bool {
         self.cold || self.io == IoMode::Direct || !cfg!(unix)
     }
@@ -136,7 +136,7 @@ impl Store<'_> {
         name
     }
 
-    /// Returns the options of every open. There is no block cache, so that each block read is
+    /// Returns the options that all opens share. There is no block cache, so that each block read is
     /// counted.
     fn options(&self, filter_use: FilterUse) -> Options {
         Options {

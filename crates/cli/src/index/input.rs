@@ -229,12 +229,9 @@ impl Input<'_> {
             None => builder.add_hashes(identity, hashes),
         };
         added.map_err(|error| match error {
-            IndexError::Invalid { what: "filter", why } => {
+            error @ IndexError::Invalid { what: "filter", .. } => {
                 let column = if let Content::Parquet { name, .. } = &self.content { *name } else { "" };
-                Failure::Message(format!(
-                    "{}: column {column:?}: a filter of a row group is {why}, without --from-filters",
-                    path.display()
-                ))
+                Failure::Message(format!("{}: column {column:?}: {error}, without --from-filters", path.display()))
             }
             // The hashes are in a temporary file beside the index, so an I/O error names the index.
             IndexError::Io(error) => Failure::file(index, error),

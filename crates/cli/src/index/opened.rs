@@ -96,7 +96,7 @@ pub fn report_differences(index: &Path, reader: &IndexReader<File>, differences:
     }
     if !differences.is_empty() {
         message(format_args!(
-            "{}: {} changed or missing; they answer \"maybe\" to every key until filterblock index add adds them again",
+            "{}: {} changed or missing; every key may be in such a file until \"filterblock index add\" adds it again",
             index.display(),
             text::count(differences.len() as u64, "file"),
         ));

@@ -212,8 +212,7 @@ impl Arguments {
                 let file = file.and_then(|file| if self.in_place { Ok(file) } else { refuse_input(file, &input.path) });
                 let written = file.and_then(|file| source.write(request.as_ref(), file, bar));
                 if written.is_err() {
-                    // Only empty folders are removed.
-                    made.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
+                    remove_folders(&made);
                 }
                 written?
             }
@@ -246,17 +245,23 @@ fn refuse_input(file: NewFile, input: &Path) -> Outcome<NewFile> {
     Ok(file)
 }
 
-/// Makes the missing folders of an output file. Returns these folders, outer folders first.
+/// Makes the missing folders of an output file. Returns these folders, outer folders first. If it
+/// cannot make all of them, makes none.
 fn make_folders(target: &Path) -> Outcome<Vec<PathBuf>> {
-    let mut missing: Vec<PathBuf> = target
-        .ancestors()
-        .skip(1)
-        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
-        .map(Path::to_path_buf)
-        .collect();
-    missing.reverse();
-    for folder in &missing {
-        fs::create_dir(folder).map_err(|error| Failure::file(folder, error))?;
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let missing: Vec<&Path> = target.ancestors().skip(1).take_while(is_missing).collect();
+    let mut made = Vec::new();
+    for folder in missing.into_iter().rev() {
+        if let Err(error) = fs::create_dir(folder) {
+            remove_folders(&made);
+            return Err(Failure::file(folder, error));
+        }
+        made.push(folder.to_path_buf());
     }
-    Ok(missing)
+    Ok(made)
+}
+
+/// Removes the folders that are empty, inner folders first.
+fn remove_folders(made: &[PathBuf]) {
+    made.iter().rev().for_each(|folder| drop(fs::remove_dir(folder)));
 }

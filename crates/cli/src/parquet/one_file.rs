@@ -116,6 +116,10 @@ impl<'a> Source<'a> {
         let mut done = self.untouched(request);
         let Some(request) = request else {
             done.fixed_lengths = append::without_length(&self.footer).count() as u64;
+            // The new footer has one more field for each length.
+            if done.fixed_lengths > 0 {
+                done.new_len_bytes += (self.footer.metadata().len() + 8) as u64 + done.fixed_lengths * 4;
+            }
             return Ok(done);
         };
         let start = Instant::now();

@@ -72,7 +72,10 @@ fn are_ranges_apart(footer: &Footer, leaf: usize, ranges: &Ranges) -> bool {
         }
         _ => return false,
     };
-    let ranges: Option<Vec<_>> = ranges.iter().map(|(low, high)| Some((order(low)?, order(high)?))).collect();
+    // In the order of signed numbers, a range of unsigned numbers may end below its start.
+    let ordered =
+        |(low, high): &(Vec<u8>, Vec<u8>)| Some((order(low)?, order(high)?)).filter(|(low, high)| low <= high);
+    let ranges: Option<Vec<_>> = ranges.iter().map(ordered).collect();
     let Some(mut ranges) = ranges.filter(|ranges| ranges.len() > 1 && ranges.len() == footer.num_row_groups()) else {
         return false;
     };

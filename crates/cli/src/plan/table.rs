@@ -1,6 +1,7 @@
 //! Makes the table of a plan, with a row for each planned kind of filter and each classical
 //! variant.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use comfy_table::{CellAlignment, presets};
@@ -218,14 +219,15 @@ impl fmt::Display for Table {
                 writeln!(f, "{}: bytes as transmitted; in memory {}", row.filter, thousands(memory))?;
             }
         }
-        let measured: Vec<&Measured> = self.filters.iter().filter_map(|row| row.measured.as_ref()).collect();
-        if let (Some(machine), Some(first)) = (&self.measured_on, measured.first()) {
-            let filters: Vec<&str> = measured.iter().map(|measured| measured.filter).collect();
-            let (filters, keys) = (filters.join(", "), thousands(first.keys));
-            writeln!(
-                f,
-                "ns if absent: measured for one absent key, without the time to hash it, in {filters} with {keys} keys;"
-            )?;
+        let measured = self.filters.iter().filter_map(|row| row.measured.as_ref());
+        let mut by_keys = BTreeMap::<u64, Vec<&str>>::new();
+        measured.for_each(|measured| by_keys.entry(measured.keys).or_default().push(measured.filter));
+        if let (Some(machine), false) = (&self.measured_on, by_keys.is_empty()) {
+            let named = |(keys, filters): (&u64, &Vec<&str>)| {
+                format!("in {} with {} keys", filters.join(", "), thousands(*keys))
+            };
+            let named = by_keys.iter().map(named).collect::<Vec<_>>().join(", ");
+            writeln!(f, "ns if absent: measured for one absent key, without the time to hash it, {named};")?;
             writeln!(f, "{machine} (docs/BENCHMARKS.md)")?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parquet::bloom_filter::Sbbf;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::{ReaderProperties, WriterProperties};
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::{ReadOptionsBuilder, SerializedFileReader};
@@ -160,6 +161,38 @@ fn existing_filters_are_kept_unless_replaced() {
     assert_has_ids(&shell, "new.parquet");
     let text = shell.run(&["parquet", "add", "a.parquet", "--fix-lengths", "--in-place"]).exits(0);
     assert_eq!(text, "a.parquet: nothing to add\n");
+}
+
+/// Returns the file with a footer that lacks the lengths of filters.
+fn without_lengths(bytes: Vec<u8>) -> Vec<u8> {
+    let footer_len = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
+    let footer = bytes.len() - 8 - footer_len;
+    let mut file = ParquetMetaDataReader::decode_metadata(&bytes[footer..bytes.len() - 8]).unwrap().into_builder();
+    for group in file.take_row_groups() {
+        let mut group = group.into_builder();
+        for column in group.take_columns() {
+            group = group.add_column_metadata(column.into_builder().set_bloom_filter_length(None).build().unwrap());
+        }
+        file = file.add_row_group(group.build().unwrap());
+    }
+    let mut out = bytes[..footer].to_vec();
+    ParquetMetaDataWriter::new(&mut out, &file.build()).finish().unwrap();
+    out
+}
+
+#[test]
+fn a_dry_run_estimates_the_growth_by_lengths() {
+    let shell = Shell::new();
+    shell.write("old.parquet", without_lengths(parquet_file(true)));
+    let growth = |option: &[&str]| {
+        let report =
+            shell.run(&[&["parquet", "add", "old.parquet", "--fix-lengths", "--json"], option].concat()).json(0);
+        let file = &report["files"][0];
+        assert!(file["lengths_added"].as_u64().unwrap() > 0, "{file}");
+        file["new_len_bytes"].as_f64().unwrap() - file["old_len_bytes"].as_f64().unwrap()
+    };
+    let (estimate, growth) = (growth(&["--dry-run"]), growth(&["-o", "fixed.parquet"]));
+    assert!((0.9..1.1).contains(&(estimate / growth)), "{estimate} of {growth}");
 }
 
 #[test]

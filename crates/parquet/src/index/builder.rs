@@ -85,14 +85,14 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// Returns an error if the path was already added or cannot be stored in an index, or if the
     /// hashes cannot be stored.
     pub fn add_hashes(&mut self, identity: FileIdentity, hashes: DistinctHashes) -> Result<()> {
-        self.note(&identity)?;
+        self.check_new(&identity)?;
         let hashes = hashes.into_sorted();
         let num_keys = hashes.len() as u64;
         let filters = match num_keys {
             0 => Vec::new(),
             _ => vec![Content::Hashes(self.spill.push(&hashes)?)],
         };
-        self.files.push(NewFile { identity, num_keys, filters, filters_fpr: 0.0 });
+        self.push(NewFile { identity, num_keys, filters, filters_fpr: 0.0 });
         Ok(())
     }
 
@@ -109,40 +109,52 @@ impl<S: Read + Write + Seek> IndexBuilder<S> {
     /// error if a filter is not one or more whole blocks of 32 bytes, or if the column has values
     /// but no filter. Returns an error for filters that are certainly damaged: no bit is set in any
     /// of them although the column has values, or some lanes of a block are empty and others are
-    /// not.
+    /// not. After an error, the builder is as before the call.
     pub fn add_filters(&mut self, identity: FileIdentity, num_values: u64, filters: &[&[u8]]) -> Result<()> {
-        self.note(&identity)?;
+        self.check_new(&identity)?;
         if filters.is_empty() && num_values > 0 {
             return Err(Error::invalid("filters", "a file with values has no filter; build the index from the values"));
         }
         if num_values > 0 && filters.iter().all(|bits| bits.iter().all(|&byte| byte == 0)) {
             return Err(Error::invalid(
                 "filter",
-                "damaged: no bit is set, but the file has values; read the values instead",
+                "damaged: no bit is set in any filter, but the file has values; read the values instead",
             ));
         }
         let fpr = self.settings.fpr / filters.len().max(1) as f64;
         let mut contents = Vec::with_capacity(filters.len());
         let mut passes = 1.0;
-        for bits in filters {
-            let (blocks, rate) = Blocks::shrunk(bits, fpr)?;
+        for (number, bits) in filters.iter().enumerate() {
+            let shrunk = Blocks::shrunk(bits, fpr).map_err(|error| match error {
+                Error::Invalid { what, why } => {
+                    Error::invalid(what, format!("number {} of {} is {why}", number + 1, filters.len()))
+                }
+                other => other,
+            });
+            let (blocks, rate) = shrunk?;
             passes *= 1.0 - rate;
             contents.push(Content::Blocks(blocks));
         }
         let filters_fpr = 1.0 - passes;
-        self.files.push(NewFile { identity, num_keys: num_values, filters: contents, filters_fpr });
+        self.push(NewFile { identity, num_keys: num_values, filters: contents, filters_fpr });
         Ok(())
     }
 
-    fn note(&mut self, identity: &FileIdentity) -> Result<()> {
+    /// Returns an error if the path was already added or cannot be stored in an index.
+    fn check_new(&self, identity: &FileIdentity) -> Result<()> {
         check_path(&identity.path)?;
-        match self.paths.insert(identity.path.clone()) {
-            true => Ok(()),
-            false => {
+        match self.paths.contains(&identity.path) {
+            false => Ok(()),
+            true => {
                 let path = identity.path.display();
                 Err(Error::invalid("path", format!("{path}: the path is given twice; give it once")))
             }
         }
+    }
+
+    fn push(&mut self, file: NewFile) {
+        self.paths.insert(file.identity.path.clone());
+        self.files.push(file);
     }
 
     /// Returns the size that each new filter needs.

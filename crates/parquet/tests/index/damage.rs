@@ -5,7 +5,7 @@ use std::io;
 
 use filterblock_parquet::index::{Answer, InMemory, IndexReader, ReadAt};
 
-use crate::support::{builder, distinct, hash_of, identity, index_of, open};
+use crate::support::{ask, builder, distinct, hash_of, identity, index_of, open};
 
 const FILES: u64 = 3;
 const KEYS: u64 = 40;
@@ -156,4 +156,19 @@ fn a_damaged_index_is_not_updated() {
     *bytes.last_mut().unwrap() ^= 1;
     let error = builder(0.01).build_onto(&open(&bytes), |_| false).unwrap_err();
     assert!(error.is_damage() && error.to_string().contains("row"), "{error}");
+}
+
+#[test]
+fn a_refused_filter_is_named_and_its_file_stays_addable() {
+    let sound = [0xff; 32];
+    let mut torn = sound;
+    torn[..4].fill(0);
+    let mut builder = builder(0.01);
+    for (damaged, fault) in [(&torn[..], "damaged: block 0"), (&sound[..31], "not whole blocks")] {
+        let refused = builder.add_filters(identity("file"), 80, &[&sound, damaged]).unwrap_err().to_string();
+        assert!(refused.contains(&format!("number 2 of 2 is {fault}")), "{refused}");
+    }
+    builder.add_hashes(identity("file"), distinct(0..KEYS)).unwrap();
+    assert!(builder.add_hashes(identity("file"), distinct(0..KEYS)).unwrap_err().to_string().contains("given twice"));
+    assert_eq!(ask(&open(&builder.build().unwrap().bytes), 7), [0]);
 }

@@ -1,4 +1,4 @@
-//! Tests the text of each error message, and the conversion of errors of the crate `filterblock`.
+//! Tests a message of each error variant, and the conversion of errors of the crate `filterblock`.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

@@ -14,9 +14,9 @@ pub const MAX_VALUE_LEN_BYTES: usize = 1 << 30;
 /// long.
 pub(super) const MAX_BATCH_LEN_BYTES: usize = 3 << 30;
 
-/// The maximum number of writes in a batch. A memtable has almost 2^32 words. Almost 3 * 2^30 of
-/// them are free before a batch. A write takes five words on average, so about 640 million writes
-/// fit.
+/// The maximum number of writes in a batch. A memtable has almost 2^32 words. Before a batch, at
+/// least about 3 * 2^30 of them are free. A write takes five words on average, so about 640 million
+/// writes fit.
 pub(super) const MAX_BATCH_WRITES: usize = 1 << 29;
 
 const OP_PUT: u8 = 1;

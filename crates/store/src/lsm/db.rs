@@ -78,7 +78,8 @@ impl Db {
     ///   it, or its content does not show who wrote it.
     /// * [`Error::Locked`]: the store is open elsewhere, or another engine has locked the
     ///   directory.
-    /// * [`Error::Unsupported`]: a file has a newer format.
+    /// * [`Error::Unsupported`]: a file has a newer format or an unknown feature.
+    /// * [`Error::TooLarge`]: memory is short.
     /// * An I/O error of kind `NotFound`: the manifest or an SST is missing, or there is no store
     ///   and [`Options::create_if_missing`] is not set.
     /// * Damage of `CURRENT`, the manifest, a log or an SST: the error names the file, the field
@@ -152,7 +153,8 @@ impl Db {
     ///
     /// * [`Error::NoSpace`]: the batch contains a put, and the free disk space is below
     ///   [`Options::reserve_bytes`] plus the space that the batch and the writes in memory need.
-    /// * [`Error::BackgroundFails`]: the memtables are full, and flushes fail.
+    /// * [`Error::BackgroundFails`]: the memtable is full, no new one may be started yet, and
+    ///   flushes fail.
     /// * An I/O error that names a new log file: the log could not be created.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
         self.shared.write(batch, self.shared.options.durability)
@@ -169,9 +171,9 @@ impl Db {
     /// Returns the value of `key`, or `None` if `key` does not exist.
     ///
     /// # Errors
-    /// Returns an error if a data or index block that must be read is damaged. With
+    /// Returns an error if a data or index block that must be read is damaged or unsupported. With
     /// [`Options::strict_filters`], returns an error if the filter of an SST that must be searched
-    /// is damaged. I/O errors pass through.
+    /// is damaged. Returns [`Error::TooLarge`] if memory is short. I/O errors pass through.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (state, sequence) = self.shared.reading.state.moment();
         self.shared.get(&state, key, sequence)
@@ -285,7 +287,8 @@ impl Db {
     /// * with over 25 % more bits per key, or with so few that the present filter has over 1 %
     ///   more;
     /// * of another kind, or with prefixes that the present filter lacks;
-    /// * with another range filter or without one, if [`Options::range_filter`] is set.
+    /// * with another range filter or without one, if [`Options::range_filter`] is set;
+    /// * with another range filter as the only filter.
     ///
     /// # Errors
     /// Returns the errors of [`Db::flush`], of reading and writing SSTs, and of the manifest.
@@ -332,7 +335,7 @@ impl Db {
             if !self.shared.needs_compaction() && self.shared.reading.state.load().immutable.is_empty() {
                 return Ok(());
             }
-            // A compaction or a flush is due, and the background thread has not begun it yet.
+            // A compaction or a flush is still due. Let the background threads run.
             std::thread::yield_now();
         }
     }
@@ -363,7 +366,7 @@ impl Db {
         open::create_dir_durably(outside, dir)?;
         let held = source.hold(dir)?;
         let storage = held.as_deref().unwrap_or(outside);
-        // The lock keeps other processes from creating a store in this directory.
+        // The lock keeps other handles from creating a store in this directory.
         let _lock = storage.lock(&dir.join(LOCK))?;
         if !is_empty(storage)? {
             return Err(Error::NotAStore.in_file(dir));
@@ -473,7 +476,7 @@ impl Db {
     /// # Errors
     /// Returns the error of the last flush or of writing the log's buffer, or [`Error::Poisoned`]
     /// after an earlier failure. Even after an error the store is closed. The call does not wait
-    /// for retries. The next open recovers acknowledged writes from the log.
+    /// for retries. The next open recovers the writes that are in the log files.
     pub fn close(mut self) -> Result<()> {
         self.shut_down()
     }

@@ -6,7 +6,7 @@ pub const CURRENT: &str = "CURRENT";
 /// The name of the temporary file that is renamed to [`CURRENT`].
 pub const CURRENT_TEMPORARY: &str = "CURRENT.tmp";
 
-/// The name of the lock file, whose lock keeps other processes out.
+/// The name of the lock file, whose lock keeps other handles from opening the store.
 pub const LOCK: &str = "LOCK";
 
 /// The kind of a store's file, derived from its name.

@@ -23,7 +23,7 @@ use filterblock::TableShape;
 /// The interval at which a background thread passes the log's buffer to the operating system.
 const LOG_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Writes immutable memtables to SST files until the store closes.
+/// Writes immutable memtables to SST files until the store closes or fails.
 pub(super) fn run_flushes(shared: &Shared) {
     while let Some(memtable) = next_full_memtable(shared) {
         let flushed = shared.flush_memtable(&memtable);

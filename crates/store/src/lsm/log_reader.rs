@@ -3,13 +3,14 @@
 //! After the first unsound header or record, the reader searches the rest of the file for a sound
 //! record:
 //!
-//! * There is none: a crash tore the tail. The tail is cut off and reported. The one exception is a
-//!   damaged header of the file that is complete and not all zeros: it is an error.
+//! * There is none: a crash tore the tail. The tail is cut off and reported.
 //! * There is one, but a sector between the start of the damage and this record is all zeros.
 //!   Neither this record nor a later one says that the file was synced beyond the start of the
 //!   damage. This is a crash, too: a crash may keep later sectors and lose earlier ones. The tail
 //!   is cut off and reported.
 //! * In every other case, durable bytes may be lost. This is an error.
+//!
+//! A damaged header of the file is always an error if it is complete and not all zeros.
 //!
 //! A sound record with an unexpected sequence number is an error, too: records are missing or
 //! repeated.
@@ -311,10 +312,12 @@ impl<'a> Reader<'a> {
         if strict && matches!(failed, Error::Corrupt { field: Field::LogSequence, .. }) {
             return Err(failed);
         }
+        // A header lies in one sector, so it is written whole or not at all. A wrong header is
+        // damage, not a torn write.
+        if strict && offset == 0 && self.has_other_header() {
+            return Err(failed);
+        }
         match self.next_sound_record(offset + 1, expected) {
-            // A header lies in one sector, so it is written whole or not at all. A wrong header is
-            // damage, not a torn write.
-            Ok(None) if strict && offset == 0 && self.has_other_header() => Err(failed),
             Ok(None) => Ok(None),
             Ok(Some(next)) if !strict => Ok(Some(next)),
             Ok(Some(next)) if self.has_blank_sector(offset..next) && !self.was_synced(offset, next, expected) => {

@@ -283,6 +283,16 @@ fn blank_sectors_count_as_a_crash_unless_they_were_synced() {
 }
 
 #[test]
+fn a_damaged_header_before_a_blank_sector_is_damage() {
+    let (mut bytes, _) = log_of(ID, &[&[1; 1_500], b"second"], false);
+    bytes[512..1024].fill(0);
+    assert_eq!(strict(&bytes).0.unwrap().valid_len_bytes, HEADER_LEN_BYTES as u64);
+    bytes[13] ^= 1;
+    assert_damage_at(&strict(&bytes), 0);
+    assert_eq!(salvage(&bytes).1, [(FIRST + 1, b"second".to_vec())]);
+}
+
+#[test]
 fn a_synced_length_is_found_after_records_and_damage() {
     let memory = Memory::new();
     let mut writer = LogWriter::create(&memory, path(), ID, FIRST).unwrap();

@@ -53,10 +53,10 @@ impl Manifest {
     /// durable on return.
     ///
     /// # Errors
-    /// Returns errors of the storage, for example if a manifest with this number exists. After an
-    /// error, either the previous manifest, if any, or this one is in force: the next open reads
-    /// `CURRENT` to find out. If the new manifest is certainly not in force, its file is removed if
-    /// the storage allows it.
+    /// Returns the errors of [`Self::append`] and of the storage, for example if a manifest with
+    /// this number exists. After an error, either the previous manifest, if any, or this one is in
+    /// force: the next open reads `CURRENT` to find out. If the new manifest is certainly not in
+    /// force, its file is removed if the storage allows it.
     pub fn create(storage: &dyn Storage, dir: &Path, number: u64, snapshot: &VersionEdit) -> Result<Self> {
         let mut manifest = Self::planned(number);
         manifest.begin(storage, dir, snapshot)?;
@@ -81,9 +81,9 @@ impl Manifest {
     /// become `CURRENT`. Both are durable on return.
     ///
     /// # Errors
-    /// Returns errors of the storage, for example if a manifest with this number exists. After an
-    /// error, the previous manifest stays in force. The files that this call created are removed if
-    /// the storage allows it.
+    /// Returns the errors of [`Self::append`] and of the storage, for example if a manifest with
+    /// this number exists. After an error, the previous manifest stays in force. The files that
+    /// this call created are removed if the storage allows it.
     pub(super) fn prepare(&mut self, storage: &dyn Storage, dir: &Path, snapshot: &VersionEdit) -> Result<()> {
         let name = manifest_name(self.number);
         let path = dir.join(&name);
@@ -101,9 +101,9 @@ impl Manifest {
     /// Makes `CURRENT` name the prepared manifest.
     ///
     /// # Errors
-    /// Returns errors of the storage. After an error, either the previous manifest or this one is
-    /// in force. If nothing was renamed, the files of this one are removed if the storage allows
-    /// it.
+    /// Returns errors of the storage. After an error, either the previous or the prepared manifest
+    /// is in force. If nothing was renamed, the files of the prepared manifest are removed if the
+    /// storage allows it.
     pub(super) fn put_in_force(&mut self, storage: &dyn Storage, dir: &Path) -> Result<()> {
         let temporary = dir.join(CURRENT_TEMPORARY);
         self.may_be_in_force = true;
@@ -173,9 +173,10 @@ impl Manifest {
     /// Appends an edit and makes it durable.
     ///
     /// # Errors
-    /// Returns [`Error::InvalidArgument`] for an edit without changes. Errors of the storage pass
-    /// through: the edit may then be in the file or not, and every later call returns
-    /// [`Error::Poisoned`]. Without a file, the call returns this error, too.
+    /// Returns [`Error::InvalidArgument`] for an edit without changes, and for one whose encoding
+    /// has 4 GiB or more. Errors of the storage pass through: the edit may then be in the file or
+    /// not, and every later call returns [`Error::Poisoned`]. Without a file, the call returns this
+    /// error, too.
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
         let Some(log) = &mut self.log else {
             return Err(Error::Poisoned { reason: "the manifest file was not created".to_owned() });
@@ -282,7 +283,7 @@ fn clean(storage: &dyn Storage, dir: &Path, path: &Path) {
 fn write_temporary_current(storage: &dyn Storage, dir: &Path, manifest: &str) -> Result<()> {
     let temporary = dir.join(CURRENT_TEMPORARY);
     if storage.exists(&temporary)? {
-        // A crash left this file.
+        // A crash or an error left this file.
         storage.remove(&temporary)?;
     }
     let mut file = storage.create(&temporary)?;

@@ -15,9 +15,9 @@ use filterblock::KeyHash;
 /// entry, and the allocator's header.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
-/// The assumed length of an entry. The filter has 16 bits per entry if entries have this length.
-/// With shorter entries, its fill ratio is higher: the list is searched more often, but no answer
-/// is wrong.
+/// The assumed length of an entry, including [`ENTRY_OVERHEAD_BYTES`]. The filter has 16 bits per
+/// entry if entries have this length. With shorter entries, its fill ratio is higher: the list is
+/// searched more often, but no answer is wrong.
 const ENTRY_LEN_BYTES: usize = 128;
 
 /// The maximum number of 64-bit words in the filter: 16 MiB, enough for a write buffer of 1 GiB.

@@ -252,7 +252,7 @@ fn in_range(number: u64, field: Field, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Returns [`Error::Corrupt`] for a number out of range, for an SST newer than all writes, and for
-/// SSTs that overlap within one level, from level 1 on.
+/// overlapping SSTs in a level other than level 0.
 pub(crate) fn in_order(state: &StoreState, path: &Path) -> Result<()> {
     in_range(state.next_file_number, Field::FileNumber, path)?;
     in_range(state.last_sequence, Field::LogSequence, path)?;

@@ -114,7 +114,8 @@ pub struct Options {
     /// Chooses the range filter of each new SST, beside its filter: a [`filterblock::FilterSpec`]
     /// such as `grafite:fpr=0.01` or `grafite:L=1024:fpr=0.01`, or your own function. Scans then
     /// skip SSTs whose range filter denies the range of the scan. With `None`, new SSTs get no
-    /// range filter beside their filter; scans still ask the existing range filters.
+    /// range filter beside their filter; scans still ask the existing range filters. The choice is
+    /// ignored for an SST whose [`Options::filter`] is itself a range filter.
     ///
     /// A short scan usually finds its keys in the bottommost level, which holds most keys, and none
     /// in the levels above. So a policy may choose range filters only above the bottommost level

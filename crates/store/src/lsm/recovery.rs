@@ -56,7 +56,7 @@ pub(super) struct Replayed<'a> {
 /// # Errors
 /// Returns [`Error::Corrupt`] if the log that the manifest names is missing. Returns
 /// [`Error::ForeignFile`] for a later log of another program. A salvage only reports these two
-/// cases. I/O errors pass through.
+/// cases. Errors of the storage pass through.
 pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64, Vec<u8>)>> {
     let storage = site.options.storage.as_ref();
     let mut numbers: Vec<u64> = storage
@@ -92,7 +92,7 @@ pub(super) fn read_logs(site: &Site<'_>, oldest_needed: u64) -> Result<Vec<(u64,
 /// Returns the writes in `logs` whose sequence numbers are above `last_sequence`.
 ///
 /// # Errors
-/// Unless the options say to salvage, returns an error for damage in the middle of a log and for
+/// Unless the options say to salvage, returns an error for damage that no crash explains and for
 /// missing writes. It does the same if the log that the manifest names is empty. Even in a salvage,
 /// returns an error for a log of another store or format version. The same holds for an invalid
 /// batch and for a sequence number above [`MAX_NUMBER`]. Each error names the file.
@@ -116,8 +116,8 @@ pub(super) fn replay<'a>(
 /// unchanged.
 ///
 /// # Errors
-/// Returns the errors of [`Shared::write_level_0`], of [`Shared::install`], of the new manifest and
-/// of the new log.
+/// Returns the errors of [`Shared::write_level_0`], [`begin_manifest`], [`create_log`] and
+/// [`Shared::install`].
 pub(super) fn bring_in(shared: &Shared, replayed: Replayed<'_>, is_torn: bool) -> Result<()> {
     let is_new = lock(&shared.catalogue.registry).manifest.may_be_in_force();
     if !is_new {

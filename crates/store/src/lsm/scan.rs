@@ -13,7 +13,6 @@ use crate::codec::order_prefix;
 use crate::error::Result;
 use crate::sstable::{BlockCache, BlockReads, TableCursor};
 
-/// The direction of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Forward,
@@ -74,8 +73,8 @@ pub(super) struct RunCursor {
     /// The reads of `cursor` that have been counted.
     counted: BlockReads,
     reads_ahead: bool,
-    /// The filter's answers about the scan, if the run has only one SST. The first seek takes and
-    /// counts the answers.
+    /// The filter's answers about the scan, until the first seek counts them. Only a run of one SST
+    /// has them.
     asked: Option<Asked>,
 }
 
@@ -215,8 +214,9 @@ impl RunCursor {
 
 /// A merge of sources into one sequence of entries. Each key appears once, with its newest version.
 ///
-/// The sources are in a binary heap, which holds eight bytes of each key. These bytes usually
-/// decide a comparison. A linear search would instead compare the keys of all sources at each step.
+/// The sources are in a binary heap, which holds the first eight bytes of each source's current
+/// key. These bytes usually decide a comparison. A linear search would instead compare the keys of
+/// all sources at each step.
 #[derive(Debug)]
 pub(super) struct Merge {
     /// Newest first.
@@ -241,7 +241,7 @@ impl Merge {
     /// are newest first.
     ///
     /// # Errors
-    /// Returns errors from reading the sources.
+    /// Returns errors from reading the sources, and the errors of [`Asked::report`].
     pub(super) fn new(mut sources: Vec<Source>, direction: Direction, bound: Bound<&[u8]>) -> Result<Self> {
         for source in &mut sources {
             source.seek(direction, bound)?;

@@ -21,7 +21,8 @@ struct Run {
     level: usize,
     first: usize,
     len: usize,
-    /// The answers of the filter about the scan, if the run has only one SST.
+    /// The answers of the filter about the scan. `None` if the run has several SSTs, or if filters
+    /// are not used.
     answers: Option<Answers>,
 }
 
@@ -43,7 +44,8 @@ struct Plan {
     is_counted: Cell<bool>,
 }
 
-/// Returns a scan of a range of the state, as of the write with the number `sequence`.
+/// Returns a scan of a range of the state, as of the write with the number `sequence`, and counts
+/// the scan.
 ///
 /// If all keys of the range share a prefix of the extractor, the scan first asks the filters for
 /// this prefix. It then asks the range filters for the range. If nothing is left to read, the scan

@@ -130,8 +130,8 @@ impl Asked {
     /// Reports damage of the filter, if there is any.
     ///
     /// # Errors
-    /// Returns the errors of [`StoredTable::report_filter`]. [`super::Options::strict_filters`]
-    /// decides which.
+    /// Returns the errors of [`StoredTable::report_filter`], if [`super::Options::strict_filters`]
+    /// is set.
     pub(super) fn report(&self) -> Result<()> {
         let shared = &self.query.shared;
         self.stored.report_filter(&shared.reading.reports, shared.options.strict_filters)

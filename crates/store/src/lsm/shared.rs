@@ -83,10 +83,11 @@ impl Identity {
 /// free them. The thread whose drop exceeds this limit frees them all.
 pub(super) const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Shared state for creating and removing files. [`Options::storage`] may hold the directory open.
+/// Shared state for creating and removing files.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// The original storage, for paths in other directories.
+    /// The original storage, for paths in other directories. [`Options::storage`] may hold the
+    /// store's directory open.
     pub(super) outside: Arc<dyn Storage>,
     /// The state of file deletion: whether the store is closed, and which files are left to remove.
     pub(super) closed: Arc<Mutex<Removals>>,
@@ -292,8 +293,8 @@ impl Shared {
         log.log.sync().inspect_err(|error| self.background.fail(error))?;
         let number = self.catalogue.new_file_number();
         let made = create_log(self.options.storage.as_ref(), &self.identity, number, log.last_sequence + 1);
-        // The new file may stay if it cannot be removed. It says that all writes before its first
-        // write are known, and this remains true.
+        // The new file may stay if it cannot be removed. It states that no write before its first
+        // write is missing, and this remains true.
         log.log = made.inspect_err(|error| {
             self.judge(error);
             if !is_taken(error) {

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A node is a few 32-bit words in one growing array, and a link is an index into this array. A
-//! search therefore touches only 20 bytes per node on average. These bytes include a key prefix,
-//! which usually decides a comparison. During a comparison with the next node of one level, the
-//! next node of the level below loads. We rejected `crossbeam-skiplist`, whose nodes are separate
-//! allocations: docs/DESIGN.md compares the CPU time of a put.
+//! node therefore takes only 20 bytes on average. These bytes include a key prefix, which usually
+//! decides a comparison. During a comparison with the next node of one level, the next node of the
+//! level below loads. We rejected `crossbeam-skiplist`, whose nodes are separate allocations:
+//! docs/DESIGN.md compares the CPU time of a put.
 //!
 //! A node is written before it is linked. Links are stored with `Release` and loaded with
 //! `Acquire`, so a reader that finds a node sees all of it. Nodes are never removed.
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// The maximum number of levels of a node: enough for 2^20 entries. More entries make the list
-/// slower, but not wrong. Loom runs every order of all accesses, so its lists are small.
+/// slower, but not wrong. The lists of loom tests are small.
 const MAX_HEIGHT: u32 = if cfg!(loom) { 2 } else { 20 };
 const PREFIX: u32 = 0;
 const VERSION: u32 = 2;

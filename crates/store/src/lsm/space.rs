@@ -27,7 +27,7 @@ const LOG_ROOM_BYTES: u64 = 4 << 20;
 #[derive(Debug, Clone, Copy)]
 struct Room {
     free: u64,
-    /// The bytes reserved for a manifest and a merge.
+    /// The reserve in bytes: see [`super::Options::reserve_bytes`].
     kept: u64,
     /// The bytes of writes that are in memtables and in logs. They become SSTs and are merged
     /// later.

@@ -161,7 +161,7 @@ impl LevelStats {
 pub struct Retry {
     /// The task that fails.
     pub task: Task,
-    /// Number of failures since the last success.
+    /// Number of failures since the task last succeeded or was not due.
     pub failures: u64,
     /// Seconds since the first of these failures.
     pub seconds: u64,

@@ -70,8 +70,9 @@ impl Version {
     /// version of the key. The inner `None` means that the key is deleted.
     ///
     /// # Errors
-    /// Returns an error for a damaged index or data block, and for a damaged filter if
-    /// `context.strict` is set. I/O errors pass through.
+    /// Returns an error for a damaged or unsupported index or data block, and for a damaged filter
+    /// if `context.strict` is set. Returns [`Error::TooLarge`] if memory is short. I/O errors pass
+    /// through.
     #[inline]
     pub(super) fn get<V: FoundValue>(
         &self,
@@ -353,7 +354,8 @@ impl Slot {
     /// Searches the SST, unless its filter denies a prefix of the key, or its only filter is a
     /// range filter that denies the key. Returns `None` if the SST does not hold the key, and
     /// `Some(None)` for a tombstone. `answer` is the filter's answer for the key. `block` is the
-    /// position or the content of the data block, if known. Counts the outcome in `tally`.
+    /// position or the content of the data block, if known. Counts the outcome in `tally`, and
+    /// reports damage of the filter.
     #[cold]
     fn search<V: FoundValue>(
         &self,

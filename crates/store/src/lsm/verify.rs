@@ -31,7 +31,7 @@ pub struct VerifyReport {
     /// the offset.
     pub damage: Vec<Error>,
     /// The torn tails that this handle cut off logs and the manifest when it opened the store. New
-    /// files have replaced them.
+    /// files have replaced these logs and the manifest.
     pub tails: Vec<LogTail>,
 }
 
@@ -93,8 +93,8 @@ impl Db {
     /// while the manifest is read, and writers wait while the logs are read.
     ///
     /// # Errors
-    /// Returns I/O errors. Damage, a newer format version and missing files are in the report and
-    /// are not errors.
+    /// Returns I/O errors, and [`Error::TooLarge`] if memory is short. Damage, a newer format
+    /// version and missing files are in the report and are not errors.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&mut |_| {})
     }
@@ -103,7 +103,7 @@ impl Db {
     /// to time.
     ///
     /// # Errors
-    /// Returns I/O errors, as [`Self::verify`] does.
+    /// Returns the errors of [`Self::verify`].
     pub fn verify_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
         let version = Arc::clone(&self.shared.reading.state.load().version);
         let mut report = VerifyReport { tails: self.shared.reading.reports.tails(), ..VerifyReport::default() };
@@ -160,8 +160,8 @@ impl Db {
         let storage = shared.options.storage.as_ref();
         let oldest = lock(&shared.catalogue.registry).state.log_number;
         let mut log = lock(&shared.writing.log);
-        // After a failure the end of the log is unknown, and every write reports the failure.
         let current = shared.reading.state.load().memtable.log_number;
+        // After a failure the end of the log is unknown, so the logs are not read.
         if let Err(error) = log.log.flush() {
             report.damage.push(error.in_file(&shared.identity.dir.join(log_name(current))));
             return Ok(());

@@ -73,7 +73,7 @@ impl StoredTable {
     }
 
     /// Returns this SST as the replacement of `other`, an earlier opening of the same file. Both
-    /// then share the file, which is removed when neither is needed.
+    /// then share the [`TableFile`], so the file stays while one of them is in use.
     pub(super) fn instead_of(self, other: &Self) -> Self {
         // The damage of this opening has not been reported yet.
         Self { file: Arc::clone(&other.file), is_reported: AtomicBool::new(false), ..self }

@@ -228,7 +228,7 @@ fn take_keyed_hash(cursor: &mut Cursor<'_>) -> Result<(HashKind, Fingerprint)> {
     if kind.takes_secret() { Ok((kind, fingerprint)) } else { Err(error) }
 }
 
-/// A [`TableMeta`] that borrows its keys from the encoded edit.
+/// A [`TableMeta`] that borrows its keys.
 pub(super) struct TableRef<'a> {
     pub(super) keyless: TableMeta,
     smallest: &'a [u8],

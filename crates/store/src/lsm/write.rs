@@ -18,13 +18,13 @@ use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::sync::{Mutex, MutexGuard};
 
-/// The wait of the writers before each step of 64 KiB when level 0 reaches `Options::l0_slowdown`.
+/// The wait of the writers per step of 64 KiB when level 0 reaches `Options::l0_slowdown`.
 const FIRST_DELAY: Duration = Duration::from_micros(250);
-/// The longest wait before a step. A queued writer also waits for the leaders before it. At this
-/// wait, small batches continue at about 2 MB/s.
+/// The longest wait per step. A queued writer also waits for the leaders before it. At this wait,
+/// small batches continue at about 2 MB/s.
 const MAX_DELAY: Duration = Duration::from_millis(32);
-/// The minimum wait before each step while flushes fall behind. The value is an estimate of the
-/// time in which a flush writes the bytes of one step.
+/// The minimum wait per step while flushes fall behind. The value is an estimate of the time in
+/// which a flush writes the bytes of one step.
 const FLUSH_DELAY: Duration = Duration::from_micros(500);
 
 /// The right to write. Dropping this guard passes the right on. If the leader panics, the store and
@@ -228,7 +228,7 @@ impl Shared {
         }
     }
 
-    /// Returns the time that writers wait before each step. The wait begins with [`FIRST_DELAY`] at
+    /// Returns the time that writers wait per step. The wait begins with [`FIRST_DELAY`] at
     /// `Options::l0_slowdown`, and each further SST of level 0 doubles it, up to [`MAX_DELAY`].
     /// Level 0 causes no wait if no background thread compacts it. If flushes fall behind, the wait
     /// is at least [`FLUSH_DELAY`].

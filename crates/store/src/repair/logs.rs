@@ -19,7 +19,7 @@ pub(super) struct LogEvidence {
     /// The losses of writes that remain even if the store is opened with
     /// [`LogRecovery::Salvage`].
     pub(super) losses: Vec<Loss>,
-    /// The partly damaged WALs.
+    /// The damaged WALs that an open with [`LogRecovery::Salvage`] accepts.
     pub(super) damaged: Vec<PathBuf>,
     /// The WALs with which no store opens, even with [`LogRecovery::Salvage`].
     pub(super) unusable: Vec<PathBuf>,
@@ -115,8 +115,8 @@ pub(super) fn spans(
 }
 
 /// Returns a range of sequence numbers without a gap that ends with the last write in the WALs. The
-/// range begins where the WALs no longer prove that no write is missing. It considers only WALs
-/// with a number of at least `log_number`. Returns `None` if they hold no writes.
+/// range begins where the WALs no longer prove that no write is missing. Considers only WALs with a
+/// number of at least `log_number`. Returns `None` if these WALs hold no writes.
 pub(super) fn unbroken(spans: &[LogSpan], log_number: u64) -> Option<Range<u64>> {
     let mut spans = spans.iter().filter(|span| span.number >= log_number).rev().skip_while(|span| span.is_empty());
     let mut oldest = *spans.next()?;

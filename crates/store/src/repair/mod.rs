@@ -12,10 +12,10 @@
 //! entries are all in the store (`unnamed`). Until the new manifest is in force, the content of the
 //! store is unchanged, so an interrupted repair can be repeated.
 //!
-//! With a sound manifest, no deleted key comes back unless its tombstone is lost. The report gives
-//! the range of the keys whose tombstones may be lost. Without a sound manifest, the SSTs' own
-//! properties give their order. If such an order is a guess, the report names the SST that is taken
-//! as newer and one older SST.
+//! With a sound manifest that fits, no deleted key comes back unless its tombstone is lost. The
+//! report gives the range of the keys whose tombstones may be lost. Without such a manifest, the
+//! SSTs' own properties give their order. If such an order is a guess, the report names the SST
+//! that is taken as newer and one older SST.
 
 mod evidence;
 mod logs;
@@ -68,7 +68,8 @@ pub struct RepairReport {
     /// The number of SSTs that are damaged or differ from the manifest, and whose sound blocks were
     /// written to a new SST.
     pub tables_rewritten: u64,
-    /// The number of SSTs that are missing or have no readable entry.
+    /// The number of SSTs that are missing or have no readable entry. It does not count a missing
+    /// SST whose writes are all in the WALs.
     pub tables_lost: u64,
     /// The number of entries in the kept and rewritten SSTs. It does not count entries that only
     /// the WALs hold.
@@ -77,10 +78,10 @@ pub struct RepairReport {
     pub new_manifest: bool,
     /// The unreadable parts of files, the missing files, and the gaps in the sequence numbers, with
     /// the range of affected keys. The range is [`KeyRange::NONE`](crate::sstable::KeyRange::NONE)
-    /// for damage of a manifest, because the losses of the SSTs report its effect.
+    /// for damage that alone affects no key, such as damage of a filter or a manifest.
     pub losses: Vec<Loss>,
-    /// One text for each fact that could not be determined, with the assumption that the repair
-    /// made. If the order of two SSTs is a guess, old values and deleted keys may come back.
+    /// One text for each fact that the repair could not determine, with the possible effect on
+    /// keys.
     pub doubts: Vec<String>,
     /// The files that were copied to [`LOST`], each with its path and the path of the copy.
     pub set_aside: Vec<(PathBuf, PathBuf)>,
@@ -141,10 +142,13 @@ impl Db {
     /// * [`Secret`](filterblock::Error::Secret) and the other errors that concern the options, as
     ///   for [`Db::open`].
     /// * [`Error::Unsupported`] for files of a newer version.
+    /// * [`Error::TooLarge`] if memory is short.
+    /// * [`Error::Corrupt`] if the repaired store would not open, for example because its file
+    ///   numbers would exceed the limit.
     /// * I/O errors, among them `NotFound` for a missing or empty directory. A file that cannot be
     ///   read does not count as lost.
     ///
-    /// Damage is not an error. The report lists it.
+    /// Damage of a file is not an error. The report lists it.
     pub fn repair(path: impl AsRef<Path>, options: Options, mode: RepairMode) -> Result<RepairReport> {
         Self::repair_with(path, options, mode, &mut |_| {})
     }

@@ -39,9 +39,9 @@
 //! * On levels deeper than 0, nothing reveals the merge if its result is gone or shares no key with
 //!   the SST. One doubt then covers all these SSTs.
 //!
-//! The result is ordered by level, the upper level first. Level 0 is ordered by the largest
-//! sequence number, and a deeper level by file number, the highest first. An SST that these rules
-//! prove to be older than an SST of a deeper level is placed below that SST. An SST without a
+//! [`newest_first`] orders the SSTs by level, the upper level first. It orders level 0 by the
+//! largest sequence number, and a deeper level by file number, the highest first. An SST that these
+//! rules prove to be older than an SST of a deeper level is placed below that SST. An SST without a
 //! readable origin, which no manifest names either, is ordered by its file number alone. If its
 //! order to an overlapping SST is a guess, the report has a doubt.
 //!
@@ -87,7 +87,7 @@ impl Place {
 pub(super) struct Candidate {
     pub(super) meta: TableMeta,
     /// The number that orders the SST. For a copy without an exact place, this is the number of the
-    /// first original, and for all other SSTs the own number.
+    /// first original. For all other SSTs, it equals `found`.
     pub(super) number: u64,
     /// The number of the file that the repair found.
     pub(super) found: u64,
@@ -114,9 +114,9 @@ impl Candidate {
         if a.is_exact && b.is_exact || a.is_all_after(&b) {
             return true;
         }
-        // At least one of the SSTs was flushed to level 0. If both were in force and `self` were
-        // newer, all writes of `self` would be after those of `older`. The check above would then
-        // have returned `true`.
+        // With an SST of level 0, the order is not certain here. If both SSTs were in force and
+        // `self` were newer, all writes of `self` would be after those of `older`. The check above
+        // would then have returned `true`.
         if a.level == 0 || b.level == 0 {
             return false;
         }

@@ -36,12 +36,13 @@ pub(super) struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Returns the state of the manifest after the repair of its SSTs. Damaged SSTs are replaced,
-    /// and missing SSTs are removed. SSTs that were flushed after the state are added, unless the
-    /// WALs hold all their writes. All other SSTs are set aside.
+    /// Returns the state of the manifest after the repair of its SSTs. Damaged SSTs are replaced.
+    /// SSTs that are missing or have no readable entry are removed. SSTs that were flushed after
+    /// the state are added, unless the WALs hold all their writes. All other SSTs are set aside.
     ///
     /// # Errors
-    /// Returns I/O errors and the errors of [`Self::rewrite`].
+    /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and the errors of
+    /// [`Self::rewrite`].
     pub(super) fn by_manifest(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let mut state = evidence.state.clone();
         let named = evidence.named();
@@ -108,7 +109,8 @@ impl Tables<'_> {
     /// whose writes are all in the WALs, and SSTs without a readable entry.
     ///
     /// # Errors
-    /// Returns I/O errors and the errors of [`Self::rewrite`].
+    /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and the errors of
+    /// [`Self::rewrite`].
     pub(super) fn by_themselves(&mut self, evidence: &ManifestEvidence, found: &[FoundTable]) -> Result<StoreState> {
         let named = evidence.named();
         let places: Vec<Option<Place>> = found.iter().map(|table| place(table, &named, evidence.is_whole)).collect();
@@ -338,7 +340,7 @@ impl Tables<'_> {
             summary.num_tombstones += u64::from(value.is_none());
             writer.as_mut().map_or(Ok(()), |writer| writer.add(key, value))
         })?;
-        // No part of the file is readable as version 1. A newer version is then more likely than
+        // If no part of the file is readable as version 1, a newer version is more likely than
         // damage in every block.
         let newer = errors.iter().position(Error::is_unsupported);
         if let (0, Some(newer)) = (summary.num_entries, newer) {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! number of entries (u16)  length of the common prefix (u8)  common prefix
-//! order prefix of each key after the common prefix (u64)*    offset of each entry (u16)*    content
+//! order prefix of each key after the common prefix (u64)*  offset of each entry (u16)*  content
 //! ```
 //! A walk from a restart point loads one cache line after the other, and each load waits for the
 //! one before it. The order prefixes lie side by side, so their cache lines load together. They
@@ -45,7 +45,6 @@ pub(crate) enum BlockContent {
 }
 
 impl BlockContent {
-    /// Returns the content of the block.
     pub(super) fn content(&self) -> &[u8] {
         match self {
             Self::Owned(content) => content,
@@ -167,7 +166,7 @@ impl CachedBlock {
     }
 
     /// Finds the value of `key`, with the same result as [`Block::find`] in the block at `offset`
-    /// of the file. The value takes over this reference to the block.
+    /// of the file. A [`BlockValue`] takes over this reference to the block.
     #[inline]
     pub(super) fn find_value<V: FoundValue>(self, key: &[u8], offset: u64) -> Result<Option<Option<V>>> {
         let range = match self.find(key, offset)? {
@@ -235,7 +234,7 @@ impl<'a> Index<'a> {
             let Entry { shared, suffix, value, .. } = block.entry_at(usize::from(u16::from_le_bytes(at)))?;
             // The entry's key and `key` have the same common prefix and the same order prefix. If
             // they also have the same length, they agree in all bytes of these two prefixes. A
-            // suffix that begins within the prefixes then decides.
+            // suffix that begins within or directly after the prefixes then decides.
             if shared > self.common.len() + 8 {
                 return Ok(None);
             }

@@ -33,7 +33,7 @@ pub(super) fn block_checksum(table_id: &TableId, offset: u64) -> Crc32 {
 }
 
 /// Appends a block to `out`: the content and the trailer. Compresses the content if `compression`
-/// says so and the result is shorter. `offset` is the offset of the block in the file.
+/// says so and [`put_compressed`] can. `offset` is the offset of the block in the file.
 pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, table_id: &TableId, offset: u64) {
     let start = out.len();
     let stored_as = match compression {
@@ -48,9 +48,9 @@ pub(super) fn seal(out: &mut Vec<u8>, content: &[u8], compression: Compression, 
     put_u32(out, checksum);
 }
 
-/// Appends the compressed block to `out` and returns `true`: the length of `content` and an LZ4
-/// block. Appends nothing and returns `false` if the compressed block is not shorter than
-/// `content`, or if `content` has 4 GiB or more.
+/// Appends the length of `content` and its LZ4 block to `out`, and returns `true`. Appends nothing
+/// and returns `false` if both together are not shorter than `content`, or if `content` has 4 GiB
+/// or more.
 fn put_compressed(out: &mut Vec<u8>, content: &[u8]) -> bool {
     let start = out.len();
     let Ok(content_len) = u32::try_from(content.len()) else { return false };

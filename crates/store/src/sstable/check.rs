@@ -16,7 +16,8 @@ use filterblock::{Answer, PrefixExtractor, Verify};
 pub struct TableCheck {
     /// The number of entries read.
     pub entries: u64,
-    /// The number of data blocks whose entries could be decoded.
+    /// The number of data blocks that were read and have a sound checksum, sound entries and sound
+    /// restart points.
     pub data_blocks: u64,
     /// The number of false negatives: the keys and prefixes of the file that the filter denies, and
     /// the keys that the range filter denies.
@@ -46,15 +47,16 @@ struct Walk {
 impl Table {
     /// Reads the whole file again: footer, properties, index, each data block, the padding and each
     /// page of the filter. For each key it also asks the filter for the key and, if the prefix
-    /// extractor is known, for its prefixes. It asks the range filter for the range that holds only
-    /// this key.
+    /// extractor is known, for the key's prefixes. It asks the range filter for the range that
+    /// holds only this key.
     ///
     /// # Errors
     /// Returns I/O errors, [`Error::TooLarge`] if memory is short, and
     /// [`Secret`](filterblock::Error::Secret) if the filter needs a secret and the SST was opened
-    /// without a hasher. Damage is not an error but part of the result, and a part of an unknown
-    /// version counts as damage. The check continues after a damaged data block. After damage of
-    /// the index it reads no data blocks.
+    /// without a hasher. Damage is not an error but part of the result. A part of an unknown
+    /// version counts as damage. So does a filter of another hasher if the SST was opened with a
+    /// hasher. The check continues after a damaged data block. After damage of the index it reads
+    /// no data blocks.
     pub fn verify(&self) -> Result<TableCheck> {
         self.verify_with(&mut |_| {})
     }

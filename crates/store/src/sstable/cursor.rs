@@ -201,8 +201,8 @@ impl TableCursor {
         if self.enter(number, |entry, block| entry.seek(block, key))? {
             return Ok(true);
         }
-        // `key` is between the last key of this block and its separator, so the next block starts
-        // above `key`.
+        // If the block exists, `key` is above its last key and at most its separator. The next
+        // block therefore starts above `key`.
         let found = number < self.table.index()?.len() && self.enter_first(number + 1)?;
         if found && self.entry.key() < key { self.disordered() } else { Ok(found) }
     }

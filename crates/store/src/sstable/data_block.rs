@@ -141,8 +141,9 @@ impl<'a> Block<'a> {
     /// Locates the parts of the content of the block at `offset`.
     ///
     /// # Errors
-    /// Returns [`Error::Corrupt`] if the restart points do not fit into `content`. Returns it also
-    /// for entries without any restart point, and for restart points without entries.
+    /// Returns [`Error::Corrupt`] if `content` is too short for its restart points and their
+    /// number. Returns it also for entries without any restart point, and for restart points
+    /// without entries.
     pub(super) fn parse(content: &'a [u8], offset: u64) -> Result<Self> {
         let corrupt = || Error::Corrupt { field: Field::Restarts, offset };
         let (rest, count) = content.split_last_chunk::<4>().ok_or_else(corrupt)?;

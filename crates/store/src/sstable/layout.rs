@@ -142,8 +142,8 @@ impl Handle {
     }
 }
 
-/// The fields of a footer. [`Self::decode`] verifies the checksum, the flags and the positions, and
-/// [`Self::decode_fields`] only the flags.
+/// The fields of a footer. [`Self::decode`] checks the whole footer, and [`Self::decode_fields`]
+/// only the flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) table_id: TableId,
@@ -161,7 +161,6 @@ pub(super) struct Footer {
 }
 
 impl Footer {
-    /// Encodes the footer.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_LEN_BYTES);
         out.extend_from_slice(&self.table_id);

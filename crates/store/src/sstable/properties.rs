@@ -33,10 +33,11 @@ const NUM_REQUIRED: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableOrigin {
     /// The level. The file may move to a deeper level later. It moves to an upper level only in a
-    /// repair without a sound manifest.
+    /// repair that cannot use a manifest.
     pub level: u8,
     /// The sequence number of the oldest write in the file or in its merge inputs, or a lower
-    /// number. It is 0 if a repair without a sound manifest has reset the numbers of a merge input.
+    /// number. It is 0 if a repair that could not use a manifest has reset the numbers of a merge
+    /// input.
     pub smallest_sequence: u64,
     /// The sequence number of the newest write in the file or in its merge inputs, or a higher
     /// number.

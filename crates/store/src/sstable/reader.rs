@@ -139,7 +139,8 @@ impl Table {
     /// * [`Error::Corrupt`] if the table id is not [`TableReadOptions::table_id`].
     /// * [`Error::Unsupported`] for a newer version, an unknown flag or an unknown compression.
     /// * [`Error::TooLarge`] if memory is short.
-    /// * The error of a filter that cannot be read or used, with [`TableReadOptions::strict`] only.
+    /// * The error of a filter or range filter that cannot be read or used, with
+    ///   [`TableReadOptions::strict`] only.
     ///
     /// Every error names the file.
     pub fn open(storage: &dyn Storage, path: &Path, options: TableReadOptions) -> Result<Self> {
@@ -187,7 +188,6 @@ impl Table {
         })
     }
 
-    /// Returns the open file.
     pub(crate) fn file(&self) -> &dyn ReadAt {
         self.file.as_ref()
     }
@@ -298,8 +298,9 @@ impl Table {
         })
     }
 
-    /// Does the same as [`Self::find`], and returns the value in the form that the caller wants.
-    /// `None` means that the SST has no entry for `key`, and `Some(None)` is a tombstone.
+    /// Looks `key` up as [`Self::find`] does, and returns the value in the form that the caller
+    /// wants. Searches the index only for [`KnownBlock::Unknown`]. `None` means that the SST has no
+    /// entry for `key`, and `Some(None)` is a tombstone.
     pub(crate) fn find_value<V: FoundValue>(
         &self,
         key: &[u8],
@@ -335,7 +336,8 @@ impl Table {
     /// Returns the data block at a place that [`Self::announce`] returned, for several searches.
     ///
     /// # Errors
-    /// Returns the same errors as [`Self::get`].
+    /// Returns an error if the block cannot be read, does not fit in memory, or is damaged or
+    /// unsupported.
     pub(crate) fn known_block(
         &self,
         place: Handle,
@@ -345,8 +347,8 @@ impl Table {
         self.data_block(place, cache, reads).map_err(|error| error.in_file(&self.path))
     }
 
-    /// Returns the data block that may hold the key, or `None` if the key is above the last
-    /// separator.
+    /// Returns the data block that may hold the key, or `None` if the index has no separator at or
+    /// above the key.
     fn locate(&self, key: &[u8]) -> Result<Option<Handle>> {
         let index = self.index()?;
         let position = index.seek(key)?;

@@ -314,8 +314,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Returns the maximum length of the block at `at` that a search should try, or `None` if no
-    /// block can begin there.
+    /// Returns the limit that a search should pass to [`Self::block_at`], or `None` if no block can
+    /// begin at `at`.
     fn plausible_len(&self, at: usize) -> Option<usize> {
         let rest = self.bytes.get(at..)?;
         let plain = || {

@@ -2,8 +2,8 @@
 //! fuzzers.
 //!
 //! * [`Faulty::fail`] injects a fault into one operation, or into all operations from a number on.
-//! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation. The unsynced
-//!   changes are then lost, kept, torn or reordered.
+//! * [`Faulty::record`] and [`Moment::after`] simulate a crash after any operation that is not a
+//!   read. The unsynced changes are then lost, kept, torn or reordered.
 //! * [`Faulty::set_capacity`] gives the disk a size.
 //! * [`Faulty::refuse`] makes chosen operations fail until the refusal ends.
 //!
@@ -59,7 +59,7 @@ pub struct Moment {
     pub operation: Operation,
     /// The path of that operation: the old path of a rename, and the new path of a link.
     pub path: PathBuf,
-    /// The last value given to [`Faulty::set_mark`].
+    /// The last value given to [`Faulty::set_mark`], or 0.
     pub mark: u64,
     drive: Drive,
 }
@@ -118,8 +118,8 @@ impl Faulty {
         self.state().fault = None;
     }
 
-    /// Limits the total size of all files to `bytes`, or removes the limit if `bytes` is `None`.
-    /// Every file takes whole pages of 4 KiB, and at least one.
+    /// Limits the total size of all files with a name to `bytes`, or removes the limit if `bytes`
+    /// is `None`. Every file takes whole pages of 4 KiB, and at least one.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }

@@ -30,7 +30,8 @@ impl Root {
         Ok(Self { path: path.to_path_buf(), dir })
     }
 
-    /// Returns the name of the file at `path` relative to the directory.
+    /// Returns the name of the file at `path` relative to the directory. Returns an error if `path`
+    /// is outside the directory.
     pub(super) fn name<'p>(&self, path: &'p Path) -> io::Result<&'p Path> {
         match path.strip_prefix(&self.path) {
             Ok(name) if name.as_os_str().is_empty() => Ok(Path::new(".")),

@@ -2,7 +2,7 @@
 //! with `Durability::Sync`, and a prefix of each writer's writes with `Durability::Buffered`.
 //!
 //! The tests start their own program again with an environment variable that makes the last test
-//! below a writer. `FILTERBLOCK_KILLS` sets the number of kills (default 20).
+//! below a writer. `FILTERBLOCK_KILLS` sets the number of kills per test (default 20).
 
 use std::path::Path;
 use std::time::Duration;

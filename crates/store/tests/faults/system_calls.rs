@@ -1,6 +1,7 @@
 //! Injects faults at the system calls of a process that concern files, file descriptors or mapped
-//! memory: the process is killed before the call, or the call fails. The reopened store holds all durable writes. Errors are typed and name a file,
-//! unless they refuse a call after an earlier error. No answer is wrong.
+//! memory: the process is killed before the call, or the call fails. The reopened store holds all
+//! durable writes. Errors are typed and name a file, unless they refuse a call after an earlier
+//! error. No answer is wrong.
 //!
 //! The test runs its own program again under `strace`, which kills the process or makes a call
 //! fail. `strace` counts the calls of each name per thread. So the place of a fault is the name of
@@ -49,8 +50,8 @@ fn act<T: Send>(apart: bool, act: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Opens the store, writes to it, flushes, reads and closes it. If `apart` is false, it also
-/// compacts the store and makes a checkpoint. Prints each acknowledged step, each wrong answer and,
-/// after each flush, compaction and close, the last durable step.
+/// compacts the store, makes a checkpoint and prints its path. Prints each acknowledged step, each
+/// wrong answer and, after each flush, compaction and close, the last durable step.
 fn live(dir: &Path, options: Options, copy: &Path, apart: bool) -> Result<()> {
     let db = act(apart, || Db::open(dir, options))?;
     let before = act(apart, || steps_in(&db, 0))?;
@@ -217,7 +218,7 @@ impl Workshop {
         names.into_iter().map(range).collect()
     }
 
-    /// Runs the workload once with a fault, and checks the remaining store.
+    /// Runs the workload once with a fault, and checks the remaining store and its checkpoints.
     fn try_one(&mut self, injection: &Injection) -> Judged {
         let Injection { call, what, when } = injection;
         let inject = format!("inject={call}:{what}:when={when}");

@@ -5,6 +5,7 @@
 //! The reopened store must be in the state after some number of writes, including at least all
 //! durable ones. With `Durability::Sync` every acknowledged write is durable. With
 //! `Durability::Buffered` a write is durable after a flush, a compaction, a checkpoint or a close.
+//! Also tests salvages that a crash or a failed operation interrupts.
 //!
 //! `FILTERBLOCK_CRASH_IMAGES` sets the approximate number of simulated crashes; the default is
 //! 10,000. `FILTERBLOCK_CRASH_SEED` chooses other writes and crashes; the default is 0.
@@ -128,8 +129,8 @@ impl Script {
     }
 
     /// Opens the state after a crash. Asserts that it is the state after a number of writes that
-    /// `mark` allows, and returns this number. Also asserts that all kinds of reads agree, and that
-    /// the store keeps working.
+    /// `mark` allows, and returns this number. Also asserts that gets and scans agree, and that the
+    /// store keeps working.
     fn check(&self, image: &Faulty, mark: u64, durability: Durability, what: &dyn Fn() -> String) -> usize {
         let (durable, begun) = ((mark >> 32) as usize, (mark & u64::from(u32::MAX)) as usize);
         let db = Db::open(DIR, options(image, durability)).unwrap_or_else(|error| panic!("{}: {error}", what()));
@@ -172,7 +173,8 @@ fn seed(number: u64) -> u64 {
     number + 5 * std::env::var("FILTERBLOCK_CRASH_SEED").map_or(0, |text| text.parse::<u64>().unwrap())
 }
 
-/// Returns the state after a random kind of crash, or after the end of the process alone.
+/// Returns the state after a random kind of crash, or after the end of the process alone. Also
+/// returns a description of the moment and the crash.
 fn end(moment: &Moment, random: &mut Random) -> (Faulty, String) {
     match Crash::ALL.get(random.below(5) as usize) {
         Some(&crash) => (moment.after(crash, random.next()), format!("{moment:?}, {crash:?}")),

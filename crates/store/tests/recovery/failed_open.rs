@@ -1,7 +1,6 @@
-//! Tests that a failed open leaves the directory unchanged, except for a new `LOCK`. An open
-//! creates no other file before it has checked everything. If an operation fails, it removes its
-//! new files if it can, and further opens do not accumulate files. Also tests which SSTs an open
-//! sets aside and a repair removes.
+//! Tests failed opens. An open creates no file except `LOCK` before it has checked everything. If
+//! an operation fails later, the open removes its new files if it can, and further opens do not
+//! accumulate files. Also tests which SSTs an open sets aside and a repair removes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

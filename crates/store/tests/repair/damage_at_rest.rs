@@ -41,7 +41,7 @@ fn store() -> (Faulty, Db, Content) {
     let db = Db::open(DIR, options(&storage)).unwrap();
     (0..KEYS).for_each(|i| db.put(&key(i), &[b'a'; 40]).unwrap());
     db.flush().unwrap();
-    // These edits only make the manifest longer.
+    // This loop only makes the manifest longer.
     for _ in 0..30 {
         db.put(&key(0), &[b'b'; 40]).unwrap();
         db.flush().unwrap();

@@ -63,7 +63,8 @@ fn right(model: &Model, key: &[u8], found: &Lookup) -> bool {
     }
 }
 
-/// Reads everything readable and asserts that every answer is right. Returns whether a read failed.
+/// Gets all keys, and scans in both directions until a read of a scan fails. Asserts that every
+/// answer is right. Returns whether a read failed.
 fn read_all(table: &Arc<Table>, model: &Model) -> bool {
     let mut failed = false;
     let absent = model.keys().map(|key| [key.as_slice(), b"-"].concat());

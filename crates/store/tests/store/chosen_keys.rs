@@ -33,7 +33,8 @@ fn forge(copy: &FilterBlock<Vec<u8>>, count: usize) -> Vec<Vec<u8>> {
     candidates.filter(|key| copy.may_contain_hash(KeyHash::of(key, SEED))).take(count).collect()
 }
 
-/// Returns the block reads per get of absent keys, for a store with the honest keys in one SST.
+/// Returns the block reads per get of the keys `asked`, for a store with the honest keys in one
+/// SST. Asserts that the keys `asked` are absent.
 fn block_reads_per_get(hasher: Options, asked: &[Vec<u8>]) -> f64 {
     let filter = Some(Arc::new(spec()) as Arc<dyn FilterPolicy>);
     let storage = Arc::new(Memory::new());

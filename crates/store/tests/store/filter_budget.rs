@@ -45,8 +45,8 @@ fn assert_finds_all(db: &Db) {
     assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));
 }
 
-/// Measures the share of absent keys within the range of one SST for which its filter answers
-/// "maybe".
+/// Resets the statistics. Then measures the share of absent keys within the range of one SST for
+/// which its filter answers "maybe".
 fn rate(db: &Db, table: u32) -> f64 {
     db.reset_stats();
     for i in 0..KEYS_PER_TABLE - 1 {

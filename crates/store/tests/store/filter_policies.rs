@@ -1,6 +1,6 @@
 //! Tests the filter policies that consider the whole store: the choices of Monkey for any shape,
 //! the block reads that Monkey saves in a store of four levels, and the memory that a budget
-//! bounds.
+//! bounds. Also tests a compaction after a change of the policy.
 
 use std::sync::Arc;
 

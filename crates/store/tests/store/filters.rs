@@ -63,8 +63,9 @@ fn random_step(db: &Db, random: &mut Random) {
 
 type Answers = (Vec<Option<Vec<u8>>>, Vec<(Vec<u8>, Vec<u8>)>);
 
-/// Asserts that gets, batches and scans agree. Returns their answers for every key that may exist,
-/// and for some that cannot.
+/// Asserts that gets and batches agree, that the scans of both directions agree, and that gets and
+/// scans find equally many keys. Returns the answers of the gets, for every key that may exist and
+/// for some that cannot, and the entries of the scan.
 fn all_answers(db: &Db) -> Answers {
     let keys: Vec<Vec<u8>> = (0..2_500).map(key).chain((0..500).map(|i| format!("key{i:05}x").into_bytes())).collect();
     let one_by_one: Vec<_> = keys.iter().map(|key| db.get(key).unwrap()).collect();

@@ -23,9 +23,9 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Three generations of writes: in an SST of level 1, in an SST of level 0, and in the log. Each
-/// generation overwrites a part of the earlier generations. The number `n` means that a generation
-/// writes every `n`-th key.
+/// Three generations of writes: in an SST of level 1, in an SST of level 0, and in the log. A later
+/// generation overwrites a part of the earlier ones. The number `n` means that a generation writes
+/// every `n`-th key.
 const GENERATIONS: [(&str, usize); 3] = [("level 1", 1), ("level 0", 3), ("log", 7)];
 
 fn key(i: usize) -> Vec<u8> {

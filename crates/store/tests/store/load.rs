@@ -49,7 +49,8 @@ fn writers_are_slowed_down_before_level_0_is_full() {
     let (storage, gate) = (Memory::new(), Arc::new(Gate::default()));
     let db = Db::open(DIR, with_gate(&storage, &gate)).unwrap();
     let value = [7; 1_000];
-    // Writers wait before each step of 64 KiB, and each call of `write` has more than three steps.
+    // A writer that is slowed down waits before each step of 64 KiB. Each call of `write` has more
+    // than three steps.
     let write = |from: u64| (from..from + 200).for_each(|i| db.put(&key(i), &value).unwrap());
     for i in 0..5 {
         write(i * 200);
@@ -92,8 +93,8 @@ fn writers_are_not_slowed_down_without_automatic_compaction() {
     assert_eq!(db.stats().write_delays, 0);
 }
 
-/// A compaction of level 0 that writes more than 16 MiB waits for a limited time. It does not wait
-/// if a caller waits until the store is idle.
+/// A compaction of level 0 that writes more than 16 MiB may wait for a limited time. It does not
+/// wait if a caller waits until the store is idle.
 #[test]
 fn an_idle_store_is_compacted_although_level_0_is_small() {
     let storage = Memory::new();

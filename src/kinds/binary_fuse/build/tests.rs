@@ -1,5 +1,5 @@
 //! Tests the construction of binary fuse filters: seeds, sizes, slots with too many keys, and the
-//! fallback if no seed can succeed. Also tests that invalid shapes are rejected.
+//! fallback if no seed can succeed. Also tests invalid shapes and short payloads.
 #![allow(clippy::cast_possible_truncation, clippy::indexing_slicing)]
 
 use std::num::NonZeroUsize;

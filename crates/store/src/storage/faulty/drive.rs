@@ -30,7 +30,7 @@ pub enum Crash {
     Dropped,
     /// All changes reached the disk.
     Kept,
-    /// All names reached the disk, but only a part of the unsynced bytes did. A file may end early,
+    /// All names and a random part of the unsynced bytes reached the disk. A file may end early,
     /// and missing sectors of 512 bytes read as zeros.
     Torn,
     /// Each change of a name and the bytes of each file reach the disk independently. A rename may

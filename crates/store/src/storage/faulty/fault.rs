@@ -41,8 +41,8 @@ pub enum FaultKind {
     NoSpace,
     /// The operation fails with `EINTR`. This fault can hit any operation.
     Interrupted,
-    /// The operation makes its change and then returns an error. This fault does not hit reads and
-    /// locks.
+    /// The operation makes its change and then returns an error. This fault does not hit locks, nor
+    /// operations that only read.
     Late,
     /// A read fails after half of its bytes.
     ShortRead,
